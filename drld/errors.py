@@ -1,0 +1,35 @@
+"""The errors drld raises on purpose; everything else is a bug.
+
+`ConfigError` is the operator's fault, `WireError` a peer's (or a stranger's),
+`DatapathError` the host's (a missing kernel feature, a refused rule).
+"""
+
+from __future__ import annotations
+
+
+class DrldError(Exception):
+    """Base of every error that drld raises on purpose."""
+
+
+class ConfigError(DrldError):
+    """The configuration cannot be used; `problems` holds one line for each mistake found."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class WireError(DrldError):
+    """A datagram that is not a valid drld message.
+
+    `reason` is a short stable word (`length`, `version`, `kind`, `tag`, `value`, ...) that
+    the rejection counters are keyed by.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+
+
+class DatapathError(DrldError):
+    """The host refuses, or lacks, something the datapath needs."""

@@ -1,0 +1,122 @@
+"""The five nouns of drld, the same in code, CLI, metrics and docs (docs/architecture.md).
+
+A datapath counts a `Measurement`; the estimators make `Demand` of it; gossip knows the
+`GlobalView`; an allocator turns both into an `Enforcement`; an `Update` tells the peers.
+
+Units everywhere: time in integer nanoseconds of one monotonic clock, sizes in IP-layer bytes
+(the IP packet's length, no link header), rates in bytes per second.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NS_PER_S = 1_000_000_000
+
+
+class FlowKey(NamedTuple):
+    """The five-tuple of a flow; addresses packed in network order (4 or 16 bytes).
+
+    Ports are 0 where the protocol has none or where they cannot be known (a later fragment).
+    """
+
+    protocol: int
+    source: bytes
+    destination: bytes
+    source_port: int
+    destination_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a datapath counted for one limit since the last read.
+
+    `dropped_*` counts what this limit itself refused. A packet that another limit of its list
+    refused is in `arrived_*` only, so arrived >= forwarded + dropped.
+    """
+
+    interval_ns: int
+    arrived_bytes: int = 0
+    arrived_packets: int = 0
+    forwarded_bytes: int = 0
+    forwarded_packets: int = 0
+    dropped_bytes: int = 0
+    dropped_packets: int = 0
+    flows: Mapping[FlowKey, int] = field(default_factory=dict)
+    """Bytes that arrived in this interval for each flow of the bounded sample; a flow that is
+    in the sample but was silent has the value 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the estimators make of the measurements of one limit."""
+
+    rate: float
+    """Smoothed arrival rate, bytes/s."""
+    instant_rate: float
+    """Arrival rate over the last interval alone, bytes/s."""
+    flow_rate: float | None
+    """Estimated rate of an unbottlenecked flow, bytes/s; None while the sample is empty."""
+    sampled_rate: float
+    """Sum of the smoothed rates of the sampled flows, bytes/s."""
+    flows: int
+    """Flows in the sample."""
+    drop_ratio: float
+    """Bytes this limit dropped over bytes that arrived in the last interval, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalView:
+    """What gossip knows of the other limiters of one limit."""
+
+    remote: float
+    """Sum over the other connected limiters of the shared quantity (bytes/s or flow weight)."""
+    connected: frozenset[str]
+    """Names of the other limiters from which fresh updates of this limit flow."""
+    age_ns: int | None
+    """Age of the oldest estimate that `remote` rests on; None where nobody was heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """What a datapath must do for one limit until the next tick.
+
+    Random drop comes first and takes no token. Tokens are settled at the old rate before a new
+    one applies and stay within [0, depth]. `depth` None means no bucket. A credit is added once
+    for each new `credit_id`, so that repeating a record grants nothing twice.
+    """
+
+    drop_probability: float = 0.0
+    fill_rate: int = 0
+    """Bytes/s; negative drains."""
+    depth: int | None = None
+    """Bytes."""
+    credit: int = 0
+    """Bytes."""
+    credit_id: int = 0
+
+
+class Quantity(enum.Enum):
+    """What the value of an update is; the number is its code on the wire."""
+
+    RATE = 0
+    """Bytes/s (GTB, GRD, static)."""
+    WEIGHT = 1
+    """Flow weight: the equivalent number of unbottlenecked flows (FPS)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One limiter's news of one limit to one peer (docs/wire-format.md)."""
+
+    limit_id: int
+    sequence: int
+    """Counter of the (sender, receiver, limit) triple, mod 2**32."""
+    quantity: Quantity
+    epoch: int
+    value: float
+    """In the unit of `quantity`; exactly representable as float32 once encoded."""
+    weight: float

@@ -1,0 +1,121 @@
+"""What an operator asks for: the validated, immutable form of the configuration.
+
+`drld.config` makes these from TOML; everything behind it, the pure core included, reads only
+these.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+
+
+class Direction(enum.Enum):
+    """Which way a limit's packets cross its interface."""
+
+    IN = "in"
+    OUT = "out"
+
+
+class Mode(enum.Enum):
+    """Whether verdicts are carried out or only counted."""
+
+    ENFORCE = "enforce"
+    SHADOW = "shadow"
+
+
+class OnFailure(enum.Enum):
+    """What happens to a limit's packets when the daemon is dead."""
+
+    SHARE = "share"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which packets fall under a limit: every condition given must hold.
+
+    `mark` is (value, mask): a packet matches where `packet_mark & mask == value`.
+    A port condition never matches a packet whose ports cannot be read (a later fragment, a
+    protocol without ports): docs/matching.md.
+    """
+
+    interface: str
+    direction: Direction
+    source: IPv4Network | IPv6Network | None = None
+    destination: IPv4Network | IPv6Network | None = None
+    protocol: int | None = None
+    source_ports: tuple[tuple[int, int], ...] = ()
+    destination_ports: tuple[tuple[int, int], ...] = ()
+    mark: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSpec:
+    """One limit as one limiter enforces it."""
+
+    id: int
+    """1 to 65535; never reused for another limit while a fleet lives."""
+    name: str
+    rate: int
+    """The global limit, bytes/s."""
+    burst: int
+    """Depth of the single token bucket that the fleet emulates, bytes."""
+    match: Match
+    allocator: str
+    parameters: object
+    """The allocator's own frozen `Parameters` (drld.allocators.base)."""
+    interval_ns: int
+    """Estimate interval."""
+    ewma: float
+    """Weight that history one second old keeps, 0 (no filter) to below 1."""
+    mode: Mode = Mode.ENFORCE
+    on_failure: OnFailure = OnFailure.SHARE
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Static share of each limiter, summing to 1; empty means 1/N each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSpec:
+    """Another limiter of the fleet."""
+
+    name: str
+    address: tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GossipSpec:
+    """The communication fabric of the fleet."""
+
+    fabric: str
+    branching: int
+    interval_ns: int
+    """How often a limiter sends; also the period of the daemon's tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimiterSpec:
+    """One daemon."""
+
+    name: str
+    listen: tuple[str, int]
+    control: str
+    """Path of the control socket."""
+    datapath: str
+    firewall: str
+    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
+    queue: int | None
+    """NFQUEUE number; None picks a free one."""
+    gossip: GossipSpec
+    peers: tuple[PeerSpec, ...]
+    limits: tuple[LimitSpec, ...]
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Names of all limiters of the fleet, this one included."""
+        return frozenset({self.name, *(peer.name for peer in self.peers)})
