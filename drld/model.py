@@ -60,12 +60,16 @@ class Demand:
     """Arrival rate over the last interval alone, bytes/s."""
     flow_rate: float | None
     """Estimated rate of an unbottlenecked flow, bytes/s; None while the sample is empty."""
-    sampled_rate: float
-    """Sum of the smoothed rates of the sampled flows, bytes/s."""
+    long_rate: float
+    """Arrival rate smoothed as the flows' rates are, bytes/s: the two may be divided."""
     flows: int
     """Flows in the sample."""
     drop_ratio: float
     """Bytes this limit dropped over bytes that arrived in the last interval, 0 to 1."""
+    first: bool
+    """The first interval with traffic after an idle time."""
+    idle: bool
+    """No byte has arrived for a second."""
 
 
 @dataclass(frozen=True, slots=True)

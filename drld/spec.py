@@ -34,8 +34,6 @@ class OnFailure(enum.Enum):
     CLOSED = "closed"
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
     """Which packets fall under a limit: every condition given must hold.

@@ -1,0 +1,24 @@
+"""Allocators: who may forward how much (docs/architecture.md). One line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from drld.allocators.base import Allocator
+from drld.allocators.central import CentralTokenBucket
+from drld.allocators.fps import FlowProportionalShare, FlowProportionalShareRandomDrop
+from drld.allocators.grd import GlobalRandomDrop
+from drld.allocators.gtb import GlobalTokenBucket
+from drld.allocators.static import Static
+
+ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
+    {
+        "ctb": CentralTokenBucket,
+        "static": Static,
+        "gtb": GlobalTokenBucket,
+        "grd": GlobalRandomDrop,
+        "fps": FlowProportionalShare,
+        "fps-random-drop": FlowProportionalShareRandomDrop,
+    }
+)

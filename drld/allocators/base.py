@@ -1,0 +1,68 @@
+"""What an allocator is: a function from demand and global view to an `Enforcement`.
+
+A new allocator is one file with one class, and one line in `drld/allocators/__init__.py`.
+Whatever state a class keeps (FPS keeps its weight) changes only in `allocate`, so that the
+daemon, the simulator and the tests drive the same code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from drld.model import Demand, Enforcement, GlobalView, Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class NoParameters:
+    """For allocators that have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The limit as it is in force on this limiter at this moment."""
+
+    rate: float
+    """Global limit less the shares of disconnected limiters, bytes/s (paper, section 5.6)."""
+    burst: float
+    """Depth of the one bucket that the connected limiters emulate together, bytes."""
+    static_rate: float
+    """This limiter's static share of the whole limit, bytes/s."""
+    static_burst: float
+    """This limiter's static share of the whole depth, bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What an allocator decides for the next interval."""
+
+    value: float
+    """What to tell the fleet, in the allocator's `quantity`."""
+    enforcement: Enforcement
+    local_limit: float | None
+    """Rate this limiter may forward on its own, bytes/s; None where there is no such rate."""
+
+
+class Allocator(ABC):
+    """One limit's allocator on one limiter."""
+
+    quantity: ClassVar[Quantity] = Quantity.RATE
+    """What this allocator's fleet shares."""
+    Parameters: ClassVar[type[Any]] = NoParameters
+    """Frozen dataclass of the allocator's parameters, all with defaults; raises ValueError
+    with a message that begins with the field's name."""
+
+    def __init__(self, parameters: Any) -> None:  # noqa: B027 -- most have no parameters
+        """`parameters` is an instance of this class's `Parameters`."""
+
+    @abstractmethod
+    def allocate(
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
+    ) -> Allocation:
+        """End an estimate interval of `interval_ns`."""
+
+
+def bucket(rate: float, burst: float, floor: int = 0) -> Enforcement:
+    """A token bucket of `rate` bytes/s (signed) and `burst` bytes, at least `floor` bytes deep."""
+    return Enforcement(fill_rate=round(rate), depth=max(round(burst), floor))

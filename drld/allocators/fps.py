@@ -1,0 +1,175 @@
+"""Flow proportional share (FPS; paper, section 3.2.2 and figure 2).
+
+Limiters share flow weights instead of rates: w_i is the number of unbottlenecked flows that
+limiter i's traffic is worth. Each polices its local limit, a token bucket filled at
+
+    l_i = L * w_i / (w_i + sum over j != i of w_j)                       (line 10)
+
+so every unbottlenecked flow of the fleet gets the same rate, as in one bucket. The weight comes
+from one of two regimes.
+
+Saturated (at least one flow is limited here; lines 5 and 6). The weight is the aggregate divided
+by the rate f of an unbottlenecked flow: w_i = r_i / f. If all flows are unbottlenecked that is
+their number; a flow bottlenecked elsewhere counts the fraction of f that it sends.
+
+Unsaturated (every flow is limited elsewhere; lines 8 and 9). The weight that makes the local
+limit equal to what is demanded, with some headroom h: w_i = r * W / (L - r), where
+r = (1 + h) * r_i and W is the remote weight.
+
+Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
+sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
+
+Where we deviate from figure 2, and why (measured: docs/reproduction.md):
+
+1. r_i / f, not l_i / f. At the fixed point they are equal, as r_i = l_i. Elsewhere the quotient
+   of two rates that went through the same filter keeps the number of flows while the limit moves
+   and while TCP, after a loss, sends less than it may; and traffic that does not respond to
+   drops does not talk its own weight down.
+2. f is not the fastest flow but the mean of the fast ones (drld.estimate.flows), for the maximum
+   of n noisy rates grows with n and would cost the limiter with more flows part of its share.
+3. "Demand >= limit" is tested by evidence: a drop in the last interval, or demand above
+   `saturation` of the local limit. TCP under a policer averages a few per cent below its limit,
+   so the literal test would ratchet the limit down between losses. Evidence counts for `hold_s`.
+4. Headroom. With l_i exactly the demand, noise alone saturates a limiter whose flows are all
+   bottlenecked elsewhere, and it would claim the share of all its flows. (1 + h) * saturation
+   must therefore exceed 1.
+5. The weight rises at most `growth`-fold a second, and only on evidence. The paper smooths the
+   oscillation between the regimes with an EWMA, which delays falling as much as rising; falling
+   is safe, and rising from next to nothing takes a few intervals this way.
+6. A limiter with any traffic has at least `min_weight`. When no limiter is saturated line 9 only
+   relates the weights to each other and lets them all wither to zero; the floor gives such a
+   fleet's spare capacity to those who may want it next.
+
+Depth is scaled with the local limit, or N limiters could burst N depths, with a floor of
+`depth_packets`: a new flow's SYN and initial window (RFC 6928) must pass.
+
+Slow start (end of section 3.2.2). An idle limiter's limit is zero and its bucket may be empty: it
+is granted one floor of tokens as a credit when it falls idle, and the first interval with traffic
+after that is treated as bottlenecked and at its unsmoothed rate.
+
+FPS with random drop (the paper's footnote 3) has the same weights and local limits, and enforces
+them as GRD does: p = (r_i - l_i) / r_i, no bucket. Drops spread over the flows in proportion to
+their rates, where a bucket's fall on whoever bursts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drld.allocators.base import Allocation, Allocator, InForce, bucket
+from drld.allocators.grd import excess_ratio
+from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
+
+PACKET_BYTES = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class FpsParameters:
+    """Parameters of FPS; the defaults are what docs/reproduction.md measures."""
+
+    headroom: float = 0.15
+    """Fraction of the demand that an unsaturated limiter's limit lies above it."""
+    saturation: float = 0.95
+    """Fraction of the local limit at which demand counts as having reached it."""
+    hold_s: float = 1.0
+    """Seconds for which evidence of saturation counts."""
+    growth: float = 100.0
+    """Largest factor by which the weight may rise in a second."""
+    min_weight: float = 0.1
+    """Smallest weight of a limiter that has traffic, in flows."""
+    depth_packets: int = 12
+    """Smallest depth of the local bucket, in packets of 1,500 bytes."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.saturation <= 1:
+            raise ValueError(f"saturation: {self.saturation} is not in (0, 1]")
+        if (1 + self.headroom) * self.saturation <= 1:
+            raise ValueError(f"headroom: {self.headroom} is not above 1 / saturation - 1")
+        if self.hold_s < 0:
+            raise ValueError(f"hold_s: {self.hold_s} is negative")
+        if self.growth <= 1:
+            raise ValueError(f"growth: {self.growth} is not above 1")
+        if self.min_weight <= 0:
+            raise ValueError(f"min_weight: {self.min_weight} is not above 0")
+        if self.depth_packets < 1:
+            raise ValueError(f"depth_packets: {self.depth_packets} is below 1")
+
+
+class FlowProportionalShare(Allocator):
+    """Fill at the local limit."""
+
+    quantity = Quantity.WEIGHT
+    Parameters = FpsParameters
+
+    def __init__(self, parameters: FpsParameters) -> None:
+        super().__init__(parameters)
+        self.parameters: FpsParameters = parameters
+        self._weight = 0.0
+        self._local_limit: float | None = None
+        self._since_evidence_ns = round(parameters.hold_s * NS_PER_S)
+        self._credit_id = 0
+        self._credited = False
+
+    def allocate(
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
+    ) -> Allocation:
+        """Compute weight and local limit, and the enforcement of the latter."""
+        self._weight = self._next_weight(demand, view, limit, interval_ns)
+        total = self._weight + view.remote
+        # Where nobody wants anything, all begin at their static share.
+        local_limit = limit.rate * self._weight / total if total else limit.static_rate
+        self._local_limit = local_limit
+        return Allocation(self._weight, self._enforce(demand, local_limit, limit), local_limit)
+
+    def _next_weight(
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
+    ) -> float:
+        if demand.idle:
+            self._since_evidence_ns = round(self.parameters.hold_s * NS_PER_S)
+            return 0.0
+        evidence = not demand.first and self._saturating(demand)
+        self._since_evidence_ns = 0 if evidence else self._since_evidence_ns + interval_ns
+        wanted = (1 + self.parameters.headroom) * demand.rate
+        if view.remote == 0:
+            # Line 9 would say zero, and no share depends on it: count the flows.
+            weight = self._flow_count(demand)
+        elif self._since_evidence_ns < self.parameters.hold_s * NS_PER_S or wanted >= limit.rate:
+            ceiling = self._weight
+            if evidence or wanted >= limit.rate:
+                ceiling *= self.parameters.growth ** (interval_ns / NS_PER_S)
+            weight = min(self._flow_count(demand), ceiling)
+        else:
+            weight = wanted * view.remote / (limit.rate - wanted)
+        return max(weight, self.parameters.min_weight)
+
+    def _saturating(self, demand: Demand) -> bool:
+        limit = self._local_limit
+        return demand.drop_ratio > 0 or (
+            limit is not None and demand.rate >= self.parameters.saturation * limit
+        )
+
+    def _flow_count(self, demand: Demand) -> float:
+        """The equivalent number of unbottlenecked flows; the last weight if none was sampled."""
+        return demand.long_rate / demand.flow_rate if demand.flow_rate else self._weight
+
+    def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
+        floor = self.parameters.depth_packets * PACKET_BYTES
+        if not demand.idle:
+            self._credited = False
+        elif not self._credited:
+            self._credited = True
+            self._credit_id += 1
+        polices = bucket(local_limit, limit.burst * local_limit / limit.rate, floor)
+        return Enforcement(
+            fill_rate=polices.fill_rate,
+            depth=polices.depth,
+            credit=floor if self._credit_id else 0,
+            credit_id=self._credit_id,
+        )
+
+
+class FlowProportionalShareRandomDrop(FlowProportionalShare):
+    """Drop the excess over the local limit at random."""
+
+    def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
+        return Enforcement(drop_probability=excess_ratio(demand.rate, local_limit))

@@ -1,0 +1,33 @@
+"""Global token bucket (GTB; paper, section 3.2).
+
+Each limiter emulates the one central bucket: it fills at the global limit L and drains for what
+the other limiters are expected to forward, their reported demand r_j, until the next update:
+
+    fill_rate = L - sum over j != i of r_j          [bytes/s, negative when others exceed L]
+    depth     = the whole depth
+
+Local packets take their tokens as they come. Invariant: tokens stay within [0, depth], so stale
+news drains at most the depth. The paper finds, and our figures show, that the split is unfair
+with anything but the shortest interval and no filter: a limiter whose peers' demand alone
+exceeds L gets nothing (docs/reproduction.md). It is here as the paper's baseline.
+"""
+
+from __future__ import annotations
+
+from drld.allocators.base import Allocation, Allocator, InForce, bucket
+from drld.model import Demand, GlobalView
+
+
+class GlobalTokenBucket(Allocator):
+    """Fill at the limit less the others' demand."""
+
+    def allocate(
+        self,
+        demand: Demand,
+        view: GlobalView,
+        limit: InForce,
+        interval_ns: int,
+    ) -> Allocation:
+        """Fill at the limit in force less the remote demand."""
+        fill_rate = limit.rate - view.remote
+        return Allocation(demand.rate, bucket(fill_rate, limit.burst), max(fill_rate, 0.0))

@@ -1,0 +1,73 @@
+"""The token bucket that every datapath implements (paper, section 3; docs/architecture.md).
+
+Tokens are counted in bytes x 10**-9 (so a rate in bytes/s times a time in ns is exact): integers
+only, no rounding, no remainder lost. The rules, which the BPF program repeats to the byte:
+
+- settle:  dt = clamp(now - updated, 0, MAX_DT_NS);  tokens += fill_rate * dt, then clamped to
+  [0, depth]. A negative fill rate drains (GTB). Time never runs backward: a `now` before the last
+  one changes nothing.
+- a packet conforms when a whole token for each of its bytes is there; charging takes them.
+- program: settle at the old rate first, then set rate and depth; shrinking the depth clamps the
+  tokens, growing it adds none; then the credit is added, once for each new `credit_id`.
+- `depth` None is no bucket: every packet conforms. A bucket begins full.
+"""
+
+from __future__ import annotations
+
+from drld.model import NS_PER_S, Enforcement
+
+MAX_DT_NS = 60 * NS_PER_S
+
+
+class TokenBucket:
+    """A bucket with a signed fill rate."""
+
+    __slots__ = ("_credit_id", "_depth", "_fill_rate", "_tokens", "_updated_ns")
+
+    def __init__(self, enforcement: Enforcement, now_ns: int) -> None:
+        self._fill_rate = enforcement.fill_rate
+        self._depth = None if enforcement.depth is None else enforcement.depth * NS_PER_S
+        self._tokens = self._depth or 0
+        self._credit_id = enforcement.credit_id
+        self._updated_ns = now_ns
+
+    @property
+    def tokens(self) -> int:
+        """Whole bytes that may pass at the time of the last settling."""
+        return self._tokens // NS_PER_S
+
+    def settle(self, now_ns: int) -> None:
+        """Add (or drain) what the time since the last settling is worth."""
+        dt = now_ns - self._updated_ns
+        if dt <= 0:
+            return
+        self._updated_ns = now_ns
+        if self._depth is not None:
+            tokens = self._tokens + self._fill_rate * min(dt, MAX_DT_NS)
+            self._tokens = min(max(tokens, 0), self._depth)
+
+    def conforms(self, length: int) -> bool:
+        """Whether a packet of `length` bytes may pass at the time of the last settling."""
+        return self._depth is None or self._tokens >= length * NS_PER_S
+
+    def charge(self, length: int) -> None:
+        """Take the tokens of a packet that conforms."""
+        if self._depth is not None:
+            self._tokens -= length * NS_PER_S
+
+    def program(self, enforcement: Enforcement, now_ns: int) -> None:
+        """Apply a new record from now on."""
+        self.settle(now_ns)
+        self._fill_rate = enforcement.fill_rate
+        if enforcement.depth is None:
+            self._depth = None
+            self._tokens = 0
+        else:
+            depth = enforcement.depth * NS_PER_S
+            # A limit that had no bucket until now begins with a full one, like any new bucket.
+            self._tokens = depth if self._depth is None else min(self._tokens, depth)
+            self._depth = depth
+        if enforcement.credit_id != self._credit_id:
+            self._credit_id = enforcement.credit_id
+            if self._depth is not None:
+                self._tokens = min(self._tokens + enforcement.credit * NS_PER_S, self._depth)

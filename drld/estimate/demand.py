@@ -1,0 +1,61 @@
+"""The local demand of one limit (paper, section 3.1): a rate over each interval, then an EWMA.
+
+Smoothing hides change, so evidence of change passes it: after `IDLE_NS` without a byte the
+filters restart, and the first demand after it counts whole (paper, section 3.2.2: a new flow is
+given its instantaneous rate so that slow start may go on).
+"""
+
+from __future__ import annotations
+
+from drld.estimate.ewma import Ewma
+from drld.estimate.flows import FlowRates, unbottlenecked_rate
+from drld.model import NS_PER_S, Demand, FlowKey, Measurement
+
+IDLE_NS = 1 * NS_PER_S
+
+
+class DemandEstimator:
+    """Turns each `Measurement` of a limit into its `Demand`."""
+
+    def __init__(self, history: float) -> None:
+        """`history`: weight that history one second old keeps (the configured EWMA)."""
+        self.rate = Ewma(history)
+        self.flow_rates = FlowRates()
+        self._silent_ns = IDLE_NS
+
+    @property
+    def idle(self) -> bool:
+        """Whether no byte has arrived for `IDLE_NS`."""
+        return self._silent_ns >= IDLE_NS
+
+    def update(self, measurement: Measurement) -> tuple[Demand, list[FlowKey]]:
+        """Take in one interval; return the demand and the flows to evict from the sample.
+
+        Raises:
+            ValueError: the interval is not positive.
+        """
+        interval_ns = measurement.interval_ns
+        if interval_ns <= 0:
+            raise ValueError(f"interval_ns: {interval_ns} is not positive")
+        arrived = measurement.arrived_bytes
+        was_idle = self.idle
+        self._silent_ns = 0 if arrived else self._silent_ns + interval_ns
+        instant = arrived * NS_PER_S / interval_ns
+        if self.idle or was_idle:
+            self.rate.restart()
+        evict = self.flow_rates.update(measurement.flows, arrived, interval_ns)
+        if self.idle:
+            evict = list({*evict, *measurement.flows})
+            self.flow_rates = FlowRates()
+        rates = self.flow_rates.rates
+        demand = Demand(
+            rate=self.rate.update(instant, interval_ns),
+            instant_rate=instant,
+            flow_rate=unbottlenecked_rate(rates),
+            long_rate=self.flow_rates.total,
+            flows=len(rates),
+            drop_ratio=measurement.dropped_bytes / arrived if arrived else 0.0,
+            first=was_idle and arrived > 0,
+            idle=self.idle,
+        )
+        return demand, evict

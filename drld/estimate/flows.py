@@ -1,0 +1,159 @@
+"""A bounded sample of flows and what it says of an unbottlenecked flow's rate.
+
+Paper, section 3.2.2: a limiter keeps byte counters for a constant-size set of flows, discards
+small flows and resamples, so that the set comes to hold the fast ones; the fastest is taken to be
+unbottlenecked. Two halves, because the first runs for each packet and the second once a tick:
+
+`FlowSample` counts. Every byte of a flow in the set is counted, for one packet in sixteen shows
+too little of a slow flow in 50 ms. A flow enters with any of its packets while the set has room.
+Room is made by the tick alone, at moments that have nothing to do with the traffic, so the packet
+that finds it is a uniform draw over packets: a flow enters in proportion to its rate, as with the
+paper's resample probability, without a draw for each packet, and a lone new flow is seen at once.
+
+`FlowRates` estimates. Each flow's rate is an EWMA corrected for its start: with weight
+1 - alpha**k after k ticks, so that a young flow's estimate is the mean over its short life and not
+a climb from zero. Bytes of flows outside the set are one more pseudo-flow, so the rates always sum
+to the aggregate's (`total`).
+
+The rate of an unbottlenecked flow is not the fastest flow's: the maximum of n noisy rates grows
+with n, so a limiter with seven flows would count itself fewer flows, relative to one with three,
+than it has. We take the largest f for which f is the mean of all flows at or above half of f
+(found by iterating from the maximum). Equal flows are then all counted, whatever the noise, and
+flows bottlenecked elsewhere below half the fair rate are left out, as the paper wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from drld.model import NS_PER_S, FlowKey
+
+CAPACITY = 64
+CLUSTER = 0.5
+RESIDENCE_NS = 1 * NS_PER_S
+SILENCE_NS = 3 * NS_PER_S
+HISTORY = 0.5
+
+
+class FlowSample:
+    """Byte counters of at most `capacity` flows."""
+
+    __slots__ = ("_bytes", "capacity")
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self._bytes: dict[FlowKey, int] = {}
+
+    def observe(self, flow: FlowKey, length: int) -> None:
+        """Count a packet of `length` bytes if its flow is, or may come, into the set."""
+        counted = self._bytes
+        if flow in counted:
+            counted[flow] += length
+        elif len(counted) < self.capacity:
+            counted[flow] = length
+
+    def take(self) -> dict[FlowKey, int]:
+        """Bytes of each flow since the last take; the counters start at 0 again."""
+        taken = self._bytes
+        self._bytes = dict.fromkeys(taken, 0)
+        return taken
+
+    def evict(self, flows: Iterable[FlowKey]) -> None:
+        """Drop flows from the set; those that are not in it are ignored."""
+        for flow in flows:
+            self._bytes.pop(flow, None)
+
+
+class _Flow:
+    """Numerator and weight of one flow's start-corrected EWMA, and its times."""
+
+    __slots__ = ("age_ns", "rate_sum", "silent_ns", "weight")
+
+    def __init__(self) -> None:
+        self.rate_sum = 0.0
+        self.weight = 0.0
+        self.age_ns = 0
+        self.silent_ns = 0
+
+    @property
+    def rate(self) -> float:
+        return self.rate_sum / self.weight if self.weight else 0.0
+
+    def update(self, counted: int, interval_ns: int, alpha: float) -> None:
+        self.rate_sum = alpha * self.rate_sum + (1 - alpha) * counted * NS_PER_S / interval_ns
+        self.weight = alpha * self.weight + (1 - alpha)
+        self.age_ns += interval_ns
+        self.silent_ns = 0 if counted else self.silent_ns + interval_ns
+
+
+class FlowRates:
+    """Smoothed rate of each flow of the sample, in bytes/s."""
+
+    def __init__(self, capacity: int = CAPACITY, history: float = HISTORY) -> None:
+        """`history`: weight that history one second old keeps (drld.estimate.ewma)."""
+        self.capacity = capacity
+        self.history = history
+        self._flows: dict[FlowKey, _Flow] = {}
+        self._rest = _Flow()
+
+    @property
+    def rates(self) -> list[float]:
+        """The rates of the flows in the sample, bytes/s, in no order."""
+        return [flow.rate for flow in self._flows.values()]
+
+    @property
+    def total(self) -> float:
+        """Sum of all rates, flows outside the sample included, bytes/s."""
+        return sum(self.rates) + self._rest.rate
+
+    def update(
+        self, counted: Mapping[FlowKey, int], arrived_bytes: int, interval_ns: int
+    ) -> list[FlowKey]:
+        """Take in one interval; return the flows to evict from the sample.
+
+        Evicted: flows silent for `SILENCE_NS`; and while the set is full, an eighth of it, the
+        slowest of those below the unbottlenecked rate's half that have had `RESIDENCE_NS` to show
+        their rate.
+        """
+        alpha = self.history ** (interval_ns / NS_PER_S)
+        for key in self._flows.keys() - counted.keys():
+            del self._flows[key]
+        for key, size in counted.items():
+            self._flows.setdefault(key, _Flow()).update(size, interval_ns, alpha)
+        rest = max(arrived_bytes - sum(counted.values()), 0)
+        self._rest.update(rest, interval_ns, alpha)
+        evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
+        if len(self._flows) - len(evicted) >= self.capacity:
+            evicted += self._slowest(set(evicted))
+        for key in evicted:
+            del self._flows[key]
+        return evicted
+
+    def _slowest(self, leaving: set[FlowKey]) -> list[FlowKey]:
+        floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
+        candidates = [
+            (flow.rate, key)
+            for key, flow in self._flows.items()
+            if key not in leaving and flow.age_ns >= RESIDENCE_NS and flow.rate < floor
+        ]
+        candidates.sort()
+        return [key for _, key in candidates[: max(self.capacity // 8, 1)]]
+
+
+def unbottlenecked_rate(rates: Iterable[float], cluster: float = CLUSTER) -> float | None:
+    """Rate of an unbottlenecked flow in bytes/s, or None where no flow has a rate.
+
+    The largest f that is the mean of all rates at or above `cluster` * f. `cluster` = 1 is the
+    paper's rule, the fastest flow.
+    """
+    live = [rate for rate in rates if rate > 0]
+    if not live:
+        return None
+    estimate = max(live)
+    while True:
+        members = [rate for rate in live if rate >= cluster * estimate]
+        # The mean of equal floats may round to above them; an estimate never grows.
+        mean = min(sum(members) / len(members), estimate)
+        if mean == estimate:
+            return estimate
+        estimate = mean
