@@ -1,0 +1,250 @@
+"""The daemon: a trio nursery around the engine, and the only reader of the clock.
+
+Tasks: the ticker, the packet queue, the control API and the signals. SIGTERM and SIGINT stop it
+(rules are removed first, then what is still queued is decided, then the rest goes); SIGHUP reloads
+the configuration, and a bad file changes nothing but `reload_error`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random, SystemRandom
+
+import trio
+
+import drld
+from drld import config, report
+from drld.capture.nfqueue import NfqueueDatapath
+from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceRecord
+from drld.control.server import TRACE_BUFFER, serve
+from drld.engine import Engine
+from drld.errors import ConfigError, DrldError
+from drld.gossip.transport import Transport
+from drld.limiter import Tick
+from drld.model import NS_PER_S
+from drld.notify import notify
+from drld.spec import LimiterSpec
+
+log = logging.getLogger("drld")
+
+clock = time.monotonic_ns
+
+
+class Daemon:
+    """One running limiter; also the backend of the control API."""
+
+    def __init__(self, path: Path, spec: LimiterSpec) -> None:
+        """Open the gossip socket.
+
+        Raises:
+            OSError: the announced address cannot be bound.
+        """
+        self.path = path
+        self.datapath = NfqueueDatapath(
+            limiter_name=spec.name,
+            firewall=spec.firewall,
+            queue=spec.queue,
+            rng=Random(SystemRandom().getrandbits(64)),
+            clock=clock,
+        )
+        self.engine = Engine(
+            spec,
+            self.datapath,
+            Transport(
+                spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}
+            ),
+            Random(SystemRandom().getrandbits(64)),
+        )
+        self._started_ns = clock()
+        self._loaded_at = time.time()
+        self._reload_error: str | None = None
+        self._ready = False
+        self._changed = trio.Event()
+        self._tracers: dict[str, set[trio.MemorySendChannel[TraceRecord]]] = {}
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT.
+
+        Raises:
+            DrldError: the datapath or the control socket cannot be set up; nothing is left behind.
+        """
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            try:
+                self.engine.start(clock())
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(serve, self, self.engine.spec.control)
+                    nursery.start_soon(self._tick)
+                    nursery.start_soon(self._drain_queue)
+                    # What was imported lives as long as the daemon: the collector need not look
+                    # at it ever again.
+                    gc.freeze()
+                    self._ready = True
+                    notify("READY=1")
+                    log.info("ready: %d limits, %s", len(self.engine.entries), self.datapath.reason)
+                    async for number in signals:
+                        if number != signal.SIGHUP:
+                            break
+                        await self._reload_on_signal()
+                    notify("STOPPING=1")
+                    log.info("stopping")
+                    nursery.cancel_scope.cancel()
+            finally:
+                self.engine.stop()
+
+    async def _tick(self) -> None:
+        while True:
+            due_ns = self.engine.next_due_ns()
+            changed = self._changed
+            delay_s = max(due_ns - clock(), 0) / NS_PER_S if due_ns is not None else float("inf")
+            with trio.move_on_after(delay_s):
+                await changed.wait()
+            if changed.is_set():
+                continue
+            ticks = self.engine.tick(clock())
+            if self._tracers:
+                self._trace(ticks)
+
+    def _trace(self, ticks: list[tuple[str, Tick]]) -> None:
+        for name, tick in ticks:
+            for channel in self._tracers.get(name, ()):
+                try:
+                    channel.send_nowait(report.trace_record(name, tick, time.time()))
+                except trio.WouldBlock:
+                    pass
+
+    async def _drain_queue(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self.datapath.fileno())
+            self.datapath.drain()
+
+    async def _reload_on_signal(self) -> None:
+        try:
+            await self.reload()
+        except DrldError as error:
+            log.error("reload refused, the running configuration stays:\n%s", error)
+
+    # The backend of the control API.
+
+    async def reload(self) -> None:
+        """Read the configuration file again and take it over.
+
+        Raises:
+            ConfigError: the file is bad; the running configuration stays.
+            DatapathError: the host refuses it; the running configuration stays.
+        """
+        notify(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
+        try:
+            self.engine.reconfigure(config.load(self.path), clock())
+        except DrldError as error:
+            self._reload_error = str(error)
+            raise
+        finally:
+            notify("READY=1")
+        self._reload_error = None
+        self._loaded_at = time.time()
+        self._changed.set()
+        self._changed = trio.Event()
+        log.info("reloaded %s: %d limits", self.path, len(self.engine.entries))
+
+    def status(self) -> StatusReport:
+        """The daemon as a whole."""
+        now_ns = clock()
+        engine, transport = self.engine, self.engine.transport
+        spec = engine.spec
+        return StatusReport(
+            name=spec.name,
+            version=drld.__version__,
+            pid=os.getpid(),
+            uptime_s=(now_ns - self._started_ns) / NS_PER_S,
+            ready=self._ready,
+            datapath={
+                "name": self.datapath.name,
+                "reason": self.datapath.reason,
+                "firewall": self.datapath.firewall,
+                "queue": self.datapath.queue,
+                "counters": dict(self.datapath.counters()),
+            },
+            fabric={
+                "name": spec.gossip.fabric,
+                "branching": spec.gossip.branching,
+                "interval_s": spec.gossip.interval_ns / NS_PER_S,
+            },
+            peers={
+                "configured": len(spec.peers),
+                "connected": len(report.connected_peers(engine, now_ns)),
+            },
+            limits=len(engine.entries),
+            gossip={
+                "sent": transport.sent,
+                "received": transport.received,
+                "bytes_sent": transport.bytes_sent,
+                "rejected": dict(transport.rejected),
+            },
+            config={
+                "file": str(self.path),
+                "loaded_at": self._loaded_at,
+                "reload_error": self._reload_error,
+            },
+        )
+
+    def limits(self) -> list[LimitReport]:
+        """Every limit, in the order of the configuration."""
+        return [report.limit_report(entry) for entry in self.engine.entries.values()]
+
+    def peers(self) -> list[PeerReport]:
+        """Every peer, in the order of the configuration."""
+        return report.peer_reports(self.engine, clock())
+
+    @asynccontextmanager
+    async def trace(self, limit: str) -> AsyncIterator[trio.MemoryReceiveChannel[TraceRecord]]:
+        """A record a tick of one limit, until the context is left.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        if limit not in (entry.limiter.limit.name for entry in self.engine.entries.values()):
+            raise KeyError(limit)
+        send, receive = trio.open_memory_channel[TraceRecord](TRACE_BUFFER)
+        tracers = self._tracers.setdefault(limit, set())
+        tracers.add(send)
+        try:
+            yield receive
+        finally:
+            tracers.discard(send)
+            if not tracers:
+                self._tracers.pop(limit, None)
+            send.close()
+            receive.close()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of `drld`; returns the exit status (2: the configuration is bad)."""
+    parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
+    parser.add_argument("--config", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="validate the file and exit")
+    parser.add_argument("--version", action="version", version=f"drld {drld.__version__}")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    try:
+        spec = config.load(args.config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.check:
+        print(f"{args.config}: ok, {len(spec.limits)} limits, {len(spec.peers)} peers")
+        return 0
+    try:
+        trio.run(Daemon(args.config, spec).run)
+    except (DrldError, OSError) as error:
+        print(f"drld: {error}", file=sys.stderr)
+        return 1
+    return 0

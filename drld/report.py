@@ -1,0 +1,117 @@
+"""What the control API says of an engine: plain values in the shapes of drld.control.schema.
+
+Rates are bits/s here, as in everything an operator reads; inside drld they are bytes/s.
+"""
+
+from __future__ import annotations
+
+from drld.control.schema import FleetView, LimitReport, PeerReport, TraceRecord
+from drld.engine import Engine, Entry
+from drld.gossip.base import LinkStats
+from drld.limiter import Tick
+from drld.model import NS_PER_S
+
+
+def limit_report(entry: Entry) -> LimitReport:
+    """One limit, as of its last tick."""
+    limit, totals, tick = entry.limiter.limit, entry.totals, entry.last
+    enforcement = tick.enforcement if tick else entry.limiter.initial()
+    return LimitReport(
+        id=limit.id,
+        name=limit.name,
+        allocator=limit.allocator,
+        mode=limit.mode.value,
+        on_failure=limit.on_failure.value,
+        rate_bps=limit.rate * 8,
+        burst_bytes=limit.burst,
+        interval_s=limit.interval_ns / NS_PER_S,
+        limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
+        demand_bps=tick.demand.rate * 8 if tick else 0.0,
+        fleet=_fleet(entry),
+        local_limit_bps=_local_limit_bps(tick),
+        drop_probability=enforcement.drop_probability,
+        fill_rate_bps=enforcement.fill_rate * 8,
+        depth_bytes=enforcement.depth,
+        arrived_bytes=totals.arrived_bytes,
+        arrived_packets=totals.arrived_packets,
+        forwarded_bytes=totals.forwarded_bytes,
+        forwarded_packets=totals.forwarded_packets,
+        dropped_bytes=totals.dropped_bytes,
+        dropped_packets=totals.dropped_packets,
+        flows=tick.demand.flows if tick else 0,
+    )
+
+
+def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
+    """One line of `drlctl trace`."""
+    measured = tick.measurement
+    bps = 8 * NS_PER_S / measured.interval_ns
+    return TraceRecord(
+        t=unix_s,
+        limit=limit,
+        arrived_bps=measured.arrived_bytes * bps,
+        forwarded_bps=measured.forwarded_bytes * bps,
+        dropped_bps=measured.dropped_bytes * bps,
+        demand_bps=tick.demand.rate * 8,
+        local=tick.allocation.value,
+        remote=tick.view.remote,
+        limit_in_force_bps=tick.in_force.rate * 8,
+        local_limit_bps=_local_limit_bps(tick),
+        drop_probability=tick.enforcement.drop_probability,
+        fill_rate_bps=tick.enforcement.fill_rate * 8,
+        depth_bytes=tick.enforcement.depth,
+        flows=tick.demand.flows,
+    )
+
+
+def peer_reports(engine: Engine, now_ns: int) -> list[PeerReport]:
+    """Every peer, its links of all limits summed up."""
+    reports = []
+    for peer in engine.spec.peers:
+        links = [
+            entry.limiter.fabric.links.get(peer.name, LinkStats())
+            for entry in engine.entries.values()
+        ]
+        heard = [link.last_heard_ns for link in links if link.last_heard_ns is not None]
+        host, port = peer.address
+        reports.append(
+            PeerReport(
+                name=peer.name,
+                address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                connected=peer.name in connected_peers(engine, now_ns),
+                age_s=(now_ns - max(heard)) / NS_PER_S if heard else None,
+                received=sum(link.received for link in links),
+                lost=sum(link.lost for link in links),
+                late=sum(link.late for link in links),
+                rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
+            )
+        )
+    return reports
+
+
+def connected_peers(engine: Engine, now_ns: int) -> frozenset[str]:
+    """Peers from which fresh updates of at least one limit flow."""
+    return frozenset[str]().union(
+        *(entry.limiter.fabric.view(now_ns).connected for entry in engine.entries.values())
+    )
+
+
+def _fleet(entry: Entry) -> FleetView:
+    tick = entry.last
+    return FleetView(
+        quantity="rate" if entry.limiter.fabric.quantity.value == 0 else "weight",
+        local=tick.allocation.value if tick else 0.0,
+        remote=tick.view.remote if tick else 0.0,
+        connected=sorted(tick.view.connected) if tick else [],
+        age_s=tick.view.age_ns / NS_PER_S if tick and tick.view.age_ns is not None else None,
+    )
+
+
+def _local_limit_bps(tick: Tick | None) -> float | None:
+    """The rate in force here, or None where only a drop probability is."""
+    if tick is None:
+        return None
+    if tick.enforcement is not tick.allocation.enforcement:
+        return tick.in_force.static_rate * 8
+    limit = tick.allocation.local_limit
+    return None if limit is None else limit * 8

@@ -1,0 +1,83 @@
+"""Values that many tests need, with only what a test cares about spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drld.allocators import ALLOCATORS
+from drld.model import NS_PER_S, Demand, FlowKey, GlobalView, Measurement
+from drld.spec import Direction, GossipSpec, LimitSpec, Match
+
+MS = NS_PER_S // 1000
+TICK_NS = 50 * MS
+MBIT = 125_000
+"""Bytes/s in a Mbit/s."""
+
+
+def flow(number: int) -> FlowKey:
+    return FlowKey(6, b"\x0a\x00\x00\x01", b"\x0a\x09\x02\x01", 1024 + number, 80)
+
+
+def limit_spec(allocator: str = "fps", **changes: Any) -> LimitSpec:
+    spec = LimitSpec(
+        id=1,
+        name="customer-a",
+        rate=10 * MBIT,
+        burst=75_000,
+        match=Match(interface="out", direction=Direction.OUT),
+        allocator=allocator,
+        parameters=ALLOCATORS[allocator].Parameters(),
+        interval_ns=TICK_NS,
+        ewma=0.1,
+    )
+    return replace(spec, **changes)
+
+
+def gossip_spec(fabric: str = "mesh", branching: int = 3) -> GossipSpec:
+    return GossipSpec(fabric=fabric, branching=branching, interval_ns=TICK_NS)
+
+
+def measurement(
+    arrived: int,
+    *,
+    dropped: int = 0,
+    flows: Mapping[FlowKey, int] | None = None,
+    interval_ns: int = TICK_NS,
+) -> Measurement:
+    """`arrived` and `dropped` bytes in one interval; by default all from one flow."""
+    return Measurement(
+        interval_ns=interval_ns,
+        arrived_bytes=arrived,
+        arrived_packets=-(-arrived // 1500),
+        forwarded_bytes=arrived - dropped,
+        forwarded_packets=-(-(arrived - dropped) // 1500),
+        dropped_bytes=dropped,
+        dropped_packets=-(-dropped // 1500),
+        flows={flow(0): arrived} if flows is None else flows,
+    )
+
+
+def demand(
+    rate: float,
+    *,
+    flow_rate: float | None = None,
+    drop_ratio: float = 0.0,
+    first: bool = False,
+    idle: bool = False,
+) -> Demand:
+    return Demand(
+        rate=rate,
+        instant_rate=rate,
+        flow_rate=flow_rate,
+        long_rate=rate,
+        flows=0 if flow_rate is None else 1,
+        drop_ratio=drop_ratio,
+        first=first,
+        idle=idle,
+    )
+
+
+def view(remote: float, *peers: str) -> GlobalView:
+    return GlobalView(remote=remote, connected=frozenset(peers or ("other",)), age_ns=0)

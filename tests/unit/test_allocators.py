@@ -1,0 +1,214 @@
+"""Each allocator against the paper's text, corner by corner."""
+
+from typing import Any
+
+import pytest
+
+from drld.allocators import ALLOCATORS
+from drld.allocators.base import Allocation, Allocator, InForce
+from drld.allocators.fps import PACKET_BYTES
+from drld.model import Demand, GlobalView, Quantity
+
+from ..factories import MBIT, TICK_NS, demand, view
+
+LIMIT = InForce(rate=10 * MBIT, burst=75_000, static_rate=5 * MBIT, static_burst=37_500)
+IDLE = demand(0, idle=True)
+
+
+def make(name: str, **parameters: Any) -> Allocator:
+    allocator = ALLOCATORS[name]
+    return allocator(allocator.Parameters(**parameters))
+
+
+def allocate(allocator: Allocator, local: Demand, remote: GlobalView, ticks: int = 1) -> Allocation:
+    for _ in range(ticks):
+        allocation = allocator.allocate(local, remote, LIMIT, TICK_NS)
+    return allocation
+
+
+def local_limit(allocation: Allocation) -> float:
+    assert allocation.local_limit is not None
+    return allocation.local_limit
+
+
+def test_ctb_is_the_limit_itself() -> None:
+    allocation = allocate(make("ctb"), demand(20 * MBIT), view(99 * MBIT))
+    assert allocation.enforcement.fill_rate == 10 * MBIT
+    assert allocation.enforcement.depth == 75_000
+
+
+def test_static_is_the_share_of_rate_and_depth_whatever_is_heard() -> None:
+    for remote in (view(0), view(99 * MBIT), GlobalView(0, frozenset(), None)):
+        enforcement = allocate(make("static"), demand(20 * MBIT), remote).enforcement
+        assert (enforcement.fill_rate, enforcement.depth) == (5 * MBIT, 37_500)
+
+
+def test_gtb_drains_for_the_others() -> None:
+    allocation = allocate(make("gtb"), demand(4 * MBIT), view(3 * MBIT))
+    assert allocation.value == 4 * MBIT
+    assert allocation.enforcement.fill_rate == 7 * MBIT
+    assert allocation.enforcement.depth == 75_000
+
+
+def test_gtb_fill_rate_turns_negative() -> None:
+    allocation = allocate(make("gtb"), demand(4 * MBIT), view(12 * MBIT))
+    assert allocation.enforcement.fill_rate == -2 * MBIT
+    assert allocation.local_limit == 0
+
+
+def test_grd_drops_the_global_excess() -> None:
+    allocation = allocate(make("grd"), demand(4 * MBIT), view(8.5 * MBIT))
+    assert allocation.enforcement.drop_probability == pytest.approx(2.5 / 12.5)
+    assert allocation.enforcement.depth is None
+    assert allocation.value == 4 * MBIT
+
+
+@pytest.mark.parametrize("remote", [0.0, 6 * MBIT])
+def test_grd_drops_nothing_up_to_the_limit(remote: float) -> None:
+    assert allocate(make("grd"), demand(4 * MBIT), view(remote)).enforcement.drop_probability == 0
+
+
+def test_quantities() -> None:
+    assert {name: allocator.quantity for name, allocator in ALLOCATORS.items()} == {
+        "ctb": Quantity.RATE,
+        "static": Quantity.RATE,
+        "gtb": Quantity.RATE,
+        "grd": Quantity.RATE,
+        "fps": Quantity.WEIGHT,
+        "fps-random-drop": Quantity.WEIGHT,
+    }
+
+
+# FPS
+
+
+def saturated(flows: float = 3, rate: float = 3 * MBIT) -> Demand:
+    """`flows` equal flows that this limiter limits."""
+    return demand(rate, flow_rate=rate / flows, drop_ratio=0.05)
+
+
+def test_fps_weight_is_the_number_of_flows_and_the_limit_proportional() -> None:
+    allocation = allocate(make("fps"), saturated(3), view(7), ticks=40)
+    assert allocation.value == pytest.approx(3)
+    assert allocation.local_limit == pytest.approx(3 * MBIT)
+    assert allocation.enforcement.fill_rate == 3 * MBIT
+    assert allocation.enforcement.depth == pytest.approx(22_500)
+
+
+def test_fps_single_limiter_has_the_whole_limit() -> None:
+    alone = GlobalView(remote=0, connected=frozenset(), age_ns=None)
+    allocation = allocate(make("fps"), saturated(3, 10 * MBIT), alone)
+    assert allocation.local_limit == 10 * MBIT
+    assert allocation.enforcement.depth == 75_000
+
+
+def test_fps_no_remote_weight_gives_the_whole_limit_and_counts_flows() -> None:
+    allocation = allocate(make("fps"), demand(1 * MBIT, flow_rate=0.5 * MBIT), view(0))
+    assert allocation.local_limit == 10 * MBIT
+    assert allocation.value == pytest.approx(2)
+
+
+def test_fps_unsaturated_limit_is_the_demand_with_headroom() -> None:
+    allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=0.2 * MBIT), view(3))
+    assert allocation.local_limit == pytest.approx(1.15 * 2 * MBIT)
+    assert allocation.value == pytest.approx(2.3 * 3 / (10 - 2.3))
+
+
+def test_fps_demand_of_the_whole_limit_or_more_is_saturated() -> None:
+    """Line 9 would divide by zero, or go negative."""
+    for rate in (10 * MBIT / 1.15, 10 * MBIT, 50 * MBIT):
+        allocator = make("fps")
+        allocation = allocate(allocator, demand(rate, flow_rate=rate / 4), view(4), ticks=40)
+        assert allocation.value == pytest.approx(4)
+        assert allocation.local_limit == pytest.approx(5 * MBIT)
+
+
+def test_fps_first_interval_is_bottlenecked_whatever_was_dropped() -> None:
+    allocator = make("fps")
+    allocate(allocator, IDLE, view(9))
+    first = demand(2 * MBIT, flow_rate=2 * MBIT, drop_ratio=0.5, first=True)
+    allocation = allocate(allocator, first, view(9))
+    assert allocation.local_limit == pytest.approx(1.15 * 2 * MBIT)
+
+
+def test_fps_new_flow_grows_to_its_fair_share() -> None:
+    allocator = make("fps")
+    allocate(allocator, IDLE, view(9))
+    allocate(allocator, demand(0.05 * MBIT, flow_rate=0.05 * MBIT, first=True), view(9))
+    limits = [local_limit(allocate(allocator, saturated(1, 0.2 * MBIT), view(9)))]
+    for _ in range(19):
+        limits.append(local_limit(allocate(allocator, saturated(1, limits[-1]), view(9))))
+    assert limits == sorted(limits)
+    assert limits[-1] == pytest.approx(1 * MBIT)
+
+
+def test_fps_idle_limiter_lets_a_new_flow_begin() -> None:
+    """A limit of zero still has the SYN and the initial window's worth of tokens, once."""
+    allocator = make("fps")
+    records = [allocate(allocator, IDLE, view(10)).enforcement for _ in range(3)]
+    assert {record.fill_rate for record in records} == {0}
+    assert {record.depth for record in records} == {12 * PACKET_BYTES}
+    assert {record.credit for record in records} == {12 * PACKET_BYTES}
+    assert len({record.credit_id for record in records}) == 1
+    busy = allocate(allocator, saturated(1), view(10)).enforcement
+    assert busy.credit_id == records[0].credit_id
+    again = allocate(allocator, IDLE, view(10)).enforcement
+    assert again.credit_id != records[0].credit_id
+
+
+def test_fps_idle_fleet_has_static_shares() -> None:
+    allocation = allocate(make("fps"), IDLE, view(0))
+    assert allocation.value == 0
+    assert allocation.local_limit == 5 * MBIT
+
+
+def test_fps_empty_sample_carries_the_last_weight() -> None:
+    allocator = make("fps")
+    allocate(allocator, saturated(3), view(7), ticks=40)
+    empty = demand(3 * MBIT, flow_rate=None, drop_ratio=0.05)
+    assert allocate(allocator, empty, view(7)).value == pytest.approx(3)
+
+
+def test_fps_a_lull_between_losses_keeps_the_weight() -> None:
+    """TCP sends below its limit after a loss; that alone is no change of regime."""
+    allocator = make("fps")
+    allocate(allocator, saturated(3), view(7), ticks=40)
+    lull = demand(2.4 * MBIT, flow_rate=0.8 * MBIT)
+    assert allocate(allocator, lull, view(7), ticks=19).value == pytest.approx(3)
+    assert allocate(allocator, lull, view(7)).value < 3
+
+
+def test_fps_one_stray_drop_does_not_claim_the_share_of_all_flows() -> None:
+    """Regimes oscillate; seven flows bottlenecked at 2 Mbit/s must not jump to 7 Mbit/s."""
+    allocator = make("fps")
+    bottlenecked = demand(2 * MBIT, flow_rate=2 * MBIT / 7)
+    before = local_limit(allocate(allocator, bottlenecked, view(3), ticks=40))
+    stray = demand(2 * MBIT, flow_rate=2 * MBIT / 7, drop_ratio=0.01)
+    after = local_limit(allocate(allocator, stray, view(3)))
+    assert before < after < 1.3 * before
+
+
+def test_fps_random_drop_drops_the_local_excess() -> None:
+    allocator = make("fps-random-drop")
+    busy = demand(4 * MBIT, flow_rate=4 / 3 * MBIT, drop_ratio=0.25)
+    allocation = allocate(allocator, busy, view(7), ticks=40)
+    assert allocation.local_limit == pytest.approx(3 * MBIT)
+    assert allocation.enforcement.drop_probability == pytest.approx(0.25)
+    assert allocation.enforcement.depth is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("headroom", 0.01),
+        ("saturation", 0.0),
+        ("saturation", 1.5),
+        ("hold_s", -1.0),
+        ("growth", 1.0),
+        ("min_weight", 0.0),
+        ("depth_packets", 0),
+    ],
+)
+def test_fps_refuses_bad_parameters_by_name(field: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{field}"):
+        make("fps", **{field: value})

@@ -1,0 +1,93 @@
+from random import Random
+
+from drld.capture.policer import Policer, police
+from drld.model import Enforcement
+from drld.spec import Mode
+
+from ..factories import MS, flow, limit_spec
+
+RNG = Random(1)
+OPEN = Enforcement(depth=None)
+
+
+def policer(enforcement: Enforcement, mode: Mode = Mode.ENFORCE) -> Policer:
+    return Policer(limit_spec(mode=mode), enforcement, now_ns=0)
+
+
+def test_counts_what_arrives_passes_and_is_dropped() -> None:
+    limit = policer(Enforcement(fill_rate=0, depth=3000))
+    verdicts = [police([limit], flow(0), 1500, 0, RNG) for _ in range(3)]
+    assert verdicts == [True, True, False]
+    read = limit.read(50 * MS)
+    assert (read.arrived_bytes, read.arrived_packets) == (4500, 3)
+    assert (read.forwarded_bytes, read.forwarded_packets) == (3000, 2)
+    assert (read.dropped_bytes, read.dropped_packets) == (1500, 1)
+    assert read.interval_ns == 50 * MS
+    assert read.flows == {flow(0): 4500}
+
+
+def test_a_read_starts_a_new_interval_and_keeps_the_flows() -> None:
+    limit = policer(OPEN)
+    police([limit], flow(0), 1500, 0, RNG)
+    limit.read(50 * MS)
+    read = limit.read(70 * MS)
+    assert (read.interval_ns, read.arrived_bytes, read.flows) == (20 * MS, 0, {flow(0): 0})
+
+
+def test_evicted_flows_leave_the_sample() -> None:
+    limit = policer(OPEN)
+    police([limit], flow(0), 1500, 0, RNG)
+    limit.program(OPEN, [flow(0), flow(1)], 0)
+    assert limit.read(50 * MS).flows == {}
+
+
+def test_all_limits_are_charged_or_none() -> None:
+    customer = policer(Enforcement(fill_rate=0, depth=10_000))
+    site = policer(Enforcement(fill_rate=0, depth=1000))
+    assert not police([customer, site], flow(0), 1500, 0, RNG)
+    assert customer.bucket.tokens == 10_000
+    read = customer.read(50 * MS)
+    # The customer's limit saw the packet; that the site refused it is not the customer's drop.
+    assert (read.arrived_packets, read.forwarded_packets, read.dropped_packets) == (1, 0, 0)
+    assert site.read(50 * MS).dropped_packets == 1
+    assert police([customer, site], flow(0), 1000, 0, RNG)
+    assert (customer.bucket.tokens, site.bucket.tokens) == (9000, 0)
+
+
+def test_the_first_refusal_ends_the_check() -> None:
+    customer = policer(Enforcement(fill_rate=0, depth=1000))
+    site = policer(Enforcement(fill_rate=0, depth=1000))
+    assert not police([customer, site], flow(0), 1500, 0, RNG)
+    assert customer.read(1).dropped_packets == 1
+    assert site.read(1).dropped_packets == 0
+
+
+def test_shadow_counts_its_drops_and_refuses_nothing() -> None:
+    shadow = policer(Enforcement(fill_rate=0, depth=2000), Mode.SHADOW)
+    site = policer(Enforcement(fill_rate=0, depth=4000))
+    assert [police([shadow, site], flow(0), 1500, 0, RNG) for _ in range(3)] == [True, True, False]
+    read = shadow.read(50 * MS)
+    assert (read.forwarded_packets, read.dropped_packets) == (1, 2)
+    assert site.read(50 * MS).forwarded_packets == 2
+
+
+def test_random_drop_comes_first_and_takes_no_token() -> None:
+    limit = policer(Enforcement(drop_probability=1.0, fill_rate=0, depth=3000))
+    assert not police([limit], flow(0), 1500, 0, RNG)
+    assert limit.bucket.tokens == 3000
+
+
+def test_random_drop_has_the_probability_it_is_told() -> None:
+    limit = policer(Enforcement(drop_probability=0.25))
+    rng = Random(2)
+    passed = sum(police([limit], flow(0), 100, 0, rng) for _ in range(10_000))
+    assert 7350 <= passed <= 7650
+
+
+def test_a_reload_keeps_tokens_and_counters() -> None:
+    limit = policer(Enforcement(fill_rate=0, depth=2000))
+    police([limit], flow(0), 1500, 0, RNG)
+    limit.reconfigure(limit_spec(mode=Mode.SHADOW))
+    assert limit.bucket.tokens == 500
+    assert police([limit], flow(0), 1500, 0, RNG)
+    assert limit.read(1).arrived_packets == 2
