@@ -1,0 +1,226 @@
+"""The configuration file: TOML in, a validated `drld.spec.LimiterSpec` out.
+
+Every mistake in a file is reported at once, one line each, with the key's path. Keys, defaults
+and bounds: docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from drld.config.allocator import read_allocator
+from drld.config.checks import (
+    check_alone,
+    check_fleet,
+    check_limits,
+    check_match,
+    check_shares,
+)
+from drld.config.problems import Location, Problems
+from drld.config.schema import (
+    GossipTable,
+    LimiterTable,
+    LimitTable,
+    MatchTable,
+    PeerTable,
+    Table,
+)
+from drld.errors import ConfigError
+from drld.spec import (
+    Direction,
+    GossipSpec,
+    LimiterSpec,
+    LimitSpec,
+    Match,
+    Mode,
+    OnFailure,
+    PeerSpec,
+)
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["from_document", "load", "parse"]
+
+T = TypeVar("T", bound=Table)
+
+MAX_FILE_BYTES = 64_000_000
+CONTROL_DIRECTORY = "/run/drld"
+_SECTIONS = ("limiter", "gossip", "peer", "limit")
+
+
+def load(path: str | os.PathLike[str]) -> LimiterSpec:
+    """Read and validate a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read or used; `problems` has a line for each mistake.
+    """
+    file = os.fspath(path)
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError([f"{file}: {reason}"]) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError([f"{file}: more than {MAX_FILE_BYTES} bytes"])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{file}: not UTF-8 (at line {line})"]) from error
+    return parse(text, file)
+
+
+def parse(text: str, file: str) -> LimiterSpec:
+    """Validate the text of a configuration file; `file` names it in messages.
+
+    Raises:
+        ConfigError: as `load`.
+    """
+    try:
+        document = tomllib.loads(text)
+    # A ValueError of another kind is a number with more digits than int() takes.
+    except ValueError as error:
+        raise ConfigError([f"{file}: {' '.join(str(error).split())}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{file}: nested too deeply"]) from error
+    return from_document(document, file)
+
+
+def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
+    """Validate a parsed TOML document; `file` names it in messages.
+
+    Raises:
+        ConfigError: as `load`.
+    """
+    problems = Problems(file)
+    for key in document:
+        if key not in _SECTIONS:
+            problems.unknown([], key, _SECTIONS)
+    limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
+    gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
+    peers = _sections("peer", PeerTable, document.get("peer", []), problems)
+    limits = _sections("limit", LimitTable, document.get("limit"), problems)
+    check_fleet(limiter, [table for _, table in peers], problems)
+    check_limits([table for _, table in limits], problems)
+    fleet = _Fleet(
+        size=1 + len(peers),
+        members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
+        if limiter and all(table for _, table in peers)
+        else None,
+        interval_ns=gossip.interval if gossip else 0,
+    )
+    specs = [
+        _limit_spec(["limit", index], written, table, fleet, problems)
+        for index, (written, table) in enumerate(limits)
+    ]
+    if problems.lines or limiter is None or gossip is None:
+        raise ConfigError(problems.lines)
+    return LimiterSpec(
+        name=limiter.name,
+        listen=limiter.listen,
+        control=limiter.control or f"{CONTROL_DIRECTORY}/{limiter.name}.sock",
+        datapath=limiter.datapath,
+        firewall=limiter.firewall,
+        queue=limiter.queue,
+        gossip=GossipSpec(gossip.fabric, gossip.branching, gossip.interval),
+        peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
+        limits=tuple(spec for spec in specs if spec),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What the rest of the file means for a limit."""
+
+    size: int
+    members: frozenset[str] | None
+    """None where mistakes leave it open."""
+    interval_ns: int
+
+
+def _section(key: str, model: type[T], value: object, problems: Problems) -> T | None:
+    """Make `[key]` of a value of the document."""
+    if value is None:
+        problems.add([key], f"missing: the file needs a [{key}] table")
+        return None
+    if not isinstance(value, dict):
+        problems.refuse([key], value, f"one table, [{key}]")
+        return None
+    return _table([key], model, value, problems)
+
+
+def _sections(
+    key: str, model: type[T], value: object, problems: Problems
+) -> list[tuple[object, T | None]]:
+    """Make all `[[key]]` of a value: what was written, and its table where that has no mistake."""
+    if value is None:
+        problems.add([key], f"missing: the file needs a [[{key}]] table ({key} = [] for none)")
+        return []
+    if not isinstance(value, list):
+        problems.refuse([key], value, f"an array of tables: [[{key}]], with two brackets")
+        return []
+    return [(item, _table([key, index], model, item, problems)) for index, item in enumerate(value)]
+
+
+def _table(where: Location, model: type[T], value: object, problems: Problems) -> T | None:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems.include(where, model, error)
+        return None
+
+
+def _limit_spec(
+    where: Location, written: object, table: LimitTable | None, fleet: _Fleet, problems: Problems
+) -> LimitSpec | None:
+    """Check one limit against the rest of the file, and make its spec where it has no mistake."""
+    if not isinstance(written, dict):
+        return None
+    allocator = read_allocator([*where, "allocator"], written.get("allocator", "fps"), problems)
+    if allocator:
+        check_alone([*where, "allocator"], allocator[0], fleet.size, problems)
+    if table is None:
+        return None
+    check_match([*where, "match"], table.match, problems)
+    if fleet.members is not None:
+        check_shares([*where, "shares"], table.shares, fleet.members, problems)
+    if allocator is None:
+        return None
+    return LimitSpec(
+        id=table.id,
+        name=table.name,
+        rate=table.rate,
+        burst=table.burst,
+        match=_match_spec(table.match),
+        allocator=allocator[0],
+        parameters=allocator[1],
+        interval_ns=table.interval or fleet.interval_ns,
+        ewma=table.ewma,
+        mode=Mode(table.mode),
+        on_failure=OnFailure(table.on_failure),
+        shares=table.shares,
+    )
+
+
+def _match_spec(match: MatchTable) -> Match:
+    return Match(
+        interface=match.in_ or match.out or "",
+        direction=Direction.IN if match.in_ else Direction.OUT,
+        source=match.source,
+        destination=match.destination,
+        protocol=match.protocol,
+        source_ports=match.source_port,
+        destination_ports=match.destination_port,
+        mark=match.mark,
+    )

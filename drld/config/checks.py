@@ -1,0 +1,110 @@
+"""What must hold between the keys and the tables of a configuration.
+
+Each check looks only at tables that are fine by themselves, so that one mistake is reported once.
+`None` in a list stands for a table that is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Sequence
+from ipaddress import ip_address
+from typing import TypeVar
+
+from drld.config.fields import PROTOCOLS, WITH_PORTS, format_endpoint
+from drld.config.problems import Location, Problems, dotted
+from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
+
+T = TypeVar("T", bound=Hashable)
+
+SHARES_TOLERANCE = 1e-9
+
+
+def check_fleet(
+    limiter: LimiterTable | None, peers: Sequence[PeerTable | None], problems: Problems
+) -> None:
+    """Names and addresses are unique, and the addresses can reach each other."""
+    names: dict[str, Location] = {}
+    addresses: dict[str, Location] = {}
+    if limiter:
+        names[limiter.name] = ["limiter", "name"]
+        addresses[format_endpoint(*limiter.listen)] = ["limiter", "listen"]
+    for index, peer in enumerate(peers):
+        if peer is None:
+            continue
+        _unique(["peer", index, "name"], peer.name, names, problems)
+        _unique(["peer", index, "address"], format_endpoint(*peer.address), addresses, problems)
+        if limiter:
+            _check_reachable(limiter, index, peer, problems)
+
+
+def _check_reachable(
+    limiter: LimiterTable, index: int, peer: PeerTable, problems: Problems
+) -> None:
+    where: Location = ["peer", index, "address"]
+    own, other = ip_address(limiter.listen[0]), ip_address(peer.address[0])
+    if own.version != other.version:
+        problems.refuse(where, peer.address[0], f"IPv{own.version}, as limiter.listen")
+    elif own.is_loopback != other.is_loopback:
+        problems.refuse(
+            where,
+            peer.address[0],
+            f"an address that limiter.listen ({own}) can reach: both loopback, or neither",
+        )
+
+
+def check_limits(limits: Sequence[LimitTable | None], problems: Problems) -> None:
+    """Ids and names are unique."""
+    ids: dict[int, Location] = {}
+    names: dict[str, Location] = {}
+    for index, limit in enumerate(limits):
+        if limit:
+            _unique(["limit", index, "id"], limit.id, ids, problems)
+            _unique(["limit", index, "name"], limit.name, names, problems)
+
+
+def _unique(where: Location, value: T, seen: dict[T, Location], problems: Problems) -> None:
+    if value in seen:
+        problems.refuse(where, value, f"unique, but {dotted(seen[value])} is the same")
+    else:
+        seen[value] = where
+
+
+def check_shares(
+    where: Location, shares: dict[str, float], members: Collection[str], problems: Problems
+) -> None:
+    """Shares, where given, name every limiter of the fleet and no other, and sum to 1."""
+    if not shares:
+        return
+    for name in shares:
+        if name not in members:
+            problems.unknown(where, name, sorted(members))
+    if missing := sorted(set(members) - set(shares)):
+        problems.add(where, f"missing {', '.join(missing)}: every limiter of the fleet has a share")
+    total = math.fsum(shares.values())
+    if abs(total - 1) > SHARES_TOLERANCE:
+        problems.add(where, f"sum to {total:.12g}: the shares of a fleet sum to 1")
+
+
+def check_match(where: Location, match: MatchTable, problems: Problems) -> None:
+    """There is one direction, and some packet can meet all conditions."""
+    if (match.in_ is None) == (match.out is None):
+        problems.add(where, 'exactly one of "in" and "out" names the interface')
+    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
+    versions = {prefix.version for prefix in prefixes}
+    if len(versions) == 2:
+        problems.refuse([*where, "destination"], str(match.destination), "of the source's family")
+    for name, other, version in (("icmp", "icmpv6", 4), ("icmpv6", "icmp", 6)):
+        if match.protocol == PROTOCOLS[name] and versions - {version}:
+            problems.refuse(
+                [*where, "protocol"], name, f'"{other}", for the prefix is not IPv{version}'
+            )
+    for key in ("source_port", "destination_port"):
+        if getattr(match, key) and match.protocol not in {PROTOCOLS[name] for name in WITH_PORTS}:
+            problems.add([*where, key], f"needs protocol = one of {', '.join(WITH_PORTS)}")
+
+
+def check_alone(where: Location, allocator: str, size: int, problems: Problems) -> None:
+    """The central token bucket is a fleet of one."""
+    if allocator == "ctb" and size > 1:
+        problems.refuse(where, allocator, "an allocator for a fleet: ctb is for one limiter alone")

@@ -1,0 +1,232 @@
+"""The values a configuration is written with: how each is read, and what is said if it cannot be.
+
+Each reader takes what TOML gave and returns what `drld.spec` wants, or raises ValueError with a
+phrase that says what is allowed there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Annotated, TypeVar
+
+from pydantic import PlainValidator
+
+from drld import units
+
+T = TypeVar("T")
+
+MIN_BURST, MAX_BURST = 1500, 4 * units.GIGA
+"""Bytes: one full-size packet, and a third of a second at the highest rate."""
+MIN_INTERVAL_NS, MAX_INTERVAL_NS = 10 * units.MEGA, 10 * units.GIGA
+
+PROTOCOLS = {
+    "icmp": 1,
+    "igmp": 2,
+    "ipip": 4,
+    "tcp": 6,
+    "udp": 17,
+    "dccp": 33,
+    "ipv6": 41,
+    "gre": 47,
+    "esp": 50,
+    "ah": 51,
+    "icmpv6": 58,
+    "ospf": 89,
+    "vrrp": 112,
+    "sctp": 132,
+    "udplite": 136,
+}
+WITH_PORTS = ("tcp", "udp", "sctp", "udplite")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+# Firewalls read a leading dash as an option and "+" and "*" as wildcards.
+_INTERFACE = re.compile(r"(?!-)(?!\.{1,2}$)[A-Za-z0-9._-]{1,15}", re.ASCII)
+_ENDPOINT = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*)):([0-9]{1,5})", re.ASCII)
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
+_PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
+_MAX_MARK = 2**32 - 1
+_LONGEST_SOCKET_PATH = 107
+
+
+def _quantity(
+    parse: Callable[[str], int], allowed: str, low: int, high: int
+) -> Callable[[object], int]:
+    """Read a quantity with its unit, within bounds."""
+
+    def read(value: object) -> int:
+        if not isinstance(value, str):
+            raise ValueError(allowed)
+        try:
+            number = parse(value)
+        except units.QuantityError as error:
+            raise ValueError(error.allowed) from None
+        if not low <= number <= high:
+            raise ValueError(allowed)
+        return number
+
+    return read
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError("a name: 1 to 64 letters, digits, dots, dashes or underscores")
+    return value
+
+
+def _endpoint(value: object) -> tuple[str, int]:
+    allowed = 'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"'
+    if not isinstance(value, str) or not (match := _ENDPOINT.fullmatch(value)):
+        raise ValueError(allowed)
+    bracketed, plain, port = match.groups()
+    try:
+        address = ip_address(bracketed or plain)
+    except ValueError:
+        raise ValueError(f"{allowed}, and no host name") from None
+    if (bracketed is not None) != isinstance(address, IPv6Address):
+        raise ValueError(allowed)
+    if isinstance(address, IPv6Address) and (address.scope_id or address.ipv4_mapped):
+        raise ValueError("an address without a zone, and IPv4 as IPv4")
+    if address.is_unspecified:
+        raise ValueError("one address, not the wildcard: a daemon binds the address it announces")
+    if address.is_multicast or str(address) == "255.255.255.255":
+        raise ValueError("the address of one host")
+    if not 1 <= int(port) <= 65535:
+        raise ValueError("a port from 1 to 65535")
+    return str(address), int(port)
+
+
+def format_endpoint(host: str, port: int) -> str:
+    """Write an address and a port as the configuration does."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _socket_path(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith("/") or value.endswith("/"):
+        raise ValueError('an absolute path such as "/run/drld/lim1.sock"')
+    if "\0" in value or len(value.encode()) > _LONGEST_SOCKET_PATH:
+        raise ValueError(f"a path of at most {_LONGEST_SOCKET_PATH} bytes, none of them zero")
+    return value
+
+
+def _datapath(value: object) -> str:
+    if value == "kernel":
+        raise ValueError('"auto" or "nfqueue"; the kernel datapath is not built yet')
+    if value not in ("auto", "nfqueue"):
+        raise ValueError('"auto" or "nfqueue"')
+    return str(value)
+
+
+def _interface(value: object) -> str:
+    if isinstance(value, str):
+        if _INTERFACE.fullmatch(value):
+            return value
+        name, at, _ = value.partition("@")
+        if at and _INTERFACE.fullmatch(name):
+            raise ValueError(f'the interface\'s name alone: "{name}"')
+    raise ValueError('the name of one interface such as "eth0", no wildcard')
+
+
+def _prefix(value: object) -> IPv4Network | IPv6Network:
+    allowed = 'an address or a prefix such as "10.9.2.0/24" or "fd00:9::/64"'
+    if not isinstance(value, str):
+        raise ValueError(allowed)
+    try:
+        network = ip_network(value, strict=False)
+    except ValueError:
+        raise ValueError(allowed) from None
+    if isinstance(network, IPv6Network) and network.network_address.scope_id:
+        raise ValueError(allowed)
+    if "/" in value and ip_address(value.partition("/")[0]) != network.network_address:
+        raise ValueError(f'a prefix without host bits: "{network}"?')
+    return network
+
+
+def _protocol(value: object) -> int:
+    number = PROTOCOLS.get(value.lower()) if isinstance(value, str) else None
+    if number is None:
+        number = _number(value)
+    if number is None or number > 255:
+        raise ValueError(f"a protocol number from 0 to 255, or one of {', '.join(PROTOCOLS)}")
+    return number
+
+
+def _ports(value: object) -> tuple[tuple[int, int], ...]:
+    items = value if isinstance(value, list) else [value]
+    if not items:
+        raise ValueError("at least one port")
+    return tuple(_port_range(item) for item in items)
+
+
+def _port_range(value: object) -> tuple[int, int]:
+    text = str(value) if type(value) is int and 0 <= value <= 65535 else value
+    match = _PORTS.fullmatch(text) if isinstance(text, str) else None
+    if match:
+        low, high = int(match[1]), int(match[2] or match[1])
+        if 1 <= low <= high <= 65535:
+            return low, high
+    raise ValueError('a port from 1 to 65535, a range such as "8000-8100", or an array of these')
+
+
+def _mark(value: object) -> tuple[int, int]:
+    allowed = 'a 32-bit mark such as 16, "0x10" or "0x10/0xff" (value/mask)'
+    mark, mask = _number(value), _number(_MAX_MARK)
+    if isinstance(value, str) and "/" in value:
+        mark, mask = (_number(part) for part in value.split("/", 1))
+    if mark is None or mask is None:
+        raise ValueError(allowed)
+    if mask == 0:
+        raise ValueError(f"{allowed}; a mask of 0 selects every packet")
+    if mark & ~mask:
+        raise ValueError(f"{allowed}; the mask {mask:#x} leaves no packet the mark {mark:#x}")
+    return mark, mask
+
+
+def _number(value: object) -> int | None:
+    """A 32-bit number, or None."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value, 16) if value.startswith("0x") else int(value)
+    return value if type(value) is int and 0 <= value <= _MAX_MARK else None
+
+
+Rate = Annotated[
+    int,
+    PlainValidator(
+        _quantity(units.parse_rate, 'a rate such as "10mbit"', units.MIN_RATE, units.MAX_RATE)
+    ),
+]
+"""Bytes/s."""
+Burst = Annotated[
+    int,
+    PlainValidator(
+        _quantity(
+            units.parse_size,
+            'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
+            MIN_BURST,
+            MAX_BURST,
+        )
+    ),
+]
+"""Bytes."""
+Interval = Annotated[
+    int,
+    PlainValidator(
+        _quantity(
+            units.parse_duration,
+            'a duration such as "50ms", from "10ms" to "10s"',
+            MIN_INTERVAL_NS,
+            MAX_INTERVAL_NS,
+        )
+    ),
+]
+"""Nanoseconds."""
+Name = Annotated[str, PlainValidator(_name)]
+Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint)]
+SocketPath = Annotated[str, PlainValidator(_socket_path)]
+DatapathName = Annotated[str, PlainValidator(_datapath)]
+Interface = Annotated[str, PlainValidator(_interface)]
+Prefix = Annotated[IPv4Network | IPv6Network, PlainValidator(_prefix)]
+Protocol = Annotated[int, PlainValidator(_protocol)]
+Ports = Annotated[tuple[tuple[int, int], ...], PlainValidator(_ports)]
+Mark = Annotated[tuple[int, int], PlainValidator(_mark)]

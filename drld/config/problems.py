@@ -1,0 +1,95 @@
+"""One line for each mistake in a configuration: where it is, what is there, what may be there."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
+_LONGEST_VALUE = 60
+
+Location = Sequence[int | str]
+
+
+class Problems:
+    """The mistakes found so far in one file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: list[str] = []
+
+    def add(self, where: Location, text: str) -> None:
+        """Note a mistake that `text` describes completely."""
+        self.lines.append(f"{self.file}: {dotted(where)}: {text}")
+
+    def refuse(self, where: Location, value: object, allowed: str) -> None:
+        """Note that `value` stands where only what `allowed` describes may stand."""
+        self.add(where, f"{show(value)}: {allowed}")
+
+    def unknown(self, where: Location, key: str, known: Iterable[str]) -> None:
+        """Note a key that does not exist; suggest what may have been meant."""
+        known = list(known)
+        abbreviated = [name for name in known if name.startswith(key)]
+        if close := difflib.get_close_matches(key, known, n=1) or abbreviated:
+            hint = f'did you mean "{close[0]}"?'
+        else:
+            hint = f"known here: {', '.join(known)}" if known else "none is known here"
+        self.add([*where, key], f"unknown key; {hint}")
+
+    def include(self, where: Location, model: type[BaseModel], error: ValidationError) -> None:
+        """Note everything that kept `model` from being made of the table at `where`."""
+        for mistake in error.errors(include_url=False):
+            location = mistake["loc"]
+            path = [*where, *location]
+            if mistake["type"] == "missing":
+                self.add(path, "missing")
+            elif mistake["type"] == "extra_forbidden":
+                self.unknown(path[:-1], str(location[-1]), _keys(model, location[:-1]))
+            else:
+                self.refuse(path, mistake["input"], _allowed(mistake))
+
+
+def show(value: object) -> str:
+    """Write a value of a TOML document shortly and on one line."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "an integer beyond 64 bits"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def dotted(where: Location) -> str:
+    """Write a location as `limit[0].match.in`."""
+    path = ""
+    for part in where:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += "." * bool(path) + (part if _BARE_KEY.fullmatch(part) else show(part))
+    return path
+
+
+def _allowed(mistake: ErrorDetails) -> str:
+    """What may stand there: our own words, or pydantic's without their preamble."""
+    if mistake["type"] == "value_error":
+        return str(mistake["ctx"]["error"])
+    if mistake["type"] in ("model_type", "dict_type"):
+        return "a table"
+    return re.sub(r"^(Input|String) should (be |have )?", "", mistake["msg"])
+
+
+def _keys(model: type[BaseModel], location: Location) -> list[str]:
+    """The keys of the table at `location` inside the table that `model` describes."""
+    for part in location:
+        field = next(f for name, f in model.model_fields.items() if part in (name, f.alias))
+        candidates = (field.annotation, *get_args(field.annotation))
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -1,0 +1,245 @@
+"""Quantities as people write them, and what is refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from drld import units
+from drld.errors import DrldError
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("10mbit", 1_250_000),
+        ("1.5gbit", 187_500_000),
+        ("800kbit", 100_000),
+        ("8bit", 1),
+        ("100bit", 12),
+        ("100gbit", units.MAX_RATE),
+        ("10Mbit", 1_250_000),
+        ("10 Mbit/s", 1_250_000),
+        (" 10mbit ", 1_250_000),
+        ("125kB/s", 125_000),
+        ("125KB/s", 125_000),
+        ("1.25MB/s", 1_250_000),
+        ("12.5GB/s", units.MAX_RATE),
+        ("1B/s", 1),
+        ("0.000008mbit", 1),
+    ],
+)
+def test_a_rate_is_read_as_bytes_per_second(text: str, rate: int) -> None:
+    assert units.parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("75kB", 75_000),
+        ("75KB", 75_000),
+        ("1500B", 1500),
+        ("64KiB", 65_536),
+        ("1MB", 1_000_000),
+        ("1.5 kB", 1500),
+        ("2GB", 2_000_000_000),
+        ("1MiB", 2**20),
+        ("0.5GiB", 2**29),
+        ("0B", 0),
+    ],
+)
+def test_a_size_is_read_as_bytes(text: str, size: int) -> None:
+    assert units.parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ns"),
+    [
+        ("50ms", 50_000_000),
+        ("10s", 10_000_000_000),
+        ("1.5s", 1_500_000_000),
+        ("2m", 120_000_000_000),
+        ("2min", 120_000_000_000),
+        ("1h", 3_600_000_000_000),
+        ("250us", 250_000),
+        ("250\N{MICRO SIGN}s", 250_000),
+        ("250\N{GREEK SMALL LETTER MU}s", 250_000),
+        ("7ns", 7),
+        ("0s", 0),
+        ("0.1s", 100_000_000),
+    ],
+)
+def test_a_duration_is_read_as_nanoseconds(text: str, duration_ns: int) -> None:
+    assert units.parse_duration(text) == duration_ns
+
+
+NOT_QUANTITIES = [
+    "",
+    " ",
+    "ten",
+    "10mbot",
+    "-10mbit",
+    "+10mbit",
+    "1e6bit",
+    "10,5mbit",
+    "10.mbit",
+    ".5mbit",
+    "1_000bit",
+    "10  mbit",
+    "10mbit 5",
+    "\N{ARABIC-INDIC DIGIT ONE}mbit",
+    "9" * 5000 + "mbit",
+    "1." + "9" * 5000 + "mbit",
+    "inf",
+    "nan",
+    "0x10bit",
+    "10\nmbit",
+]
+
+
+@pytest.mark.parametrize("text", NOT_QUANTITIES)
+@pytest.mark.parametrize("parse", [units.parse_rate, units.parse_size, units.parse_duration])
+def test_what_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) -> None:
+    with pytest.raises(units.QuantityError):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "allowed"),
+    [
+        (units.parse_rate, "10mbot", 'a rate such as "10mbit"'),
+        (units.parse_rate, "10", 'a rate such as "10mbit", with its unit'),
+        (units.parse_rate, "0mbit", 'a rate from "8bit" (1 B/s) to "100gbit"'),
+        (units.parse_rate, "7bit", 'a rate from "8bit" (1 B/s) to "100gbit"'),
+        (units.parse_rate, "100.1gbit", 'a rate from "8bit" (1 B/s) to "100gbit"'),
+        (
+            units.parse_rate,
+            "10kbps",
+            'a rate such as "10mbit"; "kbps" is ambiguous (tc reads it as bytes, others as bits): '
+            'write "kbit" or "kB/s"',
+        ),
+        (
+            units.parse_rate,
+            "10Mbps",
+            'a rate such as "10mbit"; "Mbps" is ambiguous (tc reads it as bytes, others as bits): '
+            'write "mbit" or "MB/s"',
+        ),
+        (
+            units.parse_rate,
+            "10Mb/s",
+            'a rate such as "10mbit"; "Mb/s" is ambiguous (tc reads it as bytes, others as bits): '
+            'write "mbit" or "MB/s"',
+        ),
+        (
+            units.parse_rate,
+            "10bps",
+            'a rate such as "10mbit"; "bps" is ambiguous (tc reads it as bytes, others as bits): '
+            'write "bit" or "B/s"',
+        ),
+        (units.parse_size, "75", 'a size in bytes such as "75kB" or "64KiB", with its unit'),
+        (units.parse_size, "75kb", 'a size in bytes such as "75kB" or "64KiB"'),
+        (units.parse_size, "75kbit", 'a size in bytes such as "75kB" or "64KiB"'),
+        (
+            units.parse_size,
+            "1.5B",
+            'a size in bytes such as "75kB" or "64KiB", a whole number of bytes below 2**63',
+        ),
+        (
+            units.parse_size,
+            "9223372036854775808B",
+            'a size in bytes such as "75kB" or "64KiB"',
+        ),
+        (
+            units.parse_duration,
+            "999999999999999999h",
+            'a duration such as "50ms" or "1.5s", a whole number of nanoseconds below 2**63',
+        ),
+        (units.parse_duration, "50", 'a duration such as "50ms" or "1.5s", with its unit'),
+        (units.parse_duration, "50MS", 'a duration such as "50ms" or "1.5s"'),
+        (
+            units.parse_duration,
+            "0.5ns",
+            'a duration such as "50ms" or "1.5s", a whole number of nanoseconds below 2**63',
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_allowed(
+    parse: Callable[[str], int], text: str, allowed: str
+) -> None:
+    with pytest.raises(units.QuantityError) as caught:
+        parse(text)
+    assert caught.value.allowed == allowed
+    assert str(caught.value) == f"{text!r}: {allowed}"
+    assert isinstance(caught.value, DrldError)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (1, "8bit"),
+        (1_250_000, "10mbit"),
+        (187_500_000, "1.5gbit"),
+        (1_250_001, "10000.008kbit"),
+        (units.MAX_RATE, "100gbit"),
+    ],
+)
+def test_rates_are_written_shortly(rate: int, text: str) -> None:
+    assert units.format_rate(rate) == text
+
+
+def test_sizes_and_durations_are_written_shortly() -> None:
+    assert units.format_size(0) == "0B"
+    assert units.format_size(75_000) == "75kB"
+    assert units.format_size(65_536) == "65.536kB"
+    assert units.format_duration(50_000_000) == "50ms"
+    assert units.format_duration(1_500_000_000) == "1.5s"
+    assert units.format_duration(120_000_000_000) == "120s"
+    assert units.format_duration(1_000_001) == "1000.001us"
+
+
+@pytest.mark.parametrize(
+    ("bits_per_s", "text"),
+    [
+        (0, "0 bit/s"),
+        (12.34, "12.3 bit/s"),
+        (999.4, "999 bit/s"),
+        (999.6, "1.00 kbit/s"),
+        (9_560_000, "9.56 Mbit/s"),
+        (-9_560_000, "-9.56 Mbit/s"),
+        (10_000_000, "10.0 Mbit/s"),
+        (99_960_000, "100 Mbit/s"),
+        (999_600, "1.00 Mbit/s"),
+        (100_000_000_000, "100 Gbit/s"),
+        (1_234_000_000_000, "1234 Gbit/s"),
+    ],
+)
+def test_rates_for_people_have_three_digits(bits_per_s: float, text: str) -> None:
+    assert units.human_rate(bits_per_s) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (75_000, "75.0 kB"), (1_500_000, "1.50 MB"), (3e15, "3000 TB")],
+)
+def test_sizes_for_people_have_three_digits(size: float, text: str) -> None:
+    assert units.human_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 ns"),
+        (0.00025, "250 us"),
+        (0.05, "50.0 ms"),
+        (1.5, "1.50 s"),
+        (99.9, "99.9 s"),
+        (99.96, "1m 40s"),
+        (125, "2m 05s"),
+        (3599.6, "1h 00m"),
+        (3 * 3600 + 240, "3h 04m"),
+        (12 * 86400 + 3 * 3600, "12d 03h"),
+    ],
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert units.human_duration(seconds) == text
