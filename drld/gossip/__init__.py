@@ -1,0 +1,12 @@
+"""How limiters tell one another what they want (docs/gossip.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from drld.gossip.base import Fabric
+from drld.gossip.mesh import Mesh
+from drld.gossip.pushsum import PushSum
+
+FABRICS: Mapping[str, type[Fabric]] = {"mesh": Mesh, "pushsum": PushSum}
+"""The fabrics by their name in the configuration."""

@@ -1,0 +1,183 @@
+"""The gossip socket: encodes, tags, sends; receives, checks, decodes (a shell, no decisions).
+
+One UDP socket, bound to the address that peers know this limiter by, so that they find it by the
+source address. Nothing here blocks and nothing a peer or the network does is fatal: what cannot be
+sent or does not belong is counted by reason. Whoever owns the socket drains it at the start of a
+tick; until then the kernel keeps the datagrams, and the receive buffer is sized for that.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from drld.errors import ConfigError, WireError
+from drld.gossip.auth import Tagger
+from drld.gossip.wire import UPDATE_SIZE, decode_untrusted, encode
+from drld.model import Update
+
+RECEIVE_BUFFER = 4 << 20
+"""Bytes asked for. The kernel charges about 768 for an update: 5,000 of them between two ticks."""
+_SMALLEST_CHARGE = 512
+"""Bytes; no datagram takes less of the receive buffer."""
+_HEADERS = {socket.AF_INET: 20 + 8, socket.AF_INET6: 40 + 8}
+"""Bytes of the IP and UDP headers."""
+_SO_RCVBUFFORCE = 33
+"""Of Linux; the socket module does not know it."""
+
+Address = tuple[str, int]
+
+
+class _Peer(NamedTuple):
+    name: str
+    address: Address
+    outgoing: Tagger
+    incoming: Tagger
+
+
+class Transport:
+    """The updates of one limiter, to and from its peers."""
+
+    def __init__(
+        self, listen: Address, me: str, peers: Mapping[str, Address], key: bytes = b""
+    ) -> None:
+        """Bind the socket.
+
+        Raises:
+            ConfigError: an address is no IP address, or of another family than `listen`; two
+                peers share one.
+            OSError: `listen` cannot be bound.
+        """
+        self.rejected: Counter[str] = Counter()
+        """Datagrams refused: `address` (of no peer), or the reason of the `WireError`."""
+        self.errors: Counter[str] = Counter()
+        """What the socket refused to send or receive, by the name of the error."""
+        self.sent = 0
+        self.received = 0
+        """Updates handed out."""
+        self.bytes_sent = 0
+        """Of IP packets."""
+        self._me = me
+        self._key = key
+        self._by_name: dict[str, _Peer] = {}
+        self._by_address: dict[Address, _Peer] = {}
+        self._family, _ = _numeric(listen, "limiter.listen")
+        self.update_peers(peers)
+        self._packet_size = UPDATE_SIZE + _HEADERS[self._family]
+        self._socket = socket.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.setblocking(False)
+            if self._family == socket.AF_INET6:
+                self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            self._pending_limit = _enlarge(self._socket) // _SMALLEST_CHARGE
+            self._socket.bind(listen)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    @property
+    def address(self) -> Address:
+        """Where the socket is bound."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    def update_peers(self, peers: Mapping[str, Address]) -> None:
+        """Talk to these peers from now on (a reload).
+
+        Raises:
+            ConfigError: as in the constructor; nothing is changed.
+        """
+        by_name: dict[str, _Peer] = {}
+        by_address: dict[Address, _Peer] = {}
+        problems = []
+        for name, given in peers.items():
+            key = f"peer.{name}.address"
+            try:
+                family, address = _numeric(given, key)
+            except ConfigError as error:
+                problems += error.problems
+                continue
+            if family != self._family:
+                problems.append(f"{key}: {given[0]} is of another family than limiter.listen")
+            if address in by_address:
+                problems.append(f"{key}: {by_address[address].name} has the same one")
+            by_name[name] = by_address[address] = _Peer(
+                name,
+                address,
+                outgoing=Tagger(self._key, sender=self._me, receiver=name),
+                incoming=Tagger(self._key, sender=name, receiver=self._me),
+            )
+        if problems:
+            raise ConfigError(problems)
+        self._by_name = by_name
+        self._by_address = by_address
+
+    def send(self, peer: str, update: Update) -> None:
+        """Send one update to a known peer, or count why the kernel would not."""
+        to = self._by_name[peer]
+        try:
+            self._socket.sendto(to.outgoing.seal(encode(update)), to.address)
+        except OSError as error:
+            self.errors[_name(error)] += 1
+            return
+        self.sent += 1
+        self.bytes_sent += self._packet_size
+
+    def receive(self) -> Iterator[tuple[str, Update]]:
+        """All updates that are pending, each with the name of its sender, without waiting.
+
+        It ends after as many datagrams as the receive buffer can hold, so that a flood cannot
+        keep the caller here.
+        """
+        for _ in range(self._pending_limit):
+            try:
+                datagram, source = self._socket.recvfrom(UPDATE_SIZE + 1)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.errors[_name(error)] += 1
+                continue
+            peer = self._by_address.get(source[:2])
+            if peer is None:
+                self.rejected["address"] += 1
+                continue
+            try:
+                update = decode_untrusted(datagram)
+                peer.incoming.check_untrusted(datagram)
+            except WireError as error:
+                self.rejected[error.reason] += 1
+                continue
+            self.received += 1
+            yield peer.name, update
+
+    def close(self) -> None:
+        """Close the socket; safe to call twice."""
+        self._socket.close()
+
+
+def _numeric(address: Address, key: str) -> tuple[socket.AddressFamily, Address]:
+    """The family of an address, and the address as the kernel will write it."""
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    try:
+        family, _, _, _, resolved = socket.getaddrinfo(
+            *address, type=socket.SOCK_DGRAM, flags=flags
+        )[0]
+    except socket.gaierror:
+        raise ConfigError([f"{key}: {address[0]!r} is not an IP address"]) from None
+    return family, (str(resolved[0]), address[1])
+
+
+def _enlarge(sock: socket.socket) -> int:
+    """Ask for the receive buffer, beyond the host's maximum if we may; return what we got."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def _name(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "unknown")
