@@ -14,8 +14,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -24,12 +25,12 @@ import trio
 import drld
 from drld import config, report
 from drld.capture.nfqueue import NfqueueDatapath
-from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceRecord
-from drld.control.server import TRACE_BUFFER, serve
+from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine
+from drld.control.server import serve
+from drld.control.trace import TraceHub
 from drld.engine import Engine
 from drld.errors import ConfigError, DrldError
 from drld.gossip.transport import Transport
-from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.notify import notify
 from drld.spec import LimiterSpec
@@ -59,9 +60,7 @@ class Daemon:
         self.engine = Engine(
             spec,
             self.datapath,
-            Transport(
-                spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}
-            ),
+            Transport(spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}),
             Random(SystemRandom().getrandbits(64)),
         )
         self._started_ns = clock()
@@ -69,7 +68,7 @@ class Daemon:
         self._reload_error: str | None = None
         self._ready = False
         self._changed = trio.Event()
-        self._tracers: dict[str, set[trio.MemorySendChannel[TraceRecord]]] = {}
+        self._traces = TraceHub()
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -109,17 +108,8 @@ class Daemon:
                 await changed.wait()
             if changed.is_set():
                 continue
-            ticks = self.engine.tick(clock())
-            if self._tracers:
-                self._trace(ticks)
-
-    def _trace(self, ticks: list[tuple[str, Tick]]) -> None:
-        for name, tick in ticks:
-            for channel in self._tracers.get(name, ()):
-                try:
-                    channel.send_nowait(report.trace_record(name, tick, time.time()))
-                except trio.WouldBlock:
-                    pass
+            for name, tick in self.engine.tick(clock()):
+                self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
 
     async def _drain_queue(self) -> None:
         while True:
@@ -151,6 +141,7 @@ class Daemon:
             notify("READY=1")
         self._reload_error = None
         self._loaded_at = time.time()
+        self._traces.retain(self._names())
         self._changed.set()
         self._changed = trio.Event()
         log.info("reloaded %s: %d limits", self.path, len(self.engine.entries))
@@ -196,34 +187,28 @@ class Daemon:
             },
         )
 
-    def limits(self) -> list[LimitReport]:
+    def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
-        return [report.limit_report(entry) for entry in self.engine.entries.values()]
+        return map(report.limit_report, self.engine.entries.values())
 
-    def peers(self) -> list[PeerReport]:
+    def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
         return report.peer_reports(self.engine, clock())
 
-    @asynccontextmanager
-    async def trace(self, limit: str) -> AsyncIterator[trio.MemoryReceiveChannel[TraceRecord]]:
+    def trace(
+        self, limit: str
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[TraceLine]]:
         """A record a tick of one limit, until the context is left.
 
         Raises:
             KeyError: there is no such limit.
         """
-        if limit not in (entry.limiter.limit.name for entry in self.engine.entries.values()):
+        if limit not in self._names():
             raise KeyError(limit)
-        send, receive = trio.open_memory_channel[TraceRecord](TRACE_BUFFER)
-        tracers = self._tracers.setdefault(limit, set())
-        tracers.add(send)
-        try:
-            yield receive
-        finally:
-            tracers.discard(send)
-            if not tracers:
-                self._tracers.pop(limit, None)
-            send.close()
-            receive.close()
+        return self._traces.subscribe(limit)
+
+    def _names(self) -> set[str]:
+        return {entry.limiter.limit.name for entry in self.engine.entries.values()}
 
 
 def main(argv: list[str] | None = None) -> int:

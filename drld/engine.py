@@ -62,7 +62,9 @@ class Engine:
         Raises:
             DatapathError: the host refuses; nothing is left behind.
         """
-        self.entries = {limit.id: self._entry(limit, self.spec, now_ns) for limit in self.spec.limits}
+        self.entries = {
+            limit.id: self._entry(limit, self.spec, now_ns) for limit in self.spec.limits
+        }
         self._attach(self.entries, now_ns)
 
     def stop(self) -> None:

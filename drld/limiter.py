@@ -19,7 +19,7 @@ from drld.allocators.base import Allocation, InForce, bucket
 from drld.estimate.demand import DemandEstimator
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
-from drld.model import Demand, Enforcement, FlowKey, GlobalView, Measurement, Update
+from drld.model import Demand, Enforcement, FlowKey, GlobalView, Measurement, Quantity, Update
 from drld.spec import GossipSpec, LimitSpec
 
 
@@ -36,6 +36,8 @@ class Tick:
     demand: Demand
     view: GlobalView
     in_force: InForce
+    quantity: Quantity
+    """What `allocation.value` and `view.remote` are."""
     allocation: Allocation
 
 
@@ -97,6 +99,7 @@ class Limiter:
             demand=demand,
             view=view,
             in_force=in_force,
+            quantity=self.fabric.quantity,
             allocation=allocation,
         )
 

@@ -5,11 +5,12 @@ Rates are bits/s here, as in everything an operator reads; inside drld they are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from drld.control.schema import FleetView, LimitReport, PeerReport, TraceRecord
 from drld.engine import Engine, Entry
-from drld.gossip.base import LinkStats
 from drld.limiter import Tick
-from drld.model import NS_PER_S
+from drld.model import NS_PER_S, Quantity
 
 
 def limit_report(entry: Entry) -> LimitReport:
@@ -44,7 +45,7 @@ def limit_report(entry: Entry) -> LimitReport:
 
 def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
     """One line of `drlctl trace`."""
-    measured = tick.measurement
+    measured, quantity = tick.measurement, tick.quantity
     bps = 8 * NS_PER_S / measured.interval_ns
     return TraceRecord(
         t=unix_s,
@@ -53,8 +54,8 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
         forwarded_bps=measured.forwarded_bytes * bps,
         dropped_bps=measured.dropped_bytes * bps,
         demand_bps=tick.demand.rate * 8,
-        local=tick.allocation.value,
-        remote=tick.view.remote,
+        local=_shared(tick.allocation.value, quantity),
+        remote=_shared(tick.view.remote, quantity),
         limit_in_force_bps=tick.in_force.rate * 8,
         local_limit_bps=_local_limit_bps(tick),
         drop_probability=tick.enforcement.drop_probability,
@@ -64,29 +65,24 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
     )
 
 
-def peer_reports(engine: Engine, now_ns: int) -> list[PeerReport]:
+def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     """Every peer, its links of all limits summed up."""
-    reports = []
+    connected = connected_peers(engine, now_ns)
+    fabrics = [entry.limiter.fabric.links for entry in engine.entries.values()]
     for peer in engine.spec.peers:
-        links = [
-            entry.limiter.fabric.links.get(peer.name, LinkStats())
-            for entry in engine.entries.values()
-        ]
+        links = [links[peer.name] for links in fabrics]
         heard = [link.last_heard_ns for link in links if link.last_heard_ns is not None]
         host, port = peer.address
-        reports.append(
-            PeerReport(
-                name=peer.name,
-                address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-                connected=peer.name in connected_peers(engine, now_ns),
-                age_s=(now_ns - max(heard)) / NS_PER_S if heard else None,
-                received=sum(link.received for link in links),
-                lost=sum(link.lost for link in links),
-                late=sum(link.late for link in links),
-                rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
-            )
+        yield PeerReport(
+            name=peer.name,
+            address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            connected=peer.name in connected,
+            age_s=(now_ns - max(heard)) / NS_PER_S if heard else None,
+            received=sum(link.received for link in links),
+            lost=sum(link.lost for link in links),
+            late=sum(link.late for link in links),
+            rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
         )
-    return reports
 
 
 def connected_peers(engine: Engine, now_ns: int) -> frozenset[str]:
@@ -98,13 +94,19 @@ def connected_peers(engine: Engine, now_ns: int) -> frozenset[str]:
 
 def _fleet(entry: Entry) -> FleetView:
     tick = entry.last
+    quantity = entry.limiter.fabric.quantity
     return FleetView(
-        quantity="rate" if entry.limiter.fabric.quantity.value == 0 else "weight",
-        local=tick.allocation.value if tick else 0.0,
-        remote=tick.view.remote if tick else 0.0,
+        quantity="rate" if quantity is Quantity.RATE else "weight",
+        local=_shared(tick.allocation.value, quantity) if tick else 0.0,
+        remote=_shared(tick.view.remote, quantity) if tick else 0.0,
         connected=sorted(tick.view.connected) if tick else [],
         age_s=tick.view.age_ns / NS_PER_S if tick and tick.view.age_ns is not None else None,
     )
+
+
+def _shared(value: float, quantity: Quantity) -> float:
+    """A shared value as operators read it: a rate in bits/s, a weight as it is."""
+    return value * 8 if quantity is Quantity.RATE else value
 
 
 def _local_limit_bps(tick: Tick | None) -> float | None:
