@@ -1,0 +1,140 @@
+"""A fleet of real `Limiter`s and `Policer`s on the simulated network, with simulated traffic.
+
+Everything that the daemon does to a packet and at a tick is done here by the same pure code, in
+virtual time and from one seed; only the packets and the datagrams' journey are made up.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from drld.capture.policer import Policer, police
+from drld.gossip.wire import TAG_SIZE, decode_untrusted, encode
+from drld.limiter import Limiter, Tick
+from drld.model import NS_PER_S, FlowKey
+from drld.spec import LimitSpec
+
+from ..factories import TICK_NS, flow, gossip_spec
+from .network import Conditions, Network
+
+PACKET = 1500
+RTT_NS = 40_000_000
+
+
+class Host:
+    """One limiter: its datapath, its last tick and what it forwarded."""
+
+    def __init__(self, name: str, limit: LimitSpec, members: Sequence[str], fabric: str) -> None:
+        self.name = name
+        self.limiter = Limiter(limit, name, members, gossip_spec(fabric))
+        self.policer = Policer(limit, self.limiter.initial(), 0)
+        self.last: Tick | None = None
+        self.alive = True
+        self.forwarded: list[int] = []
+        """Times of the packets that passed."""
+
+    @property
+    def fill_rate(self) -> int:
+        return (self.last.enforcement if self.last else self.limiter.initial()).fill_rate
+
+
+class Fleet:
+    """Limiters, their gossip and their traffic under one virtual clock."""
+
+    def __init__(
+        self, limit: LimitSpec, size: int, *, seed: int, fabric: str = "mesh", **conditions: Any
+    ) -> None:
+        names = [f"l{number}" for number in range(size)]
+        self.rng = Random(seed)
+        self.network = Network(seed, Conditions(**conditions))
+        self.hosts = {name: Host(name, limit, names, fabric) for name in names}
+        self.now_ns = 0
+        self.flow_bytes: defaultdict[int, int] = defaultdict(int)
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        for host in self.hosts.values():
+            self.at(self.rng.randrange(1, TICK_NS), partial(self._tick, host))
+
+    def at(self, when_ns: int, what: Callable[[], None]) -> None:
+        """Do something later."""
+        heapq.heappush(self._events, (when_ns, next(self._order), what))
+
+    def run(self, until_s: float) -> None:
+        """Let time pass."""
+        until_ns = round(until_s * NS_PER_S)
+        while self._events and self._events[0][0] <= until_ns:
+            self.now_ns, _, what = heapq.heappop(self._events)
+            what()
+        self.now_ns = until_ns
+
+    def forwarded_bps(self, name: str, since_s: float) -> float:
+        """What a limiter forwarded from then to now, bytes/s."""
+        since_ns = since_s * NS_PER_S
+        packets = sum(when >= since_ns for when in self.hosts[name].forwarded)
+        return packets * PACKET * NS_PER_S / (self.now_ns - since_ns)
+
+    def constant(self, name: str, number: int, rate: float) -> None:
+        """A flow that sends `rate` bytes/s whatever is dropped, from now on."""
+        gap_ns = round(PACKET * NS_PER_S / rate)
+
+        def send() -> None:
+            self._packet(name, number, flow(number))
+            self.at(self.now_ns + gap_ns, send)
+
+        self.at(self.now_ns + self.rng.randrange(gap_ns), send)
+
+    def elastic(self, name: str, number: int, ceiling: float = float("inf")) -> None:
+        """A flow that sends a window in each round trip and halves it after a loss.
+
+        Additive increase, multiplicative decrease: what TCP's congestion avoidance comes to.
+        `ceiling` (bytes/s) is a bottleneck elsewhere.
+        """
+        window = 2.0
+        highest = ceiling * RTT_NS / NS_PER_S / PACKET
+
+        def round_trip() -> None:
+            nonlocal window
+            lost = False
+            count = int(window)
+            for index in range(count):
+                when_ns = self.now_ns + index * RTT_NS // count + self.rng.randrange(100_000)
+                self.at(when_ns, send)
+            passed_before = self.flow_bytes[number]
+
+            def acknowledge() -> None:
+                nonlocal window, lost
+                lost = self.flow_bytes[number] - passed_before < count * PACKET
+                window = max(window / 2, 1.0) if lost else min(window + 1, max(highest, 1.0))
+                round_trip()
+
+            self.at(self.now_ns + RTT_NS + 200_000, acknowledge)
+
+        def send() -> None:
+            self._packet(name, number, flow(number))
+
+        self.at(self.now_ns + self.rng.randrange(RTT_NS), round_trip)
+
+    def _packet(self, name: str, number: int, key: FlowKey) -> None:
+        host = self.hosts[name]
+        if police([host.policer], key, PACKET, self.now_ns, self.rng):
+            host.forwarded.append(self.now_ns)
+            self.flow_bytes[number] += PACKET
+
+    def _tick(self, host: Host) -> None:
+        self.at(self.now_ns + TICK_NS, partial(self._tick, host))
+        if not host.alive:
+            return
+        for peer, datagram in self.network.receive(host.name, self.now_ns):
+            host.limiter.receive(peer, decode_untrusted(datagram), self.now_ns)
+        measured = host.policer.read(self.now_ns)
+        host.last = host.limiter.tick(measured, self.now_ns, self.rng)
+        host.policer.program(host.last.enforcement, host.last.evict, self.now_ns)
+        for peer, update in host.last.updates:
+            datagram = encode(update) + bytes(TAG_SIZE)
+            self.network.send(host.name, peer, datagram, self.now_ns)

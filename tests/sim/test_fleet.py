@@ -1,0 +1,144 @@
+"""Fleets of limiters in virtual time: what the fleet as a whole forwards, and to whom."""
+
+import statistics
+
+import pytest
+
+from drld.model import NS_PER_S
+
+from ..factories import MBIT, limit_spec
+from .limiter_fleet import Fleet
+
+LIMIT = 10 * MBIT
+FABRICS = ["mesh", "pushsum"]
+
+
+def baseline(allocator: str, seed: int, fabric: str = "mesh", seconds: float = 30) -> Fleet:
+    """The paper's baseline: 3 flows at one limiter, 7 at the other, 40 ms."""
+    fleet = Fleet(limit_spec(allocator), 2, seed=seed, fabric=fabric)
+    for number in range(10):
+        fleet.elastic("l0" if number < 3 else "l1", number)
+    fleet.run(seconds)
+    return fleet
+
+
+def shares(fleet: Fleet, since_s: float = 10) -> tuple[float, float]:
+    """Aggregate over the limit, and the first limiter's part of the aggregate."""
+    rates = [fleet.forwarded_bps(name, since_s) for name in fleet.hosts]
+    return sum(rates) / LIMIT, rates[0] / sum(rates)
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("allocator", ["grd", "fps", "fps-random-drop"])
+def test_baseline_holds_the_limit_and_splits_by_flows(allocator: str, fabric: str) -> None:
+    results = [shares(baseline(allocator, seed, fabric)) for seed in range(3)]
+    aggregate, split = (statistics.median(column) for column in zip(*results, strict=True))
+    assert 0.90 <= aggregate <= 1.05
+    assert 0.27 <= split <= 0.33
+
+
+def test_gtb_starves_the_smaller_limiter() -> None:
+    """The unfairness that the paper reports."""
+    aggregate, split = shares(baseline("gtb", seed=1))
+    assert 0.90 <= aggregate <= 1.02
+    assert split < 0.2
+
+
+def test_static_leaves_an_idle_share_unused() -> None:
+    fleet = Fleet(limit_spec("static"), 2, seed=1)
+    fleet.constant("l0", 0, 20 * MBIT)
+    fleet.run(10)
+    assert fleet.forwarded_bps("l0", 2) == pytest.approx(LIMIT / 2, rel=0.02)
+
+
+@pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
+def test_a_limiter_that_hears_nobody_enforces_its_static_share(allocator: str) -> None:
+    fleet = Fleet(limit_spec(allocator), 4, seed=1)
+    fleet.network.partition(["l0"], ["l1", "l2", "l3"])
+    fleet.constant("l0", 0, 20 * MBIT)
+    fleet.run(10)
+    assert fleet.hosts["l0"].fill_rate == LIMIT // 4
+    assert fleet.forwarded_bps("l0", 2) == pytest.approx(LIMIT / 4, rel=0.02)
+
+
+def test_configured_shares_replace_equal_ones() -> None:
+    shares = {"l0": 0.1, "l1": 0.9}
+    fleet = Fleet(limit_spec("fps", shares=shares), 2, seed=1)
+    fleet.network.partition(["l0"], ["l1"])
+    fleet.run(5)
+    assert [host.fill_rate for host in fleet.hosts.values()] == [LIMIT // 10, LIMIT * 9 // 10]
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
+def test_demand_that_ignores_drops_is_still_held_to_the_limit(allocator: str, fabric: str) -> None:
+    fleet = Fleet(limit_spec(allocator), 3, seed=2, fabric=fabric)
+    for number, name in enumerate(fleet.hosts):
+        fleet.constant(name, number, (number + 1) * 6 * MBIT)
+    fleet.run(15)
+    assert sum(fleet.forwarded_bps(name, 5) for name in fleet.hosts) <= 1.03 * LIMIT
+
+
+@pytest.mark.parametrize("allocator", ["fps", "fps-random-drop"])
+def test_a_bottleneck_elsewhere_frees_its_share(allocator: str) -> None:
+    """Figure 7: seven flows held to 2 Mbit/s upstream leave 8 Mbit/s to the other three."""
+    fleet = Fleet(limit_spec(allocator), 2, seed=3)
+    for number in range(10):
+        name, ceiling = ("l0", float("inf")) if number < 3 else ("l1", 2 * MBIT / 7)
+        fleet.elastic(name, number, ceiling)
+    fleet.run(30)
+    assert fleet.forwarded_bps("l1", 10) == pytest.approx(1.9 * MBIT, abs=0.3 * MBIT)
+    assert fleet.forwarded_bps("l0", 10) == pytest.approx(7.7 * MBIT, abs=0.5 * MBIT)
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_flow_that_joins_an_idle_limiter_gets_its_fair_share(fabric: str) -> None:
+    fleet = Fleet(limit_spec("fps"), 3, seed=4, fabric=fabric)
+    for number in range(4):
+        fleet.elastic("l0", number)
+    fleet.run(10)
+    assert fleet.hosts["l1"].fill_rate == 0
+    fleet.elastic("l1", 4)
+    fleet.run(16)
+    assert fleet.forwarded_bps("l1", 13) >= 0.8 * LIMIT / 5
+
+
+def test_an_idle_fleet_stays_at_zero_and_finite() -> None:
+    fleet = Fleet(limit_spec("fps"), 5, seed=5, fabric="pushsum", loss=0.2)
+    fleet.run(30)
+    for host in fleet.hosts.values():
+        assert host.last is not None
+        assert host.last.allocation.value == 0
+        assert host.last.view.remote == 0
+
+
+def test_a_dead_limiters_share_leaves_the_limit() -> None:
+    fleet = Fleet(limit_spec("fps"), 4, seed=6)
+    for number, name in enumerate(fleet.hosts):
+        fleet.constant(name, number, 10 * MBIT)
+    fleet.run(10)
+    fleet.hosts["l3"].alive = False
+    fleet.run(15)
+    alive = [host for host in fleet.hosts.values() if host.alive]
+    assert sum(host.fill_rate for host in alive) == pytest.approx(0.75 * LIMIT, rel=0.01)
+    for host in alive:
+        assert host.last is not None
+        assert host.last.view.connected == {other.name for other in alive} - {host.name}
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_loss_delay_and_reordering_leave_the_split_alone(fabric: str) -> None:
+    conditions = {"loss": 0.2, "delay_ns": 100_000_000, "jitter_ns": 60_000_000, "duplicate": 0.1}
+    fleet = Fleet(limit_spec("fps"), 2, seed=7, fabric=fabric, **conditions)
+    for number in range(10):
+        fleet.elastic("l0" if number < 3 else "l1", number)
+    fleet.run(40)
+    aggregate, split = shares(fleet)
+    assert 0.85 <= aggregate <= 1.08
+    assert 0.26 <= split <= 0.34
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, second = (baseline("fps", seed=8, seconds=5) for _ in range(2))
+    assert first.flow_bytes == second.flow_bytes
+    assert first.now_ns == 5 * NS_PER_S
