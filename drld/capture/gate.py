@@ -1,0 +1,101 @@
+"""One packet in, one verdict out: the nfqueue datapath without the queue.
+
+Puts header parser, matcher and policers together. Pure, so that a trace of (bytes, interface,
+direction, mark, time) replays to the same verdicts anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from drld.capture.matcher import Matcher
+from drld.capture.packet import parse
+from drld.capture.policer import Policer, police
+from drld.model import Enforcement, FlowKey, Measurement
+from drld.spec import Direction, LimitSpec, OnFailure
+
+
+@dataclass(slots=True)
+class Counts:
+    """Packets that were not plain ones; a packet may be in several counts."""
+
+    truncated: int = 0
+    """Headers go on where the copied bytes, or our patience with extension headers, end."""
+    malformed: int = 0
+    """The packet contradicts itself."""
+    fragments: int = 0
+    unmatched: int = 0
+    """Fell under no limit, and was forwarded."""
+
+
+class Gate:
+    """A set of limits that packets are judged by."""
+
+    def __init__(self, rng: Random) -> None:
+        self.counts = Counts()
+        self._rng = rng
+        self._policers: dict[int, Policer] = {}
+        self._matcher = Matcher(())
+        self.fail_open = False
+        """Whether a packet that cannot be judged passes: only if every limit says `open`."""
+
+    def replace(self, limits: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """Judge by these limits from now on; those whose id stays keep counters and tokens."""
+        policers = {}
+        for limit, enforcement in limits:
+            policer = self._policers.get(limit.id)
+            if policer is None:
+                policer = Policer(limit, enforcement, now_ns)
+            else:
+                policer.reconfigure(limit)
+                policer.program(enforcement, (), now_ns)
+            policers[limit.id] = policer
+        specs = [limit for limit, _ in limits]
+        self._policers = policers
+        self._matcher = Matcher(specs)
+        self.fail_open = all(limit.on_failure is OnFailure.OPEN for limit in specs)
+
+    def judge(
+        self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
+    ) -> bool:
+        """Count a packet and decide whether it is forwarded.
+
+        Args:
+            data: its first bytes, from the IP header on.
+            interface: where it came in, or goes out, by `direction`.
+            direction: of the packet at the hook where it was taken.
+            mark: the packet's mark.
+            now_ns: when it arrived.
+        """
+        header = parse(data)
+        if header.defect is not None:
+            if header.defect.malformed:
+                self.counts.malformed += 1
+            else:
+                self.counts.truncated += 1
+        if header.fragment:
+            self.counts.fragments += 1
+        limits = self._matcher.classify(header, interface, direction, mark)
+        if not limits:
+            self.counts.unmatched += 1
+            return True
+        policers = self._policers
+        return police(
+            [policers[limit.id] for limit in limits],
+            header.flow,
+            header.length,
+            now_ns,
+            self._rng,
+        )
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """What was counted since the last read of this limit."""
+        return self._policers[limit_id].read(now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+    ) -> None:
+        """Enforce this record from now on, and drop the named flows from the sample."""
+        self._policers[limit_id].program(enforcement, evict, now_ns)

@@ -1,0 +1,134 @@
+"""Which limits a packet falls under: tuple-space search (Srinivasan, Suri, Varghese 1999).
+
+The limits of one interface, direction and address family are grouped by which bits they look at:
+source prefix length, destination prefix length, mask of the packet mark, protocol or not. Those
+fields laid side by side make one integer for a packet; a group is a mask over it and a hash table
+from the masked integer to the limits that want exactly these bits. So a packet costs one lookup
+for each group, not for each limit: ten thousand limits on a /24 each are one group. Only port
+ranges are compared one by one, among the limits of one table entry.
+
+All conditions of a limit must hold; a packet may fall under several limits, and gets them in the
+order of the configuration. docs/matching.md states the rules, tests/ hold a linear matcher as
+the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from drld.capture.packet import Header
+from drld.spec import Direction, LimitSpec, Match
+
+_MARK_SHIFT = 8
+_ADDRESS_SHIFT = 40
+_ADDRESS_BITS = {4: 32, 6: 128}
+
+
+class _Entry(NamedTuple):
+    position: int
+    """Place in the configuration."""
+    limit: LimitSpec
+    ports: bool
+    """Whether there are port ranges yet to compare."""
+
+
+_Groups = list[tuple[int, dict[int, list[_Entry]]]]
+
+
+class Matcher:
+    """An immutable index of limits."""
+
+    def __init__(self, limits: Iterable[LimitSpec]) -> None:
+        """Index the limits; their order is the order of the answers."""
+        tables: dict[tuple[Direction, str, int], dict[int, dict[int, list[_Entry]]]] = {}
+        for position, limit in enumerate(limits):
+            match = limit.match
+            entry = _Entry(position, limit, bool(match.source_ports or match.destination_ports))
+            for family in _families(match):
+                value, mask = _bits(match, family)
+                groups = tables.setdefault((match.direction, match.interface, family), {})
+                groups.setdefault(mask, {}).setdefault(value, []).append(entry)
+        self._in: dict[tuple[str, int], _Groups] = {}
+        self._out: dict[tuple[str, int], _Groups] = {}
+        for (direction, interface, family), groups in tables.items():
+            index = self._in if direction is Direction.IN else self._out
+            index[interface, family] = list(groups.items())
+
+    def classify(
+        self, header: Header, interface: str, direction: Direction, mark: int
+    ) -> tuple[LimitSpec, ...]:
+        """The limits that a packet falls under, in the order of the configuration.
+
+        Args:
+            header: what `parse` read.
+            interface: where it came in, or goes out, by `direction`.
+            direction: of the packet at the hook where it was taken.
+            mark: the packet's mark, 32 bits.
+        """
+        family = header.family
+        index = self._in if direction is Direction.IN else self._out
+        groups = index.get((interface, family))
+        if groups is None:
+            return ()
+        flow = header.flow
+        bits = mark << _MARK_SHIFT | flow.protocol
+        if family:
+            bits |= int.from_bytes(flow.source + flow.destination, "big") << _ADDRESS_SHIFT
+        found: list[_Entry] = []
+        for mask, table in groups:
+            entries = table.get(bits & mask)
+            if entries is not None:
+                for entry in entries:
+                    if not entry.ports or _ports_match(entry.limit.match, header):
+                        found.append(entry)
+        if len(found) > 1:
+            found.sort()  # by position, which is unique
+        return tuple([entry.limit for entry in found])
+
+
+def _families(match: Match) -> tuple[int, ...]:
+    """Families of the packets that can match; 0 stands for those whose addresses are unknown."""
+    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
+    if prefixes:
+        versions = {prefix.version for prefix in prefixes}
+        return tuple(versions) if len(versions) == 1 else ()
+    if match.protocol is None and not match.source_ports and not match.destination_ports:
+        return (0, 4, 6)
+    return (4, 6)
+
+
+def _bits(match: Match, family: int) -> tuple[int, int]:
+    """Value and mask of a match over the integer that `classify` builds."""
+    value = mask = 0
+    width = _ADDRESS_BITS.get(family, 0)
+    for prefix in (match.source, match.destination):
+        value <<= width
+        mask <<= width
+        if prefix is not None:
+            value |= int(prefix.network_address)
+            mask |= int(prefix.netmask)
+    mark_value, mark_mask = match.mark or (0, 0)
+    value = value << 32 | mark_value
+    mask = mask << 32 | mark_mask
+    value <<= _MARK_SHIFT
+    mask <<= _MARK_SHIFT
+    if match.protocol is not None:
+        value |= match.protocol
+        mask |= 0xFF
+    return value, mask
+
+
+def _ports_match(match: Match, header: Header) -> bool:
+    if not header.ports_known:
+        return False
+    flow = header.flow
+    return _within(flow.source_port, match.source_ports) and _within(
+        flow.destination_port, match.destination_ports
+    )
+
+
+def _within(port: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    if not ranges:
+        return True
+    return any(low <= port <= high for low, high in ranges)

@@ -1,0 +1,355 @@
+"""The datapath that asks user space about each packet: NFQUEUE, through NetfilterQueue.
+
+The firewall (`drld.capture.rules`) leads packets to one queue; the kernel copies their headers
+to a netlink socket, whose descriptor the daemon waits for; `drain` then gives a verdict for each
+and leaves no mark or other trace on it. GSO packets are segmented by the kernel before, so every
+packet here has its size on the wire.
+
+What can go wrong:
+
+- The queue or its socket is full: the kernel drops the packet, as any overloaded router does,
+  whatever `on_failure` says. Counted as `overflow`.
+- Judging a packet raises: it passes if every limit says `on_failure = "open"`, else it is dropped,
+  which is what would happen to it if the daemon were dead. Counted as `errors`.
+- The daemon dies: its queue is gone with it, and the rules that it leaves behind say what happens
+  (`drld.capture.rules`) until the next daemon of this name attaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+
+import netfilterqueue
+
+from drld.capture.gate import Gate
+from drld.capture.packet import COPY_BYTES
+from drld.capture.rules import Firewall, Hook, choose, plan, remove_leftovers
+from drld.errors import DatapathError
+from drld.model import Enforcement, FlowKey, Measurement
+from drld.spec import Direction, LimitSpec
+
+log = logging.getLogger(__name__)
+
+TURN = 256
+"""Packets handled in one `drain`: a few milliseconds, so that the ticker gets its turn."""
+
+QUEUE_PACKETS = 4096
+"""Packets that wait for a verdict before the kernel drops: enough for a pause of the daemon of
+80 ms at 50,000 packets/s, which is also the delay that an overloaded daemon adds at most."""
+
+SOCKET_BYTES = 4 << 20
+"""Receive buffer asked for, which the kernel doubles: a full queue takes 5 MiB of it."""
+
+_QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
+_FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
+_SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
+_HOOKS_IN = (0, 1)  # prerouting, local input; at the others it is known where a packet goes out
+_NAMES_LIVE_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """What is there between attach and detach."""
+
+    firewall: Firewall
+    queue: _Queue
+    hooks: Sequence[Hook]
+    reason: str
+
+
+class NfqueueDatapath:
+    """Counts and polices in this process, packet by packet (`drld.capture.base.Datapath`)."""
+
+    name = "nfqueue"
+
+    def __init__(
+        self,
+        limiter_name: str,
+        firewall: str,
+        queue: int | None,
+        rng: Random,
+        clock: Callable[[], int],
+    ) -> None:
+        """Touch nothing before `attach`.
+
+        Args:
+            limiter_name: what rules are named after.
+            firewall: `auto`, `nft`, `iptables` or `none`.
+            queue: NFQUEUE number; None picks one that is free.
+            rng: decides random drops.
+            clock: monotonic time in nanoseconds, the one that the methods' `now_ns` come from.
+        """
+        self._limiter_name = limiter_name
+        self._firewall_wanted = firewall
+        self._queue_wanted = queue
+        self._rng = rng
+        self._clock = clock
+        self._gate = Gate(rng)
+        self._session: _Session | None = None
+        self._errors = 0
+        self._overflow = 0
+        self._interfaces: dict[int, str] = {}
+        self._interfaces_until_ns = 0
+
+    # What every datapath does
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath.attach`."""
+        pairs = list(limits)
+        hooks = plan([limit for limit, _ in pairs])
+        if self._session is None:
+            self._session = self._start(hooks)
+        else:
+            self._session = self._reinstall(self._session, hooks)
+        # This thread judges the packets, so none is between the new rules and the new limits.
+        self._gate.replace(pairs, now_ns)
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """See `Datapath.read`."""
+        return self._gate.read(limit_id, now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+    ) -> None:
+        """See `Datapath.program`."""
+        self._gate.program(limit_id, enforcement, evict, now_ns)
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Datapath.counters`; the names are those of `gate.Counts`, `overflow`, `errors`."""
+        if self._session is not None:
+            self._overflow = self._session.queue.dropped()
+        return {**asdict(self._gate.counts), "overflow": self._overflow, "errors": self._errors}
+
+    def detach(self) -> None:
+        """See `Datapath.detach`; what still waits in the queue gets its verdict first."""
+        if self._session is None:
+            return
+        session = self._session
+        try:
+            session.firewall.remove()
+        finally:
+            for _ in range(QUEUE_PACKETS // TURN + 1):
+                if not session.queue.drain():
+                    break
+            self._overflow = session.queue.dropped()
+            self._session = None
+            session.queue.close()
+
+    # What only this one does
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when packets wait."""
+        return self._attached().queue.fileno()
+
+    @property
+    def queue(self) -> int:
+        """The number of the queue."""
+        return self._attached().queue.number
+
+    @property
+    def firewall(self) -> str:
+        """What holds the rules: `nft`, `iptables` or `none`."""
+        return self._attached().firewall.name
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator: which queue and firewall, and why these."""
+        session = self._attached()
+        return f"nfqueue {session.queue.number}, firewall {self.firewall} ({session.reason})"
+
+    def drain(self) -> int:
+        """Give a verdict for the packets that wait, `TURN` at most, and return how many."""
+        session = self._attached()
+        now_ns = self._clock()
+        if now_ns >= self._interfaces_until_ns:
+            # An index may come to mean another interface, or an interface get another name.
+            self._interfaces.clear()
+            self._interfaces_until_ns = now_ns + _NAMES_LIVE_NS
+        return session.queue.drain()
+
+    def _attached(self) -> _Session:
+        if self._session is None:
+            raise DatapathError("the nfqueue datapath is not attached")
+        return self._session
+
+    def _start(self, hooks: Sequence[Hook]) -> _Session:
+        firewall, reason = choose(self._firewall_wanted, self._limiter_name)
+        self._gate = Gate(self._rng)
+        self._errors = self._overflow = 0
+        with contextlib.ExitStack() as undo:
+            # The queue first: if a live daemon of this name holds it, its rules must stay.
+            queue = _Queue(self._queue_wanted, self._limiter_name, self._on_packet)
+            undo.callback(queue.close)
+            undo.callback(_unless_it_fails, firewall.remove)
+            remove_leftovers(firewall, self._limiter_name)
+            firewall.install(hooks, queue.number)
+            undo.pop_all()
+        return _Session(firewall, queue, hooks, reason)
+
+    @staticmethod
+    def _reinstall(session: _Session, hooks: Sequence[Hook]) -> _Session:
+        queue = session.queue
+        try:
+            session.firewall.install(hooks, queue.number)
+        except DatapathError:
+            _unless_it_fails(lambda: session.firewall.install(session.hooks, queue.number))
+            raise
+        return replace(session, hooks=hooks)
+
+    # Packets
+
+    def _on_packet(self, packet: netfilterqueue.Packet) -> None:
+        try:
+            forward = self._judge(packet)
+        except Exception:
+            # Whatever it is, a packet without verdict would block a place in the queue for good.
+            forward = self._gate.fail_open
+            self._errors += 1
+            if self._errors & (self._errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+                log.exception("error %d in judging a packet", self._errors)
+        if forward:
+            packet.accept()
+        else:
+            packet.drop()
+
+    def _judge(self, packet: netfilterqueue.Packet) -> bool:
+        if packet.hook in _HOOKS_IN:
+            direction, index = Direction.IN, packet.indev
+        else:
+            direction, index = Direction.OUT, packet.outdev
+        interface = self._interfaces.get(index) or self._resolve(index)
+        return self._gate.judge(
+            packet.get_payload(), interface, direction, packet.mark, self._clock()
+        )
+
+    def _resolve(self, index: int) -> str:
+        try:
+            name = socket.if_indextoname(index)
+        except OSError:
+            return ""  # gone meanwhile, and the kernel has dropped the packet with it
+        self._interfaces[index] = name
+        return name
+
+
+class _Queue:
+    """One bound NFQUEUE."""
+
+    def __init__(
+        self,
+        wanted: int | None,
+        limiter_name: str,
+        callback: Callable[[netfilterqueue.Packet], None],
+    ) -> None:
+        try:
+            self._queue = netfilterqueue.NetfilterQueue()
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE: {error}") from error
+        self.number = self._bind(wanted, limiter_name, callback)
+        self._socket = _TurnSocket(fileno=os.dup(self._queue.get_fd()))
+        # Otherwise the first drop makes the kernel drop everything until the socket is empty.
+        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
+
+    def _bind(
+        self,
+        wanted: int | None,
+        limiter_name: str,
+        callback: Callable[[netfilterqueue.Packet], None],
+    ) -> int:
+        failure: OSError | None = None
+        for number in (wanted,) if wanted is not None else _candidates(limiter_name):
+            try:
+                with warnings.catch_warnings():
+                    # A smaller socket buffer than asked for, in a container, shows as overflow.
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    self._queue.bind(
+                        number,
+                        callback,
+                        max_len=QUEUE_PACKETS,
+                        mode=netfilterqueue.COPY_PACKET,
+                        range=COPY_BYTES,
+                        sock_len=SOCKET_BYTES,
+                    )
+            except OSError as error:
+                failure = error
+            else:
+                return number
+        if wanted is not None:
+            raise DatapathError(f"NFQUEUE {wanted}: {failure} Does another process hold it?")
+        raise DatapathError(f"NFQUEUE: no free queue in {_QUEUE_ATTEMPTS} attempts: {failure}")
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def drain(self) -> int:
+        """Hand waiting packets to the callback, `TURN` at most; return how many."""
+        self._socket.left = TURN
+        try:
+            self._queue.run_socket(self._socket)
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE {self.number}: {error}") from error
+        return TURN - self._socket.left
+
+    def dropped(self) -> int:
+        """Packets that the kernel dropped because queue or socket were full."""
+        return sum(_listed().get(self.number, (0, 0)))
+
+    def close(self) -> None:
+        """Unbind; the kernel drops what still waits."""
+        self._queue.unbind()
+        self._socket.close()
+
+
+class _TurnSocket(socket.socket):
+    """The queue's netlink socket, which pretends to be empty when a turn is over."""
+
+    left = 0
+    """Packets left in this turn."""
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        if not self.left:
+            raise BlockingIOError(errno.EAGAIN, "end of the turn")
+        # The library waits for the kernel's answers on this descriptor: it must stay blocking.
+        data = super().recv(bufsize, flags | socket.MSG_DONTWAIT)
+        self.left -= 1
+        return data
+
+
+def _listed() -> dict[int, tuple[int, int]]:
+    """Queues bound by anybody, with what the kernel dropped at a full queue and a full socket."""
+    try:
+        rows = _QUEUES.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return {}  # the module loads when the first queue is bound
+    fields = (row.split() for row in rows)
+    return {int(row[0]): (int(row[5]), int(row[6])) for row in fields}
+
+
+def _candidates(limiter_name: str) -> Iterator[int]:
+    """Queue numbers to try, none of them bound.
+
+    A limiter begins at a number that its name decides: rules of a killed run lead to the next
+    run's queue, and not to another limiter's.
+    """
+    taken = _listed()
+    digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    start = int.from_bytes(digest, "big")
+    numbers = (_FIRST_QUEUE + (start + step) % _QUEUE_NUMBERS for step in range(_QUEUE_ATTEMPTS))
+    return (number for number in numbers if number not in taken)
+
+
+def _unless_it_fails(undo: Callable[[], None]) -> None:
+    """Undo part of something that failed; a second failure must not hide the first."""
+    try:
+        undo()
+    except DatapathError as error:
+        log.error("while cleaning up: %s", error)

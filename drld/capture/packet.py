@@ -1,0 +1,202 @@
+"""What the headers of an IP packet say: flow, length, fragment; from bytes that nobody vouches for.
+
+`parse` reads the first bytes of a packet, as many as a datapath copies (`COPY_BYTES`), and never
+raises: a packet that contradicts itself or whose headers end too early yields what could be read
+and a `Defect` that says why that is not all. What a limit makes of such a packet stands in
+docs/matching.md.
+
+- Length is that of the IP packet in bytes: total length (RFC 791), payload length + 40 (RFC 8200),
+  or the jumbo payload option + 40 (RFC 2675). Where the field contradicts the headers, the bytes
+  at hand count instead.
+- IPv6 extension headers are followed through hop-by-hop options, routing, fragment, destination
+  options and AH, `MAX_EXTENSIONS` of them. If the chain cannot be followed to its end, the
+  protocol is the number of the extension header where reading stopped.
+- Ports are those of TCP, UDP, UDP-Lite, SCTP and DCCP, from a whole packet or a first fragment.
+  An atomic fragment (RFC 6946: offset 0, none follows) is a whole packet.
+"""
+
+from __future__ import annotations
+
+import enum
+from struct import Struct
+from typing import NamedTuple
+
+from drld.model import FlowKey
+
+COPY_BYTES = 256
+"""Bytes of each packet a datapath copies: the longest IPv4 header with ports takes 64, IPv6 with
+every extension header that is met in practice less than this."""
+
+MAX_EXTENSIONS = 8
+"""IPv6 extension headers followed in one packet."""
+
+PORT_PROTOCOLS = frozenset({6, 17, 33, 132, 136})
+"""TCP, UDP, DCCP, SCTP, UDP-Lite: two 16-bit ports come first."""
+
+_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTHENTICATION, _DESTINATION = 0, 43, 44, 51, 60
+_EXTENSIONS = frozenset({_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTHENTICATION, _DESTINATION})
+
+_IPV4 = Struct("!BxHxxHxBxx4s4s")  # version and IHL, length, fragment, protocol, addresses
+_IPV6 = Struct("!4xHBx16s16s")  # payload length, next header, addresses
+_PORTS = Struct("!HH")
+_FRAGMENT_FIELD = Struct("!2xH")
+_JUMBO_LENGTH = Struct("!I")
+
+_IPV4_MORE_OR_OFFSET = 0x3FFF
+_IPV4_OFFSET = 0x1FFF
+_IPV6_MORE_OR_OFFSET = 0xFFF9
+_IPV6_OFFSET = 0xFFF8
+_PAD1, _JUMBO_PAYLOAD = 0x00, 0xC2
+_MIN_JUMBO_PAYLOAD = 0x10000
+
+
+class Defect(enum.Enum):
+    """Why not everything could be read."""
+
+    VERSION = "neither an IPv4 nor an IPv6 packet"
+    HEADER_LENGTH = "IPv4 header length below 20 bytes"
+    LENGTH = "the length field contradicts the headers"
+    SHORT = "the packet ends inside its headers"
+    COPY = "the bytes copied end inside the headers"
+    EXTENSIONS = "more extension headers than are followed"
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the packet itself is at fault; if not, too little of it was looked at."""
+        return self not in (Defect.COPY, Defect.EXTENSIONS)
+
+
+class Header(NamedTuple):
+    """What could be read of one packet."""
+
+    flow: FlowKey
+    length: int
+    """Bytes of the IP packet."""
+    family: int
+    """4 or 6; 0 if not even addresses could be read, and `flow` says nothing then."""
+    ports_known: bool
+    fragment: bool
+    """Part of a fragmented datagram."""
+    later_fragment: bool
+    """Such a part that is not the first."""
+    defect: Defect | None
+
+
+_NO_FLOW = FlowKey(255, bytes(4), bytes(4), 0, 0)
+
+
+def parse(data: bytes) -> Header:
+    """Read the first bytes of a packet, the IP header first; never raises."""
+    version = data[0] >> 4 if data else 0
+    if version == 4:
+        return _ipv4(data)
+    if version == 6:
+        return _ipv6(data)
+    return Header(_NO_FLOW, len(data), 0, False, False, False, Defect.VERSION)
+
+
+def _ipv4(data: bytes) -> Header:
+    copied = len(data)
+    if copied < 20:
+        return Header(_NO_FLOW, copied, 0, False, False, False, Defect.COPY)
+    first, length, fragment, protocol, source, destination = _IPV4.unpack_from(data)
+    ports = (first & 0x0F) * 4
+    defect = None
+    if ports < 20:
+        defect = Defect.HEADER_LENGTH
+    elif length < ports:
+        defect = Defect.LENGTH
+    elif not fragment & _IPV4_OFFSET and protocol in PORT_PROTOCOLS:
+        if ports + 4 <= length and ports + 4 <= copied:
+            source_port, destination_port = _PORTS.unpack_from(data, ports)
+            return Header(
+                FlowKey(protocol, source, destination, source_port, destination_port),
+                length,
+                4,
+                True,
+                fragment & _IPV4_MORE_OR_OFFSET != 0,
+                False,
+                None,
+            )
+        defect = Defect.SHORT if ports + 4 > length else Defect.COPY
+    return Header(
+        FlowKey(protocol, source, destination, 0, 0),
+        length if length >= max(ports, 20) else copied,
+        4,
+        False,
+        fragment & _IPV4_MORE_OR_OFFSET != 0,
+        fragment & _IPV4_OFFSET != 0,
+        defect,
+    )
+
+
+def _ipv6(data: bytes) -> Header:
+    copied = len(data)
+    if copied < 40:
+        return Header(_NO_FLOW, copied, 0, False, False, False, Defect.COPY)
+    payload, protocol, source, destination = _IPV6.unpack_from(data)
+    length = payload + 40
+    defect = None
+    if not payload and protocol == _HOP_BY_HOP:
+        jumbo = _jumbo_payload(data)
+        if jumbo < _MIN_JUMBO_PAYLOAD:
+            defect = Defect.LENGTH
+            length = copied
+        else:
+            length = jumbo + 40
+
+    offset = 40
+    fragment = later = False
+    for _ in range(MAX_EXTENSIONS):
+        if protocol not in _EXTENSIONS or defect is not None:
+            break
+        if offset + 8 > length:
+            defect = Defect.SHORT
+        elif offset + 8 > copied:
+            defect = Defect.COPY
+        elif protocol == _FRAGMENT:
+            (field,) = _FRAGMENT_FIELD.unpack_from(data, offset)
+            fragment = field & _IPV6_MORE_OR_OFFSET != 0
+            later = field & _IPV6_OFFSET != 0
+            protocol = data[offset]
+            offset += 8
+            if later:
+                break
+        else:
+            # AH counts 4-byte words less two, the others 8-byte words less one.
+            words = data[offset + 1]
+            step = (words + 2) * 4 if protocol == _AUTHENTICATION else (words + 1) * 8
+            protocol = data[offset]
+            offset += step
+
+    if defect is None and not later:
+        if offset > length:
+            defect = Defect.SHORT
+        elif protocol in _EXTENSIONS:
+            defect = Defect.EXTENSIONS
+        elif protocol in PORT_PROTOCOLS:
+            if offset + 4 > length:
+                defect = Defect.SHORT
+            elif offset + 4 > copied:
+                defect = Defect.COPY
+            else:
+                source_port, destination_port = _PORTS.unpack_from(data, offset)
+                flow = FlowKey(protocol, source, destination, source_port, destination_port)
+                return Header(flow, length, 6, True, fragment, False, None)
+    flow = FlowKey(protocol, source, destination, 0, 0)
+    return Header(flow, length, 6, False, fragment, later, defect)
+
+
+def _jumbo_payload(data: bytes) -> int:
+    """The jumbo payload option of the hop-by-hop header at byte 40; 0 if there is none."""
+    if len(data) < 48:
+        return 0
+    end = min(40 + (data[41] + 1) * 8, len(data))
+    option = 42
+    while option + 6 <= end:
+        kind = data[option]
+        if kind == _JUMBO_PAYLOAD:
+            value: int = _JUMBO_LENGTH.unpack_from(data, option + 2)[0]
+            return value if data[option + 1] == 4 else 0
+        option += 1 if kind == _PAD1 else data[option + 1] + 2
+    return 0

@@ -1,0 +1,130 @@
+"""`parse` takes any bytes: it never raises, and what it says is within bounds.
+
+Where scapy can make sense of a mutated packet, both must make the same sense of it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
+from scapy.layers.inet6 import (
+    IPv6,
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+    IPv6ExtHdrRouting,
+)
+from scapy.packet import Packet, Raw
+
+from drld.capture.packet import Header, parse
+
+PLAIN: list[Packet] = [
+    IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=1, dport=2) / Raw(bytes(20)),
+    IP(src="10.0.0.1", dst="10.0.0.2", options=[IPOption_NOP()] * 8) / UDP() / Raw(bytes(20)),
+    IP(src="10.0.0.1", dst="10.0.0.2", frag=100) / ICMP() / Raw(bytes(20)),
+    IPv6(src="fd00::1", dst="fd00::2") / UDP(sport=1, dport=2) / Raw(bytes(20)),
+    IPv6(src="fd00::1", dst="fd00::2")
+    / IPv6ExtHdrHopByHop()
+    / IPv6ExtHdrDestOpt()
+    / IPv6ExtHdrRouting(addresses=["fd00::3"])
+    / IPv6ExtHdrFragment(m=1, id=7)
+    / TCP(sport=1, dport=2)
+    / Raw(bytes(20)),
+]
+PACKETS = [bytes(packet) for packet in PLAIN]
+JUMBO = struct.pack("!IHBB", 6 << 28, 0, 0, 64) + bytes(32) + b"\x06\x00\xc2\x04\x00\x01\x86\xa0"
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A valid packet with some bytes changed, cut off, or added."""
+    data = bytearray(draw(st.sampled_from(PACKETS)))
+    for position, value in draw(
+        st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=6)
+    ):
+        data[position] = value
+    end = draw(st.integers(0, len(data)))
+    return bytes(data[:end] if draw(st.booleans()) else data + draw(st.binary(max_size=40)))
+
+
+def check(data: bytes, header: Header) -> None:
+    flow = header.flow
+    assert 0 <= flow.protocol <= 255
+    assert len(flow.source) == len(flow.destination) == {0: 4, 4: 4, 6: 16}[header.family]
+    assert 0 <= flow.source_port <= 65535
+    assert 0 <= flow.destination_port <= 65535
+    if header.family == 0:
+        assert header.length == len(data)
+        assert header.defect is not None
+    else:
+        assert header.length >= {4: 20, 6: 40}[header.family]
+        assert header.length <= (1 << 32) + 40
+    if not header.ports_known:
+        assert (flow.source_port, flow.destination_port) == (0, 0)
+    if header.later_fragment:
+        assert header.fragment
+        assert not header.ports_known
+    if header.ports_known:
+        assert header.defect is None
+    if header.defect is not None:
+        assert isinstance(header.defect.malformed, bool)
+
+
+@given(st.binary(max_size=300))
+@example(b"")
+@example(JUMBO)
+@example(b"\x45" + bytes(19))
+@example(b"\x60" + bytes(39))
+def test_any_bytes(data: bytes) -> None:
+    check(data, parse(data))
+
+
+@given(st.sampled_from([0x45, 0x4F, 0x60, 0x6F]), st.binary(max_size=300))
+def test_any_bytes_with_a_version(first: int, data: bytes) -> None:
+    data = bytes([first]) + data
+    check(data, parse(data))
+
+
+@given(mutated())
+def test_mutated_packets(data: bytes) -> None:
+    check(data, parse(data))
+
+
+@given(mutated(), st.integers(0, 300))
+def test_a_shorter_copy_says_nothing_else(data: bytes, size: int) -> None:
+    """What a cut copy still shows, the whole shows too."""
+    whole, part = parse(data), parse(data[:size])
+    if part.family == 0 or whole.defect is not None:
+        return
+    assert part.flow.source == whole.flow.source
+    assert part.flow.destination == whole.flow.destination
+    if part.defect is None:
+        assert part == whole
+
+
+@given(mutated())
+def test_scapy_reads_the_same(data: bytes) -> None:
+    header = parse(data)
+    if header.defect is not None:
+        return
+    packet: Packet = IP(data) if header.family == 4 else IPv6(data)
+    ip = packet[IP] if header.family == 4 else packet[IPv6]
+    flow = header.flow
+    assert ipaddress.ip_address(ip.src).packed == flow.source
+    assert ipaddress.ip_address(ip.dst).packed == flow.destination
+    if header.family == 4:
+        assert (ip.len, ip.proto) == (header.length, flow.protocol)
+        assert header.later_fragment is (ip.frag > 0)
+        assert header.fragment is (ip.frag > 0 or bool(ip.flags.MF))
+    elif ip.plen:
+        assert ip.plen + 40 == header.length
+    if header.ports_known:
+        for kind in (TCP, UDP):
+            # The first transport header: scapy may see another inside what it takes for payload.
+            if kind in packet and {TCP: 6, UDP: 17}[kind] == flow.protocol:
+                found = packet[kind]
+                assert (found.sport, found.dport) == (flow.source_port, flow.destination_port)

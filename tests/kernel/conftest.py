@@ -1,0 +1,68 @@
+"""Fixtures of the kernel tests: namespaces, and datapaths inside them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drld.capture.rules import Hook, nft_install
+from drld.spec import Direction
+
+from .remote import RemoteDatapath
+from .topology import Topology, remove_stale
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what needs a firewall with every one that can queue packets on this kernel."""
+    if "firewall" in metafunc.fixturenames:
+        metafunc.parametrize("firewall", ["nft", "iptables"] if nft_can_queue() else ["iptables"])
+
+
+def nft_can_queue() -> bool:
+    """Whether the kernel takes nft's queue statement; asked in a namespace of its own."""
+    script = nft_install("probe", [Hook("lo", Direction.IN, True, (4, 6))], 0)
+    command = ["unshare", "--net", "nft", "-c", "-f", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def built_topology() -> Iterator[Topology]:
+    """The namespaces, made once."""
+    remove_stale()
+    topology = Topology()
+    try:
+        topology.build()
+        yield topology
+    finally:
+        topology.remove()
+
+
+@pytest.fixture
+def topology(built_topology: Topology) -> Iterator[Topology]:
+    """The namespaces, without firewall rules."""
+    yield built_topology
+    for tool in ("iptables", "ip6tables"):
+        for command in ("-F", "-X"):
+            built_topology.run("limiter", tool, "-t", "mangle", command)
+    built_topology.run("limiter", "nft", "flush", "ruleset")
+
+
+@pytest.fixture
+def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDatapath]]:
+    """Starts a process with a datapath; all of them end with the test."""
+    processes: list[RemoteDatapath] = []
+
+    def start(
+        limiter: str = "lim1", queue: int | None = None, path: Path | None = None
+    ) -> RemoteDatapath:
+        started = RemoteDatapath(topology.names["limiter"], limiter, firewall, queue, path)
+        processes.append(started)
+        return started
+
+    yield start
+    for process in processes:
+        process.kill()

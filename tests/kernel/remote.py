@@ -1,0 +1,119 @@
+"""An nfqueue datapath in a process of its own, seen from the test."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from drld.model import Enforcement, FlowKey, Measurement
+from drld.spec import LimitSpec
+
+from .topology import DEADLINE_S, wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+class RemoteDatapath:
+    """An `NfqueueDatapath` in a process of its own inside the limiter's namespace."""
+
+    def __init__(
+        self,
+        namespace: str,
+        limiter: str,
+        firewall: str,
+        queue: int | None,
+        path: Path | None = None,
+    ) -> None:
+        """`path` is a directory of tools that come before the system's."""
+        search = os.environ["PATH"]
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(Path(__file__).with_name("nfqueue_host.py")),
+                    namespace,
+                    str(theirs.fileno()),
+                ],
+                pass_fds=[theirs.fileno()],
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "PATH": f"{path}:{search}" if path else search,
+                },
+            )
+        self._pipe = Connection(ours.detach())
+        self._pipe.send((limiter, firewall, queue))
+        self.totals: dict[int, Measurement] = {}
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        self._pipe.send((method, arguments))
+        assert self._pipe.poll(DEADLINE_S), f"{method} takes too long"
+        outcome, value = self._pipe.recv()
+        if outcome == "failed":
+            raise value
+        return value
+
+    def attach(self, *limits: tuple[LimitSpec, Enforcement]) -> int:
+        """Attach, and return the queue's number."""
+        queue: int = self._call("attach", list(limits))
+        return queue
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey] = ()
+    ) -> None:
+        self._call("program", limit_id, enforcement, list(evict))
+
+    def counters(self) -> dict[str, int]:
+        counters: dict[str, int] = self._call("counters")
+        return counters
+
+    def detach(self) -> None:
+        self._call("detach")
+
+    def pause(self, paused: bool = True) -> None:
+        """Stop draining the queue, or go on."""
+        self._call("pause", paused)
+
+    def drain(self) -> int:
+        """Drain once."""
+        packets: int = self._call("drain")
+        return packets
+
+    def break_judging(self, broken: bool = True) -> None:
+        """Let every judgement raise, or not any more."""
+        self._call("break_judging", broken)
+
+    def total(self, limit_id: int) -> Measurement:
+        """What was counted for a limit since attach; flows are those of the last read."""
+        new: Measurement = self._call("read", limit_id)
+        old = self.totals.get(limit_id, Measurement(0))
+        self.totals[limit_id] = Measurement(
+            interval_ns=old.interval_ns + new.interval_ns,
+            arrived_bytes=old.arrived_bytes + new.arrived_bytes,
+            arrived_packets=old.arrived_packets + new.arrived_packets,
+            forwarded_bytes=old.forwarded_bytes + new.forwarded_bytes,
+            forwarded_packets=old.forwarded_packets + new.forwarded_packets,
+            dropped_bytes=old.dropped_bytes + new.dropped_bytes,
+            dropped_packets=old.dropped_packets + new.dropped_packets,
+            flows=new.flows,
+        )
+        return self.totals[limit_id]
+
+    def wait(self, limit_id: int, packets: int) -> Measurement:
+        """The total of a limit, once so many packets have arrived."""
+        return wait_for(
+            lambda: self.total(limit_id), lambda total: total.arrived_packets >= packets
+        )
+
+    def kill(self) -> None:
+        """End the process at once, as the kernel's OOM killer would."""
+        self.process.kill()
+        self.process.wait()
+        self._pipe.close()

@@ -1,0 +1,122 @@
+"""The parts of the nfqueue datapath that need no queue; tests/kernel has the rest."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from drld.capture import nfqueue
+from drld.capture.nfqueue import NfqueueDatapath
+from drld.errors import DatapathError
+
+
+class FakePacket:
+    """What the library hands to the callback, as far as we look at it."""
+
+    mark = 0
+
+    def __init__(self, hook: int = 0, indev: int = 1, outdev: int = 0) -> None:
+        self.hook, self.indev, self.outdev = hook, indev, outdev
+        self.verdict = ""
+
+    def get_payload(self) -> bytes:
+        return b"\x45" + bytes(19)
+
+    def accept(self) -> None:
+        self.verdict += "accept"
+
+    def drop(self) -> None:
+        self.verdict += "drop"
+
+
+@pytest.fixture
+def datapath() -> NfqueueDatapath:
+    return NfqueueDatapath("lim1", "auto", None, Random(1), lambda: 0)
+
+
+def test_nothing_is_there_before_attach(datapath: NfqueueDatapath) -> None:
+    datapath.detach()
+    assert set(datapath.counters().values()) == {0}
+    with pytest.raises(DatapathError, match="not attached"):
+        datapath.fileno()
+    with pytest.raises(DatapathError, match="not attached"):
+        datapath.drain()
+
+
+def test_the_hook_tells_the_direction(
+    datapath: NfqueueDatapath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {1: "eth0", 2: "eth1"}
+    seen = []
+    monkeypatch.setattr(socket, "if_indextoname", names.__getitem__)
+    monkeypatch.setattr(
+        datapath._gate,
+        "judge",
+        lambda data, interface, direction, mark, now: seen.append((interface, direction.value)),
+    )
+    for hook in range(5):
+        datapath._on_packet(FakePacket(hook, 1, 2))  # type: ignore[arg-type]
+    assert seen == [("eth0", "in")] * 2 + [("eth1", "out")] * 3
+
+
+def test_an_interface_that_is_gone_has_no_limits(datapath: NfqueueDatapath) -> None:
+    packet = FakePacket(indev=2**31 - 1)
+    datapath._on_packet(packet)  # type: ignore[arg-type]
+    assert packet.verdict == "accept"
+    counters = datapath.counters()
+    assert (counters["unmatched"], counters["errors"]) == (1, 0)
+
+
+@pytest.mark.parametrize("fail_open", [True, False])
+def test_every_packet_gets_one_verdict_whatever_happens(
+    datapath: NfqueueDatapath,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fail_open: bool,
+) -> None:
+    def fail(*arguments: object) -> bool:
+        raise ArithmeticError("a bug")
+
+    monkeypatch.setattr(datapath._gate, "judge", fail)
+    datapath._gate.fail_open = fail_open
+    packets = [FakePacket() for _ in range(100)]
+    with caplog.at_level(logging.ERROR):
+        for packet in packets:
+            datapath._on_packet(packet)  # type: ignore[arg-type]
+    assert {packet.verdict for packet in packets} == {"accept" if fail_open else "drop"}
+    assert datapath.counters()["errors"] == 100
+    # The log is not flooded: 1, 2, 4, ... 64.
+    assert [record.exc_info is not None for record in caplog.records] == [True] * 7
+
+
+PROC = """    0   1234     0 2    60     0     0        0  1
+ 4711 -12345     7 2   256    10     3     5000  1
+"""
+
+
+@pytest.fixture
+def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "nfnetlink_queue"
+    monkeypatch.setattr(nfqueue, "_QUEUES", path)
+    return path
+
+
+def test_bound_queues_and_their_drops_are_listed(listing: Path) -> None:
+    assert nfqueue._listed() == {}  # no queue was ever bound
+    listing.write_text(PROC)
+    assert nfqueue._listed() == {0: (0, 0), 4711: (10, 3)}
+
+
+def test_a_limiters_first_queue_is_decided_by_its_name(listing: Path) -> None:
+    listing.write_text("")
+    first = list(nfqueue._candidates("lim1"))
+    assert first == list(nfqueue._candidates("lim1"))
+    assert len(first) == len(set(first)) == 64
+    assert all(1024 <= number <= 65535 for number in first)
+    assert first[0] != next(iter(nfqueue._candidates("lim2")))
+    listing.write_text(PROC.replace("4711", str(first[0])))
+    assert list(nfqueue._candidates("lim1")) == first[1:]

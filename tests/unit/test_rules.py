@@ -1,0 +1,385 @@
+"""Golden texts for the tools, and a host that only remembers what it was told to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from drld.capture.rules import (
+    ChainState,
+    Hook,
+    IptablesFirewall,
+    ManualFirewall,
+    NftFirewall,
+    choose,
+    iptables_chain,
+    iptables_install,
+    iptables_state,
+    label,
+    nft_install,
+    nft_remove,
+    operator_rules,
+    plan,
+    remove_leftovers,
+    run,
+)
+from drld.errors import DatapathError
+from drld.spec import Direction, LimitSpec, Match, OnFailure
+
+from ..factories import limit_spec
+
+IN, OUT = Direction.IN, Direction.OUT
+NOTHING = {IN: ChainState(), OUT: ChainState()}
+
+
+def limit(
+    interface: str,
+    direction: Direction,
+    destination: str | None = None,
+    source: str | None = None,
+    on_failure: OnFailure = OnFailure.CLOSED,
+) -> LimitSpec:
+    match = Match(
+        interface,
+        direction,
+        source=ip_network(source) if source else None,
+        destination=ip_network(destination) if destination else None,
+    )
+    return limit_spec(match=match, on_failure=on_failure)
+
+
+# The plan
+
+
+def test_one_hook_for_each_interface_and_direction() -> None:
+    limits = [limit("eth1", OUT), limit("eth0", IN), limit("eth1", OUT), limit("eth1", IN)]
+    hooks = plan(limits)
+    assert [(hook.interface, hook.direction) for hook in hooks] == [
+        ("eth0", IN),
+        ("eth1", IN),
+        ("eth1", OUT),
+    ]
+    assert all(hook.families == (4, 6) and hook.side is None for hook in hooks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "bypass"),
+    [
+        ("open", True),
+        ("open open", True),
+        ("share", False),
+        ("closed", False),
+        ("open share", False),
+    ],
+)
+def test_a_hook_is_bypassed_if_every_limit_of_it_is_open(settings: str, bypass: bool) -> None:
+    limits = [limit("eth1", OUT, on_failure=OnFailure(word)) for word in settings.split()]
+    other = limit("eth1", IN, on_failure=OnFailure.CLOSED)
+    (_, hook) = plan([*limits, other])
+    assert hook.bypass is bypass
+
+
+def test_prefixes_narrow_a_hook_if_every_limit_has_one_on_the_same_side() -> None:
+    (hook,) = plan(
+        [
+            limit("eth1", OUT, "10.9.2.0/25"),
+            limit("eth1", OUT, "10.9.2.128/25", source="10.0.0.0/8"),
+            limit("eth1", OUT, "10.9.2.7/32"),
+            limit("eth1", OUT, "fd00::/64"),
+        ]
+    )
+    assert (hook.side, hook.families) == ("daddr", (4, 6))
+    assert hook.prefixes == {4: ("10.9.2.0/24",), 6: ("fd00::/64",)}
+
+    (hook,) = plan(
+        [limit("eth1", OUT, source="10.0.0.0/8"), limit("eth1", OUT, source="11.0.0.0/8")]
+    )
+    assert (hook.side, hook.families) == ("saddr", (4,))
+    assert hook.prefixes == {4: ("10.0.0.0/7",)}
+
+
+def test_a_limit_without_a_prefix_widens_its_hook() -> None:
+    (hook,) = plan([limit("eth1", OUT, "10.9.2.0/24"), limit("eth1", OUT)])
+    assert hook == Hook("eth1", OUT, False, (4, 6))
+
+
+def test_different_sides_leave_only_the_families() -> None:
+    (hook,) = plan([limit("eth1", OUT, "10.9.2.0/24"), limit("eth1", OUT, source="10.0.0.0/8")])
+    assert hook == Hook("eth1", OUT, False, (4,))
+
+
+@pytest.mark.parametrize("name", ["", "-j", "eth*", "eth+", 'e"0', "a b", "e;0", "x" * 16, "é"])
+def test_interface_names_that_mean_something_to_a_firewall_are_refused(name: str) -> None:
+    with pytest.raises(DatapathError, match="customer-a: no interface can be called"):
+        plan([limit(name, OUT)])
+
+
+# Names
+
+
+def test_simple_names_stay_and_others_are_hashed() -> None:
+    assert label("lim1") == "lim1"
+    assert label("eu-west.1") == "eu-west.1"
+    assert label("x" * 19) == "x" * 19
+    for name in ("x" * 20, "x" * 64, 'a"; b', "", "é"):
+        made = label(name)
+        assert 9 <= len(made) <= 19
+        assert made.isascii()
+        assert not set(made) & set('"; ')
+    assert label("x" * 20) != label("x" * 21)
+
+
+def test_chain_names_fit_iptables() -> None:
+    for name in ("lim1", "x" * 19, "x" * 64):
+        for direction in Direction:
+            assert len(iptables_chain(name, direction)) <= 28
+
+
+# nft
+
+SETS = (
+    Hook("eth0", IN, True, (4,), "saddr", {4: ("10.0.0.0/8", "172.16.0.0/12")}),
+    Hook("eth1", IN, False, (6,)),
+    Hook("eth1", OUT, False, (4, 6), "daddr", {4: ("10.9.2.0/24",), 6: ("fd00::/64",)}),
+    Hook("eth2", OUT, True, (4, 6)),
+)
+
+
+def test_nft_install() -> None:
+    assert nft_install("lim1", SETS, 17) == (
+        "add table inet drld-lim1\n"
+        "add chain inet drld-lim1 in"
+        " { type filter hook prerouting priority -149; policy accept; }\n"
+        "add chain inet drld-lim1 out"
+        " { type filter hook postrouting priority -149; policy accept; }\n"
+        "flush table inet drld-lim1\n"
+        'add rule inet drld-lim1 in iifname "eth0"'
+        " ip saddr { 10.0.0.0/8, 172.16.0.0/12 } queue num 17 bypass\n"
+        'add rule inet drld-lim1 in iifname "eth1" meta nfproto ipv6 queue num 17\n'
+        'add rule inet drld-lim1 out oifname "eth1" ip daddr { 10.9.2.0/24 } queue num 17\n'
+        'add rule inet drld-lim1 out oifname "eth1" ip6 daddr { fd00::/64 } queue num 17\n'
+        'add rule inet drld-lim1 out oifname "eth2" queue num 17 bypass\n'
+    )
+
+
+def test_nft_remove() -> None:
+    assert nft_remove("lim1") == "add table inet drld-lim1\ndelete table inet drld-lim1\n"
+
+
+# iptables
+
+RULES_4 = """*mangle
+:drld-lim1-in - [0:0]
+:drld-lim1-out - [0:0]
+-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17 --queue-bypass
+{jump_in}-A drld-lim1-out -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17
+-A drld-lim1-out -o eth2 -j NFQUEUE --queue-num 17 --queue-bypass
+{jump_out}COMMIT
+"""
+JUMP_IN = "-A PREROUTING -j drld-lim1-in\n"
+JUMP_OUT = "-A POSTROUTING -j drld-lim1-out\n"
+
+
+def test_iptables_install_from_nothing() -> None:
+    assert iptables_install("lim1", SETS, 17, 4, NOTHING) == RULES_4.format(
+        jump_in=JUMP_IN, jump_out=JUMP_OUT
+    )
+
+
+def test_iptables_install_again_adds_no_second_jump() -> None:
+    states = {IN: ChainState(True, 1), OUT: ChainState(True, 1)}
+    assert iptables_install("lim1", SETS, 17, 4, states) == RULES_4.format(jump_in="", jump_out="")
+
+
+def test_iptables_install_repairs_what_is_half_there() -> None:
+    states = {IN: ChainState(True, 0), OUT: ChainState(True, 3)}
+    assert iptables_install("lim1", SETS, 17, 4, states) == RULES_4.format(
+        jump_in=JUMP_IN, jump_out="-D POSTROUTING -j drld-lim1-out\n" * 2
+    )
+
+
+def test_iptables_install_of_the_other_family() -> None:
+    assert iptables_install("lim1", SETS[1:3], 17, 6, NOTHING) == (
+        "*mangle\n"
+        ":drld-lim1-in - [0:0]\n"
+        ":drld-lim1-out - [0:0]\n"
+        "-A drld-lim1-in -i eth1 -j NFQUEUE --queue-num 17\n"
+        f"{JUMP_IN}"
+        "-A drld-lim1-out -o eth1 -d fd00::/64 -j NFQUEUE --queue-num 17\n"
+        f"{JUMP_OUT}"
+        "COMMIT\n"
+    )
+
+
+def test_iptables_takes_away_what_is_not_wanted_any_more() -> None:
+    states = {IN: ChainState(True, 2), OUT: ChainState(True, 1)}
+    assert iptables_install("lim1", SETS[2:3], 17, 4, states) == (
+        "*mangle\n"
+        ":drld-lim1-out - [0:0]\n"
+        "-D PREROUTING -j drld-lim1-in\n"
+        "-D PREROUTING -j drld-lim1-in\n"
+        "-F drld-lim1-in\n"
+        "-X drld-lim1-in\n"
+        "-A drld-lim1-out -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17\n"
+        "COMMIT\n"
+    )
+    assert iptables_install("lim1", (), 17, 4, NOTHING) == ""
+
+
+SAVED = """# Generated by iptables-save
+*filter
+:INPUT ACCEPT [0:0]
+:drld-lim1-out - [0:0]
+-A POSTROUTING -j drld-lim1-out
+COMMIT
+*mangle
+:PREROUTING ACCEPT [3:180]
+:POSTROUTING ACCEPT [0:0]
+:drld-lim1-in - [0:0]
+:drld-lim10-out - [0:0]
+-A PREROUTING -j drld-lim1-in
+-A PREROUTING -i eth0 -j drld-lim1-in
+-A PREROUTING -j drld-lim1-in
+-A POSTROUTING -j drld-lim10-out
+-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17
+COMMIT
+"""
+
+
+def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
+    assert iptables_state("lim1", SAVED) == {IN: ChainState(True, 2), OUT: ChainState(False, 0)}
+    assert iptables_state("lim10", SAVED) == {IN: ChainState(False, 0), OUT: ChainState(True, 1)}
+    assert iptables_state("lim1", "") == NOTHING
+
+
+def test_operators_get_the_rules_for_both_tools() -> None:
+    text = operator_rules("lim1", SETS[:1], 17)
+    assert nft_install("lim1", SETS[:1], 17) in text
+    assert iptables_install("lim1", SETS[:1], 17, 4, NOTHING) in text
+    assert "ip6tables" not in text
+
+
+# Carrying it out
+
+
+class FakeHost:
+    """Remembers commands; answers from a table, fails where the answer is an error."""
+
+    def __init__(self, answers: dict[str, str | DatapathError] | None = None) -> None:
+        self.answers = answers or {}
+        self.commands: list[tuple[str, str]] = []
+
+    def run(self, command: Sequence[str], stdin: str) -> str:
+        line = " ".join(command)
+        self.commands.append((line, stdin))
+        answer = self.answers.get(line, "")
+        if isinstance(answer, DatapathError):
+            raise answer
+        return answer
+
+
+def test_nft_runs_one_transaction() -> None:
+    host = FakeHost()
+    NftFirewall("lim1", host.run).install(SETS, 17)
+    assert host.commands == [("nft -f -", nft_install("lim1", SETS, 17))]
+
+
+def test_nft_removes_only_a_table_that_is_there() -> None:
+    for listed, removed in (
+        ("table inet drld-lim1\n", True),
+        ("table inet drld-lim10\ntable ip drld-lim1\n", False),
+        ("", False),
+    ):
+        host = FakeHost({"nft list tables": listed})
+        NftFirewall("lim1", host.run).remove()
+        assert (("nft -f -", nft_remove("lim1")) in host.commands) is removed
+
+
+def test_iptables_looks_first_and_does_nothing_without_need() -> None:
+    host = FakeHost({"iptables-save": SAVED})
+    IptablesFirewall("lim1", host.run).install(SETS[2:3], 17)
+    commands = dict(host.commands)
+    states = iptables_state("lim1", SAVED)
+    wanted = iptables_install("lim1", SETS[2:3], 17, 4, states)
+    assert commands["iptables-restore --noflush --wait 5"] == wanted
+
+    host = FakeHost()
+    IptablesFirewall("lim1", host.run).remove()
+    assert {line for line, _ in host.commands} <= {"iptables-save", "ip6tables-save"}
+
+
+def test_no_firewall_says_what_to_install(caplog: pytest.LogCaptureFixture) -> None:
+    host = FakeHost()
+    firewall, _ = choose("none", "lim1", host.run)
+    firewall.install(SETS, 17)
+    firewall.remove()
+    remove_leftovers(firewall, "lim1", host.run)
+    assert host.commands == []
+    assert operator_rules("lim1", SETS, 17) in caplog.text
+
+
+def test_the_configured_firewall_is_taken_unseen() -> None:
+    host = FakeHost()
+    assert isinstance(choose("nft", "lim1", host.run)[0], NftFirewall)
+    assert isinstance(choose("iptables", "lim1", host.run)[0], IptablesFirewall)
+    assert isinstance(choose("none", "lim1", host.run)[0], ManualFirewall)
+    assert host.commands == []
+
+
+def test_auto_asks_the_kernel_for_the_queue_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    willing = FakeHost()
+    assert isinstance(choose("auto", "lim1", willing.run)[0], NftFirewall)
+    ((line, script),) = willing.commands
+    assert line == "nft -c -f -"
+    assert "queue num" in script
+
+    refusing = FakeHost({"nft -c -f -": DatapathError("nft -c -f -: Error:\n no queue")})
+    monkeypatch.setattr("shutil.which", lambda name, path: f"/usr/sbin/{name}")
+    firewall, reason = choose("auto", "lim1", refusing.run)
+    assert isinstance(firewall, IptablesFirewall)
+    assert reason == "nft cannot queue here: nft -c -f -: Error: no queue"
+
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    with pytest.raises(DatapathError, match=r"no firewall .*no queue; no iptables"):
+        choose("auto", "lim1", refusing.run)
+
+
+def test_leftovers_of_the_other_tool_are_removed_and_a_missing_tool_is_no_error() -> None:
+    host = FakeHost({"nft list tables": "table inet drld-lim1\n"})
+    remove_leftovers(IptablesFirewall("lim1", host.run), "lim1", host.run)
+    assert host.commands == [("nft list tables", ""), ("nft -f -", nft_remove("lim1"))]
+
+    host = FakeHost({"iptables-save": DatapathError("iptables-save: not there")})
+    remove_leftovers(NftFirewall("lim1", host.run), "lim1", host.run)
+    assert host.commands == [("iptables-save", "")]
+
+
+# Running commands
+
+
+def test_a_command_gets_its_input_and_a_fixed_language() -> None:
+    assert run(["sh", "-c", 'cat; printf "$LC_ALL"'], "text ") == "text C"
+
+
+def test_system_directories_are_searched_too() -> None:
+    assert run(["sh", "-c", 'printf "$PATH"']).endswith(":/usr/sbin:/sbin")
+
+
+def test_failures_name_the_command_and_what_it_said() -> None:
+    with pytest.raises(DatapathError, match=r"^sh -c echo oops >&2; exit 3: oops$"):
+        run(["sh", "-c", "echo oops >&2; exit 3"])
+    with pytest.raises(DatapathError, match=r"^sh -c echo oops; exit 3: oops$"):
+        run(["sh", "-c", "echo oops; exit 3"])
+    with pytest.raises(DatapathError, match=r"^drld-no-such-tool x: .*No such file"):
+        run(["drld-no-such-tool", "x"])
+
+
+def test_input_is_handed_over_byte_for_byte(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    text = nft_install("lim1", SETS, 17)
+    run(["tee", str(copy)], text)
+    assert json.dumps(copy.read_text()) == json.dumps(text)
