@@ -35,6 +35,9 @@ from drld.model import NS_PER_S
 from drld.notify import notify
 from drld.spec import LimiterSpec
 
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
 log = logging.getLogger("drld")
 
 clock = time.monotonic_ns
@@ -47,7 +50,7 @@ class Daemon:
         """Open the gossip socket.
 
         Raises:
-            OSError: the announced address cannot be bound.
+            ConfigError: the announced address cannot be bound.
         """
         self.path = path
         self.datapath = NfqueueDatapath(
@@ -57,12 +60,16 @@ class Daemon:
             rng=Random(SystemRandom().getrandbits(64)),
             clock=clock,
         )
-        self.engine = Engine(
-            spec,
-            self.datapath,
-            Transport(spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}),
-            Random(SystemRandom().getrandbits(64)),
-        )
+        try:
+            transport = Transport(
+                spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}
+            )
+        except OSError as error:
+            host, port = spec.listen
+            raise ConfigError(
+                [f"{path}: limiter.listen: cannot bind {host!r}, port {port}: {error.strerror}"]
+            ) from error
+        self.engine = Engine(spec, self.datapath, transport, Random(SystemRandom().getrandbits(64)))
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
@@ -229,7 +236,13 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     try:
         trio.run(Daemon(args.config, spec).run)
-    except (DrldError, OSError) as error:
-        print(f"drld: {error}", file=sys.stderr)
+    except (DrldError, BaseExceptionGroup) as raised:
+        # A nursery wraps what its tasks raise, also when it is one error of one task.
+        cause: BaseException = raised
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+            cause = cause.exceptions[0]
+        if not isinstance(cause, DrldError):
+            raise
+        print(f"drld: {cause}", file=sys.stderr)
         return 1
     return 0

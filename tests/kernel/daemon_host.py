@@ -1,0 +1,146 @@
+"""A real daemon in a namespace: started, waited for, steered and stopped like a service."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .topology import DEADLINE_S, wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+class DaemonHost:
+    """One `drld` process under a service manager that the test plays."""
+
+    def __init__(self, namespace: str, directory: Path, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.config = directory / f"{name}.toml"
+        self.socket = directory / f"{name}.sock"
+        self._notify_path = directory / f"{name}.notify"
+        self._log_path = directory / f"{name}.log"
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notify.bind(str(self._notify_path))
+        self._process: subprocess.Popen[bytes] | None = None
+        self.states: list[str] = []
+        """What it told the service manager."""
+
+    def configure(
+        self,
+        limits: Mapping[str, str],
+        *,
+        listen: str = "127.0.0.1:7946",
+        peers: Mapping[str, str] | None = None,
+        firewall: str = "auto",
+        fabric: str = "mesh",
+    ) -> None:
+        """Write the configuration; `limits` maps a limit's name to the lines of its table."""
+        lines = [
+            "[limiter]",
+            f'name = "{self.name}"',
+            f'listen = "{listen}"',
+            f'control = "{self.socket}"',
+            f'firewall = "{firewall}"',
+            "[gossip]",
+            f'fabric = "{fabric}"',
+        ]
+        for peer, address in (peers or {}).items():
+            lines += ["[[peer]]", f'name = "{peer}"', f'address = "{address}"']
+        for number, (limit, body) in enumerate(limits.items(), start=1):
+            lines += ["[[limit]]", f"id = {number}", f'name = "{limit}"', body]
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        """Start it and wait until it says that it is ready."""
+        self.spawn()
+        assert self.wait_for_state("READY=1"), self.log
+
+    def spawn(self) -> None:
+        """Start it."""
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *("ip", "netns", "exec", self.namespace),
+                    *(sys.executable, "-m", "drld", "--config", str(self.config)),
+                ],
+                cwd=ROOT,
+                env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path)},
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_for_state(self, state: str) -> bool:
+        """Wait until it has told the service manager so since the last call; or has ended."""
+        while True:
+            ready, _, _ = select.select([self._notify], [], [], DEADLINE_S)
+            if not ready:
+                return False
+            told = self._notify.recv(4096).decode()
+            self.states.append(told)
+            if state in told.splitlines():
+                return True
+
+    def ctl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run drlctl."""
+        return subprocess.run(
+            [sys.executable, "-m", "drld.cli", "--socket", str(self.socket), *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=DEADLINE_S * 3,
+        )
+
+    def ask(self, *arguments: str) -> Any:
+        """What drlctl prints with --json."""
+        return json.loads(self.ctl(*arguments, "--json").stdout)
+
+    def limit(self, name: str) -> Any:
+        """One limit's report."""
+        return self.ask("limit", "show", name)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit status."""
+        assert self._process is not None
+        status = self._process.wait(DEADLINE_S)
+        self._process = None
+        return status
+
+    def stop(self) -> int:
+        """Stop it as a service manager does; return the exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it without a chance to clean up, if it runs, and close what the test holds."""
+        if self._process is not None:
+            self.signal(signal.SIGKILL)
+            self.wait()
+
+    def close(self) -> None:
+        """End it whatever it does."""
+        self.kill()
+        self._notify.close()
+
+    @property
+    def log(self) -> str:
+        """What it printed."""
+        return self._log_path.read_text()
+
+    def wait_for_log(self, text: str) -> bool:
+        """Wait until it has printed this."""
+        return text in wait_for(lambda: self.log, lambda log: text in log)

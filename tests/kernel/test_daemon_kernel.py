@@ -1,0 +1,262 @@
+"""The daemon as an operator meets it: a process, its rules, its socket, its signals."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .daemon_host import DaemonHost
+from .topology import Topology, wait_for
+
+pytestmark = pytest.mark.kernel
+
+SINK = "10.91.2.1"
+PAYLOAD = 972
+LENGTH = PAYLOAD + 28
+"""IP-layer bytes of each packet that the tests send."""
+
+CENTRAL = 'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0" }'
+"""1,000 bytes/s: a burst of ten packets passes, and then one a second."""
+SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
+
+Daemons = Callable[[str], DaemonHost]
+
+
+@pytest.fixture
+def daemons(topology: Topology, tmp_path: Path) -> Iterator[Daemons]:
+    """Makes daemons in the limiter's namespace; all of them end with the test."""
+    made: list[DaemonHost] = []
+
+    def make(name: str) -> DaemonHost:
+        made.append(DaemonHost(topology.names["limiter"], tmp_path, name))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.close()
+
+
+def rules(topology: Topology) -> str:
+    """Everything in the limiter's firewall that leads to a queue."""
+    listed = [
+        topology.run("limiter", "iptables-save", "-t", "mangle"),
+        topology.run("limiter", "ip6tables-save", "-t", "mangle"),
+        topology.run("limiter", "nft", "list", "ruleset"),
+    ]
+    return "\n".join(line for line in "\n".join(listed).splitlines() if "queue" in line.lower())
+
+
+def send(topology: Topology, count: int) -> None:
+    with topology.udp("source", "10.91.1.1") as source:
+        for _ in range(count):
+            source.sendto(bytes(PAYLOAD), (SINK, 9))
+
+
+def test_a_limit_is_enforced_and_counted_to_the_byte(
+    topology: Topology, daemons: Daemons, firewall: str
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": CENTRAL}, firewall=firewall)
+    daemon.start()
+    with topology.udp("sink", SINK, 9) as sink, topology.capture() as capture:
+        send(topology, 30)
+        report = wait_for(
+            lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 30
+        )
+        passed = [packet for packet in capture.wait(10) if len(packet) == LENGTH]
+        assert sink.recv(2000) == bytes(PAYLOAD)
+    # Ten at once, and one more for each second that this took.
+    assert 10 <= len(passed) <= 13
+    assert report["arrived_bytes"] == 30 * LENGTH
+    assert report["forwarded_packets"] == len(passed)
+    assert report["forwarded_bytes"] == len(passed) * LENGTH
+    assert report["dropped_bytes"] == (30 - len(passed)) * LENGTH
+    assert daemon.ask("status")["datapath"]["firewall"] == firewall
+
+
+def test_sigterm_removes_everything(topology: Topology, daemons: Daemons, firewall: str) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": SHARED}, firewall=firewall)
+    daemon.start()
+    assert rules(topology)
+    assert daemon.stop() == 0
+    assert daemon.wait_for_state("STOPPING=1")
+    assert not rules(topology)
+    assert not daemon.socket.exists()
+    assert "Traceback" not in daemon.log
+
+
+def test_leftovers_of_a_killed_daemon_are_removed_by_the_next(
+    topology: Topology, daemons: Daemons, firewall: str
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": SHARED}, firewall=firewall)
+    daemon.start()
+    installed = rules(topology)
+    daemon.kill()
+    assert rules(topology) == installed
+    daemon.start()
+    assert len(rules(topology).splitlines()) == len(installed.splitlines())
+    assert daemon.stop() == 0
+    assert not rules(topology)
+
+
+def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
+    topology: Topology, daemons: Daemons
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": CENTRAL})
+    daemon.start()
+    send(topology, 5)
+    wait_for(lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 5)
+    faster = CENTRAL.replace("8kbit", "16kbit")
+    second = CENTRAL.replace("out0", "in0")
+    daemon.configure({"customer-a": faster, "customer-b": second})
+    daemon.signal(signal.SIGHUP)
+    assert daemon.wait_for_log("reloaded")
+    assert [limit["name"] for limit in daemon.ask("limits")] == ["customer-a", "customer-b"]
+    report = wait_for(
+        lambda: daemon.limit("customer-a"), lambda report: report["fill_rate_bps"] == 16_000
+    )
+    assert (report["rate_bps"], report["fill_rate_bps"]) == (16_000, 16_000)
+    assert report["arrived_packets"] == 5
+    assert daemon.stop() == 0
+    assert not rules(topology)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda text: text.replace('"8kbit"', '"fast"'), "limit[0].rate"),
+        (lambda text: text.replace('"lim1"', '"lim2"'), "limiter.name"),
+    ],
+)
+def test_a_bad_reload_keeps_the_running_configuration(
+    topology: Topology, daemons: Daemons, change: Callable[[str], str], named: str
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": CENTRAL})
+    daemon.start()
+    before = daemon.limit("customer-a")
+    daemon.config.write_text(change(daemon.config.read_text()))
+    refused = daemon.ctl("reload", check=False)
+    assert refused.returncode == 1
+    assert named in refused.stderr
+    assert named in daemon.ask("status")["config"]["reload_error"]
+    assert daemon.limit("customer-a")["rate_bps"] == before["rate_bps"]
+    daemon.configure({"customer-a": CENTRAL})
+    assert daemon.ctl("reload").returncode == 0
+    assert daemon.ask("status")["config"]["reload_error"] is None
+
+
+@pytest.mark.parametrize("fabric", ["mesh", "pushsum"])
+def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
+    daemons: Daemons, fabric: str
+) -> None:
+    addresses = {"lim1": "127.0.0.1:7946", "lim2": "127.0.0.2:7946"}
+    first, second = fleet = [daemons(name) for name in addresses]
+    for daemon in fleet:
+        daemon.configure(
+            {"customer-a": SHARED},
+            listen=addresses[daemon.name],
+            peers={name: at for name, at in addresses.items() if name != daemon.name},
+            fabric=fabric,
+        )
+    first.start()
+    alone = first.limit("customer-a")
+    assert alone["fill_rate_bps"] == alone["limit_in_force_bps"] == 5_000_000
+    assert alone["depth_bytes"] == 37_500
+    assert alone["fleet"]["connected"] == []
+    assert first.ask("peers")[0]["age_s"] is None
+
+    second.start()
+    heard = wait_for(
+        lambda: first.limit("customer-a"), lambda limit: limit["fleet"]["connected"] == ["lim2"]
+    )
+    assert heard["limit_in_force_bps"] == 10_000_000
+    peer = wait_for(lambda: first.ask("peers")[0], lambda peer: peer["received"] > 20)
+    assert peer["connected"]
+    assert (peer["lost"], peer["rejected"]) == (0, 0)
+    assert peer["age_s"] < 1
+
+    second.kill()
+    left = wait_for(
+        lambda: first.limit("customer-a"), lambda limit: limit["fleet"]["connected"] == []
+    )
+    assert left["fill_rate_bps"] == left["limit_in_force_bps"] == 5_000_000
+
+    # A restarted peer begins its sequence numbers anew, and is heard all the same.
+    second.start()
+    again = wait_for(
+        lambda: first.limit("customer-a"), lambda limit: limit["fleet"]["connected"] == ["lim2"]
+    )
+    assert again["limit_in_force_bps"] == 10_000_000
+
+
+def test_trace_streams_a_record_a_tick(topology: Topology, daemons: Daemons) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": CENTRAL})
+    daemon.start()
+    lines = daemon.ctl("trace", "customer-a", "--count", "5", "--json").stdout.splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len(records) == 5
+    assert all(record["limit"] == "customer-a" for record in records)
+    gaps = [after["t"] - before["t"] for before, after in itertools.pairwise(records)]
+    assert all(gap > 0 for gap in gaps)
+    assert daemon.stop() == 0
+
+
+def test_datagrams_that_are_no_updates_are_counted_and_change_nothing(
+    topology: Topology, daemons: Daemons
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": SHARED}, peers={"lim2": "127.0.0.2:7946"})
+    daemon.start()
+
+    def stranger(address: str) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind((address, 7946))
+        return made
+
+    with (
+        topology.within("limiter", lambda: stranger("127.0.0.2")) as peer,
+        topology.within("limiter", lambda: stranger("127.0.0.3")) as foreign,
+    ):
+        foreign.sendto(bytes(20), ("127.0.0.1", 7946))
+        for size in (0, 19, 20, 21, 1400):
+            peer.sendto(bytes(size), ("127.0.0.1", 7946))
+        rejected = wait_for(
+            lambda: daemon.ask("status")["gossip"]["rejected"],
+            lambda counts: sum(counts.values()) == 6,
+        )
+    assert rejected["address"] == 1
+    assert rejected["length"] == 4
+    assert sum(rejected.values()) == 6
+    assert daemon.ask("status")["peers"]["connected"] == 0
+
+
+@pytest.mark.parametrize(
+    ("listen", "said"),
+    [
+        ("192.0.2.1:7946", "limiter.listen: cannot bind '192.0.2.1'"),
+        ("127.0.0.1:7946", "another daemon"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, said: str) -> None:
+    running = daemons("lim1")
+    running.configure({"customer-a": SHARED}, listen="127.0.0.9:7946")
+    running.start()
+    daemon = daemons("lim2")
+    daemon.socket = running.socket
+    daemon.configure({"customer-a": SHARED}, listen=listen)
+    daemon.spawn()
+    assert daemon.wait() == 1
+    lines = [line for line in daemon.log.splitlines() if line.startswith("drld: ")]
+    assert said in lines[-1]
+    assert "Traceback" not in daemon.log
