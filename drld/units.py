@@ -130,6 +130,11 @@ def human_size(size: float) -> str:
     return _rounded(size, ("B", "kB", "MB", "GB", "TB"))
 
 
+def human_number(value: float) -> str:
+    """Write a number without a unit for people: `3.05 M`."""
+    return _rounded(value, ("", "k", "M", "G")).rstrip()
+
+
 def human_duration(seconds: float) -> str:
     """Write seconds for people: `50.0 ms`, `2m 05s`, `3d 04h`."""
     if seconds < 99.95:

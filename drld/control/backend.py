@@ -1,0 +1,44 @@
+"""What the control API needs of the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import trio
+
+from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceRecord
+
+
+class Backend(Protocol):
+    """The daemon, as the control API sees it.
+
+    The synchronous methods are called from the event loop and must be short. `limits` and
+    `peers` may be generators: they are consumed in batches, with other tasks between.
+    """
+
+    def status(self) -> StatusReport:
+        """The daemon as a whole."""
+
+    def limits(self) -> Iterable[LimitReport]:
+        """Every limit, in the order of the configuration."""
+
+    def peers(self) -> Iterable[PeerReport]:
+        """Every peer, in the order of the configuration."""
+
+    def trace(
+        self, limit: str
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[TraceRecord]]:
+        """A record a tick of one limit, until the context is left (drld.control.trace).
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+
+    async def reload(self) -> None:
+        """Read the configuration file again and take it over.
+
+        Raises:
+            ConfigError: the file is bad; the running configuration stays.
+        """

@@ -1,0 +1,161 @@
+"""The JSON of the control API (docs/control-api.md), shared by the daemon and drlctl.
+
+Rates are bits/s (as operators write them), sizes bytes, times seconds. Counters count since the
+daemon started. This module imports nothing but typing: drlctl starts fast.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class DatapathReport(TypedDict):
+    """What carries the verdicts out."""
+
+    name: str
+    reason: str
+    """Why this datapath was chosen."""
+    firewall: str
+    queue: int | None
+    counters: dict[str, int]
+    """What went wrong, by name."""
+
+
+class FabricReport(TypedDict):
+    """The communication fabric."""
+
+    name: str
+    branching: int
+    interval_s: float
+
+
+class PeerCounts(TypedDict):
+    """How much of the fleet is there, this limiter not counted."""
+
+    configured: int
+    connected: int
+
+
+class GossipReport(TypedDict):
+    """What went over the gossip socket."""
+
+    sent: int
+    """Updates."""
+    received: int
+    """Updates that were accepted."""
+    bytes_sent: int
+    rejected: dict[str, int]
+    """Datagrams refused, by reason."""
+
+
+class ConfigReport(TypedDict):
+    """The configuration in force."""
+
+    file: str
+    loaded_at: float
+    """Unix time."""
+    reload_error: str | None
+    """Why the last reload was refused; None after one that was not."""
+
+
+class StatusReport(TypedDict):
+    """The daemon as a whole: GET /v1/status."""
+
+    name: str
+    version: str
+    pid: int
+    uptime_s: float
+    ready: bool
+    datapath: DatapathReport
+    fabric: FabricReport
+    peers: PeerCounts
+    limits: int
+    gossip: GossipReport
+    config: ConfigReport
+
+
+class FleetView(TypedDict):
+    """What the fleet shares about one limit."""
+
+    quantity: Literal["rate", "weight"]
+    """`rate`: `local` and `remote` are bits/s. `weight`: they are flow weights."""
+    local: float
+    remote: float
+    """Sum over the other connected limiters."""
+    connected: list[str]
+    age_s: float | None
+    """Age of the oldest estimate in `remote`; None where nobody was heard."""
+
+
+class LimitReport(TypedDict):
+    """One limit: GET /v1/limits (a list) and /v1/limits/NAME."""
+
+    id: int
+    name: str
+    allocator: str
+    mode: str
+    on_failure: str
+    rate_bps: float
+    burst_bytes: int
+    interval_s: float
+    limit_in_force_bps: float
+    """The global limit less the shares of disconnected limiters."""
+    demand_bps: float
+    fleet: FleetView
+    local_limit_bps: float | None
+    """None where the allocator has no local limit."""
+    drop_probability: float
+    fill_rate_bps: float
+    """Negative where the bucket drains."""
+    depth_bytes: int | None
+    """None where there is no bucket."""
+    arrived_bytes: int
+    arrived_packets: int
+    forwarded_bytes: int
+    forwarded_packets: int
+    dropped_bytes: int
+    dropped_packets: int
+    flows: int
+    """Flows in the sample."""
+
+
+class PeerReport(TypedDict):
+    """Another limiter of the fleet: GET /v1/peers (a list)."""
+
+    name: str
+    address: str
+    connected: bool
+    age_s: float | None
+    """Time since the last update; None where there was none."""
+    received: int
+    lost: int
+    late: int
+    rejected: int
+
+
+class TraceRecord(TypedDict):
+    """One tick of one limit: a line of GET /v1/limits/NAME/trace."""
+
+    t: float
+    """Unix time."""
+    limit: str
+    arrived_bps: float
+    """This and the next two: over the last interval alone."""
+    forwarded_bps: float
+    dropped_bps: float
+    demand_bps: float
+    local: float
+    remote: float
+    limit_in_force_bps: float
+    local_limit_bps: float | None
+    drop_probability: float
+    fill_rate_bps: float
+    depth_bytes: int | None
+    flows: int
+
+
+class TraceLine(TraceRecord):
+    """A record as one reader gets it."""
+
+    skipped: int
+    """Records this reader was too slow for, since it began to read."""

@@ -1,0 +1,231 @@
+"""A daemon for the tests of the control API and of drlctl: canned answers, real sockets."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import trio
+
+from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine, TraceRecord
+from drld.control.server import serve
+from drld.control.trace import TraceHub
+
+STATUS = StatusReport(
+    name="lim1",
+    version="0.1.0",
+    pid=4711,
+    uptime_s=7380.0,
+    ready=True,
+    datapath={
+        "name": "nfqueue",
+        "reason": "asked for",
+        "firewall": "iptables",
+        "queue": 17,
+        "counters": {"overflow": 2, "truncated": 0},
+    },
+    fabric={"name": "pushsum", "branching": 3, "interval_s": 0.05},
+    peers={"configured": 2, "connected": 1},
+    limits=2,
+    gossip={
+        "sent": 1200,
+        "received": 1180,
+        "bytes_sent": 57600,
+        "rejected": {"tag": 2, "value": 1},
+    },
+    config={"file": "/etc/drld/drld.toml", "loaded_at": 1_700_000_000.5, "reload_error": None},
+)
+
+FPS_LIMIT = LimitReport(
+    id=1,
+    name="customer-a",
+    allocator="fps",
+    mode="enforce",
+    on_failure="share",
+    rate_bps=10_000_000,
+    burst_bytes=75_000,
+    interval_s=0.05,
+    limit_in_force_bps=6_666_666.7,
+    demand_bps=3_120_000.0,
+    fleet={
+        "quantity": "weight",
+        "local": 3.021,
+        "remote": 7.1,
+        "connected": ["lim2"],
+        "age_s": 0.043,
+    },
+    local_limit_bps=3_050_000.0,
+    drop_probability=0.0,
+    fill_rate_bps=3_050_000.0,
+    depth_bytes=22_875,
+    arrived_bytes=130_000_000,
+    arrived_packets=90_123,
+    forwarded_bytes=128_800_000,
+    forwarded_packets=89_300,
+    dropped_bytes=1_200_000,
+    dropped_packets=823,
+    flows=3,
+)
+
+GRD_LIMIT = LimitReport(
+    id=20,
+    name="b",
+    allocator="grd",
+    mode="shadow",
+    on_failure="open",
+    rate_bps=1_500_000_000,
+    burst_bytes=2_000_000,
+    interval_s=0.5,
+    limit_in_force_bps=1_500_000_000,
+    demand_bps=0.0,
+    fleet={"quantity": "rate", "local": 0.0, "remote": 1e9, "connected": [], "age_s": None},
+    local_limit_bps=None,
+    drop_probability=0.1253,
+    fill_rate_bps=0.0,
+    depth_bytes=None,
+    arrived_bytes=0,
+    arrived_packets=0,
+    forwarded_bytes=0,
+    forwarded_packets=0,
+    dropped_bytes=0,
+    dropped_packets=0,
+    flows=0,
+)
+
+PEERS = [
+    PeerReport(
+        name="lim2",
+        address="10.0.0.2:7946",
+        connected=True,
+        age_s=0.043,
+        received=1180,
+        lost=12,
+        late=3,
+        rejected=0,
+    ),
+    PeerReport(
+        name="lim3",
+        address="10.0.0.3:7946",
+        connected=False,
+        age_s=None,
+        received=0,
+        lost=0,
+        late=0,
+        rejected=1,
+    ),
+]
+
+
+def record(limit: str, number: int) -> TraceRecord:
+    """The record of the limit's tick of that number."""
+    return TraceRecord(
+        t=1_700_000_000 + number * 0.05,
+        limit=limit,
+        arrived_bps=3_200_000.0,
+        forwarded_bps=3_100_000.0,
+        dropped_bps=100_000.0,
+        demand_bps=3_120_000.0,
+        local=3.021,
+        remote=7.1,
+        limit_in_force_bps=10_000_000,
+        local_limit_bps=None if number % 2 else 3_050_000.0,
+        drop_probability=0.0,
+        fill_rate_bps=3_050_000.0,
+        depth_bytes=22_875,
+        flows=number,
+    )
+
+
+class FakeDaemon:
+    """The backend; what it answers can be changed, what it was asked can be looked at."""
+
+    def __init__(self) -> None:
+        self.report = copy.deepcopy(STATUS)
+        self.reports: list[LimitReport] = [copy.deepcopy(FPS_LIMIT), copy.deepcopy(GRD_LIMIT)]
+        self.peer_reports = copy.deepcopy(PEERS)
+        self.hub = TraceHub()
+        self.readers = 0
+        self.readers_changed = trio.Condition()
+        self.reloads = 0
+        self.reloading = 0
+        self.reload_error: Exception | None = None
+        self.ticks_for_readers = 0
+        """How many records every new reader of a trace gets at once."""
+
+    def status(self) -> StatusReport:
+        return self.report
+
+    def limits(self) -> Iterable[LimitReport]:
+        return iter(self.reports)
+
+    def peers(self) -> Iterable[PeerReport]:
+        return self.peer_reports
+
+    @asynccontextmanager
+    async def trace(self, limit: str) -> AsyncIterator[trio.MemoryReceiveChannel[TraceLine]]:
+        if limit not in (report["name"] for report in self.reports):
+            raise KeyError(limit)
+        async with self.hub.subscribe(limit) as records:
+            await self._count_reader(1)
+            try:
+                self.tick(limit, range(self.ticks_for_readers))
+                yield records
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._count_reader(-1)
+
+    async def _count_reader(self, change: int) -> None:
+        async with self.readers_changed:
+            self.readers += change
+            self.readers_changed.notify_all()
+
+    async def has_readers(self, count: int) -> None:
+        """Wait until that many traces are read."""
+        async with self.readers_changed:
+            while self.readers != count:
+                await self.readers_changed.wait()
+
+    def tick(self, limit: str, numbers: Iterable[int]) -> None:
+        """Publish the limit's ticks of these numbers."""
+        for number in numbers:
+            self.hub.publish(limit, lambda: record(limit, number))  # noqa: B023 -- called at once
+
+    async def reload(self) -> None:
+        assert self.reloading == 0
+        self.reloading += 1
+        await trio.testing.wait_all_tasks_blocked()
+        self.reloading -= 1
+        self.reloads += 1
+        if self.reload_error is not None:
+            raise self.reload_error
+
+
+@asynccontextmanager
+async def served(daemon: FakeDaemon, path: Path) -> AsyncIterator[None]:
+    """The control API of a daemon on a socket; stops promptly or fails."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve, daemon, path)
+        try:
+            yield
+        finally:
+            nursery.cancel_scope.cancel()
+            nursery.cancel_scope.deadline = trio.current_time()
+
+
+@asynccontextmanager
+async def client(path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """An HTTP client on a control socket; nothing takes it longer than five seconds."""
+    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://drld", timeout=5
+    ) as http_client:
+        yield http_client
+
+
+def many_limits(count: int) -> Iterator[LimitReport]:
+    """Limits of different names and ids."""
+    for number in range(count):
+        yield LimitReport(**{**FPS_LIMIT, "id": number + 1, "name": f"c{number}"})
