@@ -1,0 +1,214 @@
+"""`python -m testbed`: run experiments, check the links, draw results, clean up."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from drld import units
+from drld.errors import ConfigError, DrldError
+from testbed import experiment as experiments
+from testbed import linkcheck, netns
+from testbed.errors import HostError
+from testbed.experiment import ALLOCATOR_NAMES
+from testbed.fleet import DATAPATHS
+from testbed.link import BACKENDS, choose_links
+from testbed.progress import Progress
+from testbed.run import RunOptions
+from testbed.suite import RESULT, failed, run_suite, table_of
+
+T = TypeVar("T")
+
+_OUT = Path("testbed-out")
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _InterruptedError(Exception):
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+async def _interruptible(work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work; a signal cancels it, cleans up and is then reported.
+
+    Raises:
+        _InterruptedError: there was a signal.
+    """
+    received: list[int] = []
+    results: list[T] = []
+
+    async def wait_for_signal(task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(*_INTERRUPTS) as signals:
+            task_status.started()
+            async for number in signals:
+                received.append(number)
+                scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            await nursery.start(wait_for_signal)
+            results.append(await work())
+        nursery.cancel_scope.cancel()
+    if received:
+        raise _InterruptedError(received[0])
+    return results[0]
+
+
+def _run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run to the end, or to the exit status that fits."""
+    if os.geteuid() != 0:
+        raise click.ClickException("network namespaces need root")
+    try:
+        return trio.run(_interruptible, work)
+    except _InterruptedError as interrupt:
+        click.echo("interrupted; everything is removed", err=True)
+        sys.exit(128 + interrupt.number)
+    except BaseException as error:
+        inner = _first(error)
+        if isinstance(inner, DrldError):
+            raise click.ClickException(str(inner)) from None
+        raise
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error inside the groups that nurseries make."""
+    inner = getattr(error, "exceptions", None)
+    return _first(inner[0]) if inner else error
+
+
+@click.group()
+def main() -> None:
+    """Experiments on real daemons and real TCP, in network namespaces."""
+
+
+@main.command()
+@click.argument("experiment")
+@click.option("--seconds", type=float, help="Length of a run, warm-up included.")
+@click.option(
+    "--allocator", "allocators", multiple=True, type=click.Choice(ALLOCATOR_NAMES),
+    help="Only this one; may be repeated.",
+)  # fmt: skip
+@click.option("--repeat", type=int, help="Runs of each allocator.")
+@click.option("--seed", type=int)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="Replace another key of the experiment, such as gossip.interval=500ms.",
+)  # fmt: skip
+@click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
+@click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Default: testbed-out/NAME.")
+@click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
+@click.option("--plots/--no-plots", default=True)
+def run(
+    *,
+    experiment: str,
+    seconds: float | None,
+    allocators: tuple[str, ...],
+    repeat: int | None,
+    seed: int | None,
+    settings: tuple[str, ...],
+    datapath: str,
+    links: str,
+    out: Path | None,
+    traces: bool,
+    plots: bool,
+) -> None:
+    """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
+    overrides: dict[str, Any] = {
+        "seconds": seconds,
+        "allocators": list(allocators) or None,
+        "repeat": repeat,
+        "seed": seed,
+    }
+    try:
+        loaded = experiments.load(
+            experiments.find(experiment),
+            {key: value for key, value in overrides.items() if value is not None},
+            settings,
+        )
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    directory = out or _OUT / loaded.table.name
+    progress = Progress()
+
+    async def work() -> dict[str, Any]:
+        make_links = functools.partial(choose_links, _backend(links))
+        options = RunOptions(datapath, make_links, directory / "traces" if traces else None)
+        return await run_suite(loaded, options, directory, progress)
+
+    result = _run(work)
+    progress.end()
+    if result["runs"]:
+        click.echo(table_of(result))
+        click.echo(f"{directory / RESULT}")
+        if plots:
+            _plot(result, directory)
+    if missing := failed(result):
+        raise click.ClickException(f"could not be measured: {'; '.join(missing)}")
+
+
+def _backend(asked: str) -> str:
+    """Probe once rather than before every run."""
+    with netns.workspace():
+        return choose_links(asked).name
+
+
+def _plot(result: dict[str, Any], directory: Path) -> None:
+    # matplotlib takes a second to import, and a run does not need it.
+    from testbed.plot import plot_result
+
+    for path in plot_result(result, directory):
+        click.echo(f"{path}")
+
+
+@main.command()
+@click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Default: next to the result.")
+def plot(result: Path, out: Path | None) -> None:
+    """Draw the figures of a RESULT (a result.json) again."""
+    _plot(json.loads(result.read_text(encoding="utf-8")), out or result.parent)
+
+
+@main.command("link-check")
+@click.option("--rate", type=click.IntRange(1, 100_000), default=10_000, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.1, 300), default=10.0, show_default=True)
+@click.option("--delay", default="20ms", show_default=True)
+@click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
+def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
+    """Measure how exact an emulated link is, at RATE packets a second."""
+
+    async def work() -> str:
+        delay_ns = units.parse_duration(delay)
+        with netns.workspace():
+            backend = choose_links(links)
+            return linkcheck.describe(
+                await linkcheck.check(backend, rate, seconds, delay_ns), backend
+            )
+
+    click.echo(_run(work))
+
+
+@main.command()
+def clean() -> None:
+    """Remove what killed runs left behind."""
+    if os.geteuid() != 0:
+        raise click.ClickException("network namespaces need root")
+    try:
+        for name in netns.remove_stale():
+            click.echo(f"removed {name}")
+    except HostError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

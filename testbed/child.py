@@ -1,0 +1,58 @@
+"""The child's end of the pipe to the testbed: JSON lines in, JSON lines out.
+
+A child reads its job, says that it is ready, is told the start time (ns of the monotonic clock,
+which all processes of a host share), works, reports its result, and stays until it is dismissed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from drld.errors import DrldError
+
+_REALTIME_PRIORITY = 5
+_NICE = -10
+
+
+def receive() -> Any:
+    """Read one line from the testbed; EOFError where it is gone."""
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return json.loads(line)
+
+
+def send(**message: Any) -> None:
+    """Write one line to the testbed."""
+    sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def raise_priority() -> str:
+    """Run before ordinary processes, as far as the host permits; return what was achieved."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_REALTIME_PRIORITY))
+        return f"SCHED_RR {_REALTIME_PRIORITY}"
+    except OSError:
+        pass
+    try:
+        os.nice(_NICE)
+        return f"nice {_NICE}"
+    except OSError:
+        return "normal"
+
+
+def main(work: Callable[[], None]) -> None:
+    """Run a child's work; tell the testbed about an error in one line."""
+    try:
+        work()
+        sys.stdin.read()
+    except EOFError:
+        sys.exit(1)
+    except (DrldError, OSError) as error:
+        send(error=f"{error}")
+        sys.exit(1)

@@ -1,0 +1,36 @@
+"""How busy the host's processors were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_IDLE_COLUMNS = (3, 4)
+"""Idle and waiting for input or output, in /proc/stat."""
+_STOLEN_COLUMN = 7
+"""Taken by the host of a virtual machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Clock ticks of all processors since boot."""
+
+    idle: int
+    stolen: int
+    total: int
+
+    @classmethod
+    def now(cls) -> CpuTimes:
+        """Read /proc/stat."""
+        first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+        ticks = [int(word) for word in first.split()[1:][: _STOLEN_COLUMN + 1]]
+        idle = sum(ticks[column] for column in _IDLE_COLUMNS)
+        return cls(idle, ticks[_STOLEN_COLUMN], sum(ticks))
+
+    def until(self, later: CpuTimes) -> dict[str, float]:
+        """Shares of the processors' time that were not idle, and stolen, between two readings."""
+        total = max(later.total - self.total, 1)
+        return {
+            "busy": round(1 - (later.idle - self.idle) / total, 3),
+            "stolen": round((later.stolen - self.stolen) / total, 4),
+        }

@@ -1,0 +1,337 @@
+"""An experiment as data: the TOML files of testbed/experiments, validated.
+
+Units as in drld: rates bytes/s, sizes bytes, times nanoseconds, unless a name says otherwise.
+What a key means stands in docs/testbed.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+
+from drld import units
+from drld.allocators import ALLOCATORS
+from drld.config.allocator import read_allocator
+from drld.config.fields import Burst, Interval, Rate
+from drld.config.problems import Problems
+from drld.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EXPERIMENTS = Path(__file__).resolve().parent / "experiments"
+
+NS_PER_S = 1_000_000_000
+STEP_NS = 200_000_000
+"""Resolution of a flow's goodput, and of the times that it is measured between."""
+
+CENTRAL = {"ctb": "ctb", "crd": "grd"}
+"""One limiter that all flows pass: the central token bucket, and central random drop (GRD)."""
+ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
+
+_LONGEST_NAME = 11
+"""Interface names have 15 characters, and some of ours begin with `in-`."""
+_NAME = rf"[a-z][a-z0-9_-]{{0,{_LONGEST_NAME - 1}}}"
+_RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
+_MAX_LINKS = 250
+_START_JITTER_NS = 20_000_000
+"""Flows that start together start this much apart at most, or they would move in step."""
+
+
+def _duration(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError('a duration such as "50ms" or "1.5s"')
+    try:
+        return units.parse_duration(value)
+    except units.QuantityError as error:
+        raise ValueError(error.allowed) from None
+
+
+def _size(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError('a size such as "15kB"')
+    try:
+        return units.parse_size(value)
+    except units.QuantityError as error:
+        raise ValueError(error.allowed) from None
+
+
+def _rate_or_none(value: object) -> int | None:
+    if value == "none":
+        return None
+    try:
+        return units.parse_rate(value if isinstance(value, str) else "")
+    except units.QuantityError:
+        raise ValueError('a rate such as "2mbit", or "none" for no limit') from None
+
+
+def _stepped(value: object) -> int:
+    duration = _duration(value)
+    if duration % STEP_NS:
+        raise ValueError("a multiple of 200ms, the resolution of the goodput")
+    return duration
+
+
+def _allocator(value: object) -> str:
+    if value not in ALLOCATOR_NAMES:
+        raise ValueError(f"one of {', '.join(ALLOCATOR_NAMES)}")
+    return str(value)
+
+
+Duration = Annotated[int, PlainValidator(_duration)]
+Stepped = Annotated[int, PlainValidator(_stepped)]
+Size = Annotated[int, PlainValidator(_size)]
+RateOrNone = Annotated[int | None, PlainValidator(_rate_or_none)]
+AllocatorName = Annotated[str, PlainValidator(_allocator)]
+Name = Annotated[str, Field(pattern=rf"^{_NAME}$")]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LimitTable(_Table):
+    """The global limit."""
+
+    rate: Rate
+    burst: Burst
+    ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
+    shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    """Static share of each limiter; empty means the same for each."""
+    parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Parameters of allocators, by allocator."""
+
+
+class GossipTable(_Table):
+    """The fabric, and the network between the limiters."""
+
+    fabric: str = "pushsum"
+    branching: Annotated[int, Field(ge=1)] | None = None
+    interval: Interval = 50_000_000
+    rtt: Duration = 0
+    loss: Probability = 0.0
+
+
+class FlowsTable(_Table):
+    """A group of long TCP flows from one source through one limiter."""
+
+    name: Name | None = None
+    limiter: Name
+    count: Annotated[int, Field(ge=1, le=10_000)]
+    rtt: Duration
+    loss: Probability = 0.0
+    rate: Rate | None = None
+    queue: Size | None = None
+    start: Duration = 0
+    end: Duration | None = None
+    period: Duration | None = None
+
+
+class EventTable(_Table):
+    """A change of a group's link in the middle of a run."""
+
+    at: Duration
+    flows: Name
+    rate: RateOrNone
+    queue: Size | None = None
+
+
+class ExperimentTable(_Table):
+    """The whole file."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
+    description: str = ""
+    seconds: Annotated[float, Field(gt=0, le=3600)]
+    warmup: Stepped = 0
+    repeat: Annotated[int, Field(ge=1, le=1000)] = 1
+    seed: Annotated[int, Field(ge=0)] = 1
+    allocators: Annotated[list[AllocatorName], Field(min_length=1)]
+    limiters: list[Name] = Field(default_factory=list)
+    limit: LimitTable
+    gossip: GossipTable = GossipTable()
+    flows: Annotated[list[FlowsTable], Field(min_length=1)]
+    events: list[EventTable] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of flows, with everything filled in."""
+
+    name: str
+    limiter: str
+    table: FlowsTable
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One TCP connection."""
+
+    id: str
+    group: str
+    limiter: str
+    start_ns: int
+    """From the start of the run."""
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment that can be run."""
+
+    table: ExperimentTable
+    definition: dict[str, Any]
+    """What was read, overrides included: enough to run it again."""
+    groups: tuple[Group, ...]
+    limiters: tuple[str, ...]
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of a run, its warm-up included."""
+        return round(self.table.seconds * NS_PER_S)
+
+    @property
+    def bottlenecked(self) -> bool:
+        """Some flows meet another rate than the limit: then shares of it need not be equal."""
+        return bool(self.table.events) or any(group.table.rate for group in self.groups)
+
+    def flows(self, group: Group, rng: Random) -> list[Flow]:
+        """The group's connections, each start moved by up to 20 ms at random."""
+        table = group.table
+        period = table.period or self.duration_ns
+        found = []
+        for cycle, begin in enumerate(range(0, self.duration_ns, period)):
+            end = self.duration_ns if table.end is None else begin + table.end
+            for index in range(table.count):
+                start = begin + table.start + rng.randrange(_START_JITTER_NS)
+                if start < min(end, self.duration_ns):
+                    again = f"-{cycle + 1}" if table.period else ""
+                    found.append(
+                        Flow(
+                            f"{group.name}.{index + 1}{again}",
+                            group.name,
+                            group.limiter,
+                            start,
+                            min(end, self.duration_ns),
+                        )
+                    )
+        return found
+
+
+def find(name: str) -> Path:
+    """The file of an experiment: a path, or the bare name of one that comes with the testbed."""
+    bundled = EXPERIMENTS / f"{name}.toml"
+    return bundled if "/" not in name and bundled.is_file() else Path(name)
+
+
+def load(
+    path: Path, overrides: Mapping[str, Any] | None = None, settings: Sequence[str] = ()
+) -> Experiment:
+    """Read an experiment; `overrides` replace keys of the top level.
+
+    `settings` replace any key of a table, written `gossip.interval=500ms`; a value that is not
+    TOML is taken as a string.
+
+    Raises:
+        ConfigError: it cannot be read or used; one line for each problem.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"{path}: not TOML: {error}"]) from error
+    document.update(overrides or {})
+    for setting in settings:
+        _set(document, setting)
+    return build(document, str(path))
+
+
+def _set(document: dict[str, Any], setting: str) -> None:
+    """Carry out one `table.key=value`.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    path, equals, text = setting.partition("=")
+    *tables, key = path.split(".")
+    if not equals or not all([*tables, key]):
+        raise ConfigError([f"{setting!r}: a key and its value such as gossip.interval=500ms"])
+    for table in tables:
+        document = document.setdefault(table, {})
+        if not isinstance(document, dict):
+            raise ConfigError([f"{setting!r}: {table} is not a table"])
+    try:
+        document[key] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        document[key] = text
+
+
+def build(document: dict[str, Any], file: str) -> Experiment:
+    """Validate what a file says; see `load`."""
+    problems = Problems(file)
+    try:
+        table = ExperimentTable.model_validate(document)
+    except ValidationError as error:
+        problems.include([], ExperimentTable, error)
+        raise ConfigError(problems.lines) from None
+    groups = tuple(
+        Group(flows.name or f"f{number}", flows.limiter, flows)
+        for number, flows in enumerate(table.flows, 1)
+    )
+    limiters = tuple(table.limiters or dict.fromkeys(flows.limiter for flows in table.flows))
+    _cross_check(table, groups, limiters, problems)
+    if problems.lines:
+        raise ConfigError(problems.lines)
+    return Experiment(table, document, groups, limiters)
+
+
+def _cross_check(
+    table: ExperimentTable,
+    groups: tuple[Group, ...],
+    limiters: tuple[str, ...],
+    problems: Problems,
+) -> None:
+    """What concerns several keys at once."""
+    if table.warmup >= table.seconds * NS_PER_S:
+        problems.add(["warmup"], f"leaves nothing of the {table.seconds:g} seconds to measure")
+    if round(table.seconds * NS_PER_S) % STEP_NS:
+        problems.refuse(["seconds"], table.seconds, "a multiple of 0.2")
+    if len(set(limiters)) != len(limiters):
+        problems.add(["limiters"], "a name stands there twice")
+    if len(limiters) > _MAX_LINKS or len(groups) > _MAX_LINKS:
+        problems.add(["flows"], f"more than {_MAX_LINKS} limiters or groups")
+    for name, parameters in table.limit.parameters.items():
+        read_allocator(["limit", "parameters", name], {**parameters, "name": name}, problems)
+    if table.limit.shares and set(table.limit.shares) != set(limiters):
+        problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
+    seen: set[str] = set()
+    for index, group in enumerate(groups):
+        flows = group.table
+        where: list[int | str] = ["flows", index]
+        if group.limiter not in limiters:
+            problems.refuse([*where, "limiter"], group.limiter, f"one of {', '.join(limiters)}")
+        if group.name in seen or group.name in _RESERVED:
+            problems.refuse([*where, "name"], group.name, "a name that is not taken")
+        seen.add(group.name)
+        if flows.end is not None and flows.end <= flows.start:
+            problems.add([*where, "end"], "not after the start")
+        if flows.period is not None and (
+            flows.end is None or flows.period < flows.end - flows.start
+        ):
+            problems.add([*where, "period"], "needs an `end`, and to be as long as the flows live")
+        if flows.queue is not None and flows.rate is None:
+            problems.add([*where, "queue"], "means nothing without a `rate`")
+    for index, event in enumerate(table.events):
+        if event.flows not in seen:
+            problems.refuse(
+                ["events", index, "flows"], event.flows, f"one of {', '.join(sorted(seen))}"
+            )

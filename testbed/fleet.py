@@ -1,0 +1,243 @@
+"""The limiters of a run: real daemons, or the kernel's token bucket filter to compare with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import trio
+
+from drld import units
+from testbed import netns
+from testbed.crew import Child, Crew
+from testbed.errors import HostError, MeasurementError
+from testbed.experiment import CENTRAL, Experiment
+from testbed.link import SIZE_TABLE, tbf_arguments
+from testbed.topology import GOSSIP_PORT, Plan, limiter_role
+
+LIMIT = "experiment"
+DATAPATHS = ("auto", "nfqueue", "kernel", "tbf")
+
+_READY_TIMEOUT_S = 20.0
+_POLL_S = 0.02
+_REQUEST_TIMEOUT_S = 5.0
+_TBF_QUEUE = 3_000
+"""Bytes: next to none, so that it polices rather than shapes."""
+
+
+@dataclass(slots=True)
+class FleetReport:
+    """What the limiters say of themselves after a run."""
+
+    datapath: str
+    counters: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The datapaths' counts of what went wrong, by limiter."""
+    sent: int = 0
+    """Gossip messages of all limiters."""
+    received: int = 0
+    lost: int = 0
+
+
+class Fleet(Protocol):
+    """A way of limiting."""
+
+    traces: dict[str, list[dict[str, Any]]]
+    """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`."""
+
+    async def start(self, crew: Crew, state: Path) -> None:
+        """Start limiting; returns when all limiters are ready and know each other."""
+
+    async def follow(self) -> None:
+        """Collect the traces until cancelled."""
+
+    async def report(self) -> FleetReport:
+        """Ask the limiters how it went."""
+
+
+def choose_fleet(experiment: Experiment, allocator: str, layout: Plan, datapath: str) -> Fleet:
+    """Daemons, or TBF where the datapath is called that.
+
+    Raises:
+        HostError: TBF cannot do this allocator.
+    """
+    if datapath == "tbf":
+        return TbfFleet(experiment, allocator, layout)
+    return DaemonFleet(experiment, allocator, layout, datapath)
+
+
+class DaemonFleet:
+    """`python -m drld` in the namespace of every limiter."""
+
+    def __init__(self, experiment: Experiment, allocator: str, layout: Plan, datapath: str) -> None:
+        self._layout = layout
+        self._documents = {
+            limiter: daemon_document(experiment, allocator, layout, limiter, datapath)
+            for limiter in layout.limiters
+        }
+        self._daemons: dict[str, Child] = {}
+        self._sockets: dict[str, Path] = {}
+        self.traces: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.limiters}
+
+    async def start(self, crew: Crew, state: Path) -> None:
+        """See `Fleet`."""
+        for limiter, document in self._documents.items():
+            self._sockets[limiter] = state / f"{limiter}.sock"
+            document["limiter"]["control"] = str(self._sockets[limiter])
+            file = state / f"{limiter}.toml"
+            file.write_text(toml(document), encoding="utf-8")
+            self._daemons[limiter] = crew.start(
+                f"daemon {limiter}",
+                netns.namespace(limiter_role(limiter)),
+                [sys.executable, "-m", "drld", "--config", str(file)],
+            )
+        for limiter, daemon in self._daemons.items():
+            await self._await_ready(limiter, daemon)
+
+    async def _await_ready(self, limiter: str, daemon: Child) -> None:
+        status: dict[str, Any] = {}
+        with trio.move_on_after(_READY_TIMEOUT_S):
+            async with self._client(limiter) as client:
+                while daemon.process.poll() is None:
+                    try:
+                        status = (await client.get("/v1/status")).raise_for_status().json()
+                    except httpx.TransportError:
+                        status = {}
+                    peers = status.get("peers", {})
+                    if status.get("ready") and peers["connected"] == peers["configured"]:
+                        return
+                    await trio.sleep(_POLL_S)
+        raise await daemon.failure(f"did not become ready (last status: {status or 'none'})")
+
+    def _client(self, limiter: str) -> httpx.AsyncClient:
+        transport = httpx.AsyncHTTPTransport(uds=str(self._sockets[limiter]))
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://drld", timeout=_REQUEST_TIMEOUT_S
+        )
+
+    async def follow(self) -> None:
+        """See `Fleet`."""
+        async with trio.open_nursery() as nursery:
+            for limiter in self._layout.limiters:
+                nursery.start_soon(self._follow, limiter)
+
+    async def _follow(self, limiter: str) -> None:
+        async with (
+            self._client(limiter) as client,
+            client.stream("GET", f"/v1/limits/{LIMIT}/trace") as response,
+        ):
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                self.traces[limiter].append(json.loads(line))
+        raise MeasurementError(f"the trace of {limiter} ended in the middle of the run")
+
+    async def report(self) -> FleetReport:
+        """See `Fleet`."""
+        report = FleetReport(datapath="")
+        for limiter in self._layout.limiters:
+            async with self._client(limiter) as client:
+                status = (await client.get("/v1/status")).raise_for_status().json()
+                peers = (await client.get("/v1/peers")).raise_for_status().json()
+            report.datapath = status["datapath"]["name"]
+            report.counters[limiter] = status["datapath"]["counters"]
+            report.sent += status["gossip"]["sent"]
+            report.received += status["gossip"]["received"]
+            report.lost += sum(peer["lost"] for peer in peers)
+        return report
+
+
+class TbfFleet:
+    """The kernel's token bucket filter instead of daemons: central, or a static split."""
+
+    def __init__(self, experiment: Experiment, allocator: str, layout: Plan) -> None:
+        if allocator not in ("ctb", "static"):
+            raise HostError(f"datapath tbf can do ctb and static, not {allocator}")
+        self._limit = experiment.table.limit
+        self._layout = layout
+        self.traces: dict[str, list[dict[str, Any]]] = {}
+
+    async def start(self, crew: Crew, state: Path) -> None:  # noqa: ARG002 -- no process of ours
+        """See `Fleet`."""
+        equal = 1 / len(self._layout.limiters)
+        for limiter in self._layout.limiters:
+            # The central limiter is none of those configured: the whole limit is its share.
+            share = self._limit.shares.get(limiter, equal)
+            arguments = tbf_arguments(
+                max(round(self._limit.rate * share), 1),
+                _TBF_QUEUE,
+                round(self._limit.burst * share),
+            )
+            namespace = netns.namespace(limiter_role(limiter))
+            netns.run(
+                [
+                    *("tc", "-netns", namespace, "qdisc", "replace", "dev", "out", "root"),
+                    *(*SIZE_TABLE, *arguments),
+                ]
+            )
+
+    async def follow(self) -> None:
+        """See `Fleet`; there is nothing to follow."""
+
+    async def report(self) -> FleetReport:
+        """See `Fleet`."""
+        return FleetReport(datapath="tbf")
+
+
+def daemon_document(
+    experiment: Experiment, allocator: str, layout: Plan, limiter: str, datapath: str
+) -> dict[str, Any]:
+    """The configuration of one daemon, as a TOML document."""
+    limit, gossip = experiment.table.limit, experiment.table.gossip
+    central = allocator in CENTRAL
+    algorithm = CENTRAL.get(allocator, allocator)
+    optional = {"ewma": limit.ewma, "shares": None if central else limit.shares}
+    return {
+        "limiter": {
+            "name": limiter,
+            "listen": f"{layout.gossip_address[limiter]}:{GOSSIP_PORT}",
+            "datapath": datapath,
+        },
+        "gossip": {
+            "fabric": gossip.fabric,
+            **({"branching": gossip.branching} if gossip.branching else {}),
+            "interval": units.format_duration(gossip.interval),
+        },
+        "peer": [
+            {"name": peer, "address": f"{layout.gossip_address[peer]}:{GOSSIP_PORT}"}
+            for peer in layout.limiters
+            if peer != limiter
+        ],
+        "limit": [
+            {
+                "id": 1,
+                "name": LIMIT,
+                "rate": units.format_rate(limit.rate),
+                "burst": units.format_size(limit.burst),
+                "allocator": {"name": algorithm, **limit.parameters.get(algorithm, {})},
+                "match": {"out": "out", "protocol": "tcp"},
+                **{key: value for key, value in optional.items() if value},
+            }
+        ],
+    }
+
+
+def toml(document: Mapping[str, Any]) -> str:
+    """A document of tables and arrays of tables as TOML."""
+    lines: list[str] = []
+    for key, value in document.items():
+        tables = value if isinstance(value, list) else [value]
+        header = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"
+        for table in tables:
+            lines += [header, *(f"{name} = {_inline(item)}" for name, item in table.items()), ""]
+    return "\n".join(lines)
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
+    # The strings and numbers of JSON are those of TOML.
+    return json.dumps(value)

@@ -1,0 +1,223 @@
+"""Emulated links: delay, loss, rate and queue on the egress of the router's interfaces.
+
+All of them sit in the router's namespace, never in a source's: a packet that waits there still
+belongs to its socket, and TCP's small-queue limit would throttle the sender.
+
+Two ways of delaying, chosen by trying: `netem` where the kernel has it, otherwise a delay line
+of our own (`testbed.delayline`). Rates are a token bucket filter (TBF) behind the delay, with a
+queue that is finite. A rate is of IP-layer bytes: a size table takes the Ethernet header off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from drld.errors import DrldError
+from testbed import ETHERNET_HEADER, MTU, netns
+from testbed.crew import Child, Crew
+from testbed.delay import LinkReport
+from testbed.errors import HostError, MeasurementError
+
+_NETEM_LIMIT = 100_000
+_LEAST_QUEUE_PACKETS = 10
+_TBF_BURST = 2 * (MTU + ETHERNET_HEADER)
+SIZE_TABLE = ["stab", "overhead", str(-ETHERNET_HEADER), "linklayer", "ethernet"]
+"""Arguments of tc that make a root qdisc count IP-layer bytes, and those behind it."""
+BACKENDS = ("auto", "netem", "delayline")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a link: what happens to packets that leave through `device`."""
+
+    device: str
+    delay_ns: int
+    loss: float = 0.0
+    rate: int | None = None
+    """Bytes/s; None is unlimited."""
+    queue: int | None = None
+    """Bytes that may wait for the rate; None is the rate times `round_trip_ns`."""
+    round_trip_ns: int = 0
+    seed: int = 0
+
+    def queue_for(self, rate: int, queue: int | None) -> int:
+        """Bytes that may wait: as given, or the bandwidth-delay product, at least ten packets."""
+        if queue is not None:
+            return queue
+        product = rate * self.round_trip_ns // 1_000_000_000
+        return max(product, _LEAST_QUEUE_PACKETS * MTU)
+
+
+class Links(Protocol):
+    """A way of emulating links."""
+
+    name: str
+
+    async def start(self, crew: Crew, namespace: str, links: tuple[Link, ...]) -> None:
+        """Emulate the links in the router's namespace."""
+
+    def set_rate(self, device: str, rate: int | None, queue: int | None) -> None:
+        """Change a link's rate, bytes/s, and its queue, bytes; None as in `Link`."""
+
+    async def stop(self) -> LinkReport | None:
+        """End, and say how exact it was; None where that is not measured.
+
+        Raises:
+            MeasurementError: it was not exact enough for the run to count.
+        """
+
+
+def tbf_arguments(rate: int, queue: int, burst: int = _TBF_BURST) -> list[str]:
+    """Arguments of tc for a rate, bytes/s, a queue and a burst, bytes."""
+    depth = str(max(burst, _TBF_BURST))
+    return ["tbf", "rate", f"{rate * 8}bit", "burst", depth, "limit", str(queue)]
+
+
+def netem_arguments(link: Link) -> list[str]:
+    """Arguments of tc for a link's delay and loss."""
+    loss = ["loss", f"{link.loss:.6%}"] if link.loss else []
+    delay = f"{link.delay_ns / 1000:.0f}us"
+    return ["netem", "delay", delay, *loss, "limit", str(_NETEM_LIMIT)]
+
+
+def delayline_rules(queues: dict[str, int]) -> str:
+    """Input of iptables-restore: a queue for each outgoing device."""
+    rules = [f"-A FORWARD -o {device} -j NFQUEUE --queue-num {queue}"
+             for device, queue in queues.items()]  # fmt: skip
+    return "\n".join(["*mangle", *rules, "COMMIT", ""])
+
+
+class _RateLinks:
+    """What both ways share: rates by TBF, behind the delay."""
+
+    _rate_position: ClassVar[list[str]]
+    """Where TBF goes: arguments of tc."""
+
+    def __init__(self) -> None:
+        self._namespace = ""
+        self._links: dict[str, Link] = {}
+        self._limited: set[str] = set()
+
+    def _adopt(self, namespace: str, links: tuple[Link, ...]) -> None:
+        self._namespace = namespace
+        self._links = {link.device: link for link in links}
+        for link in links:
+            if link.rate is not None:
+                self.set_rate(link.device, link.rate, link.queue)
+
+    def set_rate(self, device: str, rate: int | None, queue: int | None) -> None:
+        """See `Links`."""
+        if rate is None:
+            if device in self._limited:
+                self._tc("delete", device, self._rate_position[:2])
+                self._limited.discard(device)
+            return
+        limit = self._links[device].queue_for(rate, queue)
+        self._tc("replace", device, [*self._rate_position, *tbf_arguments(rate, limit)])
+        self._limited.add(device)
+
+    def _tc(self, verb: str, device: str, arguments: list[str]) -> None:
+        netns.run(["tc", "-netns", self._namespace, "qdisc", verb, "dev", device, *arguments])
+
+
+class NetemLinks(_RateLinks):
+    """Links by netem, TBF as its child."""
+
+    name = "netem"
+    _rate_position: ClassVar[list[str]] = ["parent", "1:1"]
+
+    async def start(
+        self,
+        crew: Crew,  # noqa: ARG002 -- needs no process
+        namespace: str,
+        links: tuple[Link, ...],
+    ) -> None:
+        """See `Links`."""
+        for link in links:
+            netns.run(
+                [
+                    *("tc", "-netns", namespace, "qdisc", "replace", "dev", link.device),
+                    *("root", "handle", "1:", *SIZE_TABLE, *netem_arguments(link)),
+                ]
+            )
+        self._adopt(namespace, links)
+
+    async def stop(self) -> LinkReport | None:
+        """See `Links`; the kernel keeps no account of its own lateness."""
+        return None
+
+
+class DelayLineLinks(_RateLinks):
+    """Links by a delay line, TBF on the devices."""
+
+    name = "delayline"
+    _rate_position: ClassVar[list[str]] = ["root", "handle", "1:", *SIZE_TABLE]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._child: Child | None = None
+        self.priority = ""
+
+    async def start(self, crew: Crew, namespace: str, links: tuple[Link, ...]) -> None:
+        """See `Links`."""
+        delayed = [link for link in links if link.delay_ns or link.loss]
+        queues = {link.device: number for number, link in enumerate(delayed)}
+        job = {
+            "links": [
+                {
+                    "queue": queues[link.device],
+                    "delay_ns": link.delay_ns,
+                    "loss": link.loss,
+                    "seed": link.seed,
+                }
+                for link in delayed
+            ]
+        }
+        self._child = await crew.start_module("delay line", namespace, "delayline", job)
+        self.priority = (await self._child.receive())["priority"]
+        netns.run(
+            ["ip", "netns", "exec", namespace, "iptables-restore"], stdin=delayline_rules(queues)
+        )
+        self._adopt(namespace, links)
+
+    async def stop(self) -> LinkReport | None:
+        """See `Links`."""
+        assert self._child is not None, "not started"
+        await self._child.send({"stop": True})
+        report = LinkReport(**(await self._child.receive())["result"])
+        problem = report.problem()
+        if problem is not None:
+            raise MeasurementError(problem)
+        return report
+
+
+def kernel_has_netem() -> bool:
+    """Try it, in a namespace made for that."""
+    name = netns.namespace("probe")
+    netns.run(["ip", "netns", "add", name])
+    try:
+        arguments = netem_arguments(Link("lo", 1_000_000))
+        netns.run(["tc", "-netns", name, "qdisc", "add", "dev", "lo", "root", *arguments])
+    except DrldError:
+        return False
+    finally:
+        netns.remove([name])
+    return True
+
+
+def choose_links(backend: str) -> Links:
+    """The way of emulating links: `netem`, `delayline`, or `auto`, which prefers netem.
+
+    Raises:
+        HostError: netem is asked for, and the kernel has none.
+    """
+    if backend not in BACKENDS:
+        raise HostError(f"link backend {backend!r}: one of {', '.join(BACKENDS)}")
+    if backend == "delayline":
+        return DelayLineLinks()
+    if kernel_has_netem():
+        return NetemLinks()
+    if backend == "netem":
+        raise HostError("this kernel has no netem (CONFIG_NET_SCH_NETEM)")
+    return DelayLineLinks()

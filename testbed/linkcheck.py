@@ -1,0 +1,107 @@
+"""How exact is an emulated link on this host? A stream of UDP packets through one, timed twice.
+
+    src ==== wan ==== sink
+
+The link's own account (release less due time) stands beside a measurement that knows nothing of
+it: each packet carries its sending time, and the kernel stamps its arrival at the sink.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from testbed import netns
+from testbed.crew import crew
+from testbed.delay import LinkReport
+from testbed.link import Link, Links
+from testbed.topology import SINK, WAN, build, veth
+
+_SETTLE_S = 0.3
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a link check found."""
+
+    rate: float
+    """Packets per second that were sent."""
+    sent: int
+    received: int
+    delay_ms: float
+    """Asked for."""
+    median_ms: float
+    """Measured one-way delay: the median, and what 99 % of the packets stayed below."""
+    p99_ms: float
+    worst_ms: float
+    report: LinkReport | None
+    """The link's own account, where it keeps one."""
+
+
+async def check(links: Links, packets_per_s: int, seconds: float, delay_ns: int) -> Check:
+    """Send a stream through one link, in this process's workspace.
+
+    Raises:
+        MeasurementError: the link could not keep up.
+    """
+    uplink = veth(1, 1, (WAN, "up"), ("src", "eth0"))
+    downlink = veth(2, 1, (WAN, "down"), (SINK, "in"))
+    build(
+        {
+            WAN: [],
+            "src": [f"route add default via {uplink.near.address}"],
+            SINK: [f"route add default via {downlink.near.address}"],
+        },
+        [uplink, downlink],
+    )
+    wan, source, sink = (netns.namespace(role) for role in (WAN, "src", SINK))
+    stream = {"destination": downlink.far.address, "rate": packets_per_s, "seconds": seconds}
+    async with crew(netns.state_directory()) as members:
+        await links.start(members, wan, (Link("down", delay_ns),))
+        receiver = await members.start_module("receiver", sink, "udp", stream, "receive")
+        sender = await members.start_module("sender", source, "udp", stream, "send")
+        for process in (receiver, sender):
+            await process.receive()
+        start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
+        for process in (receiver, sender):
+            await process.send({"start_ns": start_ns})
+        patience_s = _SETTLE_S + seconds + delay_ns / 1e9 + _PATIENCE_S
+        sent = (await sender.receive(patience_s))["result"]
+        delays = sorted((await receiver.receive(patience_s))["result"])
+        report = await links.stop()
+    return Check(
+        rate=sent["packets"] / sent["seconds"],
+        sent=sent["packets"],
+        received=len(delays),
+        delay_ms=delay_ns / 1e6,
+        median_ms=_quantile_ms(delays, 0.5),
+        p99_ms=_quantile_ms(delays, 0.99),
+        worst_ms=_quantile_ms(delays, 1.0),
+        report=report,
+    )
+
+
+def _quantile_ms(delays_ns: list[int], share: float) -> float:
+    """A quantile of sorted delays; not a number where nothing was received."""
+    if not delays_ns:
+        return float("nan")
+    return delays_ns[min(int(len(delays_ns) * share), len(delays_ns) - 1)] / 1e6
+
+
+def describe(checked: Check, links: Links) -> str:
+    """A link check in words."""
+    lines = [
+        f"link by {links.name}: {checked.sent} packets sent at {checked.rate:.0f} a second, "
+        f"{checked.received} received",
+        f"one-way delay, asked for {checked.delay_ms:g} ms: median {checked.median_ms:.3f} ms, "
+        f"p99 {checked.p99_ms:.3f} ms, worst {checked.worst_ms:.3f} ms",
+    ]
+    if (report := checked.report) is not None:
+        lines.append(
+            f"its own account of the added error: mean {report.mean_us:.0f} us, "
+            f"p99 {report.p99_us:.0f} us, worst {report.worst_us:.0f} us; "
+            f"{report.late_share:.2%} of the packets over 1 ms late; "
+            f"{report.stamped_share:.0%} with the kernel's arrival time"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""The sampler: bytes on interfaces, counted by the kernel, read on an even grid.
+
+One process reads the counters of interfaces in many namespaces: a descriptor of a namespace's
+`net/dev`, once open, can be read from anywhere. What it reads is independent of the daemons.
+
+Bytes are of the IP layer: the interfaces count 14 bytes of Ethernet header for each packet,
+which are taken off.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from testbed import ETHERNET_HEADER, child, netns
+from testbed.errors import HostError, MeasurementError
+
+FIRST_SAMPLE = -1
+"""One before the start: a value at the start itself is interpolated."""
+
+_BUFFER = 1 << 16
+_COLUMNS = {"rx": (0, 1), "tx": (8, 9)}
+"""Where `net/dev` has bytes and packets, after the interface's name."""
+
+
+def ip_bytes(table: str) -> dict[tuple[str, str], int]:
+    """IP-layer bytes by interface and direction (`rx`, `tx`), from the text of `net/dev`."""
+    found = {}
+    for line in table.splitlines()[2:]:
+        device, _, numbers = line.partition(":")
+        columns = numbers.split()
+        for direction, (size, packets) in _COLUMNS.items():
+            total = int(columns[size]) - ETHERNET_HEADER * int(columns[packets])
+            found[device.strip(), direction] = total
+    return found
+
+
+def _open_table() -> int:
+    return os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _read_table(table: int) -> str:
+    """All of it; the kernel hands it out a page at a time."""
+    read = bytearray()
+    while part := os.pread(table, _BUFFER, len(read)):
+        read += part
+    return read.decode("ascii")
+
+
+def work() -> None:
+    """Sample the job's counters every `interval_ns` until the end of the run."""
+    job = child.receive()
+    counters: list[dict[str, Any]] = job["counters"]
+    interval_ns: int = job["interval_ns"]
+    last: int = job["duration_ns"] // interval_ns
+    tables = {
+        name: netns.within(name, _open_table)
+        for name in {counter["namespace"] for counter in counters}
+    }
+    child.send(ready=True, priority=child.raise_priority())
+    begin_ns: int = child.receive()["start_ns"]
+    times: list[int] = []
+    values: list[list[int]] = [[] for _ in counters]
+    for index in range(FIRST_SAMPLE, last + 1):
+        wait_ns = begin_ns + index * interval_ns - time.monotonic_ns()
+        if wait_ns > 0:
+            time.sleep(wait_ns / 1e9)
+        times.append(time.monotonic_ns() - begin_ns)
+        read = {name: ip_bytes(_read_table(table)) for name, table in tables.items()}
+        for series, counter in zip(values, counters, strict=True):
+            try:
+                series.append(read[counter["namespace"]][counter["device"], counter["direction"]])
+            except KeyError:
+                raise HostError(
+                    f"no interface {counter['device']} in {counter['namespace']}"
+                ) from None
+    child.send(
+        result={
+            "times_ns": times,
+            "values": {
+                counter["key"]: series for counter, series in zip(counters, values, strict=True)
+            },
+        }
+    )
+
+
+def check_times(times_ns: list[int], interval_ns: int) -> float:
+    """The worst lateness of a sample, ms.
+
+    Raises:
+        MeasurementError: a sample came more than half an interval late.
+    """
+    worst = max(
+        time_ns - index * interval_ns for index, time_ns in enumerate(times_ns, FIRST_SAMPLE)
+    )
+    if worst > interval_ns // 2:
+        raise MeasurementError(
+            f"the sampler could not keep up: a sample came {worst / 1e6:.1f} ms late "
+            f"(at most {interval_ns / 2e6:.0f} ms)"
+        )
+    return worst / 1e6
+
+
+if __name__ == "__main__":
+    child.main(work)

@@ -1,0 +1,192 @@
+"""Figures of a result: drawn from result.json alone, never measuring (docs/testbed.md).
+
+One figure for each allocator like those of the paper's figure 3, forwarding rate over time for
+each limiter and in sum, and one with all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+_SMOOTHING_S = 1.0
+"""Rates are drawn as averages over this time: 50 ms of a few TCP flows are noise to the eye."""
+_LABELLED_WARMUP = 0.12
+"""A warm-up shorter than this share of the run leaves no room for its name."""
+_RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
+_MBIT = 1e6
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
+"""Okabe and Ito's colours, which the colour-blind can tell apart, and two more."""
+_TOTAL_COLOUR = "#1a1a1a"
+_LIMIT_COLOUR = "#b00020"
+_MUTED = "#5a5a5a"
+_TITLES = {
+    "ctb": "Central token bucket (CTB)",
+    "crd": "Central random drop (CRD)",
+    "static": "Static split",
+    "gtb": "Global token bucket (GTB)",
+    "grd": "Global random drop (GRD)",
+    "fps": "Flow proportional share (FPS)",
+    "fps-random-drop": "FPS with random drop",
+}
+_STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8a8a8a",
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.8,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "legend.frameon": False,
+    "figure.dpi": 130,
+}
+
+
+def plot_result(result: dict[str, Any], directory: Path) -> list[Path]:
+    """Draw the first run of every allocator; return the files."""
+    first: dict[str, dict[str, Any]] = {}
+    for run in result["runs"]:
+        first.setdefault(run["allocator"], run)
+    directory.mkdir(parents=True, exist_ok=True)
+    name = result["experiment"]
+    files = []
+    with mpl.rc_context(_STYLE):
+        top = _top(result, list(first.values()))
+        for allocator, run in first.items():
+            figure, axes = plt.subplots(figsize=(7.2, 3.7), layout="constrained")
+            _panel(axes, result, run, top)
+            axes.set_xlabel("Time (s)")
+            axes.set_ylabel(_RATE_LABEL)
+            _legend(figure, axes)
+            files.append(_save(figure, directory / f"{name}-{allocator}.png"))
+        if len(first) > 1:
+            files.append(_save(_grid(result, list(first.values()), top), directory / f"{name}.png"))
+    return files
+
+
+def _grid(result: dict[str, Any], runs: Sequence[dict[str, Any]], top: float) -> Figure:
+    """All allocators in one figure, two in a row."""
+    rows = (len(runs) + 1) // 2
+    figure, grid = plt.subplots(
+        rows, 2, figsize=(10.5, 2.9 * rows + 0.5), sharex=True, sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    panels: list[Axes] = list(grid.flat)
+    for axes, run in zip(panels, runs, strict=False):
+        _panel(axes, result, run, top)
+    for axes in panels[len(runs) :]:
+        axes.set_visible(False)
+    for column in range(2):
+        panels[(len(runs) - 1 - column) // 2 * 2 + column].xaxis.set_tick_params(labelbottom=True)
+    figure.supxlabel("Time (s)", fontsize=10)
+    figure.supylabel(_RATE_LABEL, fontsize=10)
+    _legend(figure, panels[0])
+    return figure
+
+
+def _panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -> None:
+    """One allocator: a line for each limiter, their sum, and the limit."""
+    series = run["series"]
+    step_s = run["series_step_s"]
+    smooth = max(round(_SMOOTHING_S / step_s), 1)
+    forwarded = {name: [row[1] for row in rows] for name, rows in series.items()}
+    total = [sum(column) for column in zip(*forwarded.values(), strict=True)]
+    times = [row[0] + step_s for row in next(iter(series.values()))]
+    for colour, (label, values, value_times) in zip(
+        _COLOURS * len(forwarded), _by_limiter(result, run, forwarded, times), strict=False
+    ):
+        width = smooth if len(values) == len(times) else round(_SMOOTHING_S / run["flow_step_s"])
+        axes.plot(value_times, _smoothed(values, width), color=colour, linewidth=1.5, label=label)
+    axes.plot(times, _smoothed(total, smooth), color=_TOTAL_COLOUR, linewidth=1.5, label="total")
+    axes.axhline(
+        result["limit_bps"] / _MBIT, color=_LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)),
+        label="limit",
+    )  # fmt: skip
+    axes.axvspan(0, run["warmup_s"], color="#000000", alpha=0.045, linewidth=0)
+    if run["warmup_s"] > _LABELLED_WARMUP * run["seconds"]:
+        axes.annotate(
+            "warm-up", (run["warmup_s"] / 2, 0), xytext=(0, 4), textcoords="offset points",
+            ha="center", color=_MUTED, fontsize=8,
+        )  # fmt: skip
+    axes.set_xlim(0, run["seconds"])
+    axes.set_ylim(0, top)
+    axes.set_title(_TITLES.get(run["allocator"], run["allocator"]))
+    used = run["aggregate_bps"] / result["limit_bps"]
+    axes.set_title(
+        f"Jain {run['jain']:.3f}, rate {used:.3f} of the limit",
+        loc="right", fontsize=8.5, fontweight="normal", color=_MUTED,
+    )  # fmt: skip
+
+
+def _by_limiter(
+    result: dict[str, Any],
+    run: dict[str, Any],
+    forwarded: dict[str, list[int]],
+    times: list[float],
+) -> list[tuple[str, list[float], list[float]]]:
+    """(label, bits/s, times) of every limiter's traffic.
+
+    In a central run one limiter forwards everything; what would pass each of the configured
+    limiters is then the goodput of its flows, in coarser steps.
+    """
+    flows = {name: _flows(result, name) for name in result["limiters"]}
+    labels = {
+        name: f"{name} ({count} flow{'' if count == 1 else 's'})" for name, count in flows.items()
+    }
+    if run["share_of"] == "forwarded":
+        return [(labels[name], list(map(float, forwarded[name])), times) for name in forwarded]
+    step_s = run["flow_step_s"]
+    steps = len(run["flows"][0]["goodput_series_bps"])
+    ends = [(index + 1) * step_s for index in range(steps)]
+    found = []
+    for name in result["limiters"]:
+        own = [flow["goodput_series_bps"] for flow in run["flows"] if flow["limiter"] == name]
+        found.append((labels[name], [sum(column) for column in zip(*own, strict=True)], ends))
+    return found
+
+
+def _flows(result: dict[str, Any], limiter: str) -> int:
+    return sum(group["flows"] for group in result["groups"] if group["limiter"] == limiter)
+
+
+def _smoothed(values: Sequence[float], width: int) -> list[float]:
+    """Mbit/s, averaged over the last `width` values."""
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    found = []
+    for index in range(1, len(sums)):
+        begin = max(index - width, 0)
+        found.append((sums[index] - sums[begin]) / (index - begin) / _MBIT)
+    return found
+
+
+def _top(result: dict[str, Any], runs: Sequence[dict[str, Any]]) -> float:
+    """Upper end of the rate axis, the same in all panels: slow start may shoot out of it."""
+    highest = max(max(run["windows"][0]["bps"], default=0) for run in runs)
+    return float(max(1.3 * result["limit_bps"], 1.05 * highest) / _MBIT)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6))
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path)
+    plt.close(figure)
+    return path

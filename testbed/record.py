@@ -1,0 +1,224 @@
+"""From what was seen in a run to its record in result.json (docs/testbed.md). Pure."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from testbed.errors import MeasurementError
+from testbed.experiment import CENTRAL, NS_PER_S, STEP_NS, Experiment, Flow
+from testbed.fleet import FleetReport
+from testbed.result import (
+    WINDOWS_S,
+    FlowGoodput,
+    at,
+    check_goodput,
+    convergence,
+    goodput_bps,
+    jain,
+    rates_bps,
+    shares,
+    within_limit,
+)
+from testbed.topology import Plan
+
+SERIES_STEP_S = 0.05
+
+_JOINED_AFTER_S = 1.0
+"""A flow that starts later than this joined; the others were there from the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that was seen in a run; times in seconds from its start."""
+
+    flows: tuple[Flow, ...]
+    sent: dict[str, list[dict[str, Any]]]
+    """The senders' reports, by group."""
+    received: list[dict[str, Any]]
+    """The receiver's, one for each connection."""
+    times_s: list[float]
+    """When the counters were sampled."""
+    counters: dict[str, list[int]]
+    """Cumulative IP bytes: `forwarded/<limiter>`, `gossip/<limiter>`,
+    `arrived/<limiter>/<group>`."""
+    sampler_worst_ms: float
+    local_limits: dict[str, list[tuple[float, float | None]]]
+    """(time, bits/s) of every tick, by limiter."""
+    limiters: FleetReport
+    link: dict[str, Any]
+    cpu: dict[str, float]
+
+
+def record(
+    experiment: Experiment, allocator: str, repetition: int, layout: Plan, seen: Observation
+) -> dict[str, Any]:
+    """The record of a run.
+
+    How soon a joining flow had its fair share is told only where all flows deserve the same.
+
+    Raises:
+        MeasurementError: what was seen contradicts itself, or a flow broke.
+    """
+    begin_s = experiment.table.warmup / NS_PER_S
+    end_s = experiment.duration_ns / NS_PER_S
+    limit_bps = experiment.table.limit.rate * 8
+    step_s = STEP_NS / NS_PER_S
+    flows = _flows(layout, seen, experiment.duration_ns // STEP_NS)
+    goodputs = [goodput_bps(flow, begin_s, end_s, step_s) for flow in flows]
+    forwarded = {
+        limiter: _increase(seen, f"forwarded/{limiter}", begin_s, end_s)
+        for limiter in layout.limiters
+    }
+    total = [sum(column) for column in zip(*_series_of(seen, layout, "forwarded"), strict=True)]
+    first_step = int(begin_s / step_s + 1e-9)
+    delivered = dict.fromkeys(experiment.limiters, 0.0)
+    for flow in flows:
+        delivered[flow.limiter] += sum(flow.steps[first_step:])
+    check_goodput(sum(delivered.values()), sum(forwarded.values()))
+    central = allocator in CENTRAL
+    windows_bps = {
+        window_s: [round(rate) for rate in rates_bps(seen.times_s, total, begin_s, end_s, window_s)]
+        for window_s in WINDOWS_S
+    }
+    gossiped = sum(
+        _increase(seen, f"gossip/{limiter}", begin_s, end_s) for limiter in layout.limiters
+    )
+    return {
+        "allocator": allocator,
+        "repetition": repetition,
+        "datapath": seen.limiters.datapath,
+        "seconds": end_s,
+        "warmup_s": begin_s,
+        "aggregate_bps": sum(forwarded.values()) * 8 / (end_s - begin_s),
+        "share": shares(delivered if central else forwarded),
+        # One limiter forwards for all in a central run: who gets what shows only at the sink.
+        "share_of": "goodput" if central else "forwarded",
+        "jain": jain(
+            [rate for rate, flow in zip(goodputs, flows, strict=True) if flow.end_s > begin_s]
+        ),
+        "windows_within_limit": within_limit(windows_bps[1.0], limit_bps),
+        "windows": [{"seconds": seconds, "bps": bps} for seconds, bps in windows_bps.items()],
+        "flows": _flow_records(
+            flows, goodputs, seen, None if experiment.bottlenecked else limit_bps, step_s
+        ),
+        "flow_step_s": step_s,
+        "series": _series(layout, seen, end_s),
+        "series_step_s": SERIES_STEP_S,
+        "gossip": {
+            "sent": seen.limiters.sent,
+            "received": seen.limiters.received,
+            "lost": seen.limiters.lost,
+            "bytes_per_limiter_per_s": gossiped / len(layout.limiters) / (end_s - begin_s),
+        },
+        "datapath_counters": seen.limiters.counters,
+        "link": seen.link,
+        "sampler_worst_ms": seen.sampler_worst_ms,
+        "cpu": seen.cpu,
+    }
+
+
+def _flows(layout: Plan, seen: Observation, steps: int) -> list[FlowGoodput]:
+    """Match what was sent with what was received.
+
+    Raises:
+        MeasurementError: a flow was refused or broken off, or bytes came from nowhere.
+    """
+    received = {(item["source"], item["port"]): item["bytes"] for item in seen.received}
+    found = []
+    planned = iter(seen.flows)
+    for group, reports in seen.sent.items():
+        for report in reports:
+            flow = next(planned)
+            if report["error"] is not None:
+                raise MeasurementError(f"flow {report['id']}: {report['error']}")
+            if report["syn_s"] is None or report["id"] != flow.id:
+                raise MeasurementError(f"flow {report['id']} was never opened")
+            source = (layout.source_address[group], report["port"])
+            found.append(
+                FlowGoodput(
+                    id=flow.id,
+                    limiter=flow.limiter,
+                    start_s=flow.start_ns / NS_PER_S,
+                    end_s=flow.end_ns / NS_PER_S,
+                    syn_s=report["syn_s"],
+                    steps=tuple(received.pop(source, [0] * steps)),
+                )
+            )
+    if received:
+        raise MeasurementError(f"connections of nobody: {sorted(received)}")
+    return found
+
+
+def _flow_records(
+    flows: list[FlowGoodput],
+    goodputs: list[float],
+    seen: Observation,
+    shared_bps: float | None,
+    step_s: float,
+) -> list[dict[str, Any]]:
+    reports = [report for group in seen.sent.values() for report in group]
+    records = []
+    for flow, goodput, report in zip(flows, goodputs, reports, strict=True):
+        item = {
+            "id": flow.id,
+            "limiter": flow.limiter,
+            "goodput_bps": goodput,
+            "start_s": flow.start_s,
+            "end_s": flow.end_s,
+            "syn_s": report["syn_s"],
+            "connected_s": report["connected_s"],
+            "retransmits": report["retransmits"],
+            "rtt_ms": report["rtt_ms"],
+            "goodput_series_bps": [count * 8 / step_s for count in flow.steps],
+        }
+        if shared_bps is not None and flow.start_s > _JOINED_AFTER_S:
+            others = [other for other in flows if other is not flow]
+            item["convergence"] = asdict(convergence(flow, others, shared_bps, step_s))
+        records.append(item)
+    return records
+
+
+def _increase(seen: Observation, counter: str, begin_s: float, end_s: float) -> float:
+    values = seen.counters[counter]
+    return at(seen.times_s, values, end_s) - at(seen.times_s, values, begin_s)
+
+
+def _series_of(seen: Observation, layout: Plan, kind: str) -> list[list[int]]:
+    return [seen.counters[f"{kind}/{limiter}"] for limiter in layout.limiters]
+
+
+def _series(
+    layout: Plan, seen: Observation, end_s: float
+) -> dict[str, list[tuple[float, int, int, int | None]]]:
+    """For each limiter (start of the interval, forwarded, arrived, local limit at its end)."""
+    found = {}
+    for limiter in layout.limiters:
+        forwarded = seen.counters[f"forwarded/{limiter}"]
+        inputs = [
+            values for key, values in seen.counters.items() if key.startswith(f"arrived/{limiter}/")
+        ]
+        arrived = [sum(column) for column in zip(*inputs, strict=True)] or [0] * len(seen.times_s)
+        ticks = seen.local_limits.get(limiter, [])
+        tick_times = [time_s for time_s, _ in ticks]
+        rows = []
+        rates = zip(
+            rates_bps(seen.times_s, forwarded, 0.0, end_s, SERIES_STEP_S),
+            rates_bps(seen.times_s, arrived, 0.0, end_s, SERIES_STEP_S),
+            strict=True,
+        )
+        for index, (out, into) in enumerate(rates):
+            start_s = round(index * SERIES_STEP_S, 3)
+            tick = bisect.bisect_right(tick_times, start_s + SERIES_STEP_S)
+            local_limit = ticks[tick - 1][1] if tick else None
+            rows.append(
+                (
+                    start_s,
+                    round(out),
+                    round(into),
+                    None if local_limit is None else round(local_limit),
+                )
+            )
+        found[limiter] = rows
+    return found

@@ -1,0 +1,177 @@
+"""What a run amounts to: the statistics of section 4.1 of the paper. Pure.
+
+Rates are bits/s here, as in every result. Counters are cumulative IP-layer bytes, sampled at
+times that are nearly a grid; they are interpolated onto the grid, so that windows have exactly
+the length they claim.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from testbed import MTU
+from testbed.errors import MeasurementError
+
+WINDOWS_S = (1.0, 0.05)
+OVERSHOOT = 1.10
+"""A window is within the limit if it is at most 10 % above it."""
+
+GOODPUT_SHARE = (MTU - 52) / MTU
+"""Of a full packet: 20 bytes of IP header, 20 of TCP, 12 of TCP's timestamps."""
+
+_FAIR_ENOUGH = 0.8
+_GOODPUT_WINDOW_S = 1.0
+_LEAST_EFFICIENCY = 0.8
+_SLACK = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGoodput:
+    """What the sink received of one flow."""
+
+    id: str
+    limiter: str
+    start_s: float
+    """Planned."""
+    end_s: float
+    syn_s: float
+    """When its first SYN was sent."""
+    steps: tuple[int, ...]
+    """Application bytes in each step of the run."""
+
+
+def jain(rates: Sequence[float]) -> float:
+    """Jain's fairness index: 1 where all rates are equal, 1/n where one flow has everything.
+
+    Raises:
+        MeasurementError: no flow got anything.
+    """
+    squares = sum(rate * rate for rate in rates)
+    if not squares:
+        raise MeasurementError("no flow got a byte through in the measured time")
+    return sum(rates) ** 2 / (len(rates) * squares)
+
+
+def at(times_s: Sequence[float], values: Sequence[int], when_s: float) -> float:
+    """A cumulative counter at a time, interpolated.
+
+    Raises:
+        MeasurementError: the samples do not reach there.
+    """
+    after = bisect.bisect_left(times_s, when_s)
+    if after < len(times_s) and times_s[after] == when_s:
+        return values[after]
+    if not 0 < after < len(times_s):
+        raise MeasurementError(f"no sample on both sides of {when_s:g} s")
+    before = after - 1
+    part = (when_s - times_s[before]) / (times_s[after] - times_s[before])
+    return values[before] + part * (values[after] - values[before])
+
+
+def rates_bps(
+    times_s: Sequence[float], values: Sequence[int], begin_s: float, end_s: float, window_s: float
+) -> list[float]:
+    """Rates in consecutive windows; a last one that would not be whole is left out."""
+    count = int((end_s - begin_s) / window_s + 1e-9)
+    edges = [at(times_s, values, begin_s + index * window_s) for index in range(count + 1)]
+    return [(right - left) * 8 / window_s for left, right in itertools.pairwise(edges)]
+
+
+def within_limit(rates: Sequence[float], limit_bps: float) -> float | None:
+    """Share of the windows that are at or below 1.10 of the limit; None where there are none."""
+    if not rates:
+        return None
+    return sum(rate <= OVERSHOOT * limit_bps for rate in rates) / len(rates)
+
+
+def shares(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Each one's part of the sum.
+
+    Raises:
+        MeasurementError: the sum is zero.
+    """
+    total = sum(amounts.values())
+    if not total:
+        raise MeasurementError("nothing was forwarded in the measured time")
+    return {name: amount / total for name, amount in amounts.items()}
+
+
+def goodput_bps(flow: FlowGoodput, begin_s: float, end_s: float, step_s: float) -> float:
+    """A flow's goodput over that part of the measured time in which it ran."""
+    first = int(max(begin_s, flow.start_s) / step_s + 1e-9)
+    last = int(-(-min(end_s, flow.end_s) // step_s))
+    if last <= first:
+        return 0.0
+    return sum(flow.steps[first:last]) * 8 / ((last - first) * step_s)
+
+
+def check_goodput(goodput_bytes: float, forwarded_bytes: float) -> None:
+    """What the sink received must be what the limiters forwarded, less headers.
+
+    Raises:
+        MeasurementError: the two counts do not belong to the same packets.
+    """
+    least = _LEAST_EFFICIENCY * GOODPUT_SHARE * forwarded_bytes
+    most = _SLACK * GOODPUT_SHARE * forwarded_bytes + 64 * MTU
+    if not least <= goodput_bytes <= most:
+        raise MeasurementError(
+            f"{goodput_bytes:.0f} bytes of goodput do not fit "
+            f"{forwarded_bytes:.0f} bytes that the limiters forwarded"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """How soon a flow that joined had 80 % of its fair share; seconds after its SYN."""
+
+    fair_bps: float
+    """Goodput that is its fair share among the flows then running."""
+    first_s: float | None
+    """Start of the first step from which the average of 1 s is fair enough; None if never."""
+    lasting_s: float | None
+    """Start of the first step from which on every average of 1 s is, until flows change."""
+
+
+def convergence(
+    flow: FlowGoodput, others: Sequence[FlowGoodput], limit_bps: float, step_s: float
+) -> Convergence:
+    """When a flow converged, counting until it or the number of flows changes."""
+    changes = [
+        time
+        for other in others
+        for time in (other.start_s, other.end_s)
+        if time > flow.start_s + _GOODPUT_WINDOW_S
+    ]
+    horizon_s = min([flow.end_s, *changes])
+    running = 1 + sum(
+        other.start_s < flow.start_s + _GOODPUT_WINDOW_S <= other.end_s for other in others
+    )
+    fair_bps = limit_bps * GOODPUT_SHARE / running
+    width = round(_GOODPUT_WINDOW_S / step_s)
+    first_step = int(flow.syn_s / step_s)
+    last_step = int(horizon_s / step_s + 1e-9) - width
+    enough = {
+        step: sum(flow.steps[step : step + width]) * 8 / _GOODPUT_WINDOW_S
+        >= _FAIR_ENOUGH * fair_bps
+        for step in range(first_step, last_step + 1)
+    }
+    first = next((step for step, reached in enough.items() if reached), None)
+    lasting: int | None = None
+    for step in reversed(enough):
+        if not enough[step]:
+            break
+        lasting = step
+    return Convergence(
+        fair_bps,
+        None if first is None else max(first * step_s - flow.syn_s, 0.0),
+        None if lasting is None else max(lasting * step_s - flow.syn_s, 0.0),
+    )
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean, and standard deviation where there is more than one value."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None

@@ -1,0 +1,274 @@
+"""One run: a network, limiters, flows and a sampler, from nothing to nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from testbed import netns
+from testbed.cpu import CpuTimes
+from testbed.crew import Child, Crew, crew
+from testbed.errors import MeasurementError
+from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
+from testbed.fleet import Fleet, choose_fleet
+from testbed.link import Links
+from testbed.measure import check_times
+from testbed.progress import Progress
+from testbed.record import Observation, record
+from testbed.topology import (
+    SINK,
+    TRAFFIC_PORT,
+    WAN,
+    Plan,
+    build,
+    data_device,
+    limiter_role,
+    plan,
+    sink_device,
+    source_role,
+)
+from testbed.traffic import FIRST_PORT
+
+SAMPLE_NS = 50_000_000
+
+_LEAD_S = 0.5
+"""From handing out the start time to the start: every process has it by then."""
+_PATIENCE_S = 20.0
+_TRACE_GAP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What is not the experiment's own."""
+
+    datapath: str
+    make_links: Callable[[], Links]
+    traces: Path | None = None
+    """Directory for the daemons' traces as they came; None to keep none."""
+
+
+async def run_once(
+    experiment: Experiment,
+    allocator: str,
+    repetition: int,
+    options: RunOptions,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Carry out one run and return its record for result.json.
+
+    Raises:
+        MeasurementError: something went wrong that makes the figures worthless.
+        HostError: the host cannot do it.
+    """
+    # The same for every allocator, so that they are compared on the same start times.
+    seed = experiment.table.seed * 1000 + repetition
+    with netns.workspace() as state:
+        progress.step("building the network")
+        layout = plan(experiment, allocator, seed)
+        build(layout.commands, layout.veths)
+        async with crew(state) as members:
+            run = _Run(experiment, allocator, layout, members, options)
+            await run.prepare(state, seed, progress)
+            observation = await _unwrapped(run.carry_out, progress)
+        traces = run.fleet.traces
+    if options.traces is not None:
+        _write_traces(options.traces, f"{allocator}-{repetition}", traces)
+    return record(experiment, allocator, repetition, layout, observation)
+
+
+async def _unwrapped(function: Callable[[Progress], Any], progress: Progress) -> Observation:
+    """Call it, and raise the first error itself rather than the group that a nursery makes."""
+    try:
+        observation: Observation = await function(progress)
+    except Exception as error:
+        raise _first(error) from None
+    return observation
+
+
+def _first(error: BaseException) -> BaseException:
+    inner = getattr(error, "exceptions", None)
+    return _first(inner[0]) if inner else error
+
+
+def _write_traces(directory: Path, name: str, traces: Any) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for limiter, ticks in traces.items():
+        lines = "".join(f"{json.dumps(tick)}\n" for tick in ticks)
+        (directory / f"{name}-{limiter}.jsonl").write_text(lines, encoding="utf-8")
+
+
+class _Run:
+    """The moving parts of a run."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        allocator: str,
+        layout: Plan,
+        members: Crew,
+        options: RunOptions,
+    ) -> None:
+        self.fleet: Fleet = choose_fleet(experiment, allocator, layout, options.datapath)
+        self._experiment = experiment
+        self._layout = layout
+        self._crew = members
+        self._links = options.make_links()
+        self._flows: list[Flow] = []
+        self._senders: dict[str, Child] = {}
+        self._sampler: Child
+        self._receiver: Child
+
+    async def prepare(self, state: Path, seed: int, progress: Progress) -> None:
+        """Start everything, up to the moment when only the start time is missing."""
+        layout = self._layout
+        wan = netns.namespace(WAN)
+        progress.step("starting the links")
+        await self._links.start(self._crew, wan, layout.links)
+        self._receiver = await self._crew.start_module(
+            "receiver",
+            netns.namespace(SINK),
+            "traffic",
+            {
+                "port": TRAFFIC_PORT,
+                "step_ns": STEP_NS,
+                "duration_ns": self._experiment.duration_ns,
+            },
+            "receive",
+        )
+        self._sampler = await self._crew.start_module(
+            "sampler",
+            wan,
+            "measure",
+            {
+                "interval_ns": SAMPLE_NS,
+                "duration_ns": self._experiment.duration_ns,
+                "counters": _counters(layout),
+            },
+        )
+        rng = random.Random(seed)
+        for group in self._experiment.groups:
+            flows = self._experiment.flows(group, rng)
+            self._flows += flows
+            self._senders[group.name] = await self._crew.start_module(
+                f"sender {group.name}",
+                netns.namespace(source_role(group.name)),
+                "traffic",
+                {
+                    "source": layout.source_address[group.name],
+                    "destination": layout.sink_address[layout.path[group.name]],
+                    "destination_port": TRAFFIC_PORT,
+                    "flows": [
+                        {
+                            "id": flow.id,
+                            "port": FIRST_PORT + index,
+                            "start_ns": flow.start_ns,
+                            "end_ns": flow.end_ns,
+                        }
+                        for index, flow in enumerate(flows)
+                    ],
+                },
+                "send",
+            )
+        progress.step("starting the limiters")
+        await self.fleet.start(self._crew, state)
+        for member in self._members():
+            await member.receive()
+
+    def _members(self) -> list[Child]:
+        return [self._sampler, self._receiver, *self._senders.values()]
+
+    async def carry_out(self, progress: Progress) -> Observation:
+        """Let it run, and gather what was seen."""
+        duration_s = self._experiment.duration_ns / NS_PER_S
+        begin_ns = time.monotonic_ns() + round(_LEAD_S * NS_PER_S)
+        begin_unix_s = time.time() + _LEAD_S
+        for member in self._members():
+            await member.send({"start_ns": begin_ns})
+        cpu = CpuTimes.now()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.fleet.follow)
+            nursery.start_soon(self._change_links, begin_ns)
+            for member in self._crew.children:
+                nursery.start_soon(member.watch)
+            for left in range(round(duration_s), 0, -1):
+                await _sleep_until(begin_ns + round((duration_s - left) * NS_PER_S))
+                progress.countdown(left)
+            await _sleep_until(begin_ns + self._experiment.duration_ns)
+            nursery.cancel_scope.cancel()
+        used = cpu.until(CpuTimes.now())
+        progress.step("collecting the results")
+        sampled = (await self._sampler.receive(_PATIENCE_S))["result"]
+        received = (await self._receiver.receive(_PATIENCE_S))["result"]
+        sent = {
+            group: (await sender.receive(_PATIENCE_S))["result"]
+            for group, sender in self._senders.items()
+        }
+        limiters = await self.fleet.report()
+        link = await self._links.stop()
+        return Observation(
+            flows=tuple(self._flows),
+            sent=sent,
+            received=received,
+            times_s=[time_ns / NS_PER_S for time_ns in sampled["times_ns"]],
+            counters=sampled["values"],
+            sampler_worst_ms=check_times(sampled["times_ns"], SAMPLE_NS),
+            local_limits=self._local_limits(begin_unix_s, duration_s),
+            limiters=limiters,
+            link={"backend": self._links.name, **(asdict(link) if link else {})},
+            cpu=used,
+        )
+
+    async def _change_links(self, begin_ns: int) -> None:
+        """Carry out the timed events."""
+        for event in sorted(self._experiment.table.events, key=lambda event: event.at):
+            await _sleep_until(begin_ns + event.at)
+            self._links.set_rate(data_device(event.flows), event.rate, event.queue)
+
+    def _local_limits(
+        self, begin_unix_s: float, duration_s: float
+    ) -> dict[str, list[tuple[float, float | None]]]:
+        """The limit that each limiter had, by time from the start of the run.
+
+        Raises:
+            MeasurementError: a daemon fell silent.
+        """
+        found = {}
+        for limiter, ticks in self.fleet.traces.items():
+            series = [(tick["t"] - begin_unix_s, tick["local_limit_bps"]) for tick in ticks]
+            times = [0.0, *(t for t, _ in series if 0 < t < duration_s), duration_s]
+            gap_s = max(after - before for before, after in itertools.pairwise(times))
+            if gap_s > _TRACE_GAP_S + self._experiment.table.gossip.interval / NS_PER_S:
+                raise MeasurementError(f"daemon {limiter} was silent for {gap_s:.1f} s")
+            found[limiter] = series
+        return found
+
+
+async def _sleep_until(when_ns: int) -> None:
+    await trio.sleep(max(when_ns - time.monotonic_ns(), 0) / NS_PER_S)
+
+
+def _counters(layout: Plan) -> list[dict[str, str]]:
+    """What to sample: forwarded at the sink, arrived and gossip at the limiters."""
+    sink = netns.namespace(SINK)
+    counters = []
+    for limiter in layout.limiters:
+        inside = netns.namespace(limiter_role(limiter))
+        groups = [group for group, through in layout.path.items() if through == limiter]
+        counters += [
+            _counter(f"forwarded/{limiter}", sink, sink_device(limiter), "rx"),
+            _counter(f"gossip/{limiter}", inside, "ctl", "tx"),
+            *(_counter(f"arrived/{limiter}/{group}", inside, group, "rx") for group in groups),
+        ]
+    return counters
+
+
+def _counter(key: str, namespace: str, device: str, direction: str) -> dict[str, str]:
+    return {"key": key, "namespace": namespace, "device": device, "direction": direction}

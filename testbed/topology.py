@@ -1,0 +1,260 @@
+"""The network of a run: who is wired to whom, and how it is built.
+
+    src-<group> ==== wan ==== <limiter> ==== sink      data; acknowledgements go back the same way
+                      ||
+                      ++===== <limiter> (ctl)          gossip
+
+Each box is a network namespace, each line a veth pair. All links are emulated in `wan`, on the
+egress of its interfaces: towards a limiter (data), towards a source (acknowledgements) and
+towards a limiter's `ctl` (gossip), half a round trip each. A group of flows has its own source
+and its own interface at the limiter, named after the group; `wan` tells the groups of a limiter
+apart by policy routing. Limits match `out`, the limiter's interface towards the sink.
+
+In a central topology (`ctb`) there is one limiter, and every group goes through it.
+
+Addresses: 10.1.<group>.0/24 sources, 10.2.<group>.0/24 data, 10.3.<limiter>.0/24 gossip,
+10.4.<limiter>.0/24 sink; .1 is nearer to `wan` (at the sink: the limiter), .2 the other end.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import socket
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from testbed import MTU, netns
+from testbed.errors import HostError
+from testbed.experiment import CENTRAL, Experiment
+from testbed.link import Link
+
+WAN, SINK = "wan", "sink"
+GOSSIP_PORT = 7946
+TRAFFIC_PORT = 5001
+
+_FIRST_TABLE = 100
+_SYSCTLS = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    # Nothing but the experiment's packets may pass the counted interfaces: no address
+    # detection, no router solicitation.
+    "net/ipv6/conf/all/disable_ipv6": "1",
+    "net/ipv6/conf/default/disable_ipv6": "1",
+    "net/ipv4/tcp_congestion_control": "reno",
+    "net/ipv4/tcp_sack": "1",
+    "net/ipv4/tcp_timestamps": "1",
+    "net/ipv4/tcp_window_scaling": "1",
+    # One connection must not inherit what an earlier one learned.
+    "net/ipv4/tcp_no_metrics_save": "1",
+    "net/ipv4/tcp_fastopen": "0",
+    "net/ipv4/tcp_rmem": "4096 131072 6291456",
+    "net/ipv4/tcp_wmem": "4096 16384 4194304",
+    "net/core/somaxconn": "4096",
+}
+_SIOCETHTOOL = 0x8946
+_OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}
+"""ethtool's commands that get and set each."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a veth pair."""
+
+    role: str
+    """Of the namespace."""
+    device: str
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Veth:
+    """A veth pair."""
+
+    near: End
+    far: End
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be built, and where things are in it."""
+
+    veths: tuple[Veth, ...]
+    commands: dict[str, list[str]]
+    """Lines for `ip -batch`, by role of a namespace."""
+    links: tuple[Link, ...]
+    limiters: tuple[str, ...]
+    """Limiters that run: those configured, or the central one."""
+    path: dict[str, str]
+    """The limiter that a group's packets pass, by group."""
+    source_address: dict[str, str]
+    """By group."""
+    sink_address: dict[str, str]
+    """By limiter."""
+    gossip_address: dict[str, str]
+    """By limiter."""
+
+
+def limiter_role(limiter: str) -> str:
+    """Role of a limiter's namespace."""
+    return f"lim-{limiter}"
+
+
+def source_role(group: str) -> str:
+    """Role of a group's source namespace."""
+    return f"src-{group}"
+
+
+def data_device(group: str) -> str:
+    """Interface of `wan` towards the limiter of a group."""
+    return f"d-{group}"
+
+
+def sink_device(limiter: str) -> str:
+    """Interface of the sink towards a limiter."""
+    return f"in-{limiter}"
+
+
+def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
+    """Lay out the network of one run; `seed` is that of the links' losses."""
+    central = allocator in CENTRAL
+    limiters = (allocator,) if central else experiment.limiters
+    number = {limiter: index for index, limiter in enumerate(limiters, 1)}
+    gossip = experiment.table.gossip
+    veths: list[Veth] = []
+    links: list[Link] = []
+    commands: dict[str, list[str]] = {WAN: [], SINK: []}
+    for limiter, i in number.items():
+        role = limiter_role(limiter)
+        control = veth(3, i, (WAN, f"c-{limiter}"), (role, "ctl"))
+        veths += [control, veth(4, i, (role, "out"), (SINK, sink_device(limiter)))]
+        links.append(
+            Link(control.near.device, gossip.rtt // 2, gossip.loss, seed=seed * 1000 + 3 * i)
+        )
+        commands[role] = [f"route add 10.3.0.0/16 via {control.near.address}"]
+    path: dict[str, str] = {}
+    for g, group in enumerate(experiment.groups, 1):
+        limiter = limiters[0] if central else group.limiter
+        role, source = limiter_role(limiter), source_role(group.name)
+        uplink = veth(1, g, (WAN, f"s-{group.name}"), (source, "eth0"))
+        data = veth(2, g, (WAN, data_device(group.name)), (role, group.name))
+        veths += [uplink, data]
+        flows = group.table
+        links += [
+            Link(data.near.device, flows.rtt // 2, flows.loss, flows.rate, flows.queue,
+                 round_trip_ns=flows.rtt, seed=seed * 1000 + 3 * g + 1),
+            Link(uplink.near.device, flows.rtt // 2, round_trip_ns=flows.rtt,
+                 seed=seed * 1000 + 3 * g + 2),
+        ]  # fmt: skip
+        network = f"10.1.{g}.0/24"
+        table = _FIRST_TABLE + g
+        commands[WAN] += [
+            f"route add default via {data.far.address} table {table}",
+            f"rule add iif {uplink.near.device} lookup {table}",
+        ]
+        commands[source] = [f"route add default via {uplink.near.address}"]
+        commands[role].append(f"route add {network} via {data.near.address}")
+        commands[SINK].append(f"route add {network} via 10.4.{number[limiter]}.1")
+        path[group.name] = limiter
+    return Plan(
+        veths=tuple(veths),
+        commands=commands,
+        links=tuple(links),
+        limiters=limiters,
+        path=path,
+        source_address={group.name: f"10.1.{g}.2" for g, group in enumerate(experiment.groups, 1)},
+        sink_address={limiter: f"10.4.{i}.2" for limiter, i in number.items()},
+        gossip_address={limiter: f"10.3.{i}.2" for limiter, i in number.items()},
+    )
+
+
+def veth(kind: int, index: int, near: tuple[str, str], far: tuple[str, str]) -> Veth:
+    """A pair between two (role, device), with addresses 10.<kind>.<index>.1 and .2."""
+    return Veth(
+        *(
+            End(
+                role,
+                device,
+                f"10.{kind}.{index}.{number}",
+                f"02:00:00:{kind:02x}:{index:02x}:{number:02x}",
+            )
+            for number, (role, device) in enumerate((near, far), 1)
+        )
+    )
+
+
+def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
+    """Make the namespaces and wire them up; links are not emulated yet.
+
+    `commands` are the lines for `ip -batch` by role: a namespace is made for each role.
+
+    Raises:
+        HostError: the host refuses something; the caller removes what is there.
+    """
+    names = {role: netns.namespace(role) for role in commands}
+    netns.run(["ip", "-batch", "-"], stdin=_lines(f"netns add {name}" for name in names.values()))
+    for name in names.values():
+        netns.within(name, _set_sysctls)
+    netns.run(
+        ["ip", "-batch", "-"],
+        stdin=_lines(
+            f"link add name {veth.near.device} address {veth.near.mac} mtu {MTU} "
+            f"netns {names[veth.near.role]} type veth "
+            f"peer name {veth.far.device} address {veth.far.mac} mtu {MTU} "
+            f"netns {names[veth.far.role]}"
+            for veth in veths
+        ),
+    )
+    pairs = [(veth.near, veth.far) for veth in veths]
+    pairs += [(far, near) for near, far in pairs]
+    for role, name in names.items():
+        here = [(near, far) for near, far in pairs if near.role == role]
+        netns.within(name, partial(_disable_offloads, [near.device for near, _ in here]))
+        lines = ["link set lo up"]
+        for end, other in here:
+            lines += [
+                f"address add {end.address}/24 dev {end.device}",
+                f"link set dev {end.device} up",
+                # Address resolution would delay the first packet and be counted as traffic.
+                f"neighbour replace {other.address} lladdr {other.mac} dev {end.device} "
+                "nud permanent",
+            ]
+        netns.run(["ip", "-n", name, "-batch", "-"], stdin=_lines([*lines, *commands[role]]))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _set_sysctls() -> None:
+    for key, value in _SYSCTLS.items():
+        path = Path("/proc/sys") / key
+        if key.startswith("net/ipv6/") and not path.exists():
+            continue  # a kernel without IPv6 is fine
+        try:
+            path.write_text(value, encoding="ascii")
+        except OSError as error:
+            raise HostError(f"sysctl {key.replace('/', '.')}={value}: {error}") from error
+
+
+def _disable_offloads(devices: Iterable[str]) -> None:
+    """Turn off what would merge packets on their way; the limiters see what the wire would."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for device in devices:
+            for name, (get, put) in _OFFLOADS.items():
+                _ethtool(control, device, put, 0)
+                if _ethtool(control, device, get, 0):
+                    raise HostError(f"{device}: cannot turn {name} off")
+
+
+def _ethtool(control: socket.socket, device: str, command: int, value: int) -> int:
+    """One ethtool command with one value (struct ethtool_value); the value afterwards."""
+    data = array.array("I", [command, value])
+    request = struct.pack("16sP", device.encode(), data.buffer_info()[0])
+    fcntl.ioctl(control, _SIOCETHTOOL, request)
+    return data[1]

@@ -1,0 +1,225 @@
+"""Traffic: long TCP flows, as processes of the testbed.
+
+`python -m testbed.traffic send` runs in a source's namespace and opens the flows of one group,
+each from its own port, which is how the sink tells them apart: no byte of a flow is ours.
+`python -m testbed.traffic receive` runs in the sink, takes whatever comes, and counts the
+application bytes of each flow in steps of 200 ms.
+
+Every connection is TCP New Reno with selective acknowledgements; the sender checks both, as the
+kernel grants a congestion control silently or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import selectors
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+from testbed import child
+from testbed.errors import HostError, MeasurementError
+
+CONGESTION_CONTROL = "reno"
+FIRST_PORT = 20_000
+
+_TCP_NOTSENT_LOWAT = 25
+_UNSENT = 64 * 1024
+"""Bytes that may wait unsent: when a flow ends, what it did not send dies with it."""
+_CHUNK = memoryview(bytes(_UNSENT))
+_TCPI_OPT_SACK = 2
+_TCP_INFO_SIZE = 104
+_LAST_WAIT_S = 0.3
+"""How long the sink goes on listening after the end: flows in slow paths are not cut short."""
+
+
+class _SendingFlow:
+    """One connection of the sender."""
+
+    def __init__(self, spec: dict[str, Any], source: str, destination: tuple[str, int]) -> None:
+        self.id: str = spec["id"]
+        self.port: int = spec["port"]
+        self.end_ns: int = spec["end_ns"]
+        self.start_ns: int = spec["start_ns"]
+        self._source = source
+        self._destination = destination
+        self.socket: socket.socket | None = None
+        self.syn_ns: int | None = None
+        self.connected_ns: int | None = None
+        self.retransmits = 0
+        self.rtt_ms: float | None = None
+        self.error: str | None = None
+
+    def open(self) -> socket.socket:
+        """Send the SYN."""
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.socket = connection
+        connection.setblocking(False)
+        connection.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode()
+        )
+        chosen = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        if chosen.rstrip(b"\0").decode() != CONGESTION_CONTROL:
+            raise HostError(f"congestion control is {chosen!r}, not {CONGESTION_CONTROL}")
+        connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT)
+        # A flow that ends is gone: it sends a reset, and nothing of it lingers.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        connection.bind((self._source, self.port))
+        self.syn_ns = time.monotonic_ns()
+        outcome = connection.connect_ex(self._destination)
+        if outcome not in (0, errno.EINPROGRESS):
+            raise OSError(outcome, f"flow {self.id} cannot connect")
+        return connection
+
+    def push(self) -> bool:
+        """Send what fits; False where the connection is broken."""
+        assert self.socket is not None
+        try:
+            if self.connected_ns is None:
+                self._connected()
+            self.socket.send(_CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            self.error = error.strerror
+            return False
+        return True
+
+    def _connected(self) -> None:
+        assert self.socket is not None
+        outcome = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if outcome:
+            raise OSError(outcome, f"cannot connect: errno {outcome}")
+        self.connected_ns = time.monotonic_ns()
+        if not self._information()[5] & _TCPI_OPT_SACK:
+            raise OSError(errno.EPROTO, "selective acknowledgements were not agreed on")
+
+    def _information(self) -> bytes:
+        assert self.socket is not None
+        return self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+
+    def close(self) -> None:
+        """End it now, remembering what the kernel knows of it."""
+        if self.socket is None:
+            return
+        if self.error is None and self.connected_ns is not None:
+            information = self._information()
+            (rtt_us,) = struct.unpack_from("=I", information, 68)
+            (self.retransmits,) = struct.unpack_from("=I", information, 100)
+            self.rtt_ms = rtt_us / 1000
+        self.socket.close()
+
+    def report(self, begin_ns: int) -> dict[str, Any]:
+        """What became of it; times in seconds from the start of the run."""
+        return {
+            "id": self.id,
+            "port": self.port,
+            "syn_s": None if self.syn_ns is None else (self.syn_ns - begin_ns) / 1e9,
+            "connected_s": None
+            if self.connected_ns is None
+            else (self.connected_ns - begin_ns) / 1e9,
+            "retransmits": self.retransmits,
+            "rtt_ms": self.rtt_ms,
+            "error": self.error,
+        }
+
+
+def send_flows() -> None:
+    """Run the flows of one group."""
+    job = child.receive()
+    destination = (job["destination"], job["destination_port"])
+    flows = [_SendingFlow(spec, job["source"], destination) for spec in job["flows"]]
+    child.send(ready=True)
+    begin_ns: int = child.receive()["start_ns"]
+    with selectors.DefaultSelector() as selector:
+        _drive(flows, selector, begin_ns)
+    child.send(result=[flow.report(begin_ns) for flow in flows])
+
+
+def _drive(flows: list[_SendingFlow], selector: selectors.BaseSelector, begin_ns: int) -> None:
+    """Open and close the flows at their times, and keep them busy in between."""
+    agenda = [(begin_ns + flow.start_ns, 0, index) for index, flow in enumerate(flows)]
+    agenda += [(begin_ns + flow.end_ns, 1, index) for index, flow in enumerate(flows)]
+    heapq.heapify(agenda)
+    while agenda:
+        wait_s = (agenda[0][0] - time.monotonic_ns()) / 1e9
+        for key, _ in selector.select(max(wait_s, 0)):
+            flow: _SendingFlow = key.data
+            if not flow.push():
+                selector.unregister(key.fileobj)
+        while agenda and agenda[0][0] <= time.monotonic_ns():
+            _, ending, index = heapq.heappop(agenda)
+            flow = flows[index]
+            if not ending:
+                selector.register(flow.open(), selectors.EVENT_WRITE, flow)
+            elif flow.socket is not None:
+                if flow.error is None:
+                    selector.unregister(flow.socket)
+                flow.close()
+
+
+def receive_flows() -> None:
+    """Count what arrives of every flow, from the start to the end of the run."""
+    job = child.receive()
+    step_ns: int = job["step_ns"]
+    steps: int = job["duration_ns"] // step_ns
+    listener = socket.create_server(("", job["port"]), backlog=4096)
+    listener.setblocking(False)
+    child.send(ready=True)
+    begin_ns: int = child.receive()["start_ns"]
+    end_ns = begin_ns + job["duration_ns"]
+    counts: dict[tuple[str, int], list[int]] = {}
+    buffer = bytearray(1 << 18)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        while (now_ns := time.monotonic_ns()) < end_ns + _LAST_WAIT_S * 1e9:
+            for key, _ in selector.select((end_ns - now_ns) / 1e9 + _LAST_WAIT_S):
+                if key.fileobj is listener:
+                    connection, peer = listener.accept()
+                    connection.setblocking(False)
+                    counts[peer] = [0] * steps
+                    selector.register(connection, selectors.EVENT_READ, counts[peer])
+                    continue
+                assert isinstance(key.fileobj, socket.socket)
+                received = _receive(key.fileobj, buffer)
+                if received == 0:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+                    continue
+                step = (time.monotonic_ns() - begin_ns) // step_ns
+                if received is not None and 0 <= step < steps:
+                    key.data[step] += received
+    listener.close()
+    child.send(
+        result=[
+            {"source": address, "port": port, "bytes": steps_of}
+            for (address, port), steps_of in counts.items()
+        ]
+    )
+
+
+def _receive(connection: socket.socket, buffer: bytearray) -> int | None:
+    """Bytes received; 0 at the end of the flow, None where there was nothing."""
+    try:
+        return connection.recv_into(buffer)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return 0
+
+
+def work() -> None:
+    """What the first argument says."""
+    roles = {"send": send_flows, "receive": receive_flows}
+    role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    if role is None:
+        raise MeasurementError(f"usage: python -m testbed.traffic {'|'.join(roles)}")
+    role()
+
+
+if __name__ == "__main__":
+    child.main(work)

@@ -1,0 +1,77 @@
+"""A stream of UDP packets that measures one-way delay (see `testbed.linkcheck`)."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+
+from testbed import child
+from testbed.errors import MeasurementError
+
+PORT = 5002
+
+_SENT = struct.Struct("=q")
+_TIMESPEC = struct.Struct("=qq")
+_SO_TIMESTAMPNS = 35
+_SO_RCVBUFFORCE = 33
+_RECEIVE_BUFFER = 32 * 1024 * 1024
+_TICK_NS = 500_000
+_LAST_WAIT_S = 1.0
+
+
+def send_stream() -> None:
+    """Send a constant rate, each packet with its sending time."""
+    job = child.receive()
+    rate: int = job["rate"]
+    total = round(rate * job["seconds"])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
+        stream.connect((job["destination"], PORT))
+        child.send(ready=True)
+        begin_ns: int = child.receive()["start_ns"]
+        sent = 0
+        while sent < total:
+            elapsed_ns = time.monotonic_ns() - begin_ns
+            while sent < min(total, elapsed_ns * rate // 1_000_000_000):
+                stream.send(_SENT.pack(time.time_ns()))
+                sent += 1
+            time.sleep(_TICK_NS / 1e9)
+        seconds = (time.monotonic_ns() - begin_ns) / 1e9
+    child.send(result={"packets": sent, "seconds": seconds})
+
+
+def receive_stream() -> None:
+    """Take the packets of a stream, and tell how long each was under way, ns."""
+    job = child.receive()
+    delays: list[int] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
+        stream.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        stream.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        stream.bind(("", PORT))
+        child.send(ready=True)
+        child.receive()
+        # The kernel keeps what arrives, with its time: reading afterwards disturbs nothing.
+        time.sleep(job["seconds"] + _LAST_WAIT_S)
+        stream.setblocking(False)
+        while True:
+            try:
+                payload, ancillary, _, _ = stream.recvmsg(64, 128)
+            except BlockingIOError:
+                break
+            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+            delays.append(seconds * 1_000_000_000 + nanoseconds - _SENT.unpack(payload)[0])
+    child.send(result=delays)
+
+
+def work() -> None:
+    """What the first argument says."""
+    roles = {"send": send_stream, "receive": receive_stream}
+    role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    if role is None:
+        raise MeasurementError(f"usage: python -m testbed.udp {'|'.join(roles)}")
+    role()
+
+
+if __name__ == "__main__":
+    child.main(work)
