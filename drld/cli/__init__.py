@@ -1,0 +1,36 @@
+"""drlctl: look at a running daemon, and have it reload its configuration.
+
+Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage. One command a
+file; what is shared is the client and the output.
+"""
+
+from __future__ import annotations
+
+import click
+
+from drld import __version__
+from drld.cli.client import Daemon
+from drld.cli.limit import limit
+from drld.cli.limits import limits
+from drld.cli.peers import peers
+from drld.cli.reload import reload
+from drld.cli.status import status
+from drld.cli.trace import trace
+
+
+@click.group()
+@click.option(
+    "--socket",
+    envvar="DRLD_CONTROL",
+    metavar="PATH",
+    help="Control socket of the daemon; default: $DRLD_CONTROL, else the only one in /run/drld.",
+)
+@click.version_option(__version__, message="drlctl %(version)s")
+@click.pass_context
+def main(context: click.Context, socket: str | None) -> None:
+    """Look at a running drld, and have it reload its configuration."""
+    context.obj = Daemon(socket)
+
+
+for command in (status, limits, limit, peers, trace, reload):
+    main.add_command(command)

@@ -157,5 +157,5 @@ class TraceRecord(TypedDict):
 class TraceLine(TraceRecord):
     """A record as one reader gets it."""
 
-    skipped: int
-    """Records this reader was too slow for, since it began to read."""
+    number: int
+    """Counts this reader's records from 0; a gap is what it was too slow for."""

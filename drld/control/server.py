@@ -1,9 +1,9 @@
 """The control API's server: a unix socket that only the owner and the group may open.
 
-Connections are hypercorn's; accepting them is ours, for two reasons. hypercorn shields its writes
-from cancellation, so a reader that stops reading would keep the daemon from stopping: on the way
-out we shut the sockets down under it. And whatever a connection raises must end that connection
-alone.
+Connections are hypercorn's; accepting them is ours, for three reasons. hypercorn shields its
+writes from cancellation, so a reader that stops reading would keep the daemon from stopping: on
+the way out we shut the sockets down under it. Whatever a connection raises must end that
+connection alone. And their number is bounded.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def _accept(
         try:
             # TCPServer works on plain streams too, whatever its signature says.
             ssl_stream = cast("trio.SSLStream[trio.SocketStream]", stream)
-            await TCPServer(app, config, context, ConnectionState({}), ssl_stream)
+            await _Connection(app, config, context, ConnectionState({}), ssl_stream)
         except Exception:
             log.exception("a control connection ended with an error")
         finally:
@@ -91,6 +91,17 @@ async def _accept(
         nursery.start_soon(_hang_up_when_cancelled, open_streams)
         await nursery.start(trio.serve_listeners, handle, [listener])
         task_status.started()
+
+
+class _Connection(TCPServer):
+    """One connection, which ends when the client has gone.
+
+    hypercorn's own would stay for the keep-alive timeout, and count as open.
+    """
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        await self.idle_task.stop()
 
 
 async def _hang_up_when_cancelled(streams: set[trio.SocketStream]) -> None:

@@ -1,7 +1,7 @@
 """Fan-out of trace records to whoever reads them, none of whom can hold up the daemon.
 
 Each reader has a buffer of its own. Where it is full, the oldest record makes room for the
-newest: who looks at a trace wants to see the present, and a count of what was missed.
+newest: who looks at a trace wants to see the present, and to know how much was missed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ TRACE_BUFFER = 128
 class _Reader:
     send: trio.MemorySendChannel[TraceLine]
     receive: trio.MemoryReceiveChannel[TraceLine]
-    skipped: int = 0
+    offered: int = 0
 
     def offer(self, record: TraceRecord) -> None:
         # A reader may have closed its end and not yet left the context.
         with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             if self.send.statistics().current_buffer_used == TRACE_BUFFER:
                 self.receive.receive_nowait()
-                self.skipped += 1
-            self.send.send_nowait(TraceLine(**record, skipped=self.skipped))
+            self.send.send_nowait(TraceLine(**record, number=self.offered))
+        self.offered += 1
 
 
 class TraceHub:

@@ -1,0 +1,5 @@
+"""`python -m drld.cli`."""
+
+from drld.cli import main
+
+main(prog_name="drlctl")

@@ -1,0 +1,74 @@
+"""`drlctl limit show NAME`: everything about one limit."""
+
+from __future__ import annotations
+
+from typing import cast
+from urllib.parse import quote
+
+import click
+
+from drld.cli.client import Daemon
+from drld.cli.output import NONE, json_option, rate_or_none, write_fields, write_json
+from drld.control.schema import FleetView, LimitReport
+from drld.units import human_duration, human_rate, human_size
+
+
+@click.group()
+def limit() -> None:
+    """Look at one limit."""
+
+
+@limit.command()
+@click.argument("name")
+@json_option
+@click.pass_obj
+def show(daemon: Daemon, name: str, as_json: bool) -> None:
+    """Show everything about the limit NAME."""
+    report = cast(LimitReport, daemon.get(f"/v1/limits/{quote(name, safe='')}"))
+    if as_json:
+        write_json(report)
+    else:
+        write_fields(_fields(report))
+
+
+def _fields(report: LimitReport) -> list[tuple[str, str]]:
+    depth = report["depth_bytes"]
+    bucket = (
+        "no bucket"
+        if depth is None
+        else f"fill {human_rate(report['fill_rate_bps'])}, depth {human_size(depth)}"
+    )
+    return [
+        (
+            "limit",
+            f"{report['name']} (id {report['id']}), {report['allocator']}, {report['mode']}, "
+            f"on failure {report['on_failure']}",
+        ),
+        (
+            "rate",
+            f"{human_rate(report['rate_bps'])}, burst {human_size(report['burst_bytes'])}, "
+            f"every {human_duration(report['interval_s'])}",
+        ),
+        ("in force", human_rate(report["limit_in_force_bps"])),
+        ("demand", f"{human_rate(report['demand_bps'])}, {report['flows']} flows sampled"),
+        ("fleet", _fleet(report["fleet"])),
+        ("local limit", rate_or_none(report["local_limit_bps"])),
+        ("enforcement", f"drop probability {report['drop_probability']:.3g}, {bucket}"),
+        ("arrived", _amount(report["arrived_bytes"], report["arrived_packets"])),
+        ("forwarded", _amount(report["forwarded_bytes"], report["forwarded_packets"])),
+        ("dropped", _amount(report["dropped_bytes"], report["dropped_packets"])),
+    ]
+
+
+def _fleet(fleet: FleetView) -> str:
+    local, remote = (
+        human_rate(value) if fleet["quantity"] == "rate" else f"{value:.2f}"
+        for value in (fleet["local"], fleet["remote"])
+    )
+    age = NONE if fleet["age_s"] is None else human_duration(fleet["age_s"])
+    connected = ", ".join(fleet["connected"]) or "nobody"
+    return f"{fleet['quantity']} {local} here, {remote} elsewhere ({connected}), age {age}"
+
+
+def _amount(size: int, packets: int) -> str:
+    return f"{human_size(size)} in {packets} packets"

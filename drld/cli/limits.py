@@ -1,0 +1,56 @@
+"""`drlctl limits`: all limits, one a line."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+
+from drld.cli.client import Daemon
+from drld.cli.output import json_option, rate_or_none, write_json, write_table
+from drld.control.schema import LimitReport
+from drld.units import human_rate, human_size
+
+_HEADERS = (
+    "NAME",
+    "ALLOCATOR",
+    "MODE",
+    "ID",
+    "RATE",
+    "IN FORCE",
+    "DEMAND",
+    "LOCAL LIMIT",
+    "DROP P",
+    "FLOWS",
+    "FORWARDED",
+    "DROPPED",
+)
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def limits(daemon: Daemon, as_json: bool) -> None:
+    """Show all limits, one a line."""
+    reports = cast(list[LimitReport], daemon.get("/v1/limits"))
+    if as_json:
+        write_json(reports)
+    else:
+        write_table(_HEADERS, [_row(report) for report in reports], left=3)
+
+
+def _row(report: LimitReport) -> tuple[str, ...]:
+    return (
+        report["name"],
+        report["allocator"],
+        report["mode"],
+        str(report["id"]),
+        human_rate(report["rate_bps"]),
+        human_rate(report["limit_in_force_bps"]),
+        human_rate(report["demand_bps"]),
+        rate_or_none(report["local_limit_bps"]),
+        f"{report['drop_probability']:.3f}",
+        str(report["flows"]),
+        human_size(report["forwarded_bytes"]),
+        human_size(report["dropped_bytes"]),
+    )

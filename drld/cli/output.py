@@ -1,0 +1,63 @@
+"""How drlctl writes: aligned tables and fields for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from drld.units import human_rate
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NONE = "-"
+
+
+def json_option(command: F) -> F:
+    """Add `--json` to a command, which gets it as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(command)
+
+
+def write_json(value: object) -> None:
+    """Write one value, indented."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def write_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Write names and values, aligned; the further lines of a value are aligned with its first."""
+    fields = list(fields)
+    width = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        first, *rest = value.split("\n")
+        click.echo(f"{name:<{width}}  {first}")
+        for line in rest:
+            click.echo(f"{'':<{width}}  {line}")
+
+
+def write_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> None:
+    """Write a table: the first `left` columns are texts, the others numbers."""
+    columns = zip(headers, *rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    for row in (headers, *rows):
+        click.echo(table_row(row, widths, left))
+
+
+def table_row(row: Sequence[str], widths: Sequence[int], left: int) -> str:
+    """One line of a table."""
+    cells = [
+        f"{cell:<{width}}" if index < left else f"{cell:>{width}}"
+        for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def rate_or_none(bits_per_s: float | None) -> str:
+    """A rate, or a dash where there is none."""
+    return NONE if bits_per_s is None else human_rate(bits_per_s)
+
+
+def counts(counters: Mapping[str, int]) -> str:
+    """Named counters: `overflow 2, truncated 0`."""
+    return ", ".join(f"{name} {count}" for name, count in counters.items())

@@ -1,0 +1,65 @@
+"""`drlctl status`: the daemon as a whole."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+import click
+
+from drld.cli.client import Daemon
+from drld.cli.output import NONE, counts, json_option, write_fields, write_json
+from drld.control.schema import StatusReport
+from drld.units import human_duration, human_size
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def status(daemon: Daemon, as_json: bool) -> None:
+    """Show the daemon as a whole."""
+    report = cast(StatusReport, daemon.get("/v1/status"))
+    if as_json:
+        write_json(report)
+    else:
+        write_fields(_fields(report))
+
+
+def _fields(report: StatusReport) -> list[tuple[str, str]]:
+    datapath, fabric, gossip = report["datapath"], report["fabric"], report["gossip"]
+    config = report["config"]
+    queue = NONE if datapath["queue"] is None else datapath["queue"]
+    loaded = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(config["loaded_at"]))
+    rejected = gossip["rejected"]
+    fields = [
+        (
+            "limiter",
+            f"{report['name']}, drld {report['version']}, pid {report['pid']}, "
+            f"up {human_duration(report['uptime_s'])}",
+        ),
+        ("state", "ready" if report["ready"] else "starting"),
+        (
+            "datapath",
+            f"{datapath['name']} ({datapath['reason']}), firewall {datapath['firewall']}, "
+            f"queue {queue}",
+        ),
+        ("counters", counts(datapath["counters"]) or NONE),
+        (
+            "fabric",
+            f"{fabric['name']}, branching {fabric['branching']}, "
+            f"every {human_duration(fabric['interval_s'])}",
+        ),
+        ("peers", f"{report['peers']['connected']} of {report['peers']['configured']} connected"),
+        (
+            "gossip",
+            f"{gossip['sent']} sent ({human_size(gossip['bytes_sent'])}), "
+            f"{gossip['received']} received, {sum(rejected.values())} rejected"
+            + (f" ({counts(rejected)})" if rejected else ""),
+        ),
+        ("limits", str(report["limits"])),
+        ("config", f"{config['file']}, loaded {loaded}"),
+    ]
+    if config["reload_error"] is not None:
+        refused = "refused, so the configuration above stays in force:"
+        fields.append(("reload", f"{refused}\n{config['reload_error']}"))
+    return fields
