@@ -26,10 +26,7 @@ from hypercorn.utils import wrap_app
 
 from drld.control.app import make_app
 from drld.control.backend import Backend
-from drld.control.trace import TRACE_BUFFER
 from drld.errors import ConfigError
-
-__all__ = ["TRACE_BUFFER", "serve"]
 
 log = logging.getLogger("drld.control")
 

@@ -1,0 +1,35 @@
+"""docs/control-api.md names every key of every object, and every resource."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_type_hints, is_typeddict
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from drld.control import schema
+from drld.control.app import make_app
+from tests.control_fake import FakeDaemon
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "control-api.md").read_text()
+SHAPES: list[Any] = [value for value in vars(schema).values() if is_typeddict(value)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_every_key_is_documented(shape: Any) -> None:
+    assert get_type_hints(shape).keys() <= set(re.findall(r"`(\w+)`", DOCUMENT))
+
+
+async def test_every_resource_is_documented() -> None:
+    app = make_app(FakeDaemon())
+    assert isinstance(app, Starlette)
+    routes = {
+        (method, route.path.replace("{name}", "NAME"))
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    assert routes == set(re.findall(r"^\| `(GET|POST) (\S+)`", DOCUMENT, re.MULTILINE))
