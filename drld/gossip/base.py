@@ -24,7 +24,8 @@ class LinkStats:
     lost: int = 0
     """Updates that the gaps in the peer's sequence numbers show as lost."""
     late: int = 0
-    """Updates discarded because a newer one, or their compensation, had been accounted for."""
+    """Updates discarded because a newer one, or their compensation, had been accounted for:
+    duplicates and overtaken ones (the latter are among the lost, too)."""
     rejected: int = 0
     """Updates discarded for what they say (quantity of another allocator)."""
     last_heard_ns: int | None = None
@@ -43,7 +44,7 @@ class Fabric(ABC):
         branching: int,
         interval_ns: int,
     ) -> None:
-        """`branching` peers are sent to in each `interval_ns` (fabrics that reach all ignore it)."""
+        """`branching` peers are sent to in each `interval_ns`; fabrics that reach all ignore it."""
         self.name = name
         self.limit_id = limit_id
         self.quantity = quantity

@@ -32,6 +32,7 @@ class _Origin(Link):
     """A peer and the newest value it told."""
 
     value: float = 0.0
+    value_ns: int = 0
 
 
 class Mesh(Fabric):
@@ -87,6 +88,7 @@ class Mesh(Fabric):
             link.stats.rejected += 1
         elif link.accept(update, now_ns) is not None:
             link.value = update.value
+            link.value_ns = now_ns
 
     def view(self, now_ns: int) -> GlobalView:
         """The sum over the connected limiters; its age is that of the oldest value in it."""
@@ -95,11 +97,11 @@ class Mesh(Fabric):
             for peer, link in self._links.items()
             if link.connected(now_ns, self._timeouts)
         }
-        heard = [link.stats.last_heard_ns or 0 for link in connected.values()]
+        ages = [now_ns - link.value_ns for link in connected.values()]
         return GlobalView(
             remote=sum(link.value for link in connected.values()),
             connected=frozenset(connected),
-            age_ns=now_ns - min(heard) if heard else None,
+            age_ns=max(ages, default=None),
         )
 
     def set_peers(

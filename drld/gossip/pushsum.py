@@ -27,15 +27,17 @@ one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once.
 ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
 one
 
-- when mass is in the pool that belongs to nobody any more: a peer that gave mass in this epoch is
-  disconnected, was removed, or has restarted;
+- when the pool holds mass that belongs to nobody any more: a peer that gave mass in this epoch is
+  disconnected or was removed, or one has restarted;
 - when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
+- when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
+  not show, say) is put right in bounded time;
 - when its pair has become too large or too small to be sent.
 
 A peer that joins needs no epoch: it adopts the current one and brings its own demand and weight.
 
-No storm of epochs: a limiter begins none before its last is two settling times old (but for the
-last reason). Of all who notice a death, only those that had mass of the dead one in the present
+No storm of epochs: a limiter begins none before its present one is two settling times old (but for
+the last reason). Of all who notice a death, only those that had mass of the dead one in the present
 epoch react to it, so that the first one's epoch cures all; those that begin one before they hear
 of the first give it the same number. A limiter that has heard nobody (at the start, or isolated)
 has no say: it adopts the first epoch that it hears of.
@@ -63,8 +65,10 @@ from drld.model import GlobalView, Quantity, Update
 
 MAX_COPIES = 8.0
 """How often a pair may count at most, the losses before it included."""
-EPOCH_LOSSES = 4
+EPOCH_LOSSES = 2
 """Lost updates that a limiter counts before it begins a new epoch."""
+EPOCH_INTERVALS = 1200
+"""Oldest age of an epoch: a minute, at 50 ms."""
 
 
 def newer(epoch: int, reference: int) -> bool:
@@ -112,12 +116,13 @@ class PushSum(Fabric):
             branching=branching,
             interval_ns=interval_ns,
         )
-        self._mass = Mass()
-        self._epoch = 0
+        self.mass = Mass()
+        self.epoch = 0
+        """As on the wire."""
         self._generation = 0
         """Counts our epochs, as their numbers on the wire come round again."""
         self._epoch_ns: int | None = None
-        """When ours began; None for the first."""
+        """When ours began."""
         self._anchored = False
         """Whether the epoch is one that others know of."""
         self._tainted = False
@@ -146,12 +151,12 @@ class PushSum(Fabric):
             raise ValueError(f"a shared value is from 0 to {MAX_VALUE:g}, not {value}")
         self._look_around(now_ns)
         if self._epoch_is_due(now_ns):
-            self._begin_epoch((self._epoch + 1) % EPOCH_MODULUS, now_ns)
-        self._mass.change_own(value)
+            self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
+        self.mass.change_own(value)
         targets = [(peer, self._links[peer]) for peer in self._pick(rng)]
         full = [link.both_ways(now_ns, self._timeouts) for _, link in targets]
         heard = [link.fresh(now_ns, self._timeouts) for _, link in targets]
-        share, token = self._mass.split(sum(full), sum(heard) - sum(full))
+        share, token = self.mass.split(sum(full), sum(heard) - sum(full))
         return [
             (peer, self._update(link, share if is_full else token if is_heard else NOTHING))
             for (peer, link), is_full, is_heard in zip(targets, full, heard, strict=True)
@@ -169,18 +174,18 @@ class PushSum(Fabric):
         self._heard_ns = now_ns
         if peer not in self._connected and link.connected(now_ns, self._timeouts):
             self._connected |= {peer}
-        if link.generation == self._generation and acceptance.restarted:
-            self._tainted = True
-        if update.epoch != self._epoch and self._adopts(update):
+        if update.epoch != self.epoch and self._adopts(update):
             self._begin_epoch(update.epoch, now_ns)
         self._anchored = True
-        if update.weight == 0 or update.epoch != self._epoch:
+        # Its old life left mass here, and the first pairs of the new one were discarded.
+        self._tainted |= acceptance.restarted
+        if update.weight == 0 or update.epoch != self.epoch:
             return
         self._lost += acceptance.lost
         lost = acceptance.lost if link.generation == self._generation else acceptance.lost / 2
         copies = min(1 + lost, MAX_COPIES)
         link.generation = self._generation
-        self._mass.add(Pair(copies * update.value, copies * update.weight), len(self.peers))
+        self.mass.add(Pair(copies * update.value, copies * update.weight), len(self.peers))
 
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.
@@ -190,7 +195,7 @@ class PushSum(Fabric):
         self._look_around(now_ns)
         if not self._connected or self._heard_ns is None:
             return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
-        remote, made_ns = self._mass.remote(len(self._connected) + 1), self._heard_ns
+        remote, made_ns = self.mass.remote(len(self._connected) + 1), self._heard_ns
         if self._held is not None and not self._settled(now_ns):
             remote, made_ns = self._held
         return GlobalView(remote=remote, connected=self._connected, age_ns=now_ns - made_ns)
@@ -228,7 +233,7 @@ class PushSum(Fabric):
             limit_id=self.limit_id,
             sequence=link.take_sequence(),
             quantity=self.quantity,
-            epoch=self._epoch,
+            epoch=self.epoch,
             value=pair.value,
             weight=pair.weight,
         )
@@ -263,23 +268,29 @@ class PushSum(Fabric):
 
     def _adopts(self, update: Update) -> bool:
         """Whether another epoch than ours is the one to follow."""
-        return not self._anchored or (update.weight > 0 and newer(update.epoch, self._epoch))
+        return not self._anchored or (update.weight > 0 and newer(update.epoch, self.epoch))
 
     def _epoch_is_due(self, now_ns: int) -> bool:
-        if not self._mass.sound:
+        if not self.mass.sound:
             return True
-        young = self._epoch_ns is not None and now_ns - self._epoch_ns < 2 * self._settling_ns
-        return not young and (self._tainted or self._lost >= EPOCH_LOSSES)
+        if self._epoch_ns is None:
+            # The first one has no older estimate to hold, and no storm to fear.
+            self._epoch_ns = now_ns - 2 * self._settling_ns
+        age_ns = now_ns - self._epoch_ns
+        if age_ns >= EPOCH_INTERVALS * self.interval_ns:
+            return True
+        due = self._tainted or self._lost >= EPOCH_LOSSES
+        return due and age_ns >= 2 * self._settling_ns
 
     def _begin_epoch(self, epoch: int, now_ns: int) -> None:
         if self._connected and self._settled(now_ns):
-            self._held = (self._mass.remote(len(self._connected) + 1), now_ns)
-        self._epoch = epoch
+            self._held = (self.mass.remote(len(self._connected) + 1), now_ns)
+        self.epoch = epoch
         self._epoch_ns = now_ns
         self._generation += 1
         self._tainted = False
         self._lost = 0
-        self._mass.restart()
+        self.mass.restart()
 
     def _settled(self, now_ns: int) -> bool:
         return self._epoch_ns is None or now_ns - self._epoch_ns >= self._settling_ns

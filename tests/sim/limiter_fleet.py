@@ -52,7 +52,7 @@ class Fleet:
     ) -> None:
         names = [f"l{number}" for number in range(size)]
         self.rng = Random(seed)
-        self.network = Network(seed, Conditions(**conditions))
+        self.network: Network[bytes] = Network(seed, Conditions(**conditions))
         self.hosts = {name: Host(name, limit, names, fabric) for name in names}
         self.now_ns = 0
         self.flow_bytes: defaultdict[int, int] = defaultdict(int)

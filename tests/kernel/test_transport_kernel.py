@@ -1,0 +1,157 @@
+"""Updates as the kernel puts them on a link.
+
+  left                       right
++----------+  10.93.1.0/24  +----------+
+|   l0 .1 ------------------ .2 r0     |   captured at r0
++----------+  fd93:1::/64   +----------+
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from drld.gossip.auth import Tagger
+from drld.gossip.pushsum import PushSum
+from drld.gossip.transport import Address, Transport
+from drld.gossip.wire import decode_untrusted
+from drld.model import Quantity, Update
+from testbed.netns import run, within
+
+pytestmark = pytest.mark.kernel
+
+ETH_P_ALL, PACKET_OUTGOING = 3, 4
+DEADLINE_S = 10.0
+LEFT, RIGHT = (f"drldt-{os.getpid()}-{side}" for side in ("gossipl", "gossipr"))
+PORT = 7946
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[None]:
+    """The two namespaces and the link between them."""
+    try:
+        for name in (LEFT, RIGHT):
+            run(["ip", "netns", "add", name])
+        run(["ip", "-n", LEFT, *f"link add l0 type veth peer name r0 netns {RIGHT}".split()])
+        for name, device, host in ((LEFT, "l0", 1), (RIGHT, "r0", 2)):
+            commands = f"""
+                link set lo up
+                link set {device} addrgenmode none
+                addr add 10.93.1.{host}/24 dev {device}
+                addr add fd93:1::{host}/64 dev {device} nodad
+                link set {device} up
+            """
+            run(["ip", "-n", name, "-batch", "-"], stdin=commands)
+        yield
+    finally:
+        for name in (LEFT, RIGHT):
+            run(["ip", "netns", "delete", name], check=False)
+
+
+def transport(side: str, me: str, listen: Address, peer: str, address: Address) -> Transport:
+    return within(side, lambda: Transport(listen, me, {peer: address}, key=b"secret"))
+
+
+@pytest.fixture
+def capture(link: None) -> Iterator[socket.socket]:
+    """Gives the IP packets that cross the link."""
+
+    def make() -> socket.socket:
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+        made.bind(("r0", ETH_P_ALL))
+        return made
+
+    with within(RIGHT, make) as made:
+        yield made
+
+
+def datagrams(capture: socket.socket, count: int) -> list[bytes]:
+    """So many IP packets that carry UDP to the gossip port."""
+    packets: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(packets) < count:
+        ready, _, _ = select.select([capture], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, f"only {len(packets)} of {count} packets"
+        packet, origin = capture.recvfrom(65536)
+        header = 20 if packet[0] >> 4 == 4 else 40
+        protocol = packet[9] if header == 20 else packet[6]
+        port = int.from_bytes(packet[header + 2 : header + 4], "big")
+        if origin[2] != PACKET_OUTGOING and (protocol, port) == (socket.IPPROTO_UDP, PORT):
+            packets.append(packet)
+    return packets
+
+
+def ip_length(packet: bytes) -> int:
+    """What the IP header says; IPv6 does not count the header itself."""
+    if packet[0] >> 4 == 4:
+        return int.from_bytes(packet[2:4], "big")
+    return 40 + int.from_bytes(packet[4:6], "big")
+
+
+def updates(count: int) -> list[Update]:
+    """What a limiter sends in so many intervals."""
+    fabric = PushSum(
+        name="left",
+        peers=["right"],
+        limit_id=1,
+        quantity=Quantity.RATE,
+        branching=3,
+        interval_ns=50_000_000,
+    )
+    fabric.receive("right", Update(1, 0, Quantity.RATE, 0, 1.0, 0.5), 0)
+    return [fabric.publish(1e9, 0, Random(1))[0][1] for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "size"), [("10.93.1.1", "10.93.1.2", 48), ("fd93:1::1", "fd93:1::2", 68)]
+)
+def test_an_update_is_one_packet_of_the_papers_size(
+    capture: socket.socket, left: str, right: str, size: int
+) -> None:
+    sender = transport(LEFT, "left", (left, PORT), "right", (right, PORT))
+    receiver = transport(RIGHT, "right", (right, PORT), "left", (left, PORT))
+    sent = updates(5)
+    try:
+        for update in sent:
+            sender.send("right", update)
+        packets = datagrams(capture, len(sent))
+        assert [len(packet) for packet in packets] == [size] * len(sent)
+        for packet, update in zip(packets, sent, strict=True):
+            assert ip_length(packet) == size
+            payload = packet[size - 20 :]
+            assert decode_untrusted(payload) == update
+            Tagger(b"secret", "left", "right").check_untrusted(payload)
+        assert sender.bytes_sent == sum(map(len, packets))
+        # They were captured on the way in: the socket has them by now, or in a moment.
+        got: list[tuple[str, Update]] = []
+        while len(got) < len(sent):
+            ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
+            assert ready
+            got += receiver.receive()
+        assert got == [("left", update) for update in sent]
+        assert not receiver.rejected
+    finally:
+        sender.close()
+        receiver.close()
+
+
+def test_a_lost_route_is_counted_and_survived(capture: socket.socket) -> None:
+    sender = transport(LEFT, "left", ("10.93.1.1", PORT), "right", ("10.93.1.2", PORT))
+    try:
+        run(["ip", "-n", LEFT, "link", "set", "l0", "down"])
+        sender.send("right", updates(1)[0])
+        assert sender.errors == {"ENETUNREACH": 1}
+        assert sender.sent == 0
+        run(["ip", "-n", LEFT, "link", "set", "l0", "up"])
+        sender.send("right", updates(1)[0])
+        assert len(datagrams(capture, 1)[0]) == 48
+        assert sender.sent == 1
+    finally:
+        run(["ip", "-n", LEFT, "link", "set", "l0", "up"])
+        sender.close()

@@ -1,0 +1,53 @@
+"""Round trips through the update codec and the tag."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drld.gossip.auth import MAX_KEY_SIZE, Tagger
+from drld.gossip.wire import (
+    MAX_VALUE,
+    MAX_WEIGHT,
+    UPDATE_SIZE,
+    decode_untrusted,
+    encode,
+    to_float32,
+)
+from drld.model import Quantity, Update
+
+updates = st.builds(
+    Update,
+    limit_id=st.integers(1, 65535),
+    sequence=st.integers(0, 2**32 - 1),
+    quantity=st.sampled_from(Quantity),
+    epoch=st.integers(0, 15),
+    value=st.floats(-MAX_VALUE, MAX_VALUE),
+    weight=st.floats(0, MAX_WEIGHT),
+)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+keys = st.binary(max_size=MAX_KEY_SIZE)
+
+
+@given(update=updates, key=keys, sender=names, receiver=names)
+def test_round_trip(update: Update, key: bytes, sender: str, receiver: str) -> None:
+    datagram = Tagger(key, sender, receiver).seal(encode(update))
+    assert len(datagram) == UPDATE_SIZE
+    Tagger(key, sender, receiver).check_untrusted(datagram)
+    assert decode_untrusted(datagram) == Update(
+        limit_id=update.limit_id,
+        sequence=update.sequence,
+        quantity=update.quantity,
+        epoch=update.epoch,
+        value=to_float32(update.value),
+        weight=to_float32(update.weight),
+    )
+
+
+@given(updates)
+def test_encoding_again_changes_nothing(update: Update) -> None:
+    body = encode(update)
+    assert encode(decode_untrusted(body + bytes(4))) == body
+
+
+@given(st.floats(-MAX_VALUE, MAX_VALUE))
+def test_rounding_errs_by_half_a_unit_in_the_last_place(number: float) -> None:
+    assert abs(to_float32(number) - number) <= max(abs(number) * 2**-24, 2**-150)

@@ -1,0 +1,106 @@
+"""Fabrics of a whole fleet on the simulated network, each ticking at a phase of its own.
+
+A tick is the daemon's: drain what has arrived, look at the view, publish. Updates cross the network
+as values; that they are what the wire can carry to the last bit is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from random import Random
+
+from drld.gossip import FABRICS
+from drld.gossip.base import Fabric
+from drld.gossip.pushsum import PushSum
+from drld.model import GlobalView, Quantity, Update
+
+from .network import MS, Conditions, Network
+
+INTERVAL_NS = 50 * MS
+
+
+class Fleet:
+    """Limiters of one limit: l0, l1, ..."""
+
+    def __init__(
+        self,
+        fabric: str,
+        size: int,
+        seed: int,
+        conditions: Conditions | None = None,
+        branching: int = 3,
+    ) -> None:
+        self.names = [f"l{index}" for index in range(size)]
+        self.network: Network[Update] = Network(seed, conditions or Conditions())
+        self.demand = dict.fromkeys(self.names, 0.0)
+        self.views: dict[str, GlobalView] = {}
+        self.dead: set[str] = set()
+        self.interval = 0
+        """Intervals that have passed."""
+        self._rng = Random(seed)
+        self._branching = branching
+        self._kind = FABRICS[fabric]
+        self._phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
+        self.fabrics: dict[str, Fabric] = {}
+        for name in self.names:
+            self.restart(name)
+
+    def restart(self, name: str) -> None:
+        """Begin a new life of a limiter; it has forgotten everything."""
+        self.fabrics[name] = self._kind(
+            name=name,
+            peers=[peer for peer in self.names if peer != name],
+            limit_id=1,
+            quantity=Quantity.RATE,
+            branching=self._branching,
+            interval_ns=INTERVAL_NS,
+        )
+
+    def run(self, intervals: int) -> None:
+        """Let every limiter tick so many times, in the order of their phases."""
+        for _ in range(intervals):
+            for name in sorted(self.names, key=lambda name: self._phase_ns[name]):
+                self._tick(name, self.interval * INTERVAL_NS + self._phase_ns[name])
+            self.interval += 1
+
+    @property
+    def alive(self) -> list[str]:
+        return [name for name in self.names if name not in self.dead]
+
+    @property
+    def total(self) -> float:
+        """The demand of all that live."""
+        return sum(self.demand[name] for name in self.alive)
+
+    def believed(self, names: list[str] | None = None) -> Mapping[str, float]:
+        """The total that each limiter believed in at its last tick."""
+        return {
+            name: self.views[name].remote + self.demand[name]
+            for name in (self.alive if names is None else names)
+        }
+
+    def error(self) -> float:
+        """Root mean square over the limiters of the error of that, as a part of the total."""
+        believed = self.believed().values()
+        return math.sqrt(sum((b / self.total - 1) ** 2 for b in believed) / len(believed))
+
+    def worst_error(self) -> float:
+        """The largest."""
+        return max(abs(b / self.total - 1) for b in self.believed().values())
+
+    def push_sums(self) -> list[PushSum]:
+        """The fabrics, of a fleet of push-sum."""
+        return [fabric for fabric in self.fabrics.values() if isinstance(fabric, PushSum)]
+
+    def _tick(self, name: str, now_ns: int) -> None:
+        arrived = list(self.network.receive(name, now_ns))
+        if name in self.dead:
+            return
+        fabric = self.fabrics[name]
+        for source, update in arrived:
+            if source in fabric.peers:
+                fabric.receive(source, update, now_ns)
+        self.views[name] = fabric.view(now_ns)
+        for peer, update in fabric.publish(self.demand[name], now_ns, self._rng):
+            self.network.send(name, peer, update, now_ns)

@@ -1,0 +1,82 @@
+"""A simulated network under virtual time: delays, reorders, loses, repeats datagrams; seeded.
+
+It does not look at what it carries, which may be bytes or any value. Time is whatever its user
+passes in (ns), and a datagram waits at its destination until that is asked for, as in a socket's
+buffer:
+
+    network: Network[bytes] = Network(seed=1, conditions=Conditions(delay_ns=20 * MS, loss=0.05))
+    network.send("a", "b", b"...", now_ns)
+    for source, datagram in network.receive("b", later_ns): ...
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Generic, TypeVar
+
+MS = 1_000_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What happens to a datagram; the same on every path."""
+
+    delay_ns: int = 20 * MS
+    """One way."""
+    jitter_ns: int = 0
+    """Uniform, on top of the delay; more than the spacing of datagrams reorders them."""
+    loss: float = 0.0
+    """Probability, independent for each datagram."""
+    duplicate: float = 0.0
+    """Probability that a second copy follows, with a fate of its own."""
+
+
+class Network(Generic[T]):
+    """Carries datagrams between named hosts."""
+
+    def __init__(self, seed: int, conditions: Conditions) -> None:
+        self.conditions = conditions
+        """May be replaced at any time; what is under way keeps its fate."""
+        self.cut: set[tuple[str, str]] = set()
+        """(source, destination) paths on which everything is lost."""
+        self.sent = 0
+        self._rng = Random(seed)
+        self._order = itertools.count()
+        self._under_way: defaultdict[str, list[tuple[int, int, str, T]]] = defaultdict(list)
+
+    def send(self, source: str, destination: str, datagram: T, now_ns: int) -> None:
+        """Send one datagram."""
+        self.sent += 1
+        if (source, destination) in self.cut:
+            return
+        conditions, rng = self.conditions, self._rng
+        for _ in range(2 if rng.random() < conditions.duplicate else 1):
+            if rng.random() < conditions.loss:
+                continue
+            at_ns = now_ns + conditions.delay_ns + round(rng.random() * conditions.jitter_ns)
+            heapq.heappush(
+                self._under_way[destination], (at_ns, next(self._order), source, datagram)
+            )
+
+    def receive(self, destination: str, now_ns: int) -> Iterator[tuple[str, T]]:
+        """What has arrived by now, in the order of arrival."""
+        arriving = self._under_way[destination]
+        while arriving and arriving[0][0] <= now_ns:
+            _, _, source, datagram = heapq.heappop(arriving)
+            yield source, datagram
+
+    def partition(self, one: Iterable[str], other: Iterable[str]) -> None:
+        """Cut all paths between two groups, both ways."""
+        for a, b in itertools.product(one, other):
+            self.cut |= {(a, b), (b, a)}
+
+    def heal(self) -> None:
+        """Open all paths."""
+        self.cut.clear()

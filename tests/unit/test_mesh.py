@@ -1,0 +1,115 @@
+"""The mesh fabric, one limiter at a time."""
+
+from random import Random
+
+import pytest
+
+from drld.gossip.mesh import Mesh
+from drld.gossip.wire import decode_untrusted, encode
+from drld.model import GlobalView, Quantity, Update
+
+TICK = 50_000_000
+RNG = Random(1)
+
+
+def mesh(peers: str = "bc", name: str = "a") -> Mesh:
+    return Mesh(
+        name=name,
+        peers=list(peers),
+        limit_id=7,
+        quantity=Quantity.RATE,
+        branching=1,
+        interval_ns=TICK,
+    )
+
+
+def update(sequence: int, value: float, weight: float = 1.0) -> Update:
+    return Update(7, sequence, Quantity.RATE, 0, value, weight)
+
+
+def test_everybody_is_told_in_each_interval() -> None:
+    fabric = mesh()
+    for sequence in range(3):
+        updates = fabric.publish(5.0, sequence * TICK, RNG)
+        assert [peer for peer, _ in updates] == ["b", "c"]
+        assert {u for _, u in updates} == {update(sequence, 5.0, weight=0.0)}
+
+
+def test_the_weight_tells_who_is_heard() -> None:
+    fabric = mesh()
+    fabric.receive("b", update(0, 1.0), 0)
+    assert {peer: u.weight for peer, u in fabric.publish(5.0, 0, RNG)} == {"b": 1.0, "c": 0.0}
+    assert {peer: u.weight for peer, u in fabric.publish(5.0, 5 * TICK, RNG)} == {
+        "b": 0.0,
+        "c": 0.0,
+    }
+
+
+def test_nobody_heard_nobody_believed() -> None:
+    fabric = mesh()
+    fabric.publish(5.0, 0, RNG)
+    assert fabric.view(TICK) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
+
+
+def test_remote_is_the_sum_of_the_newest_values() -> None:
+    fabric = mesh()
+    fabric.receive("b", update(0, 1.0), 0)
+    fabric.receive("c", update(0, 10.0), TICK)
+    fabric.receive("b", update(2, 3.0), 2 * TICK)
+    fabric.receive("b", update(1, 2.0), 3 * TICK)
+    assert fabric.view(3 * TICK) == GlobalView(
+        remote=13.0, connected=frozenset("bc"), age_ns=2 * TICK
+    )
+    assert (fabric.links["b"].received, fabric.links["b"].lost, fabric.links["b"].late) == (2, 1, 1)
+
+
+def test_a_silent_peer_counts_zero() -> None:
+    fabric = mesh()
+    fabric.receive("b", update(0, 1.0), 0)
+    fabric.receive("c", update(0, 10.0), 20 * TICK)
+    assert fabric.view(24 * TICK).remote == 11.0
+    view = fabric.view(24 * TICK + 1)
+    assert view.remote == 10.0
+    assert view.connected == {"c"}
+
+
+def test_a_denied_value_is_not_counted() -> None:
+    fabric = mesh()
+    fabric.receive("b", update(0, 1.0, weight=0.0), 0)
+    assert fabric.view(0).remote == 0.0
+    fabric.receive("b", update(1, 1.0, weight=1.0), TICK)
+    assert fabric.view(TICK).remote == 1.0
+
+
+@pytest.mark.parametrize(
+    "bad", [Update(7, 0, Quantity.WEIGHT, 0, 1.0, 1.0), Update(7, 0, Quantity.RATE, 0, -1.0, 1.0)]
+)
+def test_what_makes_no_sense_is_rejected(bad: Update) -> None:
+    fabric = mesh()
+    fabric.receive("b", bad, 0)
+    assert fabric.view(0).connected == frozenset()
+    assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)
+
+
+def test_a_reload_keeps_those_that_stay() -> None:
+    fabric = mesh()
+    fabric.receive("b", update(0, 1.0), 0)
+    fabric.receive("c", update(0, 10.0), 0)
+    fabric.publish(5.0, 0, RNG)
+    fabric.set_peers("bd", TICK)
+    assert fabric.view(TICK).remote == 1.0
+    assert fabric.links["b"].received == 1
+    assert {peer: u.sequence for peer, u in fabric.publish(5.0, TICK, RNG)} == {"b": 1, "d": 0}
+    assert set(fabric.links) == {"b", "d"}
+
+
+def test_alone() -> None:
+    fabric = mesh(peers="")
+    assert fabric.publish(5.0, 0, RNG) == []
+    assert fabric.view(0).remote == 0.0
+
+
+def test_the_value_is_what_the_wire_carries() -> None:
+    for _, sent in mesh().publish(0.1, 0, RNG):
+        assert decode_untrusted(encode(sent) + bytes(4)) == sent
+        assert sent.value != 0.1

@@ -1,0 +1,322 @@
+"""The push-sum fabric, one limiter or two at a time."""
+
+import itertools
+import math
+from collections import Counter
+from random import Random
+
+import pytest
+
+from drld.gossip.link import Timeouts
+from drld.gossip.pushsum import EPOCH_LOSSES, MAX_COPIES, PushSum, newer, settling_intervals
+from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
+from drld.model import GlobalView, Quantity, Update
+
+TICK = 50_000_000
+
+
+def push_sum(peers: str = "b", name: str = "a", branching: int = 3) -> PushSum:
+    return PushSum(
+        name=name,
+        peers=list(peers),
+        limit_id=7,
+        quantity=Quantity.RATE,
+        branching=branching,
+        interval_ns=TICK,
+    )
+
+
+def update(sequence: int, value: float, weight: float, epoch: int = 0) -> Update:
+    return Update(7, sequence, Quantity.RATE, epoch, value, weight)
+
+
+def exchange(a: PushSum, b: PushSum, intervals: range, demand: dict[str, float]) -> None:
+    """Both tick at once; updates arrive before the next tick."""
+    rng = Random(1)
+    for interval in intervals:
+        now = interval * TICK
+        sent = [
+            (fabric, u)
+            for fabric, other in ((b, a), (a, b))
+            for _, u in other.publish(demand[other.name], now, rng)
+        ]
+        for fabric, u in sent:
+            fabric.receive("a" if fabric is b else "b", u, now + TICK // 2)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "reference", "is_newer"),
+    [
+        (1, 0, True),
+        (0, 1, False),
+        (3, 3, False),
+        (7, 0, True),
+        (9, 0, False),
+        (0, 9, True),
+        (2, 14, True),
+        (14, 2, False),
+        (8, 0, True),
+        (0, 8, False),
+        (15, 7, True),
+        (7, 15, False),
+    ],
+)
+def test_newer(epoch: int, reference: int, is_newer: bool) -> None:
+    assert newer(epoch, reference) == is_newer
+
+
+def test_of_two_epochs_exactly_one_is_newer() -> None:
+    for a in range(16):
+        for b in range(16):
+            assert newer(a, b) + newer(b, a) == (a != b)
+
+
+@pytest.mark.parametrize(
+    ("members", "branching", "intervals"), [(1, 1, 3), (2, 1, 5), (10, 3, 7), (50, 3, 9)]
+)
+def test_settling_intervals(members: int, branching: int, intervals: int) -> None:
+    assert settling_intervals(members, branching) == intervals
+
+
+def test_the_first_update_says_that_nobody_is_heard() -> None:
+    fabric = push_sum()
+    assert fabric.publish(8.0, 0, Random(1)) == [("b", update(0, 0.0, 0.0))]
+    assert (fabric.mass.value, fabric.mass.weight) == (8.0, 1.0)
+    assert fabric.view(0) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
+
+
+def test_who_denies_hearing_us_gets_a_token() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 0.0), 0)
+    (_, sent) = fabric.publish(8.0, 0, Random(1))[0]
+    assert (sent.value, sent.weight) == (8.0 * 2**-20, 2**-20)
+    assert fabric.mass.weight == 1 - 2**-20
+
+
+def test_who_hears_us_gets_a_share() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 2**-20), 0)
+    (_, sent) = fabric.publish(8.0, 0, Random(1))[0]
+    assert sent.weight == pytest.approx(0.5, rel=1e-5)
+    assert sent.value == pytest.approx(4.0, rel=1e-5)
+
+
+def test_who_falls_silent_gets_no_share() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 0.1), 0)
+    assert fabric.publish(8.0, 4 * TICK, Random(1))[0][1].weight > 0.5
+    assert fabric.publish(8.0, 4 * TICK + 1, Random(1))[0][1].weight == 0
+
+
+def test_two_limiters_agree_at_once() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    demand = {"a": 100.0, "b": 30.0}
+    exchange(a, b, range(5), demand)
+    assert a.view(5 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+    assert b.view(5 * TICK).remote == pytest.approx(100.0, rel=1e-5)
+    assert a.view(5 * TICK).connected == {"b"}
+    assert a.view(5 * TICK).age_ns == TICK // 2
+    demand["a"] = 500.0
+    exchange(a, b, range(5, 6), demand)
+    assert a.view(6 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+    assert b.view(6 * TICK).remote == pytest.approx(500.0, rel=1e-5)
+
+
+def test_an_own_change_is_not_taken_for_the_others() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(5), {"a": 100.0, "b": 30.0})
+    a.publish(900.0, 5 * TICK, Random(1))
+    assert a.view(5 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+    # Nor while nothing comes back.
+    a.publish(1900.0, 6 * TICK, Random(1))
+    assert a.view(6 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+
+
+def test_an_idle_fleet_is_exactly_zero() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(40), {"a": 0.0, "b": 0.0})
+    assert a.mass.value == b.mass.value == 0.0
+    assert a.view(40 * TICK).remote == b.view(40 * TICK).remote == 0.0
+
+
+def test_a_fleet_that_falls_idle_is_exactly_zero_again() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(20), {"a": 1e9, "b": 3.3})
+    exchange(a, b, range(20, 80), {"a": 0.0, "b": 0.0})
+    assert a.view(80 * TICK).remote == b.view(80 * TICK).remote == 0.0
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, MAX_VALUE * 2])
+def test_a_value_that_cannot_be_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="shared value"):
+        push_sum().publish(value, 0, Random(1))
+
+
+def test_another_quantity_is_rejected() -> None:
+    fabric = push_sum()
+    fabric.receive("b", Update(7, 0, Quantity.WEIGHT, 0, 1.0, 1.0), 0)
+    assert fabric.mass.weight == 1.0
+    assert fabric.view(0).connected == frozenset()
+    assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)
+
+
+def test_a_gap_is_compensated() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 1.0, 0.25), 0)
+    fabric.receive("b", update(3, 1.0, 0.25), TICK)
+    assert (fabric.mass.value, fabric.mass.weight) == (4.0, 2.0)
+    fabric.receive("b", update(2, 1.0, 0.25), TICK)
+    assert (fabric.mass.value, fabric.mass.weight) == (4.0, 2.0)
+    stats = fabric.links["b"]
+    assert (stats.received, stats.lost, stats.late) == (2, 2, 1)
+
+
+def test_compensation_is_capped() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 0.25), 0)
+    fabric.receive("b", update(1000, 1.0, 0.25), TICK)
+    assert fabric.mass.value == MAX_COPIES
+
+
+def test_half_of_a_gap_is_compensated_at_the_begin_of_an_epoch() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 0.25), 0)
+    fabric.receive("b", update(3, 1.0, 0.25, epoch=1), TICK)
+    assert fabric.epoch == 1
+    assert (fabric.mass.value, fabric.mass.weight) == (2.0, 1.5)
+
+
+def test_a_newer_epoch_is_adopted_and_an_older_one_discarded() -> None:
+    fabric = push_sum("bc")
+    fabric.receive("b", update(0, 5.0, 0.5), 0)
+    fabric.publish(8.0, 0, Random(1))
+    fabric.receive("c", update(0, 6.0, 0.5, epoch=1), TICK)
+    assert fabric.epoch == 1
+    assert (fabric.mass.value, fabric.mass.weight) == (14.0, 1.5)
+    fabric.receive("b", update(1, 7.0, 0.5), TICK)
+    assert fabric.epoch == 1
+    assert (fabric.mass.value, fabric.mass.weight) == (14.0, 1.5)
+    assert fabric.links["b"].received == 2
+
+
+def test_a_newcomer_adopts_whatever_epoch_it_hears_first() -> None:
+    for weight in (0.0, 0.5):
+        fabric = push_sum()
+        fabric.receive("b", update(0, 0.0, weight, epoch=12), 0)
+        assert fabric.epoch == 12
+        fabric.receive("b", update(1, 0.0, 0.0, epoch=13), TICK)
+        assert fabric.epoch == 12
+
+
+def test_the_view_holds_the_last_estimate_while_an_epoch_settles() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(10), {"a": 100.0, "b": 30.0})
+    a.view(10 * TICK)
+    a.receive("b", update(10, 0.0, 0.5, epoch=1), 10 * TICK)
+    settling = settling_intervals(2, 1)
+    for interval in range(10, 10 + settling):
+        view = a.view(interval * TICK)
+        assert view.remote == pytest.approx(30.0, rel=1e-5)
+        assert view.age_ns == (interval - 10) * TICK
+    assert a.view((10 + settling) * TICK).remote == 0.0
+
+
+def test_who_is_gone_takes_its_mass_along() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(10), {"a": 100.0, "b": 30.0})
+    rng = Random(1)
+    silence = Timeouts.of(TICK, TICK).silence_ns // TICK
+    for interval in range(10, 10 + silence):
+        a.view(interval * TICK)
+        a.publish(100.0, interval * TICK, rng)
+        assert a.epoch == 0
+    for interval in range(10 + silence, 13 + silence):
+        view = a.view(interval * TICK)
+        a.publish(100.0, interval * TICK, rng)
+    assert view == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
+    assert a.epoch == 1
+    assert (a.mass.value, a.mass.weight) == (100.0, 1.0)
+
+
+def test_losses_begin_an_epoch_but_not_too_often() -> None:
+    fabric = push_sum()
+    rng = Random(1)
+    begun = []
+    sequence = 0
+    for interval in range(60):
+        fabric.receive("b", update(sequence, 0.0, 0.1, fabric.epoch), interval * TICK)
+        sequence += EPOCH_LOSSES + 1
+        epoch = fabric.epoch
+        fabric.publish(1.0, interval * TICK, rng)
+        if fabric.epoch != epoch:
+            begun.append(interval)
+    assert len(begun) >= 4
+    assert {b - a for a, b in itertools.pairwise(begun)} == {2 * settling_intervals(2, 1)}
+
+
+def test_a_restarted_peer_begins_an_epoch() -> None:
+    fabric = push_sum()
+    rng = Random(1)
+    fabric.receive("b", update(100, 1.0, 0.1), 0)
+    for sequence in range(3):
+        fabric.receive("b", update(sequence, 1.0, 0.1), (sequence + 1) * TICK)
+    fabric.publish(1.0, 4 * TICK, rng)
+    assert fabric.epoch == 1
+
+
+def test_a_reload_that_removes_a_peer_begins_an_epoch() -> None:
+    fabric = push_sum("bc")
+    fabric.receive("b", update(0, 1.0, 0.1), 0)
+    fabric.receive("c", update(0, 0.0, 2**-20), 0)
+    fabric.set_peers("cd", TICK)
+    assert set(fabric.links) == {"c", "d"}
+    assert fabric.view(TICK).connected == {"c"}
+    fabric.publish(1.0, TICK, Random(1))
+    assert fabric.epoch == 1
+    assert fabric.links["c"].received == 1
+
+
+def test_a_reload_that_adds_a_peer_begins_none() -> None:
+    fabric = push_sum("b")
+    fabric.receive("b", update(0, 1.0, 0.1), 0)
+    fabric.set_peers("bc", TICK)
+    sent = fabric.publish(1.0, TICK, Random(1))
+    assert {peer for peer, _ in sent} == {"b", "c"}
+    assert fabric.epoch == 0
+
+
+def test_mass_beyond_what_the_wire_carries_begins_an_epoch() -> None:
+    fabric = push_sum()
+    for sequence in range(4):
+        fabric.receive("b", update(sequence, 0.0, MAX_WEIGHT), 0)
+    sent = fabric.publish(3.0, 0, Random(1))[0][1]
+    assert fabric.epoch == 1
+    assert sent.weight == 0.5
+    for sequence in range(4, 8):
+        fabric.receive("b", update(sequence, -MAX_VALUE, 0.1, epoch=1), TICK)
+    assert fabric.publish(3.0, TICK, Random(1))[0][1].epoch == 2
+
+
+def test_everybody_has_a_turn_in_each_cycle() -> None:
+    peers = "bcdefghijkl"
+    fabric = push_sum(peers, branching=3)
+    rng = Random(1)
+    targets = []
+    for interval in range(110):
+        picked = [peer for peer, _ in fabric.publish(0.0, interval * TICK, rng)]
+        assert len(set(picked)) == 3
+        targets += picked
+    # 11 peers, 330 updates: 30 turns each; never as many as 2 cycles between two of them.
+    assert Counter(targets) == dict.fromkeys(peers, 30)
+    for peer in peers:
+        turns = [index // 3 for index, target in enumerate(targets) if target == peer]
+        assert max(b - a for a, b in itertools.pairwise(turns)) < 2 * 4
+    assert len({tuple(targets[start : start + 11]) for start in range(0, 330, 11)}) > 20
+
+
+def test_small_fleets_get_what_there_is() -> None:
+    fabric = push_sum("bc", branching=3)
+    for interval in range(3):
+        sent = fabric.publish(0.0, interval * TICK, Random(interval))
+        assert sorted(peer for peer, _ in sent) == ["b", "c"]
+    assert push_sum("").publish(1.0, 0, Random(1)) == []
