@@ -57,6 +57,7 @@ class Child:
         process.stdin.close()
         process.stdout.close()
         self._unread = bytearray()
+        self._reading = trio.Lock()
 
     async def send(self, message: object) -> None:
         """Write one JSON line to it."""
@@ -82,14 +83,15 @@ class Child:
         raise await self.failure(f"said nothing for {timeout_s:g} s")
 
     async def _read_line(self) -> bytes | None:
-        while (end := self._unread.find(b"\n")) < 0:
-            received = await self._stdout.receive_some(1 << 20)
-            if not received or len(self._unread) > _MAX_LINE:
-                return None
-            self._unread += received
-        line = bytes(self._unread[:end])
-        del self._unread[: end + 1]
-        return line
+        async with self._reading:
+            while (end := self._unread.find(b"\n")) < 0:
+                received = await self._stdout.receive_some(1 << 20)
+                if not received or len(self._unread) > _MAX_LINE:
+                    return None
+                self._unread += received
+            line = bytes(self._unread[:end])
+            del self._unread[: end + 1]
+            return line
 
     async def failure(self, what: str) -> MeasurementError:
         """An error that quotes its last words: on the pipe, or at the end of its log."""

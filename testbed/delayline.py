@@ -68,24 +68,31 @@ class DelayLine:
             raise HostError(f"cannot bind an NFQUEUE queue: {answer}")
 
     def serve(self, control: int) -> None:
-        """Delay packets until `control` becomes readable."""
+        """Delay packets until `control` becomes readable; what was overdue by then counts."""
         descriptors = [self._socket.fileno(), control]
         while True:
             due = self._release()
             wait_s = _IDLE_S if due is None else max(due - time.monotonic_ns(), 0) / 1e9
             ready, _, _ = select.select(descriptors, [], [], wait_s)
-            if control in ready:
-                return
             if ready:
                 self._read()
+            if control in ready:
+                break
+        while self._read():
+            pass
+        while (due := self._release()) is not None and due <= time.monotonic_ns():
+            pass
 
-    def _read(self) -> None:
-        """Take in a few packets; not all, so that those that are due do not wait."""
+    def _read(self) -> bool:
+        """Take in a few packets; not all, so that those that are due do not wait.
+
+        Returns whether there may be more.
+        """
         for _ in range(_READ_BATCH):
             try:
                 size = self._socket.recv_into(self._buffer)
             except BlockingIOError:
-                return
+                return False
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
@@ -99,6 +106,7 @@ class DelayLine:
             link.arrive(packet.id, self._arrival_ns(packet.stamp_ns))
             if idle and link.next_due is not None:
                 heapq.heappush(self._heads, (link.next_due, packet.queue))
+        return True
 
     def _arrival_ns(self, stamp_ns: int | None) -> int:
         now_ns = time.monotonic_ns()

@@ -15,7 +15,7 @@ import trio
 from drld import units
 from testbed import netns
 from testbed.crew import Child, Crew
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import HostError
 from testbed.experiment import CENTRAL, Experiment
 from testbed.link import SIZE_TABLE, tbf_arguments
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
@@ -105,7 +105,7 @@ class DaemonFleet:
                 while daemon.process.poll() is None:
                     try:
                         status = (await client.get("/v1/status")).raise_for_status().json()
-                    except httpx.TransportError:
+                    except httpx.HTTPError:
                         status = {}
                     peers = status.get("peers", {})
                     if status.get("ready") and peers["connected"] == peers["configured"]:
@@ -126,22 +126,28 @@ class DaemonFleet:
                 nursery.start_soon(self._follow, limiter)
 
     async def _follow(self, limiter: str) -> None:
-        async with (
-            self._client(limiter) as client,
-            client.stream("GET", f"/v1/limits/{LIMIT}/trace") as response,
-        ):
-            response.raise_for_status()
-            async for line in response.aiter_lines():
-                self.traces[limiter].append(json.loads(line))
-        raise MeasurementError(f"the trace of {limiter} ended in the middle of the run")
+        try:
+            async with (
+                self._client(limiter) as client,
+                client.stream("GET", f"/v1/limits/{LIMIT}/trace") as response,
+            ):
+                response.raise_for_status()
+                async for line in response.aiter_lines():
+                    self.traces[limiter].append(json.loads(line))
+        except httpx.HTTPError as error:
+            raise await self._daemons[limiter].failure(f"broke off its trace: {error}") from error
+        raise await self._daemons[limiter].failure("ended its trace in the middle of the run")
 
     async def report(self) -> FleetReport:
         """See `Fleet`."""
         report = FleetReport(datapath="")
         for limiter in self._layout.limiters:
-            async with self._client(limiter) as client:
-                status = (await client.get("/v1/status")).raise_for_status().json()
-                peers = (await client.get("/v1/peers")).raise_for_status().json()
+            try:
+                async with self._client(limiter) as client:
+                    status = (await client.get("/v1/status")).raise_for_status().json()
+                    peers = (await client.get("/v1/peers")).raise_for_status().json()
+            except httpx.HTTPError as error:
+                raise await self._daemons[limiter].failure(f"does not answer: {error}") from error
             report.datapath = status["datapath"]["name"]
             report.counters[limiter] = status["datapath"]["counters"]
             report.sent += status["gossip"]["sent"]

@@ -91,8 +91,10 @@ def delayline_rules(queues: dict[str, int]) -> str:
 class _RateLinks:
     """What both ways share: rates by TBF, behind the delay."""
 
-    _rate_position: ClassVar[list[str]]
+    _parent: ClassVar[list[str]]
     """Where TBF goes: arguments of tc."""
+    _size_table: ClassVar[list[str]] = []
+    """The size table, where TBF is the root."""
 
     def __init__(self) -> None:
         self._namespace = ""
@@ -110,11 +112,12 @@ class _RateLinks:
         """See `Links`."""
         if rate is None:
             if device in self._limited:
-                self._tc("delete", device, self._rate_position[:2])
+                self._tc("delete", device, self._parent)
                 self._limited.discard(device)
             return
         limit = self._links[device].queue_for(rate, queue)
-        self._tc("replace", device, [*self._rate_position, *tbf_arguments(rate, limit)])
+        arguments = [*self._parent, *self._size_table, *tbf_arguments(rate, limit)]
+        self._tc("replace", device, arguments)
         self._limited.add(device)
 
     def _tc(self, verb: str, device: str, arguments: list[str]) -> None:
@@ -125,7 +128,7 @@ class NetemLinks(_RateLinks):
     """Links by netem, TBF as its child."""
 
     name = "netem"
-    _rate_position: ClassVar[list[str]] = ["parent", "1:1"]
+    _parent: ClassVar[list[str]] = ["parent", "1:1"]
 
     async def start(
         self,
@@ -152,7 +155,8 @@ class DelayLineLinks(_RateLinks):
     """Links by a delay line, TBF on the devices."""
 
     name = "delayline"
-    _rate_position: ClassVar[list[str]] = ["root", "handle", "1:", *SIZE_TABLE]
+    _parent: ClassVar[list[str]] = ["root"]
+    _size_table: ClassVar[list[str]] = SIZE_TABLE
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,13 +9,19 @@ it: each packet carries its sending time, and the kernel stamps its arrival at t
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from testbed import netns
-from testbed.crew import crew
+from testbed.crew import Crew, crew
 from testbed.delay import LinkReport
+from testbed.errors import MeasurementError
 from testbed.link import Link, Links
 from testbed.topology import SINK, WAN, build, veth
+
+LINK = "down"
+"""The router's interface whose link is checked."""
 
 _SETTLE_S = 0.3
 _PATIENCE_S = 10.0
@@ -31,22 +37,32 @@ class Check:
     received: int
     delay_ms: float
     """Asked for."""
+    least_ms: float
+    """Measured one-way delay, from here on."""
     median_ms: float
-    """Measured one-way delay: the median, and what 99 % of the packets stayed below."""
     p99_ms: float
     worst_ms: float
     report: LinkReport | None
     """The link's own account, where it keeps one."""
 
 
-async def check(links: Links, packets_per_s: int, seconds: float, delay_ns: int) -> Check:
-    """Send a stream through one link, in this process's workspace.
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A source and a sink with one emulated link between them."""
 
-    Raises:
-        MeasurementError: the link could not keep up.
-    """
+    crew: Crew
+    source: str
+    """Namespace."""
+    sink: str
+    address: str
+    """Of the sink."""
+
+
+@asynccontextmanager
+async def line(links: Links, delay_ns: int, loss: float = 0.0) -> AsyncIterator[Line]:
+    """Build it in this process's workspace; the link is `LINK`."""
     uplink = veth(1, 1, (WAN, "up"), ("src", "eth0"))
-    downlink = veth(2, 1, (WAN, "down"), (SINK, "in"))
+    downlink = veth(2, 1, (WAN, LINK), (SINK, "in"))
     build(
         {
             WAN: [],
@@ -55,12 +71,24 @@ async def check(links: Links, packets_per_s: int, seconds: float, delay_ns: int)
         },
         [uplink, downlink],
     )
-    wan, source, sink = (netns.namespace(role) for role in (WAN, "src", SINK))
-    stream = {"destination": downlink.far.address, "rate": packets_per_s, "seconds": seconds}
     async with crew(netns.state_directory()) as members:
-        await links.start(members, wan, (Link("down", delay_ns),))
-        receiver = await members.start_module("receiver", sink, "udp", stream, "receive")
-        sender = await members.start_module("sender", source, "udp", stream, "send")
+        await links.start(members, netns.namespace(WAN), (Link(LINK, delay_ns, loss),))
+        yield Line(members, netns.namespace("src"), netns.namespace(SINK), downlink.far.address)
+
+
+async def check(
+    links: Links, packets_per_s: int, seconds: float, delay_ns: int, loss: float = 0.0
+) -> Check:
+    """Send a stream through one link, in this process's workspace.
+
+    Raises:
+        MeasurementError: the link could not keep up.
+    """
+    async with line(links, delay_ns, loss) as wired:
+        stream = {"destination": wired.address, "rate": packets_per_s, "seconds": seconds}
+        start = wired.crew.start_module
+        receiver = await start("receiver", wired.sink, "udp", stream, "receive")
+        sender = await start("sender", wired.source, "udp", stream, "send")
         for process in (receiver, sender):
             await process.receive()
         start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
@@ -70,11 +98,17 @@ async def check(links: Links, packets_per_s: int, seconds: float, delay_ns: int)
         sent = (await sender.receive(patience_s))["result"]
         delays = sorted((await receiver.receive(patience_s))["result"])
         report = await links.stop()
+    if report is not None and len(delays) != sent["packets"] - report.lost:
+        raise MeasurementError(
+            f"{sent['packets']} packets were sent and {report.lost} lost on purpose, "
+            f"but {len(delays)} received"
+        )
     return Check(
         rate=sent["packets"] / sent["seconds"],
         sent=sent["packets"],
         received=len(delays),
         delay_ms=delay_ns / 1e6,
+        least_ms=_quantile_ms(delays, 0.0),
         median_ms=_quantile_ms(delays, 0.5),
         p99_ms=_quantile_ms(delays, 0.99),
         worst_ms=_quantile_ms(delays, 1.0),
@@ -94,7 +128,8 @@ def describe(checked: Check, links: Links) -> str:
     lines = [
         f"link by {links.name}: {checked.sent} packets sent at {checked.rate:.0f} a second, "
         f"{checked.received} received",
-        f"one-way delay, asked for {checked.delay_ms:g} ms: median {checked.median_ms:.3f} ms, "
+        f"one-way delay, asked for {checked.delay_ms:g} ms: "
+        f"least {checked.least_ms:.3f} ms, median {checked.median_ms:.3f} ms, "
         f"p99 {checked.p99_ms:.3f} ms, worst {checked.worst_ms:.3f} ms",
     ]
     if (report := checked.report) is not None:

@@ -39,8 +39,9 @@ async def run_suite(
     table = experiment.table
     total = len(table.allocators) * table.repeat
     number = 0
-    for allocator in table.allocators:
-        for repetition in range(1, table.repeat + 1):
+    # Allocators alternate, so that a change of the machine's mood meets all of them.
+    for repetition in range(1, table.repeat + 1):
+        for allocator in table.allocators:
             number += 1
             progress.begin(f"[{number}/{total}] {allocator}")
             for _ in range(_ATTEMPTS):

@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 
 from testbed import child
 from testbed.errors import MeasurementError
@@ -19,6 +20,7 @@ _SO_RCVBUFFORCE = 33
 _RECEIVE_BUFFER = 32 * 1024 * 1024
 _TICK_NS = 500_000
 _LAST_WAIT_S = 1.0
+_READ_EVERY_S = 0.1
 
 
 def send_stream() -> None:
@@ -49,19 +51,24 @@ def receive_stream() -> None:
         stream.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         stream.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         stream.bind(("", PORT))
-        child.send(ready=True)
-        child.receive()
-        # The kernel keeps what arrives, with its time: reading afterwards disturbs nothing.
-        time.sleep(job["seconds"] + _LAST_WAIT_S)
         stream.setblocking(False)
-        while True:
-            try:
-                payload, ancillary, _, _ = stream.recvmsg(64, 128)
-            except BlockingIOError:
-                break
-            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            delays.append(seconds * 1_000_000_000 + nanoseconds - _SENT.unpack(payload)[0])
+        child.send(ready=True)
+        last_ns = child.receive()["start_ns"] + round((job["seconds"] + _LAST_WAIT_S) * 1e9)
+        while time.monotonic_ns() < last_ns:
+            # The kernel keeps what arrives, with its time: reading seldom disturbs least.
+            time.sleep(_READ_EVERY_S)
+            delays += _drain(stream)
     child.send(result=delays)
+
+
+def _drain(stream: socket.socket) -> Iterator[int]:
+    while True:
+        try:
+            payload, ancillary, _, _ = stream.recvmsg(64, 128)
+        except BlockingIOError:
+            return
+        seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+        yield seconds * 1_000_000_000 + nanoseconds - _SENT.unpack(payload)[0]
 
 
 def work() -> None:

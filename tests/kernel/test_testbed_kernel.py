@@ -1,0 +1,205 @@
+"""Whole runs on a real kernel: what they measure, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from testbed import netns
+from testbed.errors import MeasurementError
+from testbed.link import DelayLineLinks
+from testbed.progress import Progress
+from testbed.run import RunOptions, run_once
+from tests.testbed_factories import experiment
+
+pytestmark = pytest.mark.kernel
+
+DEADLINE_S = 30.0
+FLOWS = [
+    {"limiter": "l1", "count": 1, "rtt": "10ms"},
+    {"limiter": "l2", "count": 2, "rtt": "10ms"},
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    assert netns.own() == []
+    assert not netns.state_directory().exists()
+
+
+async def run(allocator: str, datapath: str, **changes: Any) -> dict[str, Any]:
+    small = experiment(**{"seconds": 3, "warmup": "1s", "flows": FLOWS, **changes})
+    with Path(os.devnull).open("w", encoding="ascii") as silence:
+        return await run_once(
+            small, allocator, 1, RunOptions(datapath, DelayLineLinks), Progress(silence)
+        )
+
+
+async def test_a_central_run_under_the_kernel_s_own_token_bucket() -> None:
+    found = await run("ctb", "tbf")
+    burst_bps = (75_000 + 3_000) * 8 / 2
+    assert 0 < found["aggregate_bps"] <= 10e6 + burst_bps
+    assert set(found["share"]) == {"l1", "l2"}
+    assert found["share_of"] == "goodput"
+    assert len(found["flows"]) == 3
+    assert all(flow["connected_s"] >= flow["syn_s"] + 0.01 for flow in found["flows"])
+    assert found["gossip"]["bytes_per_limiter_per_s"] == 0
+    assert found["link"]["overflow"] == 0
+    assert found["link"]["packets"] > 100
+
+
+async def test_a_split_run_counts_every_limiter_by_itself() -> None:
+    found = await run("static", "tbf", limit={
+        "rate": "4mbit", "burst": "20kB", "shares": {"l1": 0.25, "l2": 0.75},
+    })  # fmt: skip
+    for limiter, rate in (("l1", 1e6), ("l2", 3e6)):
+        forwarded = [row[1] for row in found["series"][limiter] if row[0] >= 1.0]
+        mean = sum(forwarded) / len(forwarded)
+        assert 0 < mean <= rate + 23_000 * 8 / 2
+        assert all(row[2] >= 0 for row in found["series"][limiter])
+    assert found["aggregate_bps"] == pytest.approx(
+        sum(window for window in found["windows"][0]["bps"]) / 2, rel=1e-3
+    )
+
+
+async def test_a_timed_event_narrows_a_link() -> None:
+    found = await run(
+        "static", "tbf", limit={"rate": "100mbit", "burst": "75kB"},
+        seconds=4, flows=[{**FLOWS[0], "rate": "8mbit"}], warmup="2s",
+        events=[{"at": "1s", "flows": "f1", "rate": "1mbit", "queue": "15kB"}],
+    )  # fmt: skip
+    # What left the router's queue in the measured time, and one depth of its bucket.
+    assert 0 < found["aggregate_bps"] <= 1e6 + 2 * 3028 * 8 / 2
+
+
+async def test_daemons_limit_and_gossip() -> None:
+    found = await run("fps", "auto", seconds=4, warmup="2s")
+    assert found["datapath"] in ("nfqueue", "kernel")
+    assert 0 < found["aggregate_bps"] < 20e6
+    assert min(found["share"].values()) > 0
+    assert found["gossip"]["received"] > 0
+    # An update every 50 ms of 48 bytes, and probes.
+    assert found["gossip"]["bytes_per_limiter_per_s"] > 0.5 * 20 * 48
+    assert all(rows[-1][3] is not None for rows in found["series"].values())
+
+
+async def test_a_daemon_that_does_not_start_is_quoted() -> None:
+    with pytest.raises(MeasurementError, match=r"did not become ready(?s:.*)carrier-pigeon"):
+        await run("fps", "auto", gossip={"fabric": "carrier-pigeon"})
+
+
+async def test_a_daemon_that_dies_in_the_middle_fails_the_run() -> None:
+    async def kill_when_running() -> None:
+        namespace = netns.NETNS_DIRECTORY / netns.namespace("lim-l1")
+        control = netns.state_directory() / "l1.sock"
+        while not control.exists():
+            await trio.sleep(0.05)
+        (pid,) = netns.run(["ip", "netns", "pids", namespace.name]).split()
+        await trio.sleep(1.5)
+        os.kill(int(pid), signal.SIGKILL)
+
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kill_when_running)
+            with pytest.raises(MeasurementError, match=r"daemon l1 .*exit status -9"):
+                await run("fps", "auto", seconds=10)
+
+
+@contextlib.contextmanager
+def running_testbed(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str, list[int]]]:
+    """A testbed in the middle of a run: the process, its owner's name, its children's ids."""
+    command = [sys.executable, "-m", "testbed", "run", "baseline", "--seconds", "60"]
+    command += ["--allocator", "fps", "--repeat", "1", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        owner = netns.owner(process.pid)
+        try:
+            wait_for_line(process, b"running")
+            children = [
+                int(pid)
+                for path in netns.NETNS_DIRECTORY.glob(f"{netns.PREFIX}-{owner}-*")
+                for pid in netns.run(["ip", "netns", "pids", path.name]).split()
+            ]
+            yield process, owner, children
+        finally:
+            process.kill()
+            process.wait()
+            netns.remove_stale()
+
+
+def wait_for_line(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stderr is not None
+    seen = b""
+    deadline = time.monotonic() + DEADLINE_S
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stderr, selectors.EVENT_READ)
+        while text not in seen:
+            assert selector.select(deadline - time.monotonic()), seen
+            received = os.read(process.stderr.fileno(), 4096)
+            assert received, seen
+            seen += received
+
+
+def left_of(owner: str) -> list[Path]:
+    return [
+        *netns.NETNS_DIRECTORY.glob(f"{netns.PREFIX}-{owner}*"),
+        *netns.STATE_DIRECTORY.glob(f"{netns.PREFIX}-{owner}*"),
+    ]
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    """Wait until these processes, which are not our children, have ended."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            with selectors.DefaultSelector() as selector:
+                selector.register(descriptor, selectors.EVENT_READ)
+                assert selector.select(DEADLINE_S), f"process {pid} is still there"
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    with running_testbed(tmp_path) as (process, owner, children):
+        assert len(children) >= 7  # delay line, sampler, receiver, two senders, two daemons
+        assert left_of(owner)
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == 128 + number
+        wait_until_gone(children)
+        assert left_of(owner) == []
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    with running_testbed(tmp_path) as (process, owner, children):
+        process.kill()
+        process.wait()
+        # Without anybody's help: the kernel tells them.
+        wait_until_gone(children)
+        assert left_of(owner)
+        removed = netns.remove_stale()
+        assert any(owner in name for name in removed)
+        assert left_of(owner) == []
+
+
+def test_the_command_writes_result_figures_and_table(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "testbed", "run", "baseline", "--seconds", "3"]
+    command += ["--set", "warmup=1s", "--allocator", "ctb", "--repeat", "1"]
+    command += ["--datapath", "tbf", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("allocator")
+    assert done.stdout.splitlines()[1].startswith("ctb")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["baseline-ctb.png", "result.json"]
+    assert json.loads((tmp_path / "result.json").read_text())["runs"][0]["allocator"] == "ctb"

@@ -1,0 +1,159 @@
+"""Experiments: what a file may say, and what is made of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drld.errors import ConfigError
+from testbed.experiment import EXPERIMENTS, build, find, load
+from tests.testbed_factories import document, experiment
+
+
+def problems_of(changed: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        build(changed, "small.toml")
+    return raised.value.problems
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda path: path.stem)
+def test_experiments_that_come_with_the_testbed_load(path: Path) -> None:
+    assert load(path).table.name == path.stem
+
+
+def test_the_baseline_is_that_of_the_paper() -> None:
+    baseline = load(find("baseline"))
+    assert baseline.table.limit.rate * 8 == 10_000_000
+    assert baseline.table.limit.burst == 75_000
+    assert baseline.table.limit.ewma == 0.1
+    assert baseline.table.gossip.interval == 50_000_000
+    assert baseline.table.gossip.rtt == 40_000_000
+    assert [(group.limiter, group.table.count, group.table.rtt) for group in baseline.groups] == [
+        ("l1", 3, 40_000_000),
+        ("l2", 7, 40_000_000),
+    ]
+    assert baseline.table.seconds == 60
+    assert baseline.table.repeat == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"seconds": 0}, "seconds: 0: "),
+        ({"secnds": 3}, 'secnds: unknown key; did you mean "seconds"?'),
+        ({"seconds": 4.1}, "seconds: 4.1: a multiple of 0.2"),
+        ({"warmup": "4s"}, "warmup: leaves nothing of the 4 seconds to measure"),
+        ({"warmup": "1.1s"}, "warmup: '1.1s': a multiple of 200ms"),
+        ({"warmup": 2}, 'warmup: 2: a duration such as "50ms"'),
+        ({"allocators": ["wfq"]}, "allocators[0]: 'wfq': one of ctb, static, gtb"),
+        ({"allocators": []}, "allocators: "),
+        ({"limit": {"rate": "10", "burst": "75kB"}}, "limit.rate: '10': a rate such as"),
+        ({"gossip": {"loss": 1.0}}, "gossip.loss: 1.0: "),
+        (
+            {"limit": {"rate": "1mbit", "burst": "75kB", "shares": {"l1": 1.0}}},
+            "limit.shares: needs a share for each of l1, l2",
+        ),
+        (
+            {"limit": {"rate": "1mbit", "burst": "75kB", "parameters": {"fps": {"depht": 1}}}},
+            "limit.parameters.fps.depht: unknown key",
+        ),
+        ({"limiters": ["l1"]}, "flows[1].limiter: 'l2': one of l1"),
+        ({"events": [{"at": "1s", "flows": "f9", "rate": "1mbit"}]}, "events[0].flows: 'f9': "),
+        ({"events": [{"at": "1s", "flows": "f1", "rate": "fast"}]}, "events[0].rate: 'fast': "),
+    ],
+)
+def test_a_mistake_is_named_with_its_key(changes: dict[str, Any], problem: str) -> None:
+    assert [line for line in problems_of(document(**changes)) if f"small.toml: {problem}" in line]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"count": 0}, "flows[0].count: 0: "),
+        ({"limiter": "L1"}, "flows[0].limiter: 'L1': "),
+        ({"limiter": "a-name-too-long"}, "flows[0].limiter: 'a-name-too-long': "),
+        ({"name": "out"}, "flows[0].name: 'out': a name that is not taken"),
+        ({"name": "f2"}, "flows[1].name: 'f2': a name that is not taken"),
+        ({"start": "2s", "end": "1s"}, "flows[0].end: not after the start"),
+        ({"period": "1s"}, "flows[0].period: needs an `end`"),
+        ({"start": "1s", "end": "3s", "period": "1s"}, "flows[0].period: needs an `end`"),
+        ({"queue": "15kB"}, "flows[0].queue: means nothing without a `rate`"),
+        ({"loss": -0.1}, "flows[0].loss: -0.1: "),
+    ],
+)
+def test_a_mistake_in_a_group_is_named_with_its_key(changes: dict[str, Any], problem: str) -> None:
+    changed = document()
+    changed["flows"][0] = {**changed["flows"][0], **changes}
+    assert [line for line in problems_of(changed) if f"small.toml: {problem}" in line]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    assert len(problems_of(document(seconds=-1, warmup="x", seed=-1))) == 3
+
+
+def test_overrides_and_settings_replace_keys_and_stay_in_the_definition(tmp_path: Path) -> None:
+    file = tmp_path / "e.toml"
+    file.write_text((EXPERIMENTS / "baseline.toml").read_text())
+    loaded = load(
+        file, {"seconds": 20.0}, ["gossip.interval=500ms", "limit.parameters.fps.headroom=0.3"]
+    )
+    assert loaded.table.seconds == 20
+    assert loaded.table.gossip.interval == 500_000_000
+    assert loaded.definition["gossip"]["interval"] == "500ms"
+    assert loaded.definition["limit"]["parameters"] == {"fps": {"headroom": 0.3}}
+
+
+@pytest.mark.parametrize("setting", ["gossip.interval", "=1", "gossip..x=1", "name.x=1"])
+def test_a_malformed_setting_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"."):
+        load(find("baseline"), {}, [setting])
+
+
+def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "none.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("name = ")
+    with pytest.raises(ConfigError, match="not TOML"):
+        load(broken)
+
+
+def test_flows_start_within_the_jitter_and_the_same_for_the_same_seed() -> None:
+    small = experiment()
+    group = small.groups[1]
+    flows = small.flows(group, random.Random(5))
+    assert flows == small.flows(group, random.Random(5))
+    assert flows != small.flows(group, random.Random(6))
+    assert [flow.id for flow in flows] == ["f2.1", "f2.2"]
+    assert all(0 <= flow.start_ns < 20_000_000 for flow in flows)
+    assert {flow.end_ns for flow in flows} == {small.duration_ns}
+
+
+def test_flows_come_and_go_every_period_until_the_end() -> None:
+    joining = {
+        "limiter": "l1", "count": 1, "rtt": "40ms", "start": "1s", "end": "3s", "period": "4s",
+    }  # fmt: skip
+    small = experiment(seconds=10, flows=[joining])
+    flows = small.flows(small.groups[0], random.Random(1))
+    assert [flow.id for flow in flows] == ["f1.1-1", "f1.1-2", "f1.1-3"]
+    assert [flow.end_ns // 10**9 for flow in flows] == [3, 7, 10]
+    assert [flow.start_ns // 10**9 for flow in flows] == [1, 5, 9]
+
+
+def test_flows_that_would_start_after_the_end_do_not_exist() -> None:
+    small = experiment(flows=[{"limiter": "l1", "count": 1, "rtt": "0ms", "start": "4s"}])
+    assert small.flows(small.groups[0], random.Random(1)) == []
+
+
+def test_limiters_are_those_of_the_flows_unless_listed() -> None:
+    assert experiment().limiters == ("l1", "l2")
+    assert experiment(limiters=["l2", "idle", "l1"]).limiters == ("l2", "idle", "l1")
+
+
+def test_flows_with_a_rate_of_their_own_are_bottlenecked() -> None:
+    assert not experiment().bottlenecked
+    event = {"at": "1s", "flows": "f1", "rate": "none"}
+    assert experiment(events=[event]).bottlenecked

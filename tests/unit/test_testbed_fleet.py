@@ -1,0 +1,87 @@
+"""The configurations that the testbed writes for daemons are what drld reads."""
+
+from __future__ import annotations
+
+import sys
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from drld import config
+from drld.spec import Direction, LimiterSpec
+from testbed.errors import HostError
+from testbed.experiment import ALLOCATOR_NAMES, CENTRAL
+from testbed.fleet import DaemonFleet, TbfFleet, choose_fleet, daemon_document, toml
+from testbed.topology import plan
+from tests.testbed_factories import experiment
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def written(allocator: str, limiter: str = "l1", **changes: Any) -> LimiterSpec:
+    small = experiment(**changes)
+    layout = plan(small, allocator, 1)
+    name = allocator if allocator in CENTRAL else limiter
+    return config.parse(toml(daemon_document(small, allocator, layout, name, "auto")), "x.toml")
+
+
+@pytest.mark.parametrize("allocator", ALLOCATOR_NAMES)
+def test_drld_reads_what_is_written(allocator: str) -> None:
+    spec = written(allocator)
+    (limit,) = spec.limits
+    assert limit.allocator == CENTRAL.get(allocator, allocator)
+    assert (limit.rate * 8, limit.burst) == (10_000_000, 75_000)
+    assert (limit.match.interface, limit.match.direction) == ("out", Direction.OUT)
+    assert limit.match.protocol == 6
+    assert spec.gossip.interval_ns == 50_000_000
+
+
+def test_limiters_know_each_other_by_their_gossip_addresses() -> None:
+    first, second = written("fps", "l1"), written("fps", "l2")
+    assert [(peer.name, peer.address) for peer in first.peers] == [("l2", second.listen)]
+    assert [(peer.name, peer.address) for peer in second.peers] == [("l1", first.listen)]
+    assert ip_address(first.listen[0]) != ip_address(second.listen[0])
+
+
+def test_a_central_limiter_is_alone() -> None:
+    assert written("ctb").peers == ()
+
+
+def test_everything_an_experiment_says_of_the_limit_reaches_the_daemon() -> None:
+    spec = written(
+        "fps",
+        limit={
+            "rate": "1.5mbit",
+            "burst": "20kB",
+            "ewma": 0.3,
+            "shares": {"l1": 0.25, "l2": 0.75},
+            "parameters": {"fps": {"headroom": 0.5}, "grd": {}},
+        },
+        gossip={"fabric": "mesh", "interval": "200ms", "branching": 2, "rtt": "10ms"},
+    )
+    (limit,) = spec.limits
+    assert (limit.rate, limit.burst, limit.ewma) == (187_500, 20_000, 0.3)
+    assert limit.shares == {"l1": 0.25, "l2": 0.75}
+    assert getattr(limit.parameters, "headroom") == 0.5  # noqa: B009 -- the type is the allocator's
+    assert (spec.gossip.fabric, spec.gossip.interval_ns) == ("mesh", 200_000_000)
+    assert spec.gossip.branching == 2
+
+
+def test_toml_survives_a_round_trip() -> None:
+    document = {
+        "one": {"text": 'quo"te\n', "number": 3, "fraction": 0.25, "truth": True},
+        "many": [{"table": {"a": 1, "b": "x"}}, {"list": ["a", "b"]}],
+    }
+    assert tomllib.loads(toml(document)) == document
+
+
+def test_the_kernel_s_token_bucket_can_only_be_central_or_static() -> None:
+    small = experiment()
+    assert isinstance(choose_fleet(small, "static", plan(small, "static", 1), "tbf"), TbfFleet)
+    assert isinstance(choose_fleet(small, "fps", plan(small, "fps", 1), "auto"), DaemonFleet)
+    with pytest.raises(HostError, match="not fps"):
+        choose_fleet(small, "fps", plan(small, "fps", 1), "tbf")

@@ -1,0 +1,79 @@
+"""What the sampler reads, when, and how progress and processor time are told."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from testbed.cpu import CpuTimes
+from testbed.errors import MeasurementError
+from testbed.measure import FIRST_SAMPLE, check_times, ip_bytes
+from testbed.progress import Progress
+
+NET_DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop
+    lo:       0       0    0    0    0     0          0         0        0       0    0    0 0 0 0 0
+ in-l1: 1514000    1000    0    0    0     0          0         0    66000    1000    0    0 0 0 0 0
+d-f1:1514      1    0    0    0     0          0         0    0    0    0    0 0 0 0 0
+"""
+
+
+def test_counters_are_of_the_ip_layer() -> None:
+    found = ip_bytes(NET_DEV)
+    assert found["in-l1", "rx"] == 1_500_000
+    assert found["in-l1", "tx"] == 52_000
+    assert found["d-f1", "rx"] == 1500
+    assert found["lo", "rx"] == 0
+
+
+def test_samples_may_be_half_an_interval_late() -> None:
+    step = 50_000_000
+    grid = [(index + FIRST_SAMPLE) * step for index in range(10)]
+    assert check_times(grid, step) == 0
+    assert check_times([time + step // 2 for time in grid], step) == 25
+    late = [*grid[:4], grid[4] + step // 2 + 1, *grid[5:]]
+    with pytest.raises(MeasurementError, match="could not keep up"):
+        check_times(late, step)
+
+
+def test_processor_time_is_what_was_not_idle() -> None:
+    before, after = CpuTimes(100, 5, 200), CpuTimes(150, 6, 300)
+    assert before.until(after) == {"busy": 0.5, "stolen": 0.01}
+    assert before.until(before)["stolen"] == 0
+    assert CpuTimes.now().total >= CpuTimes.now().idle
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_plain_lines_in_a_file() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress.begin("[1/2] fps")
+    progress.step("building the network")
+    progress.step("building the network")
+    for left in range(21, 17, -1):
+        progress.countdown(left)
+    progress.end()
+    assert stream.getvalue().splitlines() == [
+        "[1/2] fps: building the network",
+        "[1/2] fps: running, 20 s left",
+    ]
+
+
+def test_progress_is_one_line_on_a_terminal() -> None:
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.begin("[1/2] fps")
+    progress.countdown(3)
+    progress.countdown(2)
+    assert "\n" not in stream.getvalue()
+    assert stream.getvalue().split("\r")[-1].rstrip() == "[1/2] fps: running, 2 s left"
+    progress.note("stays")
+    progress.end()
+    assert stream.getvalue().count("\n") == 1
+    assert stream.getvalue().endswith("\r")

@@ -1,0 +1,155 @@
+"""From what was seen in a run to its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from testbed.errors import MeasurementError
+from testbed.record import Observation, record
+from testbed.topology import plan
+from tests.testbed_factories import experiment, observation
+
+RATES = {"f1": 375_000, "f2": 875_000}
+
+
+def recorded(allocator: str = "fps", **changes: Any) -> dict[str, Any]:
+    small = experiment()
+    layout = plan(small, allocator, 1)
+    seen = replace(observation(small, layout, RATES), **changes)
+    return record(small, allocator, 2, layout, seen)
+
+
+def seen_by_default() -> Observation:
+    small = experiment()
+    return observation(small, plan(small, "fps", 1), RATES)
+
+
+def test_the_figures_of_constant_rates() -> None:
+    run = recorded()
+    assert (run["allocator"], run["repetition"], run["datapath"]) == ("fps", 2, "nfqueue")
+    assert (run["seconds"], run["warmup_s"]) == (4.0, 1.0)
+    assert run["aggregate_bps"] == pytest.approx(10e6)
+    assert run["share"] == pytest.approx({"l1": 0.3, "l2": 0.7})
+    assert run["share_of"] == "forwarded"
+    assert run["jain"] == pytest.approx((300 + 350 + 350) ** 2 / 3 / (300**2 + 2 * 350**2), 1e-3)
+    assert run["windows_within_limit"] == 1.0
+    assert [(window["seconds"], len(window["bps"])) for window in run["windows"]] == [
+        (1.0, 3),
+        (0.05, 60),
+    ]
+    assert run["windows"][1]["bps"] == pytest.approx([10e6] * 60, rel=1e-4)
+    assert run["gossip"] == {
+        "sent": 80, "received": 79, "lost": 1, "bytes_per_limiter_per_s": pytest.approx(960),
+    }  # fmt: skip
+
+
+def test_the_series_has_what_was_forwarded_arrived_and_allowed() -> None:
+    rows = recorded()["series"]["l1"]
+    assert len(rows) == 80
+    assert rows[0] == (0.0, pytest.approx(3e6, abs=200), pytest.approx(6e6, abs=200), 1e6)
+    assert rows[40][0] == 2.0
+    assert [row[3] for row in rows] == [1_000_000] * 40 + [None] * 40
+
+
+def test_flows_are_told_one_by_one() -> None:
+    flows = recorded()["flows"]
+    assert [(flow["id"], flow["limiter"]) for flow in flows] == [
+        ("f1.1", "l1"),
+        ("f2.1", "l2"),
+        ("f2.2", "l2"),
+    ]
+    assert flows[0]["goodput_bps"] == pytest.approx(3e6 * 1448 / 1500, rel=1e-3)
+    assert len(flows[0]["goodput_series_bps"]) == 20
+    assert "convergence" not in flows[0]
+
+
+def test_a_central_run_is_split_by_goodput() -> None:
+    run = recorded("ctb")
+    assert list(run["series"]) == ["ctb"]
+    assert run["share"] == pytest.approx({"l1": 0.3, "l2": 0.7}, rel=1e-3)
+    assert run["share_of"] == "goodput"
+    assert run["aggregate_bps"] == pytest.approx(10e6)
+
+
+def joining(**changes: Any) -> dict[str, Any]:
+    small = experiment(
+        flows=[
+            {"limiter": "l1", "count": 1, "rtt": "40ms"},
+            {"limiter": "l2", "count": 1, "rtt": "40ms", "start": "1.5s"},
+        ],
+        **changes,
+    )
+    layout = plan(small, "fps", 1)
+    return record(
+        small, "fps", 1, layout, observation(small, layout, dict.fromkeys(RATES, 625_000))
+    )
+
+
+def test_a_flow_that_joins_is_told_how_soon_it_converged() -> None:
+    first, second = joining()["flows"]
+    assert "convergence" not in first
+    assert second["convergence"]["fair_bps"] == pytest.approx(5e6 * 1448 / 1500)
+    assert second["convergence"]["first_s"] == 0
+
+
+def test_convergence_is_not_told_where_flows_deserve_different_rates() -> None:
+    event = {"at": "2s", "flows": "f1", "rate": "1mbit"}
+    assert all("convergence" not in flow for flow in joining(events=[event])["flows"])
+
+
+def starving_one() -> list[dict[str, Any]]:
+    """What is received when one of the two flows at `l2` gets what is due to both."""
+    first, second, third = seen_by_default().received
+    return [first, {**second, "bytes": [2 * step for step in second["bytes"]]}, third]
+
+
+def test_a_flow_without_a_byte_counts_as_zero() -> None:
+    *others, last = starving_one()
+    run = recorded(received=[*others, {**last, "bytes": [0] * 20}])
+    assert run["flows"][2]["goodput_bps"] == 0
+    assert run["jain"] == pytest.approx(10**2 / 3 / (3**2 + 7**2), rel=1e-3)
+
+
+def test_a_flow_that_never_connected_counts_as_zero() -> None:
+    run = recorded(received=starving_one()[:-1])
+    assert run["flows"][2]["goodput_bps"] == 0
+    assert run["jain"] == pytest.approx(10**2 / 3 / (3**2 + 7**2), rel=1e-3)
+
+
+def test_a_broken_flow_fails_the_run() -> None:
+    seen = seen_by_default()
+    seen.sent["f1"][0]["error"] = "Connection reset by peer"
+    with pytest.raises(MeasurementError, match=r"flow f1\.1: Connection reset"):
+        recorded(sent=seen.sent)
+
+
+def test_a_flow_that_was_never_opened_fails_the_run() -> None:
+    seen = seen_by_default()
+    seen.sent["f1"][0]["syn_s"] = None
+    with pytest.raises(MeasurementError, match=r"flow f1\.1 was never opened"):
+        recorded(sent=seen.sent)
+
+
+def test_bytes_from_nowhere_fail_the_run() -> None:
+    stranger = {"source": "10.1.9.2", "port": 1, "bytes": [0] * 20}
+    with pytest.raises(MeasurementError, match="connections of nobody"):
+        recorded(received=[*seen_by_default().received, stranger])
+
+
+def test_counters_that_contradict_the_goodput_fail_the_run() -> None:
+    seen = seen_by_default()
+    doubled = {
+        key: [2 * value for value in values] if key.startswith("forwarded") else values
+        for key, values in seen.counters.items()
+    }
+    with pytest.raises(MeasurementError, match="do not fit"):
+        recorded(counters=doubled)
+
+
+def test_samples_that_end_early_fail_the_run() -> None:
+    seen = seen_by_default()
+    with pytest.raises(MeasurementError, match="no sample"):
+        recorded(times_s=seen.times_s[:60])

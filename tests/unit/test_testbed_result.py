@@ -1,0 +1,127 @@
+"""The statistics of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed import result
+from testbed.errors import MeasurementError
+from tests.testbed_factories import STEP_S, flow_goodput
+
+LIMIT_BPS = 10e6
+FAIR_STEP = round(LIMIT_BPS * 1448 / 1500 / 2 / 8 * STEP_S)
+"""Bytes in a step of one of two flows that share the limit."""
+
+
+def test_jain_of_equal_rates_is_one_and_of_a_monopoly_one_nth() -> None:
+    assert result.jain([3.0, 3.0, 3.0]) == pytest.approx(1)
+    assert result.jain([5.0, 0.0, 0.0, 0.0]) == pytest.approx(1 / 4)
+    assert result.jain([1.0, 3.0]) == pytest.approx(16 / 20)
+
+
+def test_jain_of_nothing_is_no_figure() -> None:
+    with pytest.raises(MeasurementError):
+        result.jain([0.0, 0.0])
+
+
+def test_a_counter_is_interpolated_between_samples() -> None:
+    times, values = [0.0, 1.0, 3.0], [0, 10, 50]
+    assert result.at(times, values, 1.0) == 10
+    assert result.at(times, values, 2.0) == 30
+    for outside in (-0.1, 3.1):
+        with pytest.raises(MeasurementError):
+            result.at(times, values, outside)
+
+
+def test_rates_are_those_of_whole_windows_only() -> None:
+    times = [index * 0.5 for index in range(8)]
+    values = [index * 100 for index in range(8)]
+    assert result.rates_bps(times, values, 0.0, 3.4, 1.0) == pytest.approx([1600.0] * 3)
+
+
+def test_uneven_sampling_times_do_not_change_a_rate() -> None:
+    times = [-0.01, 0.98, 2.05, 3.01]
+    values = [round((time + 0.01) * 1e6) for time in times]
+    assert result.rates_bps(times, values, 0.0, 3.0, 1.0) == pytest.approx([8e6] * 3)
+
+
+def test_a_window_ten_per_cent_above_the_limit_is_within_it() -> None:
+    rates = [0.0, 10e6, 11e6, 11.1e6]
+    assert result.within_limit(rates, LIMIT_BPS) == 0.75
+    assert result.within_limit([], LIMIT_BPS) is None
+
+
+def test_shares_sum_to_one() -> None:
+    assert result.shares({"a": 3.0, "b": 7.0}) == {"a": 0.3, "b": 0.7}
+    with pytest.raises(MeasurementError):
+        result.shares({"a": 0.0})
+
+
+def test_goodput_counts_only_the_time_a_flow_lived() -> None:
+    flow = flow_goodput([0, 0, 0, 0, 0, 100, 100, 100, 100, 100], start_s=1.0, syn_s=1.0)
+    assert result.goodput_bps(flow, 0.0, 2.0, STEP_S) == pytest.approx(500 * 8)
+    assert result.goodput_bps(flow, 1.6, 2.0, STEP_S) == pytest.approx(500 * 8)
+
+
+def test_goodput_leaves_the_warm_up_out() -> None:
+    flow = flow_goodput([900, 900, 900, 900, 900, 100, 100, 100, 100, 100])
+    assert result.goodput_bps(flow, 1.0, 2.0, STEP_S) == pytest.approx(500 * 8)
+
+
+def test_a_flow_that_ended_before_the_measured_time_has_no_goodput() -> None:
+    flow = flow_goodput([100] * 10, end_s=0.8)
+    assert result.goodput_bps(flow, 1.0, 2.0, STEP_S) == 0
+
+
+@pytest.mark.parametrize("goodput", [1_100_000, 700_000])
+def test_goodput_that_does_not_fit_what_was_forwarded_is_a_failure(goodput: float) -> None:
+    result.check_goodput(965_000, 1_000_000)
+    with pytest.raises(MeasurementError, match="do not fit"):
+        result.check_goodput(goodput, 1_000_000)
+
+
+def test_convergence_counts_from_the_syn_to_the_window_that_is_fair_enough() -> None:
+    # Joins at 1 s, has a tenth of its share for 1 s, and all of it from 2 s on.
+    steps = [0] * 5 + [FAIR_STEP // 10] * 5 + [FAIR_STEP] * 20
+    flow = flow_goodput(steps, start_s=1.0, syn_s=1.01)
+    other = flow_goodput([FAIR_STEP] * 30, id="other")
+    found = result.convergence(flow, [other], LIMIT_BPS, STEP_S)
+    assert found.fair_bps == pytest.approx(LIMIT_BPS * 1448 / 1500 / 2)
+    # A second from 1.8 s on has a tenth for one step of five: 0.82.
+    assert found.first_s == pytest.approx(0.79)
+    assert found.lasting_s == pytest.approx(0.79)
+
+
+def test_convergence_does_not_last_where_the_share_is_lost_again() -> None:
+    steps = [FAIR_STEP] * 10 + [FAIR_STEP // 3] * 5 + [FAIR_STEP] * 15
+    found = result.convergence(
+        flow_goodput(steps), [flow_goodput([1] * 30, id="other")], LIMIT_BPS, STEP_S
+    )
+    assert found.first_s == 0
+    # From 2.8 s on a second has one poor step of five; two would be too many.
+    assert found.lasting_s == pytest.approx(2.8)
+
+
+def test_a_flow_that_never_gets_its_share_never_converges() -> None:
+    flow = flow_goodput([FAIR_STEP // 2] * 30)
+    found = result.convergence(flow, [flow_goodput([1] * 30, id="o")], LIMIT_BPS, STEP_S)
+    assert (found.first_s, found.lasting_s) == (None, None)
+
+
+def test_convergence_is_judged_only_until_the_flows_change() -> None:
+    steps = [FAIR_STEP] * 15 + [0] * 15
+    leaving = flow_goodput([1] * 30, id="leaving", end_s=3.0)
+    found = result.convergence(flow_goodput(steps), [leaving], LIMIT_BPS, STEP_S)
+    assert found.lasting_s == 0
+
+
+def test_flows_that_are_gone_do_not_count_for_the_fair_share() -> None:
+    gone = flow_goodput([1] * 10, id="gone", end_s=1.0)
+    flow = flow_goodput([0] * 10 + [1] * 20, start_s=2.0, syn_s=2.0)
+    found = result.convergence(flow, [gone], LIMIT_BPS, STEP_S)
+    assert found.fair_bps == pytest.approx(LIMIT_BPS * 1448 / 1500)
+
+
+def test_mean_and_deviation() -> None:
+    assert result.mean_and_deviation([2.0]) == (2.0, None)
+    assert result.mean_and_deviation([2.0, 4.0, 6.0]) == (4.0, 2.0)
