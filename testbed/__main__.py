@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import statistics
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from testbed import linkcheck, netns
 from testbed.errors import HostError
 from testbed.experiment import ALLOCATOR_NAMES
 from testbed.fleet import DATAPATHS
+from testbed.footprint import Footprint, IdleFleet, measure
 from testbed.link import BACKENDS, choose_links
 from testbed.progress import Progress
 from testbed.run import RunOptions
@@ -196,6 +198,31 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
             )
 
     click.echo(_run(work))
+
+
+@main.command()
+@click.option("--peers", type=click.IntRange(0, 100), default=10, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1, 600), default=60.0, show_default=True)
+@click.option("--fabric", type=click.Choice(["mesh", "pushsum"]), default="mesh", show_default=True)
+@click.option("--interval", default="50ms", show_default=True)
+@click.option("--datapath", default="auto", show_default=True)
+def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: str) -> None:
+    """Measure what an idle daemon costs in a fleet with so many peers and one limit."""
+    progress = Progress()
+
+    async def work() -> list[Footprint]:
+        progress.begin("footprint")
+        return await measure(IdleFleet(peers, fabric, interval, datapath), seconds, progress)
+
+    daemons = _run(work)
+    progress.end()
+    for what, values, unit in (
+        ("processor time", [daemon.core_share * 100 for daemon in daemons], "% of a core"),
+        ("resident", [daemon.resident_bytes / 1e6 for daemon in daemons], "MB"),
+        ("peak resident", [daemon.peak_bytes / 1e6 for daemon in daemons], "MB"),
+    ):
+        middle, most = statistics.median(values), max(values)
+        click.echo(f"{what:<15} median {middle:6.2f} {unit}, most {most:6.2f} {unit}")
 
 
 @main.command()

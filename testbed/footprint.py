@@ -1,0 +1,154 @@
+"""What an idle daemon costs: processor time and memory, with a fleet of real daemons around it.
+
+All daemons run in one network namespace, each on a loopback address of its own, with one limit
+that no packet matches. Gossip goes on as ever, so this is the floor under every other figure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import trio
+
+from testbed import netns
+from testbed.crew import Child, crew
+from testbed.errors import MeasurementError
+from testbed.fleet import toml
+from testbed.progress import Progress
+
+_ROLE = "hosts"
+_PORT = 7946
+_READY_TIMEOUT_S = 60.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class IdleFleet:
+    """The fleet to measure."""
+
+    peers: int
+    """Of each daemon."""
+    fabric: str
+    interval: str
+    datapath: str
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One daemon."""
+
+    core_share: float
+    """Processor time over time, 1.0 is a whole core."""
+    resident_bytes: int
+    peak_bytes: int
+    """The most that was ever resident, start included."""
+
+
+async def measure(fleet: IdleFleet, seconds: float, progress: Progress) -> list[Footprint]:
+    """Start the daemons; return what each cost in `seconds` after all were ready.
+
+    Raises:
+        MeasurementError: a daemon did not become ready, or ended.
+    """
+    addresses = {f"lim{number}": f"127.0.0.{number}" for number in range(1, fleet.peers + 2)}
+    with netns.workspace() as state:
+        namespace = netns.namespace(_ROLE)
+        netns.run(["ip", "netns", "add", namespace])
+        netns.run(["ip", "-n", namespace, "link", "set", "lo", "up"])
+        netns.run(
+            [
+                "ip",
+                "-n",
+                namespace,
+                *["link", "add", "limited", "type", "veth", "peer", "name", "far"],
+            ]
+        )
+        async with crew(state) as members:
+            daemons = {}
+            progress.step(f"starting {len(addresses)} daemons")
+            for name in addresses:
+                file = state / f"{name}.toml"
+                document = _document(fleet, name, addresses, state)
+                file.write_text(toml(document), encoding="utf-8")
+                command = [sys.executable, "-m", "drld", "--config", str(file)]
+                daemons[name] = members.start(name, namespace, command)
+            for name, daemon in daemons.items():
+                await _await_peers(state / f"{name}.sock", daemon)
+            before = {name: _cpu_s(daemon) for name, daemon in daemons.items()}
+            began = trio.current_time()
+            progress.step(f"measuring for {seconds:g} s")
+            await trio.sleep(seconds)
+            elapsed = trio.current_time() - began
+            return [
+                Footprint(
+                    core_share=(_cpu_s(daemon) - before[name]) / elapsed,
+                    resident_bytes=_status(daemon, "VmRSS"),
+                    peak_bytes=_status(daemon, "VmHWM"),
+                )
+                for name, daemon in daemons.items()
+            ]
+
+
+def _document(
+    fleet: IdleFleet, name: str, addresses: dict[str, str], state: Path
+) -> dict[str, object]:
+    return {
+        "limiter": {
+            "name": name,
+            "listen": f"{addresses[name]}:{_PORT}",
+            "control": str(state / f"{name}.sock"),
+            "datapath": fleet.datapath,
+        },
+        "gossip": {"fabric": fleet.fabric, "interval": fleet.interval},
+        "peer": [
+            {"name": peer, "address": f"{address}:{_PORT}"}
+            for peer, address in addresses.items()
+            if peer != name
+        ],
+        "limit": [
+            {
+                "id": 1,
+                "name": "idle",
+                "rate": "10mbit",
+                "burst": "75kB",
+                "allocator": "fps",
+                "match": {"out": "limited"},
+            }
+        ],
+    }
+
+
+async def _await_peers(socket: Path, daemon: Child) -> None:
+    transport = httpx.AsyncHTTPTransport(uds=str(socket))
+    with trio.move_on_after(_READY_TIMEOUT_S):
+        async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
+            while daemon.process.poll() is None:
+                try:
+                    status = (await client.get("/v1/status")).raise_for_status().json()
+                except httpx.TransportError:
+                    status = None
+                if status and status["peers"]["connected"] == status["peers"]["configured"]:
+                    return
+                await trio.sleep(0.1)
+    raise await daemon.failure("did not become ready")
+
+
+def _cpu_s(daemon: Child) -> float:
+    """Processor time that it has used, its threads' and the kernel's on its behalf included."""
+    try:
+        stat = Path(f"/proc/{daemon.pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise MeasurementError(f"{daemon.name} ended") from None
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _status(daemon: Child, field: str) -> int:
+    for line in Path(f"/proc/{daemon.pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise MeasurementError(f"{daemon.name} ended")
