@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import heapq
+import os
 import selectors
 import socket
 import struct
@@ -93,7 +94,7 @@ class _SendingFlow:
         assert self.socket is not None
         outcome = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if outcome:
-            raise OSError(outcome, f"cannot connect: errno {outcome}")
+            raise OSError(outcome, f"cannot connect: {os.strerror(outcome)}")
         self.connected_ns = time.monotonic_ns()
         if not self._information()[5] & _TCPI_OPT_SACK:
             raise OSError(errno.EPROTO, "selective acknowledgements were not agreed on")

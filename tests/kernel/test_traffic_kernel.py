@@ -1,0 +1,121 @@
+"""The flows of an experiment over a real link: when they run, and what they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from testbed import netns
+from testbed.link import DelayLineLinks
+from testbed.linkcheck import Line, line
+from testbed.traffic import FIRST_PORT
+
+pytestmark = pytest.mark.kernel
+
+DELAY_NS = 5_000_000
+STEP_NS = 200_000_000
+PORT = 5001
+SOURCE = "10.1.1.2"
+
+
+@pytest.fixture(autouse=True)
+def workspace() -> Iterator[None]:
+    with netns.workspace():
+        yield
+    assert netns.own() == []
+
+
+def flow(number: int, start_s: float, end_s: float) -> dict[str, Any]:
+    return {
+        "id": f"f{number}",
+        "port": FIRST_PORT + number,
+        "start_ns": round(start_s * 1e9),
+        "end_ns": round(end_s * 1e9),
+    }
+
+
+async def carry(
+    wired: Line, flows: list[dict[str, Any]], seconds: float, destination_port: int = PORT
+) -> tuple[list[dict[str, Any]], dict[int, list[int]]]:
+    """Run the flows; return the sender's reports and the received bytes by source port."""
+    receiver = await wired.crew.start_module(
+        "receiver", wired.sink, "traffic",
+        {"port": PORT, "step_ns": STEP_NS, "duration_ns": round(seconds * 1e9)}, "receive",
+    )  # fmt: skip
+    job = {
+        "source": SOURCE,
+        "destination": wired.address,
+        "destination_port": destination_port,
+        "flows": flows,
+    }
+    sender = await wired.crew.start_module("sender", wired.source, "traffic", job, "send")
+    for process in (receiver, sender):
+        await process.receive()
+    start_ns = time.monotonic_ns() + 300_000_000
+    for process in (receiver, sender):
+        await process.send({"start_ns": start_ns})
+    sent = (await sender.receive())["result"]
+    received = (await receiver.receive())["result"]
+    assert all(item["source"] == SOURCE for item in received)
+    return sent, {item["port"]: item["bytes"] for item in received}
+
+
+async def test_flows_run_from_their_start_to_their_end() -> None:
+    links = DelayLineLinks()
+    async with line(links, DELAY_NS) as wired:
+        links.set_rate("down", 500_000, None)
+        flows = [flow(0, 0.0, 1.6), flow(1, 0.6, 1.0)]
+        sent, received = await carry(wired, flows, 1.6)
+    long, short = received[FIRST_PORT], received[FIRST_PORT + 1]
+    assert len(long) == len(short) == 8
+    assert sum(long) > 0
+    assert sum(short) > 0
+    assert short[:3] == [0, 0, 0]
+    # A reset ends it at once: a step later, for what was under way, nothing more comes.
+    assert short[6:] == [0, 0]
+    assert [report["error"] for report in sent] == [None, None]
+    assert [report["id"] for report in sent] == ["f0", "f1"]
+    assert sent[1]["syn_s"] >= 0.6
+    for report in sent:
+        assert report["connected_s"] >= report["syn_s"] + DELAY_NS / 1e9
+        assert report["rtt_ms"] >= DELAY_NS / 1e6
+
+
+async def test_flows_are_new_reno_with_selective_acknowledgements() -> None:
+    async def look(source: str) -> None:
+        while True:
+            shown = netns.run(["ip", "netns", "exec", source, "ss", "-tinoH"]).split()
+            if {"reno", "sack", "ts"} <= set(shown):
+                break
+            await trio.sleep(0.05)
+
+    async with line(DelayLineLinks(), DELAY_NS) as wired, trio.open_nursery() as nursery:
+        nursery.start_soon(look, wired.source)
+        with trio.fail_after(20):
+            sent, received = await carry(wired, [flow(0, 0.0, 1.0)], 1.2)
+        assert len(nursery.child_tasks) == 0, "the kernel never showed such a flow"
+    assert sent[0]["error"] is None
+    assert sum(received[FIRST_PORT]) > 0
+
+
+async def test_a_flow_without_selective_acknowledgements_is_an_error() -> None:
+    def turn_sack_off() -> None:
+        Path("/proc/sys/net/ipv4/tcp_sack").write_text("0", encoding="ascii")
+
+    async with line(DelayLineLinks(), DELAY_NS) as wired:
+        netns.within(wired.sink, turn_sack_off)
+        sent, _ = await carry(wired, [flow(0, 0.0, 0.4)], 0.6)
+    assert sent[0]["error"] == "selective acknowledgements were not agreed on"
+
+
+async def test_a_flow_that_is_refused_is_an_error() -> None:
+    async with line(DelayLineLinks(), DELAY_NS) as wired:
+        sent, received = await carry(wired, [flow(0, 0.0, 0.4)], 0.6, destination_port=PORT + 1)
+    assert sent[0]["error"] == "cannot connect: Connection refused"
+    assert sent[0]["connected_s"] is None
+    assert received == {}
