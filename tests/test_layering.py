@@ -34,6 +34,8 @@ PURE = sorted(
         "drld/capture/packet.py",
         "drld/capture/matcher.py",
         "drld/capture/policer.py",
+        "drld/capture/gate.py",
+        "drld/capture/rules.py",
     )
     for path in ROOT.glob(pattern)
     if path.name != "transport.py"
@@ -68,7 +70,7 @@ def test_pure_modules_do_no_io(path: Path) -> None:
 def test_pure_modules_import_no_shell(path: Path) -> None:
     shells = {
         "drld.capture.nfqueue",
-        "drld.capture.rules",
+        "drld.capture.firewall",
         "drld.config",
         "drld.control",
         "drld.daemon",

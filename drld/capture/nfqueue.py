@@ -22,18 +22,21 @@ import errno
 import hashlib
 import logging
 import os
+import select
 import socket
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
 import netfilterqueue
 
+from drld.capture.firewall import Firewall, choose, remove_leftovers
 from drld.capture.gate import Gate
 from drld.capture.packet import COPY_BYTES
-from drld.capture.rules import Firewall, Hook, choose, plan, remove_leftovers
+from drld.capture.rules import Hook, plan
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowKey, Measurement
 from drld.spec import Direction, LimitSpec
@@ -55,6 +58,7 @@ _FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
 _SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
 _HOOKS_IN = (0, 1)  # prerouting, local input; at the others it is known where a packet goes out
 _NAMES_LIVE_NS = 1_000_000_000
+_INSTALL_POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,6 @@ class NfqueueDatapath:
             self._session = self._start(hooks)
         else:
             self._session = self._reinstall(self._session, hooks)
-        # This thread judges the packets, so none is between the new rules and the new limits.
         self._gate.replace(pairs, now_ns)
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
@@ -136,11 +139,12 @@ class NfqueueDatapath:
             return
         session = self._session
         try:
-            session.firewall.remove()
-        finally:
+            session.firewall.release()
             for _ in range(QUEUE_PACKETS // TURN + 1):
                 if not session.queue.drain():
                     break
+            session.firewall.remove()
+        finally:
             self._overflow = session.queue.dropped()
             self._session = None
             session.queue.close()
@@ -196,15 +200,27 @@ class NfqueueDatapath:
             undo.pop_all()
         return _Session(firewall, queue, hooks, reason)
 
-    @staticmethod
-    def _reinstall(session: _Session, hooks: Sequence[Hook]) -> _Session:
-        queue = session.queue
+    def _reinstall(self, session: _Session, hooks: Sequence[Hook]) -> _Session:
         try:
-            session.firewall.install(hooks, queue.number)
+            self._install(session, hooks)
         except DatapathError:
-            _unless_it_fails(lambda: session.firewall.install(session.hooks, queue.number))
+            _unless_it_fails(lambda: self._install(session, session.hooks))
             raise
         return replace(session, hooks=hooks)
+
+    def _install(self, session: _Session, hooks: Sequence[Hook]) -> None:
+        """Exchange the rules, and judge packets meanwhile by the old limits.
+
+        The tools take their time: with thousands of prefixes longer than the queue can wait. The
+        new limits hold from `Gate.replace` on, for every packet judged from then on.
+        """
+        queue = session.queue
+        with ThreadPoolExecutor(1, thread_name_prefix="firewall") as executor:
+            installed = executor.submit(session.firewall.install, hooks, queue.number)
+            while not installed.done():
+                if select.select([queue], [], [], _INSTALL_POLL_S)[0]:
+                    queue.drain()
+        installed.result()
 
     # Packets
 

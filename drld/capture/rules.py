@@ -13,41 +13,27 @@ closed here.
 Two tools: nft (an own table; narrowed to the prefixes that the limits name, where all of them
 name some) and iptables (own chains in mangle; narrowed to the address family and, where there is
 but one, to the prefix). Everything is named after the limiter, so that the leftovers of a killed
-run are found again. Pure functions make what to run, subclasses of `Firewall` run it.
+run are found again. Here is what the tools are told; `drld.capture.firewall` tells them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import ipaddress
-import logging
-import os
 import re
-import shutil
-import subprocess
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
-from pathlib import Path
-from typing import ClassVar
 
 from drld.errors import DatapathError
 from drld.spec import Direction, LimitSpec, OnFailure
-
-log = logging.getLogger(__name__)
 
 NFT_PRIORITY = -149
 """One behind mangle, so that marks set there are seen whoever registered first."""
 
 _HOOKS = {Direction.IN: "prerouting", Direction.OUT: "postrouting"}
-_COMMAND_TIMEOUT_S = 30
 _LABEL_BYTES = 19  # iptables chain names have 28: "drld-" + label + "-out"
 _INTERFACE = re.compile(r"(?!-)[A-Za-z0-9._-]{1,15}", re.ASCII)
-
-Run = Callable[[Sequence[str], str], str]
-"""Runs a command with this text as its standard input and returns what it prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +140,12 @@ def nft_install(limiter: str, hooks: Iterable[Hook], queue: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def nft_release(limiter: str) -> str:
+    """One transaction after which the limiter's table has no rules."""
+    table = f"inet {nft_table(limiter)}"
+    return f"add table {table}\nflush table {table}\n"
+
+
 def nft_remove(limiter: str) -> str:
     """One transaction after which the limiter's table is gone, existing or not before."""
     table = f"inet {nft_table(limiter)}"
@@ -237,120 +229,6 @@ def iptables_install(
     return "\n".join(["*mangle", *chains, *rules, "COMMIT"]) + "\n"
 
 
-# Carrying it out
-
-
-def run(command: Sequence[str], stdin: str = "") -> str:
-    """Run a firewall tool.
-
-    Raises:
-        DatapathError: it is not there, took longer than 30 s or failed; says what it said.
-    """
-    line = " ".join(command)
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_TIMEOUT_S,
-            check=False,
-            env={**os.environ, "LC_ALL": "C", "PATH": _path()},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DatapathError(f"{line}: {error}") from error
-    if done.returncode != 0:
-        raise DatapathError(f"{line}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
-
-
-def _path() -> str:
-    """PATH with the directories of system tools, which not every service or shell has in it."""
-    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-
-
-class Firewall(ABC):
-    """The rules of one limiter."""
-
-    name: ClassVar[str]
-    """The configuration's word for it."""
-
-    def __init__(self, limiter: str, run: Run = run) -> None:
-        self._limiter = limiter
-        self._run = run
-
-    @abstractmethod
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:
-        """Make the limiter's rules these, whatever they were; atomic for each address family.
-
-        Raises:
-            DatapathError: the tool refuses.
-        """
-
-    @abstractmethod
-    def remove(self) -> None:
-        """Remove the limiter's rules, if there are any.
-
-        Raises:
-            DatapathError: the tool refuses.
-        """
-
-
-class NftFirewall(Firewall):
-    """Rules in a table of our own."""
-
-    name = "nft"
-
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
-        self._run(["nft", "-f", "-"], nft_install(self._limiter, hooks, queue))
-
-    def remove(self) -> None:  # noqa: D102 (inherited)
-        tables = self._run(["nft", "list", "tables"], "").splitlines()
-        if f"table inet {nft_table(self._limiter)}" in tables:
-            self._run(["nft", "-f", "-"], nft_remove(self._limiter))
-
-
-class IptablesFirewall(Firewall):
-    """Rules in chains of our own in mangle, for IPv4 and, unless the kernel has none, IPv6."""
-
-    name = "iptables"
-
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
-        for tool, family in self._tools():
-            # No `-t mangle`: with the legacy tool that would load the table where it is not used.
-            states = iptables_state(self._limiter, self._run([f"{tool}-save"], ""))
-            script = iptables_install(self._limiter, hooks, queue, family, states)
-            if script:
-                self._run([f"{tool}-restore", "--noflush", "--wait", "5"], script)
-
-    def remove(self) -> None:  # noqa: D102 (inherited)
-        self.install((), 0)
-
-    @staticmethod
-    def _tools() -> list[tuple[str, int]]:
-        tools = [("iptables", 4)]
-        if Path("/proc/thread-self/net/if_inet6").exists():
-            tools.append(("ip6tables", 6))
-        return tools
-
-
-class ManualFirewall(Firewall):
-    """No rules of ours: the operator reads in the log what to install."""
-
-    name = "none"
-
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
-        log.warning(
-            "firewall = none: nothing reaches queue %d before these rules, or their like, are"
-            " installed:\n%s",
-            queue,
-            operator_rules(self._limiter, hooks, queue),
-        )
-
-    def remove(self) -> None:
-        """Leave the operator's rules to the operator."""
-
-
 def operator_rules(limiter: str, hooks: Sequence[Hook], queue: int) -> str:
     """The rules in the words of both tools, for an operator who installs them by hand."""
     nothing = dict.fromkeys(_HOOKS, ChainState())
@@ -360,41 +238,3 @@ def operator_rules(limiter: str, hooks: Sequence[Hook], queue: int) -> str:
         if script:
             parts.append(f"# or: {tool}-restore --noflush\n{script}")
     return "\n".join(parts)
-
-
-def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:
-    """The firewall for a limiter, by the configuration's word for it, and why it is that one.
-
-    `auto` takes nft where the kernel accepts its queue statement, else iptables.
-
-    Raises:
-        DatapathError: `auto` finds neither.
-    """
-    for kind in (NftFirewall, IptablesFirewall, ManualFirewall):
-        if kind.name == firewall:
-            return kind(limiter, run), "as configured"
-    probe = Hook("lo", Direction.IN, bypass=True, families=(4, 6))
-    try:
-        # Sent to the kernel, but not committed.
-        run(["nft", "-c", "-f", "-"], nft_install("probe", [probe], 0))
-    except DatapathError as error:
-        refusal = " ".join(str(error).split())
-        if shutil.which("iptables", path=_path()) is None:
-            raise DatapathError(
-                f"no firewall to queue packets with: {refusal}; no iptables"
-            ) from None
-        return IptablesFirewall(limiter, run), f"nft cannot queue here: {refusal}"
-    return NftFirewall(limiter, run), "the kernel has nft's queue statement"
-
-
-def remove_leftovers(chosen: Firewall, limiter: str, run: Run = run) -> None:
-    """Remove what a killed run of this limiter left with the other tool than the chosen one.
-
-    With the chosen one, installing replaces it. A tool that does not work has left nothing.
-    """
-    if isinstance(chosen, ManualFirewall):
-        return
-    for other in (NftFirewall(limiter, run), IptablesFirewall(limiter, run)):
-        if type(other) is not type(chosen):
-            with contextlib.suppress(DatapathError):
-                other.remove()

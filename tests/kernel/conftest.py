@@ -57,9 +57,13 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDat
     processes: list[RemoteDatapath] = []
 
     def start(
-        limiter: str = "lim1", queue: int | None = None, path: Path | None = None
+        limiter: str = "lim1",
+        queue: int | None = None,
+        *,
+        path: Path | None = None,
+        tool: str = firewall,
     ) -> RemoteDatapath:
-        started = RemoteDatapath(topology.names["limiter"], limiter, firewall, queue, path)
+        started = RemoteDatapath(topology.names["limiter"], limiter, tool, queue, path)
         processes.append(started)
         return started
 

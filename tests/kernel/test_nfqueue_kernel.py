@@ -27,6 +27,7 @@ from scapy.layers.l2 import GRE
 from scapy.packet import Packet, Raw
 
 from drld.capture.nfqueue import QUEUE_PACKETS, TURN
+from drld.capture.rules import ChainState, iptables_install, nft_install, plan
 from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement, FlowKey
 from drld.spec import Direction, LimitSpec, Match, Mode, OnFailure
@@ -385,7 +386,8 @@ def test_rules_of_others_stay_as_they_are(topology: Topology, start: Start) -> N
     assert [line for line in before if line not in during] == []
     assert len(during) > len(before)
     datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
-    assert [line for line in before if line not in rules(topology)] == []
+    after = rules(topology)
+    assert [line for line in before if line not in after] == []
     datapath.detach()
     datapath.detach()
     assert rules(topology) == before
@@ -445,6 +447,24 @@ def test_two_limiters_share_a_host(topology: Topology, start: Start) -> None:
         send_udp(topology, SINK[4], 5)
         assert two.wait(1, 11).arrived_packets == 11
         assert len(capture.wait(4)) == 4
+
+
+def test_rules_may_be_the_operators(topology: Topology, start: Start, firewall: str) -> None:
+    spec = limit(1, "out0", SINK[4])
+    datapath = start(tool="none")
+    queue = datapath.attach((spec, only(2, 128)))
+    assert our_rules(topology) == []
+    nothing = dict.fromkeys(Direction, ChainState())
+    if firewall == "nft":
+        topology.run("limiter", "nft", "-f", "-", stdin=nft_install("lim1", plan([spec]), queue))
+    else:
+        script = iptables_install("lim1", plan([spec]), queue, 4, nothing)
+        topology.run("limiter", "iptables-restore", "--noflush", stdin=script)
+    installed = our_rules(topology)
+    send_udp(topology, SINK[4], 5)
+    assert datapath.wait(1, 5).forwarded_packets == 2
+    datapath.detach()
+    assert our_rules(topology) == installed
 
 
 # Death, failure, reload
@@ -579,10 +599,15 @@ def test_no_packet_slips_through_a_reload(topology: Topology, start: Start) -> N
         finally:
             done.set()
             sender.join()
-        total = datapath.wait(1, sent)
+        total = wait_for(
+            lambda: datapath.total(1),
+            lambda total: total.arrived_packets + datapath.counters()["overflow"] >= sent,
+        )
         assert capture.wait(0) == []
-    assert (total.arrived_packets, total.dropped_packets) == (sent, sent)
-    assert sent > 50
+    assert total.arrived_packets == total.dropped_packets
+    # A slow host may fill the queue meanwhile.
+    assert total.arrived_packets + datapath.counters()["overflow"] == sent
+    assert total.arrived_packets > 50
 
 
 def test_what_waits_at_detach_gets_its_verdict(topology: Topology, start: Start) -> None:

@@ -1,0 +1,166 @@
+"""A host that only remembers what it was told to run, and a real shell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from drld.capture.firewall import (
+    IptablesFirewall,
+    ManualFirewall,
+    NftFirewall,
+    choose,
+    remove_leftovers,
+    run,
+)
+from drld.capture.rules import (
+    Hook,
+    iptables_install,
+    iptables_state,
+    nft_install,
+    nft_release,
+    nft_remove,
+    operator_rules,
+)
+from drld.errors import DatapathError
+from drld.spec import Direction
+
+IN, OUT = Direction.IN, Direction.OUT
+SETS = (
+    Hook("eth0", IN, True, (4, 6)),
+    Hook("eth1", OUT, False, (4, 6), "daddr", {4: ("10.9.2.0/24",), 6: ("fd00::/64",)}),
+)
+SAVED = """*mangle
+:PREROUTING ACCEPT [3:180]
+:drld-lim1-in - [0:0]
+-A PREROUTING -j drld-lim1-in
+-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17
+COMMIT
+"""
+
+
+class FakeHost:
+    """Remembers commands; answers from a table, fails where the answer is an error."""
+
+    def __init__(self, answers: dict[str, str | DatapathError] | None = None) -> None:
+        self.answers = answers or {}
+        self.commands: list[tuple[str, str]] = []
+
+    def run(self, command: Sequence[str], stdin: str) -> str:
+        line = " ".join(command)
+        self.commands.append((line, stdin))
+        answer = self.answers.get(line, "")
+        if isinstance(answer, DatapathError):
+            raise answer
+        return answer
+
+
+def test_nft_runs_one_transaction() -> None:
+    host = FakeHost()
+    NftFirewall("lim1", host.run).install(SETS, 17)
+    assert host.commands == [("nft -f -", nft_install("lim1", SETS, 17))]
+
+
+def test_nft_releases_by_a_transaction_of_its_own() -> None:
+    host = FakeHost()
+    NftFirewall("lim1", host.run).release()
+    assert host.commands == [("nft -f -", nft_release("lim1"))]
+
+
+def test_nft_removes_only_a_table_that_is_there() -> None:
+    for listed, removed in (
+        ("table inet drld-lim1\n", True),
+        ("table inet drld-lim10\ntable ip drld-lim1\n", False),
+        ("", False),
+    ):
+        host = FakeHost({"nft list tables": listed})
+        NftFirewall("lim1", host.run).remove()
+        assert (("nft -f -", nft_remove("lim1")) in host.commands) is removed
+
+
+def test_iptables_looks_first_and_does_nothing_without_need() -> None:
+    host = FakeHost({"iptables-save": SAVED})
+    IptablesFirewall("lim1", host.run).install(SETS[1:], 17)
+    commands = dict(host.commands)
+    states = iptables_state("lim1", SAVED)
+    wanted = iptables_install("lim1", SETS[1:], 17, 4, states)
+    assert commands["iptables-restore --noflush --wait 5"] == wanted
+
+    host = FakeHost()
+    IptablesFirewall("lim1", host.run).remove()
+    assert {line for line, _ in host.commands} <= {"iptables-save", "ip6tables-save"}
+
+
+def test_no_firewall_says_what_to_install(caplog: pytest.LogCaptureFixture) -> None:
+    host = FakeHost()
+    firewall, _ = choose("none", "lim1", host.run)
+    firewall.install(SETS, 17)
+    firewall.remove()
+    remove_leftovers(firewall, "lim1", host.run)
+    assert host.commands == []
+    assert operator_rules("lim1", SETS, 17) in caplog.text
+
+
+def test_the_configured_firewall_is_taken_unseen() -> None:
+    host = FakeHost()
+    assert isinstance(choose("nft", "lim1", host.run)[0], NftFirewall)
+    assert isinstance(choose("iptables", "lim1", host.run)[0], IptablesFirewall)
+    assert isinstance(choose("none", "lim1", host.run)[0], ManualFirewall)
+    assert host.commands == []
+
+
+def test_auto_asks_the_kernel_for_the_queue_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    willing = FakeHost()
+    assert isinstance(choose("auto", "lim1", willing.run)[0], NftFirewall)
+    ((line, script),) = willing.commands
+    assert line == "nft -c -f -"
+    assert "queue num" in script
+
+    refusing = FakeHost({"nft -c -f -": DatapathError("nft -c -f -: Error:\n no queue")})
+    monkeypatch.setattr("shutil.which", lambda name, path: f"/usr/sbin/{name}")
+    firewall, reason = choose("auto", "lim1", refusing.run)
+    assert isinstance(firewall, IptablesFirewall)
+    assert reason == "nft cannot queue here: nft -c -f -: Error: no queue"
+
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    with pytest.raises(DatapathError, match=r"no firewall .*no queue; no iptables"):
+        choose("auto", "lim1", refusing.run)
+
+
+def test_leftovers_of_the_other_tool_are_removed_and_a_missing_tool_is_no_error() -> None:
+    host = FakeHost({"nft list tables": "table inet drld-lim1\n"})
+    remove_leftovers(IptablesFirewall("lim1", host.run), "lim1", host.run)
+    assert host.commands == [("nft list tables", ""), ("nft -f -", nft_remove("lim1"))]
+
+    host = FakeHost({"iptables-save": DatapathError("iptables-save: not there")})
+    remove_leftovers(NftFirewall("lim1", host.run), "lim1", host.run)
+    assert host.commands == [("iptables-save", "")]
+
+
+# Running commands
+
+
+def test_a_command_gets_its_input_and_a_fixed_language() -> None:
+    assert run(["sh", "-c", 'cat; printf "$LC_ALL"'], "text ") == "text C"
+
+
+def test_system_directories_are_searched_too() -> None:
+    assert run(["sh", "-c", 'printf "$PATH"']).endswith(":/usr/sbin:/sbin")
+
+
+def test_failures_name_the_command_and_what_it_said() -> None:
+    with pytest.raises(DatapathError, match=r"^sh -c echo oops >&2; exit 3: oops$"):
+        run(["sh", "-c", "echo oops >&2; exit 3"])
+    with pytest.raises(DatapathError, match=r"^sh -c echo oops; exit 3: oops$"):
+        run(["sh", "-c", "echo oops; exit 3"])
+    with pytest.raises(DatapathError, match=r"^drld-no-such-tool x: .*No such file"):
+        run(["drld-no-such-tool", "x"])
+
+
+def test_input_is_handed_over_byte_for_byte(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    text = nft_install("lim1", SETS, 17)
+    run(["tee", str(copy)], text)
+    assert copy.read_text() == text
