@@ -93,9 +93,7 @@ def _families(match: Match) -> tuple[int, ...]:
     if prefixes:
         versions = {prefix.version for prefix in prefixes}
         return tuple(versions) if len(versions) == 1 else ()
-    if match.protocol is None and not match.source_ports and not match.destination_ports:
-        return (0, 4, 6)
-    return (4, 6)
+    return (0, 4, 6) if match.protocol is None else (4, 6)
 
 
 def _bits(match: Match, family: int) -> tuple[int, int]:

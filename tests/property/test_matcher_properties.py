@@ -19,7 +19,7 @@ Network = IPv4Network | IPv6Network
 # Few values each, so that most packets meet several limits and just miss others.
 INTERFACES = st.sampled_from(["eth0", "eth1"])
 DIRECTIONS = st.sampled_from(Direction)
-PROTOCOLS = st.sampled_from([0, 1, 6, 17, 255])
+PROTOCOLS = st.sampled_from([0, 1, 6, 17, 134, 255])
 PORTS = st.sampled_from([0, 1, 79, 80, 81, 65535])
 MARKS = st.sampled_from([0, 1, 0x10, 0x11, 0xFFFFFFFF])
 ADDRESSES = {

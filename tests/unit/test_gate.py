@@ -84,6 +84,12 @@ def test_replacing_keeps_what_stays_and_forgets_what_goes(gate: Gate) -> None:
         gate.read(2, 1)
 
 
+def test_replacing_programs_what_stays(gate: Gate) -> None:
+    gate.replace([(limit(1), OPEN)], 0)
+    gate.replace([(limit(1), Enforcement(drop_probability=1.0))], 0)
+    assert not judge(gate, udp())
+
+
 def test_a_programmed_record_is_enforced(gate: Gate) -> None:
     gate.replace([(limit(1), OPEN)], 0)
     assert judge(gate, udp())

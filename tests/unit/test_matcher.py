@@ -100,6 +100,7 @@ def test_source_and_destination_of_different_families_match_nothing() -> None:
 def test_protocols() -> None:
     limits = [limit(1, protocol=TCP), limit(2, protocol=UDP), limit(3, protocol=0)]
     assert ids(limits, header()) == [1]
+    assert ids(limits, header(protocol=TCP | 0x80)) == []
     assert ids(limits, header(protocol=0, ports=None)) == [3]
 
 

@@ -174,6 +174,24 @@ def test_a_packet_that_ends_inside_its_extension_headers() -> None:
         assert header.defect is Defect.SHORT
 
 
+def test_an_ipv4_length_below_the_header_length() -> None:
+    header = parse(ipv4(b"", ICMP, ihl=15, length=40))
+    assert header == Header(flow4(ICMP), 60, 4, False, False, False, Defect.LENGTH)
+
+
+def test_reserved_bits_make_no_fragment() -> None:
+    reserved = struct.pack("!BBHI", UDP, 0, 0b110, 7)
+    assert not parse(ipv6(reserved + PORTS, FRAGMENT)).fragment
+
+
+def test_any_cut_inside_the_headers_is_noticed() -> None:
+    rest = extension(FRAGMENT) + fragment_header(AH, 0, True) + bytes([TCP, 4]) + bytes(22) + PORTS
+    for packet in (ipv4(PORTS, ihl=7), ipv6(rest, DESTINATION)):
+        for size in range(1, len(packet)):
+            assert parse(packet[:size]).defect is Defect.COPY
+        assert parse(packet).defect is None
+
+
 def test_a_copy_that_ends_inside_the_headers() -> None:
     for packet, size in (
         (ipv4(PORTS, ihl=15), 62),
@@ -219,6 +237,12 @@ def test_no_length_at_all_is_replaced_by_what_is_there(options: bytes) -> None:
 def test_the_jumbo_option_counts_only_where_there_is_no_other_length() -> None:
     option = b"\xc2\x04" + struct.pack("!I", 100_000)
     assert parse(jumbo(option, payload=12)).length == 52
+
+
+def test_what_looks_like_a_jumbo_option_behind_the_header_is_none() -> None:
+    option = b"\xc2\x04" + struct.pack("!I", 100_000)
+    packet = jumbo(b"\x01\x04" + bytes(4), rest=option)
+    assert parse(packet).defect is Defect.LENGTH
 
 
 def test_an_empty_ipv6_packet_is_forty_bytes_long() -> None:
