@@ -40,7 +40,8 @@ No storm of epochs: a limiter begins none before its present one is two settling
 the last reason). Of all who notice a death, only those that had mass of the dead one in the present
 epoch react to it, so that the first one's epoch cures all; those that begin one before they hear
 of the first give it the same number. A limiter that has heard nobody (at the start, or isolated)
-has no say: it adopts the first epoch that it hears of.
+has no say: it joins the first epoch that it hears of, and believes in nobody until that has had
+time to settle.
 
 Isolation. All peers together send `branching` updates an interval, so that silence of all of them
 means isolation long before it shows on a single link: after 24 intervals nobody is connected.
@@ -122,7 +123,7 @@ class PushSum(Fabric):
         self._generation = 0
         """Counts our epochs, as their numbers on the wire come round again."""
         self._epoch_ns: int | None = None
-        """When ours began."""
+        """When ours began, or when we joined it; None before."""
         self._anchored = False
         """Whether the epoch is one that others know of."""
         self._tainted = False
@@ -172,11 +173,12 @@ class PushSum(Fabric):
         if acceptance is None:
             return
         self._heard_ns = now_ns
+        if not self._anchored:
+            self._anchor(update.epoch, now_ns)
+        elif update.weight > 0 and newer(update.epoch, self.epoch):
+            self._begin_epoch(update.epoch, now_ns)
         if peer not in self._connected and link.connected(now_ns, self._timeouts):
             self._connected |= {peer}
-        if update.epoch != self.epoch and self._adopts(update):
-            self._begin_epoch(update.epoch, now_ns)
-        self._anchored = True
         # Its old life left mass here, and the first pairs of the new one were discarded.
         self._tainted |= acceptance.restarted
         if update.weight == 0 or update.epoch != self.epoch:
@@ -190,15 +192,18 @@ class PushSum(Fabric):
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.
 
-        Its age is the time since anybody was heard, or since the held estimate was made.
+        Its age is the time since anybody was heard, or since the held estimate was made. While
+        nothing is known nobody is connected.
         """
         self._look_around(now_ns)
-        if not self._connected or self._heard_ns is None:
-            return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
-        remote, made_ns = self.mass.remote(len(self._connected) + 1), self._heard_ns
-        if self._held is not None and not self._settled(now_ns):
-            remote, made_ns = self._held
-        return GlobalView(remote=remote, connected=self._connected, age_ns=now_ns - made_ns)
+        if self._connected and self._heard_ns is not None:
+            if self._settled(now_ns):
+                remote = self.mass.remote(len(self._connected) + 1)
+                return GlobalView(remote, self._connected, age_ns=now_ns - self._heard_ns)
+            if self._held is not None:
+                remote, made_ns = self._held
+                return GlobalView(remote, self._connected, age_ns=now_ns - made_ns)
+        return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
     def set_peers(
         self,
@@ -255,7 +260,6 @@ class PushSum(Fabric):
             self._tainted |= bool(self._connected)
             self._connected = frozenset()
             self._anchored = False
-            self._held = None
         elif now_ns >= self._scan_ns:
             self._scan_ns = now_ns + self._cycle_ns
             self._connected = frozenset(
@@ -266,16 +270,19 @@ class PushSum(Fabric):
                 for peer, link in self._links.items()
             )
 
-    def _adopts(self, update: Update) -> bool:
-        """Whether another epoch than ours is the one to follow."""
-        return not self._anchored or (update.weight > 0 and newer(update.epoch, self.epoch))
+    def _anchor(self, epoch: int, now_ns: int) -> None:
+        """Join the epoch of the first one heard; nothing is known until it has settled."""
+        self._anchored = True
+        self._held = None
+        if epoch != self.epoch:
+            self._begin_epoch(epoch, now_ns)
+        self._epoch_ns = now_ns
 
     def _epoch_is_due(self, now_ns: int) -> bool:
         if not self.mass.sound:
             return True
         if self._epoch_ns is None:
-            # The first one has no older estimate to hold, and no storm to fear.
-            self._epoch_ns = now_ns - 2 * self._settling_ns
+            return False
         age_ns = now_ns - self._epoch_ns
         if age_ns >= EPOCH_INTERVALS * self.interval_ns:
             return True
@@ -293,4 +300,4 @@ class PushSum(Fabric):
         self.mass.restart()
 
     def _settled(self, now_ns: int) -> bool:
-        return self._epoch_ns is None or now_ns - self._epoch_ns >= self._settling_ns
+        return self._epoch_ns is not None and now_ns - self._epoch_ns >= self._settling_ns

@@ -74,5 +74,4 @@ class SequenceReceiver:
         if self._run < (2 if ahead < -REORDER_WINDOW else RESTART_RUN):
             return None
         self._newest = sequence
-        self._run = 0
         return Acceptance(lost=0, restarted=True)

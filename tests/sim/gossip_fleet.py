@@ -7,17 +7,19 @@ as values; that they are what the wire can carry to the last bit is tested elsew
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from random import Random
 
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
-from drld.gossip.pushsum import PushSum
+from drld.gossip.pushsum import PushSum, settling_intervals
 from drld.model import GlobalView, Quantity, Update
 
 from .network import MS, Conditions, Network
 
 INTERVAL_NS = 50 * MS
+BRANCHING = 3
 
 
 class Fleet:
@@ -29,7 +31,7 @@ class Fleet:
         size: int,
         seed: int,
         conditions: Conditions | None = None,
-        branching: int = 3,
+        branching: int = BRANCHING,
     ) -> None:
         self.names = [f"l{index}" for index in range(size)]
         self.network: Network[Update] = Network(seed, conditions or Conditions())
@@ -104,3 +106,39 @@ class Fleet:
         self.views[name] = fabric.view(now_ns)
         for peer, update in fabric.publish(self.demand[name], now_ns, self._rng):
             self.network.send(name, peer, update, now_ns)
+
+
+def fleet(fabric: str, size: int, seed: int, conditions: Conditions | None = None) -> Fleet:
+    """A fleet whose limiters want 0.5 to 1.5 MB/s each."""
+    made = Fleet(fabric, size, seed, conditions)
+    rng = Random(seed)
+    for name in made.names:
+        made.demand[name] = 1e6 * (0.5 + rng.random())
+    return made
+
+
+def cycle(fabric: str, size: int) -> int:
+    """Intervals that a limiter takes to get round all its peers."""
+    return 1 if fabric == "mesh" else math.ceil((size - 1) / min(BRANCHING, size - 1))
+
+
+def settling(fabric: str, size: int) -> int:
+    """Intervals that a fabric takes to agree."""
+    return 3 if fabric == "mesh" else settling_intervals(size, min(BRANCHING, size - 1))
+
+
+def start_up(fabric: str, size: int) -> int:
+    """Intervals until a fleet that starts all at once knows itself."""
+    return 2 * cycle(fabric, size) + settling(fabric, size) + 2
+
+
+def restless_error(made: Fleet, intervals: int, seed: int) -> float:
+    """Every demand walks at random, 3 % an interval; the root mean square error over time."""
+    rng = Random(seed)
+    squares = []
+    for _ in range(intervals):
+        for name in made.names:
+            made.demand[name] *= math.exp(rng.gauss(0, 0.03))
+        made.run(1)
+        squares.append(made.error() ** 2)
+    return math.sqrt(statistics.fmean(squares))

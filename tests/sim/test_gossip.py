@@ -6,16 +6,12 @@ Intervals are 50 ms and paths take 20 ms, if nothing else is said.
 
 import math
 import statistics
-from random import Random
 
 import pytest
 
-from drld.gossip.pushsum import settling_intervals
-
-from .gossip_fleet import Fleet
+from .gossip_fleet import Fleet, cycle, fleet, restless_error, settling, start_up
 from .network import MS, Conditions
 
-BRANCHING = 3
 FLEETS = [(fabric, size) for fabric in ("mesh", "pushsum") for size in (2, 10, 50)]
 SEEDS = {
     ("mesh", 2): 4,
@@ -27,45 +23,9 @@ SEEDS = {
 SEEDED = [(*kind, seed) for kind, seeds in SEEDS.items() for seed in range(seeds)]
 
 
-def fleet(fabric: str, size: int, seed: int, conditions: Conditions | None = None) -> Fleet:
-    """A fleet whose limiters want 0.5 to 1.5 MB/s each."""
-    made = Fleet(fabric, size, seed, conditions, BRANCHING)
-    rng = Random(seed)
-    for name in made.names:
-        made.demand[name] = 1e6 * (0.5 + rng.random())
-    return made
-
-
-def cycle(fabric: str, size: int) -> int:
-    """Intervals that a limiter takes to get round all its peers."""
-    return 1 if fabric == "mesh" else math.ceil((size - 1) / min(BRANCHING, size - 1))
-
-
-def settling(fabric: str, size: int) -> int:
-    """Intervals that a fabric takes to agree."""
-    return 3 if fabric == "mesh" else settling_intervals(size, min(BRANCHING, size - 1))
-
-
-def start_up(fabric: str, size: int) -> int:
-    """Intervals until a fleet that starts all at once knows itself."""
-    return 2 * cycle(fabric, size) + settling(fabric, size)
-
-
 def silence(fabric: str, size: int) -> int:
     """Intervals until all have counted a dead limiter out: T and a cycle."""
     return 23 * cycle(fabric, size) + 3
-
-
-def restless_error(made: Fleet, intervals: int, seed: int) -> float:
-    """Every demand walks at random, 3 % an interval; the root mean square error over time."""
-    rng = Random(seed)
-    squares = []
-    for _ in range(intervals):
-        for name in made.names:
-            made.demand[name] *= math.exp(rng.gauss(0, 0.03))
-        made.run(1)
-        squares.append(made.error() ** 2)
-    return math.sqrt(statistics.fmean(squares))
 
 
 def one_way(made: Fleet) -> None:

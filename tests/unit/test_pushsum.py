@@ -108,28 +108,36 @@ def test_who_falls_silent_gets_no_share() -> None:
     assert fabric.publish(8.0, 4 * TICK + 1, Random(1))[0][1].weight == 0
 
 
-def test_two_limiters_agree_at_once() -> None:
+def test_two_limiters_agree_as_soon_as_they_may() -> None:
     a, b = push_sum(), push_sum("a", "b")
     demand = {"a": 100.0, "b": 30.0}
-    exchange(a, b, range(5), demand)
-    assert a.view(5 * TICK).remote == pytest.approx(30.0, rel=1e-5)
-    assert b.view(5 * TICK).remote == pytest.approx(100.0, rel=1e-5)
-    assert a.view(5 * TICK).connected == {"b"}
-    assert a.view(5 * TICK).age_ns == TICK // 2
-    demand["a"] = 500.0
-    exchange(a, b, range(5, 6), demand)
-    assert a.view(6 * TICK).remote == pytest.approx(30.0, rel=1e-5)
-    assert b.view(6 * TICK).remote == pytest.approx(500.0, rel=1e-5)
+    settling = settling_intervals(2, 1)
+    for interval in range(settling + 1):
+        assert a.view(interval * TICK).connected == frozenset()
+        exchange(a, b, range(interval, interval + 1), demand)
+    now = (settling + 1) * TICK
+    assert a.view(now).remote == pytest.approx(30.0, rel=1e-5)
+    assert b.view(now).remote == pytest.approx(100.0, rel=1e-5)
+    assert a.view(now).connected == {"b"}
+    assert a.view(now).age_ns == TICK // 2
+
+
+def test_two_limiters_know_a_change_at_once() -> None:
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(10), {"a": 100.0, "b": 30.0})
+    exchange(a, b, range(10, 11), {"a": 500.0, "b": 30.0})
+    assert a.view(11 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+    assert b.view(11 * TICK).remote == pytest.approx(500.0, rel=1e-5)
 
 
 def test_an_own_change_is_not_taken_for_the_others() -> None:
     a, b = push_sum(), push_sum("a", "b")
-    exchange(a, b, range(5), {"a": 100.0, "b": 30.0})
-    a.publish(900.0, 5 * TICK, Random(1))
-    assert a.view(5 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+    exchange(a, b, range(10), {"a": 100.0, "b": 30.0})
+    a.publish(900.0, 10 * TICK, Random(1))
+    assert a.view(10 * TICK).remote == pytest.approx(30.0, rel=1e-5)
     # Nor while nothing comes back.
-    a.publish(1900.0, 6 * TICK, Random(1))
-    assert a.view(6 * TICK).remote == pytest.approx(30.0, rel=1e-5)
+    a.publish(1900.0, 11 * TICK, Random(1))
+    assert a.view(11 * TICK).remote == pytest.approx(30.0, rel=1e-5)
 
 
 def test_an_idle_fleet_is_exactly_zero() -> None:
@@ -254,13 +262,26 @@ def test_losses_begin_an_epoch_but_not_too_often() -> None:
     assert {b - a for a, b in itertools.pairwise(begun)} == {2 * settling_intervals(2, 1)}
 
 
+def test_losses_count_in_their_own_epoch_only() -> None:
+    fabric = push_sum()
+    rng = Random(1)
+    fabric.receive("b", update(0, 0.0, 0.1), 0)
+    fabric.receive("b", update(1 + EPOCH_LOSSES, 0.0, 0.1), 0)
+    for interval in range(50):
+        sequence = 2 + EPOCH_LOSSES + interval
+        fabric.receive("b", update(sequence, 0.0, 0.1, fabric.epoch), interval * TICK)
+        fabric.publish(1.0, interval * TICK, rng)
+    assert fabric.epoch == 1
+
+
 def test_a_restarted_peer_begins_an_epoch() -> None:
     fabric = push_sum()
     rng = Random(1)
-    fabric.receive("b", update(100, 1.0, 0.1), 0)
-    for sequence in range(3):
-        fabric.receive("b", update(sequence, 1.0, 0.1), (sequence + 1) * TICK)
-    fabric.publish(1.0, 4 * TICK, rng)
+    for interval in range(20):
+        fabric.receive("b", update(100 + interval, 1.0, 0.1), interval * TICK)
+    for interval in range(20, 23):
+        fabric.receive("b", update(interval - 20, 1.0, 0.1), interval * TICK)
+    fabric.publish(1.0, 23 * TICK, rng)
     assert fabric.epoch == 1
 
 
@@ -268,10 +289,11 @@ def test_a_reload_that_removes_a_peer_begins_an_epoch() -> None:
     fabric = push_sum("bc")
     fabric.receive("b", update(0, 1.0, 0.1), 0)
     fabric.receive("c", update(0, 0.0, 2**-20), 0)
-    fabric.set_peers("cd", TICK)
+    assert fabric.view(15 * TICK).connected == {"b", "c"}
+    fabric.set_peers("cd", 15 * TICK)
     assert set(fabric.links) == {"c", "d"}
-    assert fabric.view(TICK).connected == {"c"}
-    fabric.publish(1.0, TICK, Random(1))
+    assert fabric.view(15 * TICK).connected == {"c"}
+    fabric.publish(1.0, 15 * TICK, Random(1))
     assert fabric.epoch == 1
     assert fabric.links["c"].received == 1
 
@@ -320,3 +342,43 @@ def test_small_fleets_get_what_there_is() -> None:
         sent = fabric.publish(0.0, interval * TICK, Random(interval))
         assert sorted(peer for peer, _ in sent) == ["b", "c"]
     assert push_sum("").publish(1.0, 0, Random(1)) == []
+
+
+def test_a_peer_is_connected_as_soon_as_it_confirms() -> None:
+    fabric = push_sum("bcdefghijkl")
+    fabric.receive("c", update(0, 0.0, 0.1), 0)
+    fabric.receive("b", update(0, 0.0, 0.0), 19 * TICK)
+    assert fabric.view(19 * TICK).connected == {"c"}
+    fabric.receive("b", update(1, 0.0, 0.1), 20 * TICK)
+    assert fabric.view(20 * TICK).connected == {"b", "c"}
+
+
+def isolated() -> tuple[PushSum, int]:
+    """A limiter in epoch 2 that was connected and then heard nobody; and the interval."""
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(10), {"a": 100.0, "b": 30.0})
+    a.receive("b", update(10, 15.0, 0.5, epoch=1), 10 * TICK)
+    for interval in range(10, 50):
+        a.view(interval * TICK)
+        a.publish(100.0, interval * TICK, Random(1))
+    assert a.epoch == 2
+    return a, 50
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_an_isolated_limiter_joins_whatever_epoch_there_is(epoch: int) -> None:
+    fabric, interval = isolated()
+    fabric.receive("b", update(11, 0.0, 0.5, epoch), interval * TICK)
+    assert fabric.epoch == epoch
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_who_was_isolated_believes_in_nobody_until_it_knows_more(epoch: int) -> None:
+    fabric, interval = isolated()
+    settling = settling_intervals(2, 1)
+    for now in range(interval, interval + settling):
+        fabric.receive("b", update(11 + now - interval, 60.0, 0.5, epoch), now * TICK)
+        assert fabric.view(now * TICK) == GlobalView(0.0, frozenset(), None)
+    view = fabric.view((interval + settling) * TICK)
+    assert view.connected == {"b"}
+    assert view.remote > 30

@@ -140,20 +140,66 @@ def test_a_dead_peer_is_no_error(make: Make) -> None:
     assert not a.errors
 
 
+class Failing:
+    """A socket whose calls fail in turn."""
+
+    def __init__(self, *failures: OSError) -> None:
+        self._failures = list(failures)
+
+    def sendto(self, datagram: bytes, address: Address) -> int:
+        raise self._failures.pop(0)
+
+    def recvfrom(self, size: int) -> tuple[bytes, Address]:
+        raise self._failures.pop(0)
+
+    def close(self) -> None: ...
+
+
+def fail(transport: Transport, monkeypatch: pytest.MonkeyPatch, *failures: OSError) -> None:
+    transport.close()
+    monkeypatch.setattr(transport, "_socket", Failing(*failures))
+
+
 def test_a_full_send_buffer_is_counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def sendto(self, datagram: bytes, address: Address) -> int:
-            raise BlockingIOError(errno.EAGAIN, "full")
-
-        def close(self) -> None: ...
-
     a = make("a")
     a.update_peers({"b": ("127.0.0.1", 7946)})
-    a._socket.close()
-    monkeypatch.setattr(a, "_socket", Full())
-    a.send("b", UPDATE)
-    assert a.errors == {"EAGAIN": 1}
+    fail(
+        a,
+        monkeypatch,
+        BlockingIOError(errno.EAGAIN, "full"),
+        PermissionError(errno.EPERM, "firewall"),
+        OSError("nameless"),
+    )
+    for _ in range(3):
+        a.send("b", UPDATE)
+    assert a.errors == {"EAGAIN": 1, "EPERM": 1, "unknown": 1}
     assert a.sent == 0
+
+
+def test_a_failure_to_receive_is_counted_and_ends_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = make("a")
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+    fail(a, monkeypatch, refused, refused, BlockingIOError(errno.EAGAIN, "empty"))
+    assert list(a.receive()) == []
+    assert a.errors == {"ECONNREFUSED": 2}
+
+
+def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    for _ in range(5):
+        a.send("b", UPDATE)
+    monkeypatch.setattr(b, "_pending_limit", 3)
+    assert len(received(b, 1)) == 3
+    assert len(received(b, 1)) == 2
+
+
+def test_an_ipv6_socket_leaves_ipv4_alone(make: Make) -> None:
+    a = make("a", "::")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", a.address[1]))
 
 
 def test_a_reload_changes_the_peers(make: Make) -> None:
