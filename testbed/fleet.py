@@ -21,7 +21,7 @@ from testbed.link import SIZE_TABLE, tbf_arguments
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 
 LIMIT = "experiment"
-DATAPATHS = ("auto", "nfqueue", "kernel", "tbf")
+DATAPATHS = ("auto", "nfqueue", "tbf")
 
 _READY_TIMEOUT_S = 20.0
 _POLL_S = 0.02
@@ -200,7 +200,7 @@ def daemon_document(
     limit, gossip = experiment.table.limit, experiment.table.gossip
     central = allocator in CENTRAL
     algorithm = CENTRAL.get(allocator, allocator)
-    optional = {"ewma": limit.ewma, "shares": None if central else limit.shares}
+    optional = {"ewma": limit.ewma, "shares": None if central else limit.shares or None}
     return {
         "limiter": {
             "name": limiter,
@@ -225,7 +225,7 @@ def daemon_document(
                 "burst": units.format_size(limit.burst),
                 "allocator": {"name": algorithm, **limit.parameters.get(algorithm, {})},
                 "match": {"out": "out", "protocol": "tcp"},
-                **{key: value for key, value in optional.items() if value},
+                **{key: value for key, value in optional.items() if value is not None},
             }
         ],
     }

@@ -5,11 +5,10 @@ import os
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile(
-    "default", deadline=None, print_blob=True, suppress_health_check=[]
-)
+# No database: root runs the kernel tests and would leave files that the next user cannot write.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, database=None)
 # Ten times the examples, for a night: HYPOTHESIS_PROFILE=thorough
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000, database=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -36,6 +36,7 @@ STATUS = StatusReport(
         "received": 1180,
         "bytes_sent": 57600,
         "rejected": {"tag": 2, "value": 1},
+        "errors": {},
     },
     config={"file": "/etc/drld/drld.toml", "loaded_at": 1_700_000_000.5, "reload_error": None},
 )
