@@ -114,7 +114,7 @@ class DaemonFleet:
         raise await daemon.failure(f"did not become ready (last status: {status or 'none'})")
 
     def _client(self, limiter: str) -> httpx.AsyncClient:
-        transport = httpx.AsyncHTTPTransport(uds=str(self._sockets[limiter]))
+        transport = httpx.AsyncHTTPTransport(uds=str(self._sockets[limiter]), verify=False)
         return httpx.AsyncClient(
             transport=transport, base_url="http://drld", timeout=_REQUEST_TIMEOUT_S
         )
