@@ -12,7 +12,7 @@ from drld.capture.policer import Policer
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.transport import Transport
-from drld.model import Enforcement, FlowKey, Measurement, Quantity, Update
+from drld.model import Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
 from drld.report import connected_peers, limit_report, peer_reports, trace_record
 from drld.spec import LimiterSpec, LimitSpec, PeerSpec
 
@@ -26,6 +26,8 @@ class FakeDatapath:
         self.policers: dict[int, Policer] = {}
         self.programmed: list[tuple[int, Enforcement]] = []
         self.refuse = False
+        self.shares: dict[int, Enforcement] = {}
+        self.flushed_ns: list[int] = []
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         if self.refuse:
@@ -39,10 +41,16 @@ class FakeDatapath:
         return self.policers[limit_id].read(now_ns)
 
     def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
         self.programmed.append((limit_id, enforcement))
         self.policers[limit_id].program(enforcement, evict, now_ns)
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        self.shares[limit_id] = share
+
+    def flush(self, now_ns: int) -> None:
+        self.flushed_ns.append(now_ns)
 
     def counters(self) -> Mapping[str, int]:
         return {}
