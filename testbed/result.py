@@ -172,6 +172,6 @@ def convergence(
     )
 
 
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean, and standard deviation where there is more than one value."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, least and most."""
+    return statistics.median(values), min(values), max(values)

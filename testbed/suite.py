@@ -16,7 +16,7 @@ from testbed import netns
 from testbed.errors import HostError, MeasurementError
 from testbed.experiment import Experiment
 from testbed.progress import Progress
-from testbed.result import mean_and_deviation
+from testbed.result import median_and_range
 from testbed.run import RunOptions, run_once
 
 SCHEMA = 1
@@ -122,7 +122,7 @@ def _version(command: list[str]) -> str:
 
 
 def table_of(result: dict[str, Any]) -> str:
-    """The one table: a row for each allocator, means over its runs."""
+    """The one table: a row for each allocator, medians over its runs."""
     limiters = result["limiters"]
     joins = any("convergence" in flow for run in result["runs"] for flow in run["flows"])
     header = ["allocator", "runs", "rate/limit", *limiters, "Jain", "1s<=1.10", "gossip B/s"]
@@ -138,11 +138,11 @@ def table_of(result: dict[str, Any]) -> str:
             [
                 allocator,
                 str(len(runs)),
-                _mean([run["aggregate_bps"] / result["limit_bps"] for run in runs], 3),
-                *(_mean([run["share"][name] for run in runs], 3) for name in limiters),
-                _mean([run["jain"] for run in runs], 3),
-                _mean([run["windows_within_limit"] for run in runs], 2),
-                _mean([run["gossip"]["bytes_per_limiter_per_s"] for run in runs], 0),
+                _median([run["aggregate_bps"] / result["limit_bps"] for run in runs], 3),
+                *(_median([run["share"][name] for run in runs], 3) for name in limiters),
+                _median([run["jain"] for run in runs], 3),
+                _median([run["windows_within_limit"] for run in runs], 2),
+                _median([run["gossip"]["bytes_per_limiter_per_s"] for run in runs], 0),
                 *(
                     _times([convergence[key] for convergence in joined])
                     for key in ("first_s", "lasting_s")
@@ -160,14 +160,14 @@ def table_of(result: dict[str, Any]) -> str:
     )
 
 
-def _mean(values: Sequence[float | None], digits: int) -> str:
-    """Mean and standard deviation in words; a dash where there are none."""
+def _median(values: Sequence[float | None], digits: int) -> str:
+    """Median, with least and most where there are several values; a dash where there are none."""
     known = [value for value in values if value is not None]
     if not known:
         return "-"
-    mean, deviation = mean_and_deviation(known)
-    spread = "" if deviation is None else f" ±{deviation:.{digits}f}"
-    return f"{mean:.{digits}f}{spread}"
+    median, least, most = median_and_range(known)
+    spread = f" ({least:.{digits}f}..{most:.{digits}f})" if len(known) > 1 else ""
+    return f"{median:.{digits}f}{spread}"
 
 
 def _times(values: Sequence[float | None]) -> str:

@@ -5,6 +5,7 @@ Buckets that do not fill let an exact number of packets pass, so every count her
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -609,6 +610,31 @@ def test_no_packet_slips_through_a_reload(topology: Topology, start: Start) -> N
     # A slow host may fill the queue meanwhile.
     assert total.arrived_packets + datapath.counters()["overflow"] == sent
     assert total.arrived_packets > 50
+
+
+def test_packets_flow_while_a_tool_takes_its_time(
+    topology: Topology, start: Start, firewall: str, tmp_path: Path
+) -> None:
+    datapath = start(path=tmp_path)
+    datapath.attach((limit(1, "out0"), only(4, 128)))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    tool = "nft" if firewall == "nft" else "iptables-restore"
+    script = tmp_path / tool
+    script.write_text(f'#!/bin/sh\nread _ <{gate}\nPATH=/usr/sbin:/sbin exec {tool} "$@"\n')
+    script.chmod(0o755)
+    reload = threading.Thread(target=lambda: datapath.attach((limit(1, "out0"), UNLIMITED)))
+    with topology.capture() as capture:
+        reload.start()
+        with gate.open("w") as opened:  # the tool has begun
+            send_udp(topology, SINK[4], 5)
+            assert len(capture.wait(4)) == 4
+            assert reload.is_alive()
+            opened.write("go on\n")
+        reload.join()
+        assert datapath.wait(1, 5).forwarded_packets == 4
+        send_udp(topology, SINK[4], 3)
+        assert len(capture.wait(7)) == 7
 
 
 def test_what_waits_at_detach_gets_its_verdict(topology: Topology, start: Start) -> None:

@@ -122,6 +122,6 @@ def test_flows_that_are_gone_do_not_count_for_the_fair_share() -> None:
     assert found.fair_bps == pytest.approx(LIMIT_BPS * 1448 / 1500)
 
 
-def test_mean_and_deviation() -> None:
-    assert result.mean_and_deviation([2.0]) == (2.0, None)
-    assert result.mean_and_deviation([2.0, 4.0, 6.0]) == (4.0, 2.0)
+def test_median_and_range() -> None:
+    assert result.median_and_range([2.0]) == (2.0, 2.0, 2.0)
+    assert result.median_and_range([7.0, 2.0, 4.0]) == (4.0, 2.0, 7.0)

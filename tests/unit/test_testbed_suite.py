@@ -126,7 +126,7 @@ async def test_the_table_has_a_row_for_each_allocator(
     assert header.split() == [
         "allocator", "runs", "rate/limit", "l1", "l2", "Jain", "1s<=1.10", "gossip", "B/s",
     ]  # fmt: skip
-    assert fps.split()[:4] == ["fps", "2", "1.000", "±0.000"]
+    assert fps.split()[:4] == ["fps", "2", "1.000", "(1.000..1.000)"]
     assert ctb.split()[0] == "ctb"
     assert len(header) == len(ctb) == len(fps)
 
