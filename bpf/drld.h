@@ -137,7 +137,7 @@ struct drld_range {
 };
 
 struct drld_ports {
-	__u32 sources, destinations;	/* 0: any */
+	__u32 sources, destinations;	/* 0: any; places without a range are (1, 0) */
 	struct drld_range source[DRLD_MAX_RANGES], destination[DRLD_MAX_RANGES];
 };
 

@@ -46,12 +46,13 @@ struct walk {
 
 struct scratch {
 	__u8 bytes[2 * DRLD_COPY_BYTES];	/* indices are masked to the first half */
-	__u64 lists[DRLD_MAX_LIST];
+	__s64 lists[DRLD_MAX_LIST];
 	__u32 outcomes[DRLD_MAX_LIST];
 	struct walk walk;
 };
 BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);
 
+#define NO_LIMIT 0x7fffffffffffffffll /* position and slot of no limit, after all others */
 #define inline_always static __always_inline
 #define volatile_read(x) (*(volatile typeof(x) *)&(x))
 #define no_unroll _Pragma("clang loop unroll(disable)")
@@ -524,19 +525,16 @@ inline_always void sample(u32 slot, u64 id, u32 bytes)
 
 inline_always int within(struct drld_range *ranges, u32 count, u32 port)
 {
-	if (!count)
-		return 1;
-	no_unroll for (u32 i = 0; i < DRLD_MAX_RANGES; i++) {
-		if (i >= count)
-			break;
-		if (ranges[i].low <= port && port <= ranges[i].high)
-			return 1;
-	}
-	return 0;
+	s64 misses = -(s64)(count != 0); /* negative while no range has the port */
+	/* Without a branch, or the verifier follows each way apart. */
+#pragma unroll
+	for (u32 i = 0; i < DRLD_MAX_RANGES; i++)
+		misses &= ((s64)port - ranges[i].low) | ((s64)ranges[i].high - port);
+	return misses >= 0;
 }
 
 inline_always void collect(struct drld_hook *fixed, struct packet *packet, struct drld_found *found,
-			   struct scratch *room, u64 *only)
+			   struct scratch *room, s64 *only)
 {
 	u32 first = found->first, count = found->count;
 	no_unroll for (u32 i = 0; i < DRLD_MAX_ENTRIES; i++) {
@@ -560,24 +558,24 @@ inline_always void collect(struct drld_hook *fixed, struct packet *packet, struc
 				    packet->destination_port))
 				continue;
 		}
-		u64 next = (u64)entry->position << 32 | entry->slot;
+		s64 next = (u64)entry->position << 32 | entry->slot;
 		if (!room) {
 			*only = next;
 			break;
 		}
 #pragma unroll
 		for (int j = 0; j < DRLD_MAX_LIST; j++) {
-			u64 here = volatile_read(room->lists[j]);
-			if (next < here) {
-				*(volatile u64 *)&room->lists[j] = next;
-				next = here;
-			}
+			/* A swap without a branch, or the verifier follows 2^8 ways. */
+			s64 here = volatile_read(room->lists[j]);
+			s64 exchanged = (next ^ here) & ((next - here) >> 63);
+			*(volatile s64 *)&room->lists[j] = here ^ exchanged;
+			next ^= exchanged;
 		}
 	}
 }
 
 inline_always void classify(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet,
-			    struct drld_family *family, struct scratch *room, u64 *only)
+			    struct drld_family *family, struct scratch *room, s64 *only)
 {
 	if (family->always.count)
 		collect(fixed, packet, &family->always, room, only);
@@ -654,7 +652,7 @@ inline_always int police_many(struct drld_hook *fixed, struct packet *packet, st
 	no_unroll for (u32 i = 0; i < DRLD_MAX_LIST; i++) {
 		u32 slot = room->lists[i];
 		room->outcomes[i] = UNCHECKED;
-		if (!forwarded || room->lists[i] == ~0ull)
+		if (!forwarded || room->lists[i] == NO_LIMIT)
 			continue;
 		struct drld_limit *limit = limits.lookup(&slot);
 		if (!limit)
@@ -666,7 +664,7 @@ inline_always int police_many(struct drld_hook *fixed, struct packet *packet, st
 	}
 	no_unroll for (u32 i = 0; i < DRLD_MAX_LIST; i++) {
 		u32 slot = room->lists[i];
-		if (room->lists[i] == ~0ull)
+		if (room->lists[i] == NO_LIMIT)
 			break;
 		sample(slot, packet->flow, packet->length);
 		count(fixed, slot, packet, room->outcomes[i], forwarded);
@@ -687,7 +685,7 @@ int police(struct __sk_buff *skb)
 	if (!fixed || !parse(skb, fixed, &packet))
 		return TC_ACT_UNSPEC;
 	packet.flow = flow_id(&packet, fixed->seed);
-	u64 only = ~0ull;
+	s64 only = NO_LIMIT;
 	struct scratch *room = 0;
 	if (fixed->longest > 1) {
 		room = scratch.lookup(&zero);
@@ -695,7 +693,7 @@ int police(struct __sk_buff *skb)
 			return TC_ACT_UNSPEC;
 #pragma unroll
 		for (int i = 0; i < DRLD_MAX_LIST; i++)
-			*(volatile u64 *)&room->lists[i] = ~0ull;
+			*(volatile s64 *)&room->lists[i] = NO_LIMIT;
 	}
 	if (packet.family == FAMILY_4)
 		classify(skb, fixed, &packet, &fixed->family[FAMILY_4], room, &only);
@@ -705,13 +703,13 @@ int police(struct __sk_buff *skb)
 		classify(skb, fixed, &packet, &fixed->family[FAMILY_UNKNOWN], room, &only);
 	if (room)
 		only = volatile_read(room->lists[0]);
-	if (only == ~0ull) {
+	if (only == NO_LIMIT) {
 		struct drld_oddities *counted = odd();
 		if (counted)
 			counted->unmatched++;
 		return TC_ACT_UNSPEC;
 	}
-	if (room && volatile_read(room->lists[1]) != ~0ull)
+	if (room && volatile_read(room->lists[1]) != NO_LIMIT)
 		return police_many(fixed, &packet, room);
 	return police_one(fixed, &packet, only);
 }

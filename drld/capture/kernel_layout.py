@@ -230,7 +230,8 @@ class _Builder:
             raise DatapathError(
                 f"the kernel datapath takes {MAX_RANGES} port ranges, limit {limit.name} has more"
             )
-        packed = [b"".join(RANGE.pack(*each) for each in side) for side in ranges]
+        padded = [[*side, *[(1, 0)] * (MAX_RANGES - len(side))] for side in ranges]
+        packed = [b"".join(RANGE.pack(*each) for each in side) for side in padded]
         self.ports.append(PORTS.pack(*map(len, ranges), *packed))
         return len(self.ports) - 1
 
