@@ -19,11 +19,14 @@ from drld.model import Enforcement
 LETTERS = 256
 """Records put in force by one system call."""
 
+_LASTING = ("control", "limits", "counts", "oddities", "flows")
+"""Those that `police` uses."""
+_LETTERS_MAP = ("letters", (4, layout.LETTER.size), LETTERS, bpf.MMAPABLE)
+
 _MIN_CAPACITY = 64
 _FRAME = bytes(64)
 """`apply` looks at no packet, but the kernel wants one."""
 
-_SEQUENCE_AND_FLAGS = struct.Struct("=II")
 _U64, _U32 = struct.Struct("=Q"), struct.Struct("=I")
 _GRACE_OFFSET, _FLAGS_OFFSET, _FALLBACK_OFFSET = 16, 28, 96
 _ID_OFFSET = 136
@@ -63,12 +66,12 @@ class State:
             "counts": (layout.COUNTS.size, capacity * cpus),
             "oddities": (layout.ODDITIES.size, cpus),
             "flows": (layout.FLOWS_BYTES, capacity),
-            "letters": (layout.LETTER.size, LETTERS),
         }
         maps: dict[str, Map] = {}
         try:
             for name, (size, entries) in sizes.items():
                 maps[name] = Map.create(bpf.ARRAY, name, (4, size), entries, bpf.MMAPABLE)
+            maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
             control = layout.CONTROL.pack(0, layout.ABI, capacity, cpus, 0)
             maps["control"].memory()[: len(control)] = control
             return cls(maps, apply)
@@ -89,8 +92,9 @@ class State:
             for identity in note.split("."):
                 found = Map.from_id(int(identity))
                 maps[found.name] = found
-            if set(maps) != set(layout.SHARED_MAPS):
+            if set(maps) != set(_LASTING):
                 raise DatapathError("the maps are not those of this program")
+            maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
             return cls(maps, apply)
         except BaseException as error:
             for each in maps.values():
@@ -101,8 +105,8 @@ class State:
 
     @property
     def note(self) -> str:
-        """Names the maps, for `adopt`."""
-        return ".".join(str(each.identity()) for each in self.maps.values())
+        """Names the maps that a filter keeps alive, for `adopt`."""
+        return ".".join(str(self.maps[name].identity()) for name in _LASTING)
 
     def close(self) -> None:
         """Give up maps and program; whoever else has them keeps them."""

@@ -21,8 +21,9 @@ ROOT = Path(__file__).parents[2]
 class DaemonHost:
     """One `drld` process under a service manager that the test plays."""
 
-    def __init__(self, namespace: str, directory: Path, name: str) -> None:
+    def __init__(self, namespace: str, directory: Path, name: str, datapath: str = "auto") -> None:
         self.namespace = namespace
+        self.datapath = datapath
         self.name = name
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
@@ -49,6 +50,7 @@ class DaemonHost:
             f'name = "{self.name}"',
             f'listen = "{listen}"',
             f'control = "{self.socket}"',
+            f'datapath = "{self.datapath}"',
             f'firewall = "{firewall}"',
             "[gossip]",
             f'fabric = "{fabric}"',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -28,13 +29,20 @@ SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "o
 Daemons = Callable[[str], DaemonHost]
 
 
+@pytest.fixture(params=["nfqueue", "kernel"])
+def datapath(request: pytest.FixtureRequest) -> str:
+    """Everything that an operator meets is the same on both."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
-def daemons(topology: Topology, tmp_path: Path) -> Iterator[Daemons]:
+def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemons]:
     """Makes daemons in the limiter's namespace; all of them end with the test."""
     made: list[DaemonHost] = []
 
     def make(name: str) -> DaemonHost:
-        made.append(DaemonHost(topology.names["limiter"], tmp_path, name))
+        made.append(DaemonHost(topology.names["limiter"], tmp_path, name, datapath))
         return made[-1]
 
     yield make
@@ -43,13 +51,19 @@ def daemons(topology: Topology, tmp_path: Path) -> Iterator[Daemons]:
 
 
 def rules(topology: Topology) -> str:
-    """Everything in the limiter's firewall that leads to a queue."""
+    """Everything in the limiter's namespace that leads to a queue or a program."""
     listed = [
         topology.run("limiter", "iptables-save", "-t", "mangle"),
         topology.run("limiter", "ip6tables-save", "-t", "mangle"),
         topology.run("limiter", "nft", "list", "ruleset"),
     ]
-    return "\n".join(line for line in "\n".join(listed).splitlines() if "queue" in line.lower())
+    for device in ("in0", "out0"):
+        for hook in ("ingress", "egress"):
+            listed.append(topology.run("limiter", "tc", "filter", "show", "dev", device, hook))
+        listed.append(topology.run("limiter", "tc", "qdisc", "show", "dev", device))
+    lines = "\n".join(listed).lower().splitlines()
+    ours = re.compile(r"\bqueue (num|to)|nfqueue|drld:|clsact")
+    return "\n".join(line for line in lines if ours.search(line))
 
 
 def send(topology: Topology, count: int) -> None:
@@ -59,7 +73,7 @@ def send(topology: Topology, count: int) -> None:
 
 
 def test_a_limit_is_enforced_and_counted_to_the_byte(
-    topology: Topology, daemons: Daemons, firewall: str
+    topology: Topology, daemons: Daemons, firewall: str, datapath: str
 ) -> None:
     daemon = daemons("lim1")
     daemon.configure({"customer-a": CENTRAL}, firewall=firewall)
@@ -77,7 +91,9 @@ def test_a_limit_is_enforced_and_counted_to_the_byte(
     assert report["forwarded_packets"] == len(passed)
     assert report["forwarded_bytes"] == len(passed) * LENGTH
     assert report["dropped_bytes"] == (30 - len(passed)) * LENGTH
-    assert daemon.ask("status")["datapath"]["firewall"] == firewall
+    status = daemon.ask("status")["datapath"]
+    assert status["name"] == datapath
+    assert status["firewall"] == (firewall if datapath == "nfqueue" else "none")
 
 
 def test_sigterm_removes_everything(topology: Topology, daemons: Daemons, firewall: str) -> None:
