@@ -87,6 +87,11 @@ def _compile_in_child(flags: tuple[str, ...]) -> str:
         raise DatapathError(f"the BPF compiler: {error}") from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        if any(line.startswith("chdir(") for line in said):
+            raise DatapathError(
+                f"no kernel headers for {platform.release()}: scripts/setup fetches some, or "
+                "BCC_KERNEL_SOURCE names their folder"
+            )
         told = next((line for line in said if "error:" in line), said[-1])
         raise DatapathError(f"the BPF compiler: {told.strip()}")
     return done.stdout

@@ -24,6 +24,7 @@ class DaemonHost:
     def __init__(self, namespace: str, directory: Path, name: str, datapath: str = "auto") -> None:
         self.namespace = namespace
         self.datapath = datapath
+        self.environment: dict[str, str] = {}
         self.name = name
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
@@ -75,7 +76,7 @@ class DaemonHost:
                     *(sys.executable, "-m", "drld", "--config", str(self.config)),
                 ],
                 cwd=ROOT,
-                env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path)},
+                env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path), **self.environment},
                 stdout=log,
                 stderr=log,
             )
