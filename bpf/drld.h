@@ -53,10 +53,11 @@ struct drld_counts {
 	__u64 reserved[2];
 };
 
-/* Packets that were not plain ones, on one CPU (drld.capture.gate.Counts). */
+/* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
 struct drld_oddities {
 	__u64 truncated, malformed, fragments, unmatched;
-	__u64 reserved[4];
+	__u64 jiffies, coarse_ns;
+	__u64 reserved[2];
 };
 
 struct drld_flow {

@@ -4,12 +4,17 @@
  * in their frozen maps. `apply` puts new records in force; the daemon runs it (BPF_PROG_TEST_RUN,
  * one system call for all limits that changed) and it settles tokens at the old rate first.
  *
- * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow, its coarse form,
- * which moves once a jiffy, 5 ns. A packet that conforms at the coarse time conforms at the exact
- * one, as a bucket only fills (one that drains, GTB's, passes what one jiffy would have drained);
+ * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form,
+ * which moves once a jiffy, costs 15 ns, and next to nothing where it is asked once a jiffy and
+ * remembered; it is then at most two jiffies behind. A packet that conforms at the coarse time conforms at the exact
+ * one, as a bucket only fills (one that drains, GTB's, passes what two jiffies would have drained);
  * only one that does not is judged again at the exact time. So the verdict is exact and most
  * packets do not pay for it. Coarse time is never ahead of exact time, and a bucket's time never
  * runs backward.
+ *
+ * Cost of a packet over an empty program, on the machine it was written on (1,400-byte UDP at veth
+ * egress, the kernel's own statistics): 31 ns under one limit, 68 ns under one of 10,000 prefixes;
+ * each further group of prefix lengths some 40 ns, a refusal one look at the exact clock.
  *
  * CPUs. There is no lock. Counters are per CPU. Who moves `updated_ns` with compare-and-swap adds
  * what the time is worth; charging is an atomic subtraction. Between a packet's check and its
@@ -57,6 +62,12 @@ BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);
 #define volatile_read(x) (*(volatile typeof(x) *)&(x))
 #define no_unroll _Pragma("clang loop unroll(disable)")
 
+inline_always struct drld_oddities *odd(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	return oddities.lookup(&cpu);
+}
+
 #ifdef DRLD_TEST
 BPF_TABLE("array", u32, struct drld_test, test, 1);
 
@@ -87,9 +98,18 @@ inline_always u32 draw(void)
 	return input->draws[index & (DRLD_MAX_LIST - 1)];
 }
 #else
+/* The helper costs 15 ns and its answer moves once a jiffy: ask it once a jiffy and CPU. */
 inline_always u64 coarse_time(void)
 {
-	return bpf_ktime_get_coarse_ns();
+	u64 jiffies = bpf_jiffies64();
+	struct drld_oddities *mine = odd();
+	if (!mine)
+		return bpf_ktime_get_coarse_ns();
+	if (mine->jiffies != jiffies) {
+		mine->coarse_ns = bpf_ktime_get_coarse_ns();
+		mine->jiffies = jiffies;
+	}
+	return mine->coarse_ns;
 }
 
 inline_always u64 fine_time(void)
@@ -183,12 +203,6 @@ struct packet {
 
 enum { FAMILY_4, FAMILY_6, FAMILY_UNKNOWN };
 enum { SOUND, TRUNCATED, MALFORMED };
-
-inline_always struct drld_oddities *odd(void)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	return oddities.lookup(&cpu);
-}
 
 inline_always int has_ports(u32 protocol)
 {

@@ -209,11 +209,6 @@ class _Builder:
             self.keys4[KEY4.pack(number, mark, source, destination)] = found
 
     def _found(self, members: Sequence[_Placed]) -> tuple[int, int]:
-        if len(members) > MAX_ENTRIES:
-            raise DatapathError(
-                f"the kernel datapath takes {MAX_ENTRIES} limits that differ in nothing but "
-                f"protocol and ports, not {len(members)}: {_names(members)}"
-            )
         self.most_entries = max(self.most_entries, len(members))
         first = len(self.entries)
         for position, slot, limit in members:
@@ -283,7 +278,7 @@ def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
     Raises:
         DatapathError: more than `MAX_LIST`.
     """
-    most = {group: max(map(len, keys.values())) for group, keys in groups.items()}
+    most = {group: max(map(_overlap, keys.values())) for group, keys in groups.items()}
     longest = 1
     for group, keys in groups.items():
         others = [other for other in groups if not _covers(group, other)]
@@ -292,7 +287,7 @@ def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
         within = [other for other in groups if other != group and _covers(group, other)]
         for key, members in keys.items():
             met = [members, *(groups[other].get(_project(key, other), []) for other in within)]
-            length = sum(map(len, met)) + beside
+            length = sum(map(_overlap, met)) + beside
             if length > MAX_LIST:
                 names = _names(
                     [*(each for entry in met for each in entry)]
@@ -304,6 +299,39 @@ def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
                 )
             longest = max(longest, length)
     return longest
+
+
+def _overlap(members: Sequence[_Placed]) -> int:
+    """A bound on how many limits of one key a packet can fall under, by protocol and ports.
+
+    Raises:
+        DatapathError: more limits than are compared one by one.
+    """
+    if len(members) < 2:
+        return len(members)
+    if len(members) > MAX_ENTRIES:
+        raise DatapathError(
+            f"the kernel datapath takes {MAX_ENTRIES} limits that differ in nothing but "
+            f"protocol and ports, not {len(members)}: {_names(members)}"
+        )
+    matches = [each.limit.match for each in members]
+    return max(
+        min(
+            _deepest([match.source_ports for match in some]),
+            _deepest([match.destination_ports for match in some]),
+        )
+        for protocol in {match.protocol for match in matches}
+        if (some := [match for match in matches if match.protocol in (None, protocol)])
+    )
+
+
+def _deepest(sides: Sequence[tuple[tuple[int, int], ...]]) -> int:
+    """How many of these lists of port ranges one port can be in; an empty one has every port."""
+    ports = {low for ranges in sides for low, _ in ranges} | {0}
+    return max(
+        sum(not ranges or any(low <= port <= high for low, high in ranges) for ranges in sides)
+        for port in ports
+    )
 
 
 def _covers(group: _Group, other: _Group) -> bool:
