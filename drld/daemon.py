@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -51,9 +52,11 @@ class Daemon:
         """Open the gossip socket.
 
         Raises:
-            ConfigError: the announced address cannot be bound.
+            ConfigError: a daemon of this name runs already, or the announced address cannot be
+                bound.
         """
         self.path = path
+        self._claim = _claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath = (
             _nfqueue(spec) if spec.datapath == "nfqueue" else KernelDatapath(spec.name)
         )
@@ -82,6 +85,7 @@ class Daemon:
             DrldError: the datapath or the control socket cannot be set up; nothing is left behind.
         """
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            stopping = False
             try:
                 self._start()
                 async with trio.open_nursery() as nursery:
@@ -94,16 +98,20 @@ class Daemon:
                     gc.freeze()
                     self._ready = True
                     notify("READY=1")
-                    log.info("ready: %d limits, %s", len(self.engine.entries), self._why())
+                    log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
                     async for number in signals:
                         if number != signal.SIGHUP:
                             break
                         await self._reload_on_signal()
+                    stopping = True
                     notify("STOPPING=1")
                     log.info("stopping")
                     nursery.cancel_scope.cancel()
             finally:
-                self.engine.stop()
+                # A daemon that fails in the middle leaves its rules, as one that is killed does:
+                # they, and not the lack of them, say what happens to its packets (`on_failure`).
+                if stopping or not self._ready:
+                    self.engine.stop()
 
     def _start(self) -> None:
         """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
@@ -172,7 +180,7 @@ class Daemon:
         self._traces.retain(self._names())
         self._changed.set()
         self._changed = trio.Event()
-        log.info("reloaded %s: %d limits", self.path, len(self.engine.entries))
+        log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
 
     def status(self) -> StatusReport:
         """The daemon as a whole."""
@@ -207,6 +215,7 @@ class Daemon:
                 "received": transport.received,
                 "bytes_sent": transport.bytes_sent,
                 "rejected": dict(transport.rejected),
+                "errors": dict(transport.errors),
             },
             config={
                 "file": str(self.path),
@@ -249,6 +258,22 @@ def _nfqueue(spec: LimiterSpec) -> NfqueueDatapath:
     )
 
 
+def _claim_name(path: Path, name: str) -> socket.socket:
+    """Keep other daemons from this limiter's rules until the process ends, however it ends.
+
+    An abstract socket belongs to the network namespace, as the rules do.
+    """
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        claim.bind(f"\0drld/{name}")
+    except OSError as error:
+        claim.close()
+        raise ConfigError(
+            [f"{path}: limiter.name: {name!r}: another daemon of this name runs on this host"]
+        ) from error
+    return claim
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `drld`; returns the exit status (2: the configuration is bad)."""
     parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
@@ -263,7 +288,7 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if args.check:
-        print(f"{args.config}: ok, {len(spec.limits)} limits, {len(spec.peers)} peers")
+        print(f"{args.config}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
         return 0
     try:
         trio.run(Daemon(args.config, spec).run)

@@ -65,7 +65,7 @@ class Engine:
         self.entries = {
             limit.id: self._entry(limit, self.spec, now_ns) for limit in self.spec.limits
         }
-        self._attach(self.entries, now_ns)
+        self._attach(self.spec, self.entries, now_ns)
         self._set_shares()
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class Engine:
         if problems:
             raise ConfigError(problems)
         entries = {limit.id: self._successor(limit, spec, now_ns) for limit in spec.limits}
-        self._attach(entries, now_ns)
+        self._attach(spec, entries, now_ns)
         for limit in spec.limits:
             entries[limit.id].limiter.reconfigure(limit, spec.members, now_ns)
         self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
@@ -142,17 +142,14 @@ class Engine:
         totals.dropped_packets += measured.dropped_packets
         return tick
 
-    def _attach(self, entries: dict[int, Entry], now_ns: int) -> None:
-        self.datapath.attach(
-            [
-                (
-                    entry.limiter.limit,
-                    entry.last.enforcement if entry.last else entry.limiter.initial(),
-                )
-                for entry in entries.values()
-            ],
-            now_ns,
-        )
+    def _attach(self, spec: LimiterSpec, entries: dict[int, Entry], now_ns: int) -> None:
+        """Have the datapath enforce these limits, each as its last tick said."""
+        pairs = []
+        for limit in spec.limits:
+            entry = entries[limit.id]
+            last = entry.last.enforcement if entry.last else entry.limiter.initial()
+            pairs.append((limit, last))
+        self.datapath.attach(pairs, now_ns)
 
     def _set_shares(self) -> None:
         for limit_id, entry in self.entries.items():

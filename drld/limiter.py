@@ -55,7 +55,7 @@ class Limiter:
         self._allocator = allocator(limit.parameters)
         self._demand = DemandEstimator(limit.ewma)
         self._gossip_interval_ns = gossip.interval_ns
-        self._published_ns: int | None = None
+        self._publish_due_ns = 0
         self.fabric: Fabric = FABRICS[gossip.fabric](
             name=name,
             peers=self.members - {name},
@@ -104,11 +104,12 @@ class Limiter:
         )
 
     def _publish(self, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:
-        """Share the value, at most once a gossip interval (less a quarter, for late ticks)."""
-        since = self._published_ns
-        if since is not None and now_ns - since < self._gossip_interval_ns * 3 // 4:
+        """Share the value at the tick that is nearest to each multiple of the gossip interval."""
+        if now_ns + self.limit.interval_ns // 2 < self._publish_due_ns:
             return []
-        self._published_ns = now_ns
+        # On time the grid stays; after a stall a new one begins.
+        interval_ns = self._gossip_interval_ns
+        self._publish_due_ns = max(self._publish_due_ns + interval_ns, now_ns + interval_ns // 2)
         return self.fabric.publish(value, now_ns, rng)
 
     def _in_force(self, connected: Collection[str]) -> InForce:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -12,5 +13,9 @@ def notify(state: str) -> None:
     if not path:
         return
     address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+    # A manager that is gone is no reason to stop policing.
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager,
+    ):
         manager.sendto(state.encode(), address)

@@ -302,7 +302,8 @@ def _cross_check(
 ) -> None:
     """What concerns several keys at once."""
     if table.warmup >= table.seconds * NS_PER_S:
-        problems.add(["warmup"], f"leaves nothing of the {table.seconds:g} seconds to measure")
+        left = f"leaves nothing of the {table.seconds:g} seconds to measure"
+        problems.add(["warmup"], f"{left} (--set warmup=1s makes it shorter)")
     if round(table.seconds * NS_PER_S) % STEP_NS:
         problems.refuse(["seconds"], table.seconds, "a multiple of 0.2")
     if len(set(limiters)) != len(limiters):

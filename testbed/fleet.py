@@ -21,7 +21,7 @@ from testbed.link import SIZE_TABLE, tbf_arguments
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 
 LIMIT = "experiment"
-DATAPATHS = ("auto", "nfqueue", "kernel", "tbf")
+DATAPATHS = ("auto", "nfqueue", "tbf")
 
 _READY_TIMEOUT_S = 20.0
 _POLL_S = 0.02
@@ -114,7 +114,7 @@ class DaemonFleet:
         raise await daemon.failure(f"did not become ready (last status: {status or 'none'})")
 
     def _client(self, limiter: str) -> httpx.AsyncClient:
-        transport = httpx.AsyncHTTPTransport(uds=str(self._sockets[limiter]))
+        transport = httpx.AsyncHTTPTransport(uds=str(self._sockets[limiter]), verify=False)
         return httpx.AsyncClient(
             transport=transport, base_url="http://drld", timeout=_REQUEST_TIMEOUT_S
         )
@@ -200,7 +200,7 @@ def daemon_document(
     limit, gossip = experiment.table.limit, experiment.table.gossip
     central = allocator in CENTRAL
     algorithm = CENTRAL.get(allocator, allocator)
-    optional = {"ewma": limit.ewma, "shares": None if central else limit.shares}
+    optional = {"ewma": limit.ewma, "shares": None if central else limit.shares or None}
     return {
         "limiter": {
             "name": limiter,
@@ -225,7 +225,7 @@ def daemon_document(
                 "burst": units.format_size(limit.burst),
                 "allocator": {"name": algorithm, **limit.parameters.get(algorithm, {})},
                 "match": {"out": "out", "protocol": "tcp"},
-                **{key: value for key, value in optional.items() if value},
+                **{key: value for key, value in optional.items() if value is not None},
             }
         ],
     }

@@ -146,6 +146,8 @@ def run(command: list[str], *, stdin: str | None = None, check: bool = True) -> 
             text=True,
             timeout=_COMMAND_TIMEOUT_S,
             check=False,
+            # An impatient Ctrl-C must not end the commands that clean up after the first.
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"{' '.join(command)}: {error}") from error

@@ -25,6 +25,8 @@ RESULT = "result.json"
 _ATTEMPTS = 2
 """A run that could not be measured properly is done once more; both failures are recorded."""
 _ROOT = Path(__file__).resolve().parent.parent
+_GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
+"""The checkout may be another user's than root's."""
 
 
 async def run_suite(
@@ -36,6 +38,8 @@ async def run_suite(
         HostError: the host cannot do it.
     """
     result = _header(experiment)
+    # Before the first run: an hour of measuring must not end at a directory that cannot be made.
+    write(result, out)
     table = experiment.table
     total = len(table.allocators) * table.repeat
     number = 0
@@ -107,8 +111,8 @@ def _header(experiment: Experiment) -> dict[str, Any]:
 
 def _commit() -> str:
     try:
-        commit = netns.run(["git", "-C", str(_ROOT), "rev-parse", "HEAD"]).strip()
-        changed = netns.run(["git", "-C", str(_ROOT), "status", "--porcelain", "-uno"]).strip()
+        commit = netns.run([*_GIT, "rev-parse", "HEAD"]).strip()
+        changed = netns.run([*_GIT, "status", "--porcelain", "-uno"]).strip()
     except HostError:
         return "unknown"
     return f"{commit}-changed" if changed else commit

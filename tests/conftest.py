@@ -5,11 +5,15 @@ import os
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile(
-    "default", deadline=None, print_blob=True, suppress_health_check=[]
-)
-# Ten times the examples, for a night: HYPOTHESIS_PROFILE=thorough
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+# No database: root runs the kernel tests and would leave files that the next user cannot write.
+for name, examples in (
+    ("default", 40),  # the loop of a day
+    ("ci", 100),  # scripts/test
+    ("thorough", 1000),  # a night: HYPOTHESIS_PROFILE=thorough
+):
+    hypothesis.settings.register_profile(
+        name, max_examples=examples, deadline=None, print_blob=True, database=None
+    )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

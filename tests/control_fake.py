@@ -36,6 +36,7 @@ STATUS = StatusReport(
         "received": 1180,
         "bytes_sent": 57600,
         "rejected": {"tag": 2, "value": 1},
+        "errors": {},
     },
     config={"file": "/etc/drld/drld.toml", "loaded_at": 1_700_000_000.5, "reload_error": None},
 )
@@ -219,7 +220,7 @@ async def served(daemon: FakeDaemon, path: Path) -> AsyncIterator[None]:
 @asynccontextmanager
 async def client(path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client on a control socket; nothing takes it longer than five seconds."""
-    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    transport = httpx.AsyncHTTPTransport(uds=str(path), verify=False)
     async with httpx.AsyncClient(
         transport=transport, base_url="http://drld", timeout=5
     ) as http_client:

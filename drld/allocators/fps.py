@@ -36,9 +36,11 @@ Where we deviate from figure 2, and why (measured: docs/reproduction.md):
 5. The weight rises at most `growth`-fold a second, and only on evidence. The paper smooths the
    oscillation between the regimes with an EWMA, which delays falling as much as rising; falling
    is safe, and rising from next to nothing takes a few intervals this way.
-6. A limiter with any traffic has at least `min_weight`. When no limiter is saturated line 9 only
-   relates the weights to each other and lets them all wither to zero; the floor gives such a
-   fleet's spare capacity to those who may want it next.
+6. Unsaturated weights stay between `min_weight` and the flow count. When no limiter is saturated
+   line 9 only relates the weights to each other: all wither to zero while the demands (with their
+   headroom) sum to less than L, and all grow without bound where they sum to more. The floor
+   gives a fleet's spare capacity to those who may want it next; the ceiling says that flows which
+   are bottlenecked are worth no more than as many which are not.
 
 Depth is scaled with the local limit, or N limiters could burst N depths, with a floor of
 `depth_packets`: a new flow's SYN and initial window (RFC 6928) must pass.
@@ -139,7 +141,7 @@ class FlowProportionalShare(Allocator):
                 ceiling *= self.parameters.growth ** (interval_ns / NS_PER_S)
             weight = min(self._flow_count(demand), ceiling)
         else:
-            weight = wanted * view.remote / (limit.rate - wanted)
+            weight = min(wanted * view.remote / (limit.rate - wanted), self._flow_count(demand))
         return max(weight, self.parameters.min_weight)
 
     def _saturating(self, demand: Demand) -> bool:
@@ -159,7 +161,9 @@ class FlowProportionalShare(Allocator):
         elif not self._credited:
             self._credited = True
             self._credit_id += 1
-        polices = bucket(local_limit, limit.burst * local_limit / limit.rate, floor)
+        # A static share of zero makes the limit in force zero while no peer is heard.
+        scale = local_limit / limit.rate if limit.rate else 0.0
+        polices = bucket(local_limit, limit.burst * scale, floor)
         return Enforcement(
             fill_rate=polices.fill_rate,
             depth=polices.depth,

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import socket
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +85,6 @@ class KernelDatapath:
         self._code: Mapping[str, Code] = {}
         self._state: State | None = None
         self._clsact: Clsact | None = None
-        self._lock: socket.socket | None = None
         self._hooks: dict[Hook, _Attached] = {}
         self._limits: dict[int, LimitSpec] = {}
         self._counted: dict[int, _Counted] = {}
@@ -109,7 +107,6 @@ class KernelDatapath:
         with contextlib.ExitStack() as undo:
             undo.callback(self.detach)
             self._taken_over = False
-            self._lock = _claim(self._limiter_name)
             self._code = self._compile()
             self._clsact = Clsact(self._limiter_name)
             self._state = self._adopt() or State.create(
@@ -205,10 +202,8 @@ class KernelDatapath:
             attached.close()
         if self._state is not None:
             self._state.close()
-        if self._lock is not None:
-            self._lock.close()
         self._hooks = {}
-        self._state = self._clsact = self._lock = None
+        self._state = self._clsact = None
 
     # What only this one does
 
@@ -425,20 +420,3 @@ def _hook_of(limit: LimitSpec) -> Hook:
 
 def _hooks_of(pairs: Sequence[tuple[LimitSpec, Enforcement]]) -> list[Hook]:
     return list(dict.fromkeys(_hook_of(limit) for limit, _ in pairs))
-
-
-def _claim(limiter_name: str) -> socket.socket:
-    """Be the only one of this name in the network namespace, until the socket is closed.
-
-    Raises:
-        DatapathError: another daemon is.
-    """
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        lock.bind(f"\0drld-kernel:{limiter_name}"[:100].encode("utf-8", "surrogatepass"))
-    except OSError as error:
-        lock.close()
-        raise DatapathError(
-            f"another daemon named {limiter_name} polices in this network namespace: {error}"
-        ) from error
-    return lock

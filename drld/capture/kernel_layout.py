@@ -26,6 +26,8 @@ MAX_LIST = 8
 MAX_GROUPS = 16
 MAX_ENTRIES = 32
 MAX_RANGES = 16
+MAX_COMPARISONS = 128
+"""Keys of a packet times limits of a key: what the verifier has the patience to follow."""
 FLOW_SLOTS = 64
 ANY_PROTOCOL = 256
 
@@ -163,6 +165,13 @@ def tables(
         groups = _groups(placed, family)
         longest = max(longest, _longest(groups))
         families.append(builder.family(groups, family))
+    keys = max(1, builder.most_groups)
+    if keys * builder.most_entries > MAX_COMPARISONS:
+        raise DatapathError(
+            f"the kernel datapath compares a packet with {MAX_COMPARISONS} limits, here it could "
+            f"be {keys * builder.most_entries}: {keys} combinations of prefix lengths and masks, "
+            f"{builder.most_entries} limits that differ in protocol and ports"
+        )
     hook = HOOK.pack(
         cpus, link_bytes, longest, builder.most_entries, int(len(builder.ports) > 1), seed
     )
@@ -178,6 +187,7 @@ class _Builder:
         self.keys4: dict[bytes, bytes] = {}
         self.keys6: dict[bytes, bytes] = {}
         self.most_entries = 1
+        self.most_groups = 0
 
     def family(
         self, groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]], family: int
@@ -189,6 +199,7 @@ class _Builder:
                 f"the kernel datapath takes {MAX_GROUPS} combinations of prefix lengths and mark "
                 f"masks an interface and direction, not {len(hashed)}: limits {names} all differ"
             )
+        self.most_groups = max(self.most_groups, len(groups))
         always = groups.get((-1, -1, 0), {})
         found = self._found(next(iter(always.values()))) if always else (0, 0)
         packed = FAMILY.pack(len(hashed), *found)

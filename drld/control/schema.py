@@ -46,6 +46,8 @@ class GossipReport(TypedDict):
     bytes_sent: int
     rejected: dict[str, int]
     """Datagrams refused, by reason."""
+    errors: dict[str, int]
+    """What the socket would not send or receive, by the name of the error (errno)."""
 
 
 class ConfigReport(TypedDict):

@@ -67,13 +67,13 @@ class DaemonHost:
         self.spawn()
         assert self.wait_for_state("READY=1"), self.log
 
-    def spawn(self) -> None:
-        """Start it."""
+    def spawn(self, *program: str) -> None:
+        """Start it, or a Python program that stands for it."""
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     *("ip", "netns", "exec", self.namespace),
-                    *(sys.executable, "-m", "drld", "--config", str(self.config)),
+                    *(sys.executable, *(program or ("-m", "drld")), "--config", str(self.config)),
                 ],
                 cwd=ROOT,
                 env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path), **self.environment},

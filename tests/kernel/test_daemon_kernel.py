@@ -123,6 +123,73 @@ def test_leftovers_of_a_killed_daemon_are_removed_by_the_next(
     assert not rules(topology)
 
 
+FAILING = """
+import sys
+from drld import daemon, engine
+engine.Engine.tick = lambda *_: 1 / 0
+sys.exit(daemon.main(sys.argv[1:]))
+"""
+
+
+def test_a_daemon_that_fails_leaves_its_rules_to_say_what_happens(
+    topology: Topology, daemons: Daemons, firewall: str
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": SHARED + '\non_failure = "closed"'}, firewall=firewall)
+    daemon.spawn("-c", FAILING)
+    assert daemon.wait_for_state("READY=1")
+    assert daemon.wait() == 1
+    assert "ZeroDivisionError" in daemon.log
+    assert rules(topology)
+    daemon.start()
+    assert daemon.stop() == 0
+    assert not rules(topology)
+
+
+def test_a_second_daemon_of_the_same_name_is_refused_and_harms_nothing(
+    topology: Topology, daemons: Daemons
+) -> None:
+    first, second = daemons("lim1"), daemons("other")
+    first.configure({"customer-a": CENTRAL})
+    first.start()
+    installed = rules(topology)
+    second.name = "lim1"
+    second.configure({"customer-a": CENTRAL}, listen="127.0.0.1:7947")
+    second.spawn()
+    assert second.wait() == 1
+    assert "limiter.name: 'lim1'" in second.log
+    assert rules(topology) == installed
+    send(topology, 20)
+    report = wait_for(
+        lambda: first.limit("customer-a"), lambda report: report["arrived_packets"] == 20
+    )
+    assert report["dropped_packets"] >= 7
+
+
+def test_a_reload_changes_what_packets_meet_at_once(topology: Topology, daemons: Daemons) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": CENTRAL})
+    daemon.start()
+    daemon.configure({"customer-a": CENTRAL + '\nmode = "shadow"'})
+    assert daemon.ctl("reload").returncode == 0
+    with topology.capture() as capture:
+        send(topology, 30)
+        passed = [packet for packet in capture.wait(30) if len(packet) == LENGTH]
+    assert len(passed) == 30
+    report = wait_for(
+        lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 30
+    )
+    assert report["dropped_packets"] >= 17
+    daemon.configure({"customer-a": CENTRAL.replace("out0", "in0")})
+    assert daemon.ctl("reload").returncode == 0
+    send(topology, 30)
+    report = wait_for(
+        lambda: daemon.ask("status")["datapath"]["counters"],
+        lambda counters: counters["unmatched"] == 0,
+    )
+    assert daemon.limit("customer-a")["arrived_packets"] == 30
+
+
 def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
     topology: Topology, daemons: Daemons
 ) -> None:

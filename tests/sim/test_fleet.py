@@ -138,6 +138,36 @@ def test_loss_delay_and_reordering_leave_the_split_alone(fabric: str) -> None:
     assert 0.26 <= split <= 0.34
 
 
+@pytest.mark.parametrize(
+    ("part", "allocator", "fabric"),
+    [
+        *((part, "fps", "mesh") for part in (0.2, 0.4, 0.43, 0.45, 0.49)),
+        (0.45, "fps", "pushsum"),
+        (0.45, "fps-random-drop", "mesh"),
+    ],
+)
+def test_weights_of_limiters_that_nothing_saturates_stay_bounded(
+    part: float, allocator: str, fabric: str
+) -> None:
+    """Two demands whose headroom does not fit: each would multiply the other's weight for ever.
+
+    And a third limiter, whose flows want what is left, is not starved by them.
+    """
+    fleet = Fleet(limit_spec(allocator), 3, seed=9, fabric=fabric)
+    fleet.constant("l0", 0, part * LIMIT)
+    fleet.constant("l1", 1, part * LIMIT)
+    fleet.run(20)
+    for host in fleet.hosts.values():
+        assert host.last is not None
+        assert host.last.allocation.value <= 1.001
+    assert fleet.forwarded_bps("l0", 5) == pytest.approx(part * LIMIT, rel=0.02)
+    for number in (2, 3, 4):
+        fleet.elastic("l2", number)
+    fleet.run(50)
+    # Three flows of five; the constant ones take less than their fifth only at 0.2.
+    assert fleet.forwarded_bps("l2", 30) >= 0.5 * LIMIT
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     first, second = (baseline("fps", seed=8, seconds=5) for _ in range(2))
     assert first.flow_bytes == second.flow_bytes

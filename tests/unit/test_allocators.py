@@ -123,12 +123,29 @@ def test_fps_demand_of_the_whole_limit_or_more_is_saturated() -> None:
         assert allocation.local_limit == pytest.approx(5 * MBIT)
 
 
+def test_fps_a_static_share_of_zero_is_a_limit_of_zero() -> None:
+    """Alone, a limiter without a share has nothing in force."""
+    nothing = InForce(rate=0.0, burst=0.0, static_rate=0.0, static_burst=0.0)
+    alone = GlobalView(remote=0, connected=frozenset(), age_ns=None)
+    for name in ("fps", "fps-random-drop"):
+        for local in (IDLE, saturated(3), demand(1 * MBIT, flow_rate=1 * MBIT, first=True)):
+            allocation = make(name).allocate(local, alone, nothing, TICK_NS)
+            assert allocation.local_limit == 0
+            assert allocation.enforcement.fill_rate == 0
+
+
+def test_fps_unsaturated_flows_are_worth_no_more_than_saturated_ones() -> None:
+    """Line 9 alone: 2.3 * 30 / 7.7 flows for the demand of one."""
+    allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=2 * MBIT), view(30))
+    assert allocation.value == pytest.approx(1)
+
+
 def test_fps_first_interval_is_bottlenecked_whatever_was_dropped() -> None:
     allocator = make("fps")
     allocate(allocator, IDLE, view(9))
-    first = demand(2 * MBIT, flow_rate=2 * MBIT, drop_ratio=0.5, first=True)
+    first = demand(0.5 * MBIT, flow_rate=0.5 * MBIT, drop_ratio=0.5, first=True)
     allocation = allocate(allocator, first, view(9))
-    assert allocation.local_limit == pytest.approx(1.15 * 2 * MBIT)
+    assert allocation.local_limit == pytest.approx(1.15 * 0.5 * MBIT)
 
 
 def test_fps_new_flow_grows_to_its_fair_share() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
@@ -28,10 +29,13 @@ class FakeDatapath:
         self.refuse = False
         self.shares: dict[int, Enforcement] = {}
         self.flushed_ns: list[int] = []
+        self.attached: list[LimitSpec] = []
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         if self.refuse:
             raise DatapathError("refused")
+        limits = list(limits)
+        self.attached = [limit for limit, _ in limits]
         self.policers = {
             limit.id: self.policers.get(limit.id) or Policer(limit, enforcement, now_ns)
             for limit, enforcement in limits
@@ -194,7 +198,7 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     assert kept.limiter.members == {"a", "b", "c"}
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
     assert set(bench.transport.peers) == {"b", "c"}
-    assert set(bench.datapath.policers) == {1, 3}
+    assert bench.datapath.attached == [faster, third]
 
 
 def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
@@ -221,3 +225,17 @@ def test_a_refused_reload_changes_nothing() -> None:
         bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT)), TICK_NS)
     assert bench.engine.entries[1].limiter.limit.rate == 10 * MBIT
     assert bench.engine.spec.limits == (FIRST,)
+
+
+def test_a_tick_ends_with_one_flush() -> None:
+    bench = Bench(spec(FIRST, replace(FIRST, id=2, name="second")))
+    bench.engine.tick(TICK_NS)
+    assert len(bench.datapath.programmed) == 2
+    assert bench.datapath.flushed_ns == [TICK_NS]
+
+
+def test_the_datapath_knows_the_static_share_for_when_the_daemon_dies() -> None:
+    bench = Bench(spec(FIRST))
+    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 2
+    bench.engine.reconfigure(spec(FIRST, peers=("b", "c", "d")), TICK_NS)
+    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 4

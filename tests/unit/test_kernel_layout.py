@@ -106,6 +106,22 @@ def test_many_limits_that_differ_in_ports_alone_are_refused() -> None:
     assert longest(tables([any_port, *web[2:]])) == 2
 
 
+def test_more_comparisons_than_the_verifier_follows_are_refused() -> None:
+    web = [
+        limit(
+            20 * n + port,
+            protocol=6,
+            destination_ports=((port, port),),
+            destination=ip_network(f"{10 + n}.0.0.0/{8 + n}"),
+        )
+        for n in range(8)
+        for port in range(1, 18)
+    ]
+    with pytest.raises(DatapathError, match="with 128 limits, here it could be 136"):
+        tables(web)
+    tables([each for each in web if each.id % 20 != 17])
+
+
 def test_too_many_port_ranges_are_refused_by_name() -> None:
     ranges = tuple((n, n) for n in range(1, 18))
     with pytest.raises(DatapathError, match="16 port ranges, limit l1 has more"):

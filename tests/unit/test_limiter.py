@@ -76,13 +76,18 @@ def test_every_update_tells_the_value_of_its_tick() -> None:
     assert tick.allocation.value > 0
 
 
-def test_short_estimate_intervals_do_not_gossip_more_often() -> None:
-    fps = limiter(interval_ns=10 * MS)
-    sent = [
-        bool(fps.tick(measurement(0, interval_ns=10 * MS), now * MS, RNG).updates)
-        for now in range(10, 510, 10)
+@pytest.mark.parametrize(
+    ("interval_ms", "sent"), [(10, 20), (20, 20), (30, 20), (50, 20), (80, 12)]
+)
+def test_gossip_keeps_its_own_interval(interval_ms: int, sent: int) -> None:
+    """Of 50 ms, or the estimate's if that is longer."""
+    fps = limiter(interval_ns=interval_ms * MS)
+    step = interval_ms * MS
+    ticks = [
+        fps.tick(measurement(0, interval_ns=step), now, RNG)
+        for now in range(step, 1000 * MS + 1, step)
     ]
-    assert sum(sent) == pytest.approx(500 / 50, abs=3)
+    assert sum(bool(tick.updates) for tick in ticks) == pytest.approx(sent, abs=1)
 
 
 def test_idle_flows_leave_the_sample() -> None:
