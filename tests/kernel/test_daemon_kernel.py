@@ -22,8 +22,11 @@ PAYLOAD = 972
 LENGTH = PAYLOAD + 28
 """IP-layer bytes of each packet that the tests send."""
 
-CENTRAL = 'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0" }'
-"""1,000 bytes/s: a burst of ten packets passes, and then one a second."""
+CENTRAL = (
+    'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
+)
+"""1,000 bytes/s: a burst of ten packets passes, and then one a second. UDP alone, for a new interface
+reports the multicast groups it is in."""
 SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
 
 Daemons = Callable[[str], DaemonHost]

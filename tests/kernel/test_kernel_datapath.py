@@ -27,6 +27,7 @@ pytestmark = pytest.mark.kernel
 
 Start = Callable[..., RemoteKernelDatapath]
 
+UDP_NUMBER = 17
 UNLIMITED = Enforcement()
 NOTHING = Enforcement(drop_probability=1.0)
 SINK = {4: "10.91.2.1", 6: "fd91:2::1"}
@@ -69,6 +70,8 @@ def limit(
     match = Match(
         interface,
         Direction.IN if interface.startswith("in") else Direction.OUT,
+        # A new interface reports the multicast groups it is in.
+        protocol=UDP_NUMBER,
         destination=ip_network(destination) if destination else None,
     )
     return limit_spec(
