@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import socket
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from drld.capture.bpf_compiler import compiled
 from drld.capture.clsact import Clsact, Device, Hook, cleaning_up
 from drld.capture.kernel_state import State
 from drld.errors import DatapathError
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ GRACE_INTERVALS = 20
 """A daemon that has not ticked for so many of a limit's intervals is dead: below the 24 after which
 the peers of a mesh, and later those of any other fabric, count its limiter out (gossip/link.py)."""
 
+_LOOK_NS = NS_PER_S
 _NUMBER = struct.Struct("=I")
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
@@ -93,6 +95,8 @@ class KernelDatapath:
         self._oddities: Sequence[int] = (0, 0, 0, 0)
         self._last_oddities: Sequence[int] = (0, 0, 0, 0)
         self._taken_over = False
+        self._look_ns = 0
+        self._reattached = 0
         digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=8)
         self._seed = int.from_bytes(digest.digest(), "big")
 
@@ -176,15 +180,19 @@ class KernelDatapath:
             state.apply(self._changed, now_ns)
             self._changed = {}
         state.beat(now_ns)
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + _LOOK_NS
+            self._follow_interfaces()
 
     def counters(self) -> Mapping[str, int]:
-        """See `Datapath.counters`; the names are those of `gate.Counts`."""
+        """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""
         if self._state is not None:
             self._last_oddities = [
                 new - old for new, old in zip(self._state.oddities(), self._oddities, strict=True)
             ]
         names = ("truncated", "malformed", "fragments", "unmatched")
-        return dict(zip(names, self._last_oddities, strict=True))
+        counted = dict(zip(names, self._last_oddities, strict=True))
+        return {**counted, "reattached": self._reattached}
 
     def detach(self) -> None:
         """See `Datapath.detach`."""
@@ -219,6 +227,27 @@ class KernelDatapath:
         if self._state is None:
             raise DatapathError("the kernel datapath is not attached")
         return self._state
+
+    def _follow_interfaces(self) -> None:
+        """An interface that went and came back (a tunnel, a restarted VM) has lost its filter."""
+        assert self._clsact is not None
+        for hook, attached in self._hooks.items():
+            try:
+                if socket.if_nametoindex(hook.interface) == attached.device.index:
+                    continue
+            except OSError:
+                continue  # gone; nothing passes it
+            try:
+                device = self._clsact.device(hook.interface)
+                self._clsact.put(
+                    device.index, hook.direction, attached.program.fd, self._attached().note
+                )
+            except DatapathError as error:
+                log.error("%s: not limited again yet: %s", hook.interface, error)
+                continue
+            attached.device = device
+            self._reattached += 1
+            log.warning("%s is a new interface: attached again", hook.interface)
 
     def _adopt(self) -> State | None:
         """The maps of a dead daemon of this name, if there are any."""

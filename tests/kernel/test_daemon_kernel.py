@@ -25,8 +25,8 @@ LENGTH = PAYLOAD + 28
 CENTRAL = (
     'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
 )
-"""1,000 bytes/s: a burst of ten packets passes, and then one a second. UDP alone, for a new interface
-reports the multicast groups it is in."""
+"""1,000 bytes/s: a burst of ten packets passes, and then one a second. UDP alone, for a new
+interface reports the multicast groups that it is in."""
 SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
 
 Daemons = Callable[[str], DaemonHost]

@@ -325,3 +325,21 @@ def test_a_record_that_drains_and_one_that_fills(topology: Topology, start: Star
     assert passed(topology, datapath, 5) == 0
     datapath.program(1, Enforcement(fill_rate=10**9, depth=10 * LENGTH))
     assert passed(topology, datapath, 5) == 5
+
+
+def test_an_interface_that_comes_back_is_limited_again(topology: Topology, start: Start) -> None:
+    pair = ("link", "add", "name", "again0", "type", "veth", "peer", "name", "again1")
+    topology.run("limiter", "ip", *pair)
+    try:
+        datapath = start()
+        datapath.place((limit(1, "again0"), UNLIMITED))
+        topology.run("limiter", "ip", "link", "del", "again0")
+        topology.run("limiter", "ip", *pair)
+        counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
+        assert counters["reattached"] == 1
+        shown = topology.run("limiter", "tc", "filter", "show", "dev", "again0", "egress")
+        assert "drld:lim1:" in shown
+        datapath.detach()
+        assert "clsact" not in topology.run("limiter", "tc", "qdisc", "show", "dev", "again0")
+    finally:
+        topology.run("limiter", "ip", "link", "del", "again0", check=False)
