@@ -25,12 +25,13 @@ import trio
 
 import drld
 from drld import config, report
+from drld.capture.kernel import KernelDatapath
 from drld.capture.nfqueue import NfqueueDatapath
 from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.engine import Engine
-from drld.errors import ConfigError, DrldError
+from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.transport import Transport
 from drld.model import NS_PER_S
 from drld.notify import notify
@@ -56,13 +57,10 @@ class Daemon:
         """
         self.path = path
         self._claim = _claim_name(path, spec.name)
-        self.datapath = NfqueueDatapath(
-            limiter_name=spec.name,
-            firewall=spec.firewall,
-            queue=spec.queue,
-            rng=Random(SystemRandom().getrandbits(64)),
-            clock=clock,
+        self.datapath: KernelDatapath | NfqueueDatapath = (
+            _nfqueue(spec) if spec.datapath == "nfqueue" else KernelDatapath(spec.name)
         )
+        self._reason = ""
         try:
             transport = Transport(
                 spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}
@@ -89,19 +87,18 @@ class Daemon:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             stopping = False
             try:
-                self.engine.start(clock())
+                self._start()
                 async with trio.open_nursery() as nursery:
                     await nursery.start(serve, self, self.engine.spec.control)
                     nursery.start_soon(self._tick)
-                    nursery.start_soon(self._drain_queue)
+                    if isinstance(self.datapath, NfqueueDatapath):
+                        nursery.start_soon(self._drain_queue, self.datapath)
                     # What was imported lives as long as the daemon: the collector need not look
                     # at it ever again.
                     gc.freeze()
                     self._ready = True
                     notify("READY=1")
-                    log.info(
-                        "ready: limits: %d, %s", len(self.engine.entries), self.datapath.reason
-                    )
+                    log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
                     async for number in signals:
                         if number != signal.SIGHUP:
                             break
@@ -116,6 +113,27 @@ class Daemon:
                 if stopping or not self._ready:
                     self.engine.stop()
 
+    def _start(self) -> None:
+        """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        spec = self.engine.spec
+        try:
+            self.engine.start(clock())
+        except DatapathError as error:
+            if spec.datapath != "auto":
+                raise
+            log.warning("no kernel datapath, nfqueue instead: %s", error)
+            self._reason = f"; no kernel datapath: {error}"
+            self.datapath = self.engine.datapath = _nfqueue(spec)
+            self.engine.start(clock())
+
+    def _why(self) -> str:
+        """Which datapath it is, and why this one."""
+        return self.datapath.reason + self._reason
+
     async def _tick(self) -> None:
         while True:
             due_ns = self.engine.next_due_ns()
@@ -128,10 +146,11 @@ class Daemon:
             for name, tick in self.engine.tick(clock()):
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
 
-    async def _drain_queue(self) -> None:
+    @staticmethod
+    async def _drain_queue(datapath: NfqueueDatapath) -> None:
         while True:
-            await trio.lowlevel.wait_readable(self.datapath.fileno())
-            self.datapath.drain()
+            await trio.lowlevel.wait_readable(datapath.fileno())
+            datapath.drain()
 
     async def _reload_on_signal(self) -> None:
         try:
@@ -176,7 +195,7 @@ class Daemon:
             ready=self._ready,
             datapath={
                 "name": self.datapath.name,
-                "reason": self.datapath.reason,
+                "reason": self._why(),
                 "firewall": self.datapath.firewall,
                 "queue": self.datapath.queue,
                 "counters": dict(self.datapath.counters()),
@@ -227,6 +246,16 @@ class Daemon:
 
     def _names(self) -> set[str]:
         return {entry.limiter.limit.name for entry in self.engine.entries.values()}
+
+
+def _nfqueue(spec: LimiterSpec) -> NfqueueDatapath:
+    return NfqueueDatapath(
+        limiter_name=spec.name,
+        firewall=spec.firewall,
+        queue=spec.queue,
+        rng=Random(SystemRandom().getrandbits(64)),
+        clock=clock,
+    )
 
 
 def _claim_name(path: Path, name: str) -> socket.socket:

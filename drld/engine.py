@@ -66,6 +66,7 @@ class Engine:
             limit.id: self._entry(limit, self.spec, now_ns) for limit in self.spec.limits
         }
         self._attach(self.spec, self.entries, now_ns)
+        self._set_shares()
 
     def stop(self) -> None:
         """Detach the datapath and close the socket; safe to call twice."""
@@ -95,6 +96,7 @@ class Engine:
         self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         self.entries = entries
         self.spec = spec
+        self._set_shares()
 
     def next_due_ns(self) -> int | None:
         """When the next tick is due; None while there are no limits."""
@@ -103,11 +105,13 @@ class Engine:
     def tick(self, now_ns: int) -> list[tuple[str, Tick]]:
         """Tick every limit that is due; each with its name."""
         self._receive(now_ns)
-        return [
+        ticks = [
             (entry.limiter.limit.name, self._tick(entry, now_ns))
             for entry in self.entries.values()
             if entry.due_ns <= now_ns
         ]
+        self.datapath.flush(now_ns)
+        return ticks
 
     def _receive(self, now_ns: int) -> None:
         for peer, update in self.transport.receive():
@@ -146,6 +150,10 @@ class Engine:
             last = entry.last.enforcement if entry.last else entry.limiter.initial()
             pairs.append((limit, last))
         self.datapath.attach(pairs, now_ns)
+
+    def _set_shares(self) -> None:
+        for limit_id, entry in self.entries.items():
+            self.datapath.set_share(limit_id, entry.limiter.initial())
 
     def _successor(self, limit: LimitSpec, spec: LimiterSpec, now_ns: int) -> Entry:
         """The entry of a limit after a reload: the running one where its knowledge still fits."""

@@ -19,7 +19,7 @@ from drld.allocators.base import Allocation, InForce, bucket
 from drld.estimate.demand import DemandEstimator
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
-from drld.model import Demand, Enforcement, FlowKey, GlobalView, Measurement, Quantity, Update
+from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.spec import GossipSpec, LimitSpec
 
 
@@ -28,7 +28,7 @@ class Tick:
     """What one estimate interval leads to."""
 
     enforcement: Enforcement
-    evict: list[FlowKey]
+    evict: list[FlowId]
     """Flows to drop from the datapath's sample."""
     updates: list[tuple[str, Update]]
     """Updates to send, each with the name of its receiver."""

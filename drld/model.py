@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 NS_PER_S = 1_000_000_000
 
@@ -30,6 +30,10 @@ class FlowKey(NamedTuple):
     destination_port: int
 
 
+FlowId: TypeAlias = FlowKey | int
+"""What a datapath calls a flow: the key itself, or a hash of it (the kernel datapath)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """What a datapath counted for one limit since the last read.
@@ -45,7 +49,7 @@ class Measurement:
     forwarded_packets: int = 0
     dropped_bytes: int = 0
     dropped_packets: int = 0
-    flows: Mapping[FlowKey, int] = field(default_factory=dict)
+    flows: Mapping[FlowId, int] = field(default_factory=dict)
     """Bytes that arrived in this interval for each flow of the bounded sample; a flow that is
     in the sample but was silent has the value 0."""
 

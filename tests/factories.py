@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from drld.allocators import ALLOCATORS
-from drld.model import NS_PER_S, Demand, FlowKey, GlobalView, Measurement
+from drld.model import NS_PER_S, Demand, FlowId, FlowKey, GlobalView, Measurement
 from drld.spec import Direction, GossipSpec, LimitSpec, Match
 
 MS = NS_PER_S // 1000
@@ -16,7 +16,7 @@ MBIT = 125_000
 """Bytes/s in a Mbit/s."""
 
 
-def flow(number: int) -> FlowKey:
+def flow(number: int) -> FlowId:
     return FlowKey(6, b"\x0a\x00\x00\x01", b"\x0a\x09\x02\x01", 1024 + number, 80)
 
 
@@ -43,7 +43,7 @@ def measurement(
     arrived: int,
     *,
     dropped: int = 0,
-    flows: Mapping[FlowKey, int] | None = None,
+    flows: Mapping[FlowId, int] | None = None,
     interval_ns: int = TICK_NS,
 ) -> Measurement:
     """`arrived` and `dropped` bytes in one interval; by default all from one flow."""

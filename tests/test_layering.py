@@ -34,6 +34,7 @@ PURE = sorted(
         "drld/capture/packet.py",
         "drld/capture/matcher.py",
         "drld/capture/policer.py",
+        "drld/capture/kernel_layout.py",
         "drld/capture/gate.py",
         "drld/capture/rules.py",
     )
@@ -69,6 +70,9 @@ def test_pure_modules_do_no_io(path: Path) -> None:
 @pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_pure_modules_import_no_shell(path: Path) -> None:
     shells = {
+        "drld.capture.bpf",
+        "drld.capture.kernel",
+        "drld.capture.kernel_state",
         "drld.capture.nfqueue",
         "drld.capture.firewall",
         "drld.config",

@@ -3,9 +3,9 @@
 Tokens are counted in bytes x 10**-9 (so a rate in bytes/s times a time in ns is exact): integers
 only, no rounding, no remainder lost. The rules, which the BPF program repeats to the byte:
 
-- settle:  dt = clamp(now - updated, 0, MAX_DT_NS);  tokens += fill_rate * dt, then clamped to
-  [0, depth]. A negative fill rate drains (GTB). Time never runs backward: a `now` before the last
-  one changes nothing.
+- settle:  dt = max(now - updated, 0);  tokens += fill_rate * dt, then clamped to [0, depth]. A
+  negative fill rate drains (GTB). Time never runs backward: a `now` before the last one changes
+  nothing. Settling in between changes nothing either: only charges and records do.
 - a packet conforms when a whole token for each of its bytes is there; charging takes them.
 - program: settle at the old rate first, then set rate and depth; shrinking the depth clamps the
   tokens, growing it adds none; then the credit is added, once for each new `credit_id`.
@@ -15,8 +15,6 @@ only, no rounding, no remainder lost. The rules, which the BPF program repeats t
 from __future__ import annotations
 
 from drld.model import NS_PER_S, Enforcement
-
-MAX_DT_NS = 60 * NS_PER_S
 
 
 class TokenBucket:
@@ -43,7 +41,7 @@ class TokenBucket:
             return
         self._updated_ns = now_ns
         if self._depth is not None:
-            tokens = self._tokens + self._fill_rate * min(dt, MAX_DT_NS)
+            tokens = self._tokens + self._fill_rate * dt
             self._tokens = min(max(tokens, 0), self._depth)
 
     def conforms(self, length: int) -> bool:

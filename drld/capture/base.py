@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from drld.model import Enforcement, FlowKey, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 
 
@@ -33,9 +33,18 @@ class Datapath(Protocol):
         """What was counted since the last read of this limit."""
 
     def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
-        """Enforce this record from now on, and drop the named flows from the sample."""
+        """Enforce this record from the next `flush` on; drop the named flows from the sample."""
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """Have this ready for when the daemon dies, where `on_failure` is `share`.
+
+        Until the first call that is the limit's first `Enforcement`.
+        """
+
+    def flush(self, now_ns: int) -> None:
+        """End of a tick: put in force what was programmed, and show that the daemon lives."""
 
     def counters(self) -> Mapping[str, int]:
         """Counts of what went wrong, since attach, by name (overflow, truncated, ...)."""

@@ -13,7 +13,7 @@ from random import Random
 from drld.capture.matcher import Matcher
 from drld.capture.packet import parse
 from drld.capture.policer import Policer, police
-from drld.model import Enforcement, FlowKey, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import Direction, LimitSpec, OnFailure
 
 
@@ -95,7 +95,7 @@ class Gate:
         return self._policers[limit_id].read(now_ns)
 
     def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
         """Enforce this record from now on, and drop the named flows from the sample."""
         self._policers[limit_id].program(enforcement, evict, now_ns)

@@ -38,7 +38,7 @@ from drld.capture.gate import Gate
 from drld.capture.packet import COPY_BYTES
 from drld.capture.rules import Hook, plan
 from drld.errors import DatapathError
-from drld.model import Enforcement, FlowKey, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import Direction, LimitSpec
 
 log = logging.getLogger(__name__)
@@ -122,10 +122,16 @@ class NfqueueDatapath:
         return self._gate.read(limit_id, now_ns)
 
     def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
-        """See `Datapath.program`."""
+        """See `Datapath.program`; takes effect at once."""
         self._gate.program(limit_id, enforcement, evict, now_ns)
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """See `Datapath.set_share`; nobody enforces anything when this process is dead."""
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath.flush`; `program` has done it."""
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, `overflow`, `errors`."""

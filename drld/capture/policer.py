@@ -16,7 +16,7 @@ from random import Random
 
 from drld.allocators.token_bucket import TokenBucket
 from drld.estimate.flows import FlowSample
-from drld.model import Enforcement, FlowKey, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec, Mode
 
 DRAW_BITS = 32
@@ -51,7 +51,7 @@ class Policer:
         """Take over a changed configuration of the same limit; counters and tokens stay."""
         self.shadow = limit.mode is Mode.SHADOW
 
-    def program(self, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int) -> None:
+    def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
         """Enforce this record from now on, and drop the named flows from the sample."""
         self.bucket.program(enforcement, now_ns)
         self.drop_threshold = _threshold(enforcement)
@@ -78,7 +78,7 @@ class Policer:
         self._forwarded_bytes = self._forwarded_packets = 0
         self._dropped_bytes = self._dropped_packets = 0
 
-    def arrive(self, flow: FlowKey, length: int) -> None:
+    def arrive(self, flow: FlowId, length: int) -> None:
         """Count a packet and sample its flow, whatever becomes of it."""
         self._arrived_bytes += length
         self._arrived_packets += 1
@@ -103,7 +103,7 @@ class Policer:
 
 
 def police(
-    policers: Sequence[Policer], flow: FlowKey, length: int, now_ns: int, rng: Random
+    policers: Sequence[Policer], flow: FlowId, length: int, now_ns: int, rng: Random
 ) -> bool:
     """Decide about a packet of `length` bytes that falls under these limits.
 

@@ -111,10 +111,8 @@ def _socket_path(value: object) -> str:
 
 
 def _datapath(value: object) -> str:
-    if value == "kernel":
-        raise ValueError('"auto" or "nfqueue"; the kernel datapath is not built yet')
-    if value not in ("auto", "nfqueue"):
-        raise ValueError('"auto" or "nfqueue"')
+    if value not in ("auto", "kernel", "nfqueue"):
+        raise ValueError('"auto", "kernel" or "nfqueue"')
     return str(value)
 
 

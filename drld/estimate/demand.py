@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from drld.estimate.ewma import Ewma
 from drld.estimate.flows import FlowRates, unbottlenecked_rate
-from drld.model import NS_PER_S, Demand, FlowKey, Measurement
+from drld.model import NS_PER_S, Demand, FlowId, Measurement
 
 IDLE_NS = 1 * NS_PER_S
 
@@ -28,7 +28,7 @@ class DemandEstimator:
         """Whether no byte has arrived for `IDLE_NS`."""
         return self._silent_ns >= IDLE_NS
 
-    def update(self, measurement: Measurement) -> tuple[Demand, list[FlowKey]]:
+    def update(self, measurement: Measurement) -> tuple[Demand, list[FlowId]]:
         """Take in one interval; return the demand and the flows to evict from the sample.
 
         Raises:

@@ -25,8 +25,9 @@ flows bottlenecked elsewhere below half the fair rate are left out, as the paper
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
-from drld.model import NS_PER_S, FlowKey
+from drld.model import NS_PER_S, FlowId
 
 CAPACITY = 64
 CLUSTER = 0.5
@@ -42,9 +43,9 @@ class FlowSample:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
-        self._bytes: dict[FlowKey, int] = {}
+        self._bytes: dict[FlowId, int] = {}
 
-    def observe(self, flow: FlowKey, length: int) -> None:
+    def observe(self, flow: FlowId, length: int) -> None:
         """Count a packet of `length` bytes if its flow is, or may come, into the set."""
         counted = self._bytes
         if flow in counted:
@@ -52,13 +53,13 @@ class FlowSample:
         elif len(counted) < self.capacity:
             counted[flow] = length
 
-    def take(self) -> dict[FlowKey, int]:
+    def take(self) -> dict[FlowId, int]:
         """Bytes of each flow since the last take; the counters start at 0 again."""
         taken = self._bytes
         self._bytes = dict.fromkeys(taken, 0)
         return taken
 
-    def evict(self, flows: Iterable[FlowKey]) -> None:
+    def evict(self, flows: Iterable[FlowId]) -> None:
         """Drop flows from the set; those that are not in it are ignored."""
         for flow in flows:
             self._bytes.pop(flow, None)
@@ -93,7 +94,7 @@ class FlowRates:
         """`history`: weight that history one second old keeps (drld.estimate.ewma)."""
         self.capacity = capacity
         self.history = history
-        self._flows: dict[FlowKey, _Flow] = {}
+        self._flows: dict[FlowId, _Flow] = {}
         self._rest = _Flow()
 
     @property
@@ -107,13 +108,13 @@ class FlowRates:
         return sum(self.rates) + self._rest.rate
 
     def update(
-        self, counted: Mapping[FlowKey, int], arrived_bytes: int, interval_ns: int
-    ) -> list[FlowKey]:
+        self, counted: Mapping[FlowId, int], arrived_bytes: int, interval_ns: int
+    ) -> list[FlowId]:
         """Take in one interval; return the flows to evict from the sample.
 
-        Evicted: flows silent for `SILENCE_NS`; and while the set is full, an eighth of it, the
-        slowest of those below the unbottlenecked rate's half that have had `RESIDENCE_NS` to show
-        their rate.
+        Evicted: flows silent for `SILENCE_NS`; and while a flow finds no room, an eighth of the
+        set, the slowest of those below the unbottlenecked rate's half that have had
+        `RESIDENCE_NS` to show their rate.
         """
         alpha = self.history ** (interval_ns / NS_PER_S)
         for key in self._flows.keys() - counted.keys():
@@ -123,20 +124,20 @@ class FlowRates:
         rest = max(arrived_bytes - sum(counted.values()), 0)
         self._rest.update(rest, interval_ns, alpha)
         evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
-        if len(self._flows) - len(evicted) >= self.capacity:
+        if rest:
             evicted += self._slowest(set(evicted))
         for key in evicted:
             del self._flows[key]
         return evicted
 
-    def _slowest(self, leaving: set[FlowKey]) -> list[FlowKey]:
+    def _slowest(self, leaving: set[FlowId]) -> list[FlowId]:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
         candidates = [
             (flow.rate, key)
             for key, flow in self._flows.items()
             if key not in leaving and flow.age_ns >= RESIDENCE_NS and flow.rate < floor
         ]
-        candidates.sort()
+        candidates.sort(key=itemgetter(0))
         return [key for _, key in candidates[: max(self.capacity // 8, 1)]]
 
 

@@ -49,6 +49,8 @@ def topology(built_topology: Topology) -> Iterator[Topology]:
         for command in ("-F", "-X"):
             built_topology.run("limiter", tool, "-t", "mangle", command)
     built_topology.run("limiter", "nft", "flush", "ruleset")
+    for device in ("in0", "out0"):
+        built_topology.run("limiter", "tc", "qdisc", "del", "dev", device, "clsact", check=False)
 
 
 @pytest.fixture

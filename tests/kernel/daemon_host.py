@@ -21,8 +21,10 @@ ROOT = Path(__file__).parents[2]
 class DaemonHost:
     """One `drld` process under a service manager that the test plays."""
 
-    def __init__(self, namespace: str, directory: Path, name: str) -> None:
+    def __init__(self, namespace: str, directory: Path, name: str, datapath: str = "auto") -> None:
         self.namespace = namespace
+        self.datapath = datapath
+        self.environment: dict[str, str] = {}
         self.name = name
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
@@ -49,6 +51,7 @@ class DaemonHost:
             f'name = "{self.name}"',
             f'listen = "{listen}"',
             f'control = "{self.socket}"',
+            f'datapath = "{self.datapath}"',
             f'firewall = "{firewall}"',
             "[gossip]",
             f'fabric = "{fabric}"',
@@ -73,7 +76,7 @@ class DaemonHost:
                     *(sys.executable, *(program or ("-m", "drld")), "--config", str(self.config)),
                 ],
                 cwd=ROOT,
-                env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path)},
+                env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path), **self.environment},
                 stdout=log,
                 stderr=log,
             )

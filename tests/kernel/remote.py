@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from drld.model import Enforcement, FlowKey, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 
 from .topology import DEADLINE_S, wait_for
@@ -31,13 +31,17 @@ class RemoteDatapath:
         path: Path | None = None,
     ) -> None:
         """`path` is a directory of tools that come before the system's."""
+        self._start("nfqueue_host.py", namespace, path)
+        self._pipe.send((limiter, firewall, queue))
+
+    def _start(self, script: str, namespace: str, path: Path | None = None) -> None:
         search = os.environ["PATH"]
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    str(Path(__file__).with_name("nfqueue_host.py")),
+                    str(Path(__file__).with_name(script)),
                     namespace,
                     str(theirs.fileno()),
                 ],
@@ -49,7 +53,6 @@ class RemoteDatapath:
                 },
             )
         self._pipe = Connection(ours.detach())
-        self._pipe.send((limiter, firewall, queue))
         self.totals: dict[int, Measurement] = {}
 
     def _call(self, method: str, *arguments: object) -> Any:
@@ -66,7 +69,7 @@ class RemoteDatapath:
         return queue
 
     def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey] = ()
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId] = ()
     ) -> None:
         self._call("program", limit_id, enforcement, list(evict))
 
@@ -117,3 +120,19 @@ class RemoteDatapath:
         self.process.kill()
         self.process.wait()
         self._pipe.close()
+
+
+class RemoteKernelDatapath(RemoteDatapath):
+    """A `KernelDatapath` in a process of its own inside the limiter's namespace."""
+
+    def __init__(self, namespace: str, limiter: str) -> None:
+        self._start("kernel_host.py", namespace)
+        self._pipe.send(limiter)
+
+    def place(self, *limits: tuple[LimitSpec, Enforcement]) -> str:
+        """Attach, and return what it says of itself."""
+        reason: str = self._call("attach", list(limits))
+        return reason
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        self._call("set_share", limit_id, share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -21,20 +22,30 @@ PAYLOAD = 972
 LENGTH = PAYLOAD + 28
 """IP-layer bytes of each packet that the tests send."""
 
-CENTRAL = 'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0" }'
-"""1,000 bytes/s: a burst of ten packets passes, and then one a second."""
+CENTRAL = (
+    'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
+)
+"""1,000 bytes/s: a burst of ten packets passes, and then one a second. UDP alone, for a new
+interface reports the multicast groups that it is in."""
 SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
 
 Daemons = Callable[[str], DaemonHost]
 
 
+@pytest.fixture(params=["nfqueue", "kernel"])
+def datapath(request: pytest.FixtureRequest) -> str:
+    """Everything that an operator meets is the same on both."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
-def daemons(topology: Topology, tmp_path: Path) -> Iterator[Daemons]:
+def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemons]:
     """Makes daemons in the limiter's namespace; all of them end with the test."""
     made: list[DaemonHost] = []
 
     def make(name: str) -> DaemonHost:
-        made.append(DaemonHost(topology.names["limiter"], tmp_path, name))
+        made.append(DaemonHost(topology.names["limiter"], tmp_path, name, datapath))
         return made[-1]
 
     yield make
@@ -43,13 +54,19 @@ def daemons(topology: Topology, tmp_path: Path) -> Iterator[Daemons]:
 
 
 def rules(topology: Topology) -> str:
-    """Everything in the limiter's firewall that leads to a queue."""
+    """Everything in the limiter's namespace that leads to a queue or a program."""
     listed = [
         topology.run("limiter", "iptables-save", "-t", "mangle"),
         topology.run("limiter", "ip6tables-save", "-t", "mangle"),
         topology.run("limiter", "nft", "list", "ruleset"),
     ]
-    return "\n".join(line for line in "\n".join(listed).splitlines() if "queue" in line.lower())
+    for device in ("in0", "out0"):
+        for hook in ("ingress", "egress"):
+            listed.append(topology.run("limiter", "tc", "filter", "show", "dev", device, hook))
+        listed.append(topology.run("limiter", "tc", "qdisc", "show", "dev", device))
+    lines = "\n".join(listed).lower().splitlines()
+    ours = re.compile(r"\bqueue (num|to)|nfqueue|drld:|clsact")
+    return "\n".join(line for line in lines if ours.search(line))
 
 
 def send(topology: Topology, count: int) -> None:
@@ -59,7 +76,7 @@ def send(topology: Topology, count: int) -> None:
 
 
 def test_a_limit_is_enforced_and_counted_to_the_byte(
-    topology: Topology, daemons: Daemons, firewall: str
+    topology: Topology, daemons: Daemons, firewall: str, datapath: str
 ) -> None:
     daemon = daemons("lim1")
     daemon.configure({"customer-a": CENTRAL}, firewall=firewall)
@@ -77,7 +94,9 @@ def test_a_limit_is_enforced_and_counted_to_the_byte(
     assert report["forwarded_packets"] == len(passed)
     assert report["forwarded_bytes"] == len(passed) * LENGTH
     assert report["dropped_bytes"] == (30 - len(passed)) * LENGTH
-    assert daemon.ask("status")["datapath"]["firewall"] == firewall
+    status = daemon.ask("status")["datapath"]
+    assert status["name"] == datapath
+    assert status["firewall"] == (firewall if datapath == "nfqueue" else "none")
 
 
 def test_sigterm_removes_everything(topology: Topology, daemons: Daemons, firewall: str) -> None:
@@ -327,3 +346,58 @@ def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, sai
     lines = [line for line in daemon.log.splitlines() if line.startswith("drld: ")]
     assert said in lines[-1]
     assert "Traceback" not in daemon.log
+
+
+@pytest.fixture
+def undecided(topology: Topology, tmp_path: Path) -> Iterator[DaemonHost]:
+    """A daemon with `datapath = "auto"`."""
+    daemon = DaemonHost(topology.names["limiter"], tmp_path, "lim1", "auto")
+    yield daemon
+    daemon.close()
+
+
+def test_auto_takes_the_kernel_where_it_can(topology: Topology, undecided: DaemonHost) -> None:
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    status = undecided.ask("status")["datapath"]
+    assert (status["name"], status["reason"]) == ("kernel", "tc-BPF on out0 out")
+    assert "kernel (tc-BPF on out0 out)" in undecided.ctl("status").stdout
+    assert undecided.wait_for_log("tc-BPF on out0 out")
+    assert undecided.stop() == 0
+
+
+def test_auto_takes_nfqueue_where_the_kernel_datapath_cannot_be_had(
+    topology: Topology, undecided: DaemonHost, tmp_path: Path
+) -> None:
+    undecided.environment = {
+        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+        "CACHE_DIRECTORY": str(tmp_path / "cache"),
+    }
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    status = undecided.ask("status")["datapath"]
+    assert status["name"] == "nfqueue"
+    assert "no kernel datapath: no kernel headers" in status["reason"]
+    assert undecided.wait_for_log("no kernel datapath, nfqueue instead: no kernel headers")
+    assert "drld:" not in topology.run("limiter", "tc", "filter", "show", "dev", "out0", "egress")
+    assert undecided.stop() == 0
+
+
+def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
+    undecided: DaemonHost,
+) -> None:
+    undecided.datapath = "kernel"
+    undecided.configure({"customer-a": SHARED.replace("out0", "out9")})
+    undecided.spawn()
+    assert undecided.wait() == 1
+    assert "drld: interface out9: there is none of this name" in undecided.log
+
+
+def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) -> None:
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    pid = undecided.ask("status")["pid"]
+    status = Path(f"/proc/{pid}/status").read_text()
+    resident_kb = int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1])
+    assert resident_kb < 80_000
+    assert undecided.stop() == 0

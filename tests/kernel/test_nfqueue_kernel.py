@@ -137,6 +137,7 @@ def test_udp_is_counted_to_the_byte_and_limited(
     assert (total.forwarded_packets, total.forwarded_bytes) == (10, 10 * length)
     assert (total.dropped_packets, total.dropped_bytes) == (15, 15 * length)
     ((flow, count),) = total.flows.items()
+    assert isinstance(flow, FlowKey)
     assert flow.protocol == UDP_NUMBER
     assert flow.source == socket.inet_pton(sink.family, SOURCE[family])
     assert flow.destination == socket.inet_pton(sink.family, SINK[family])

@@ -17,7 +17,7 @@ from typing import Any
 from drld.capture.policer import Policer, police
 from drld.gossip.wire import TAG_SIZE, decode_untrusted, encode
 from drld.limiter import Limiter, Tick
-from drld.model import NS_PER_S, FlowKey
+from drld.model import NS_PER_S, FlowId
 from drld.spec import LimitSpec
 
 from ..factories import TICK_NS, flow, gossip_spec
@@ -120,7 +120,7 @@ class Fleet:
 
         self.at(self.now_ns + self.rng.randrange(RTT_NS), round_trip)
 
-    def _packet(self, name: str, number: int, key: FlowKey) -> None:
+    def _packet(self, name: str, number: int, key: FlowId) -> None:
         host = self.hosts[name]
         if police([host.policer], key, PACKET, self.now_ns, self.rng):
             host.forwarded.append(self.now_ns)

@@ -314,13 +314,9 @@ WRONG: dict[str, tuple[str, str]] = {
         changed(("[limiter]", f"[limiter]\ncontrol = '/{'x' * 107}'")),
         f"limiter.control: '/{'x' * 58}...: a path of at most 107 bytes, none of them zero",
     ),
-    "kernel datapath": (
-        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'")),
-        'limiter.datapath: \'kernel\': "auto" or "nfqueue"; the kernel datapath is not built yet',
-    ),
     "unknown datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'xdp'")),
-        'limiter.datapath: \'xdp\': "auto" or "nfqueue"',
+        'limiter.datapath: \'xdp\': "auto", "kernel" or "nfqueue"',
     ),
     "unknown firewall": (
         changed(("[limiter]", "[limiter]\nfirewall = 'ufw'")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from drld.capture.policer import Policer
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.transport import Transport
-from drld.model import Enforcement, FlowKey, Measurement, Quantity, Update
+from drld.model import Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
 from drld.report import connected_peers, limit_report, peer_reports, trace_record
 from drld.spec import LimiterSpec, LimitSpec, PeerSpec
 
@@ -26,6 +27,8 @@ class FakeDatapath:
         self.policers: dict[int, Policer] = {}
         self.programmed: list[tuple[int, Enforcement]] = []
         self.refuse = False
+        self.shares: dict[int, Enforcement] = {}
+        self.flushed_ns: list[int] = []
         self.attached: list[LimitSpec] = []
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
@@ -42,10 +45,16 @@ class FakeDatapath:
         return self.policers[limit_id].read(now_ns)
 
     def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey], now_ns: int
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
         self.programmed.append((limit_id, enforcement))
         self.policers[limit_id].program(enforcement, evict, now_ns)
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        self.shares[limit_id] = share
+
+    def flush(self, now_ns: int) -> None:
+        self.flushed_ns.append(now_ns)
 
     def counters(self) -> Mapping[str, int]:
         return {}
@@ -216,3 +225,17 @@ def test_a_refused_reload_changes_nothing() -> None:
         bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT)), TICK_NS)
     assert bench.engine.entries[1].limiter.limit.rate == 10 * MBIT
     assert bench.engine.spec.limits == (FIRST,)
+
+
+def test_a_tick_ends_with_one_flush() -> None:
+    bench = Bench(spec(FIRST, replace(FIRST, id=2, name="second")))
+    bench.engine.tick(TICK_NS)
+    assert len(bench.datapath.programmed) == 2
+    assert bench.datapath.flushed_ns == [TICK_NS]
+
+
+def test_the_datapath_knows_the_static_share_for_when_the_daemon_dies() -> None:
+    bench = Bench(spec(FIRST))
+    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 2
+    bench.engine.reconfigure(spec(FIRST, peers=("b", "c", "d")), TICK_NS)
+    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 4

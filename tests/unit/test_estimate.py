@@ -11,7 +11,7 @@ from drld.estimate.flows import (
     FlowSample,
     unbottlenecked_rate,
 )
-from drld.model import NS_PER_S, FlowKey, Measurement
+from drld.model import NS_PER_S, FlowId, Measurement
 
 from ..factories import MS, TICK_NS, flow, measurement
 
@@ -81,7 +81,7 @@ def test_bytes_outside_the_sample_count_in_the_total() -> None:
 def test_silent_flows_age_out() -> None:
     flows = FlowRates()
     flows.update({flow(0): 5000, flow(1): 5000}, 10_000, TICK_NS)
-    evicted: list[FlowKey] = []
+    evicted: list[FlowId] = []
     for _ in range(SILENCE_NS // TICK_NS):
         assert not evicted
         evicted = flows.update({flow(0): 0, flow(1): 5000}, 5000, TICK_NS)
@@ -93,14 +93,20 @@ def test_a_full_set_makes_room_by_its_slowest_residents() -> None:
     flows = FlowRates(capacity=8)
     counted = {flow(number): 1000 if number else 100 for number in range(8)}
     for _ in range(RESIDENCE_NS // TICK_NS - 1):
-        assert flows.update(counted, 7100, TICK_NS) == []
-    assert flows.update(counted, 7100, TICK_NS) == [flow(0)]
+        assert flows.update(counted, 7200, TICK_NS) == []
+    assert flows.update(counted, 7200, TICK_NS) == [flow(0)]
+
+
+def test_a_full_set_that_every_flow_is_in_stays() -> None:
+    flows = FlowRates(capacity=8)
+    counted = {flow(number): 1000 if number else 100 for number in range(8)}
+    assert not any(flows.update(counted, 7100, TICK_NS) for _ in range(100))
 
 
 def test_equal_flows_are_not_evicted() -> None:
     flows = FlowRates(capacity=4)
     counted = {flow(number): 1000 for number in range(4)}
-    assert not any(flows.update(counted, 4000, TICK_NS) for _ in range(100))
+    assert not any(flows.update(counted, 5000, TICK_NS) for _ in range(100))
 
 
 @given(st.lists(rates, min_size=1, max_size=64))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.token_bucket import MAX_DT_NS, TokenBucket
+from drld.allocators.token_bucket import TokenBucket
 from drld.model import NS_PER_S, Enforcement
 
 from ..factories import MS
@@ -46,11 +46,16 @@ def test_time_never_runs_backward() -> None:
     assert tokens.tokens == 0
 
 
-def test_a_long_gap_is_clamped() -> None:
-    tokens = TokenBucket(Enforcement(fill_rate=1, depth=100), 0)
-    tokens.charge(100)
-    tokens.settle(MAX_DT_NS * 1000)
-    assert tokens.tokens == MAX_DT_NS // NS_PER_S
+@given(st.integers(-3, 3), st.integers(0, 100), st.lists(st.integers(0, 10 * NS_PER_S), max_size=5))
+def test_settling_in_between_changes_nothing(rate: int, taken: int, times: list[int]) -> None:
+    often = TokenBucket(Enforcement(fill_rate=rate, depth=100), 0)
+    once = TokenBucket(Enforcement(fill_rate=rate, depth=100), 0)
+    for tokens in (often, once):
+        tokens.charge(taken)
+    for now_ns in [*times, 10 * NS_PER_S]:
+        often.settle(now_ns)
+    once.settle(10 * NS_PER_S)
+    assert often.tokens == once.tokens
 
 
 def test_a_negative_rate_drains_to_zero_and_no_further() -> None:

@@ -1,0 +1,153 @@
+/* The one contract between the BPF programs and user space: structs, limits, meanings.
+ *
+ * drld/capture/kernel_layout.py holds the same numbers and layouts; tests/kernel compare the two.
+ * Times are nanoseconds of CLOCK_MONOTONIC. Sizes are bytes of IP packets. Tokens are bytes x 1e-9,
+ * so that a rate in bytes/s times nanoseconds is exact; 2^63 of them are 9.2 GB, above the largest
+ * depth that a configuration may ask for (4 GB).
+ */
+#ifndef DRLD_H
+#define DRLD_H
+
+#define DRLD_ABI 1
+#define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
+#define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
+#define DRLD_MAX_LIST 8		/* limits that one packet falls under */
+#define DRLD_MAX_GROUPS 16	/* combinations of prefix lengths and mark mask, a hook and family */
+#define DRLD_MAX_ENTRIES 32	/* limits that differ in nothing but protocol and ports */
+#define DRLD_MAX_RANGES 16	/* port ranges of a limit, source and destination each */
+#define DRLD_FLOW_SETS 16	/* the flow sample of a limit: sets of one cache line each */
+#define DRLD_FLOW_WAYS 4
+
+#define DRLD_BUCKET 1		/* flags of a record: police */
+#define DRLD_DRAIN 2		/* the rate is taken, not given */
+#define DRLD_SHADOW 1		/* flag of a limit: count what would be dropped, drop nothing */
+#define DRLD_ANY_PROTOCOL 256
+
+/* What to enforce. */
+struct drld_record {
+	__u64 mode;		/* threshold << 8 | flags: dropped if a random u32 < threshold */
+	__u64 rate;		/* bytes/s */
+	__u64 depth;		/* tokens */
+	__u64 span;		/* ns after which the rate has filled, or drained, the depth */
+};
+
+/* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead. */
+struct drld_limit {
+	__u64 tokens;		/* signed: CPUs that charge at once may overdraw */
+	__u64 updated_ns;
+	__u64 grace_ns;		/* how old a heartbeat may be */
+	__u32 sequence;
+	__u32 flags;
+	struct drld_record record[2];
+	struct drld_record fallback;
+	__u64 credit_id;	/* the last that was granted */
+	__u32 id;		/* of the limit; 0: the slot is free */
+	__u32 reserved[13];
+};
+
+/* What became of a limit's packets on one CPU: each is in one of the three. */
+struct drld_counts {
+	__u64 forwarded_bytes, forwarded_packets;
+	__u64 dropped_bytes, dropped_packets;	/* by this limit; would be, in shadow mode */
+	__u64 refused_bytes, refused_packets;	/* by another limit of the packet's list */
+	__u64 reserved[2];
+};
+
+/* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
+struct drld_oddities {
+	__u64 truncated, malformed, fragments, unmatched;
+	__u64 jiffies, coarse_ns;
+	__u64 reserved[2];
+};
+
+struct drld_flow {
+	__u64 id;		/* 0: free */
+	__u64 bytes;		/* ever; not reset when the slot gets another flow */
+};
+
+struct drld_flows {
+	struct drld_flow slot[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];
+};
+
+/* What the daemon writes besides records. */
+struct drld_control {
+	__u64 heartbeat_ns;
+	__u32 abi;
+	__u32 capacity;		/* limits that the maps have room for */
+	__u32 cpus;
+	__u32 cursor;		/* the next letter for `apply` */
+};
+
+/* A record for `apply` to put in force. */
+struct drld_letter {
+	__u64 now_ns;
+	__u64 credit_id;
+	__u64 credit;		/* tokens */
+	__u32 slot;
+	__u32 reserved;
+	struct drld_record record;
+};
+
+/* Which bits of a packet a hash table's keys hold. */
+struct drld_group {
+	__u32 source[4], destination[4], mark;
+	__u32 reserved[3];
+};
+
+struct drld_found {
+	__u32 first, count;	/* in `entries` */
+};
+
+struct drld_family {
+	__u32 groups;
+	struct drld_found always;	/* limits that look at no bit of the key */
+	__u32 reserved;
+	struct drld_group group[DRLD_MAX_GROUPS];
+};
+
+/* What is fixed while a program is attached. The map is frozen: the verifier takes its values for
+ * constants and removes the code that they make dead. */
+struct drld_hook {
+	__u32 cpus;
+	__u32 link_bytes;	/* of the link header */
+	__u32 longest;		/* most limits that a packet can fall under */
+	__u32 most_entries;	/* of one key */
+	__u32 with_ports;	/* whether any limit looks at ports */
+	__u32 reserved;
+	__u64 seed;		/* of flow ids */
+	struct drld_family family[3];	/* IPv4, IPv6, addresses unknown */
+};
+
+struct drld_key4 {
+	__u32 group, mark, source, destination;
+};
+
+struct drld_key6 {
+	__u32 group, mark, source[4], destination[4];
+};
+
+struct drld_entry {
+	__u32 slot;
+	__u32 position;		/* in the configuration: the order of a packet's limits */
+	__u32 protocol;		/* or DRLD_ANY_PROTOCOL */
+	__u32 ports;		/* index into `ports`; 0: any */
+};
+
+struct drld_range {
+	__u16 low, high;
+};
+
+struct drld_ports {
+	__u32 sources, destinations;	/* 0: any; places without a range are (1, 0) */
+	struct drld_range source[DRLD_MAX_RANGES], destination[DRLD_MAX_RANGES];
+};
+
+/* Only in the test build: time and randomness come from here. */
+struct drld_test {
+	__u64 coarse_ns, fine_ns;
+	__u32 draws[DRLD_MAX_LIST];
+	__u32 drawn;
+	__u32 reserved;
+};
+
+#endif

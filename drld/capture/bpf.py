@@ -1,0 +1,303 @@
+"""The bpf(2) system call: maps, programs and what can be found of others' (linux/bpf.h).
+
+A map whose memory is mapped (`BPF_F_MMAPABLE`) is read and written without any system call: that
+is how the daemon counts thousands of limits a tick. Needs CAP_BPF and CAP_NET_ADMIN; looking up
+programs and maps by id (`from_id`) needs CAP_SYS_ADMIN.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drld.errors import DatapathError
+
+HASH, ARRAY, PERCPU_ARRAY = 1, 2, 6
+
+NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
+
+_SCHED_CLS = 3
+_MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
+_PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26
+_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361}
+_LD_IMM64_MAP = b"\x18"
+_PSEUDO_MAP_FD = 1
+_VERIFIER_LOG_BYTES = 1 << 20
+_LICENSE = b"Apache-2.0"
+_NAME_BYTES = 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(command: int, attributes: bytes) -> tuple[int, ctypes.Array[ctypes.c_char]]:
+    """One bpf(2); what it returned, and the attributes as it left them.
+
+    Raises:
+        OSError: it failed.
+    """
+    number = _NUMBERS.get(platform.machine())
+    if number is None:
+        raise DatapathError(f"bpf(2): its number on {platform.machine()} is not known")
+    memory = ctypes.create_string_buffer(attributes, len(attributes))
+    result: int = _libc.syscall(number, command, memory, len(attributes))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return result, memory
+
+
+def _address(data: ctypes.Array[ctypes.c_char]) -> int:
+    return ctypes.addressof(data)
+
+
+def _name(text: str) -> bytes:
+    return text.encode()[: _NAME_BYTES - 1]
+
+
+class Map:
+    """A BPF map, owned through a descriptor."""
+
+    def __init__(self, fd: int, name: str, sizes: tuple[int, int], entries: int) -> None:
+        self.fd = fd
+        self.name = name
+        self.key_bytes, self.value_bytes = sizes
+        self.entries = entries
+        self._memory: mmap.mmap | None = None
+
+    @classmethod
+    def create(
+        cls, kind: int, name: str, sizes: tuple[int, int], entries: int, flags: int = 0
+    ) -> Map:
+        """Make a map; `sizes` are those of a key and a value, in bytes.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        attributes = struct.pack("<IIIIIII16s", kind, *sizes, entries, flags, 0, 0, _name(name))
+        try:
+            fd, _ = _call(_MAP_CREATE, attributes)
+        except OSError as error:
+            raise DatapathError(f"the kernel refuses the BPF map {name}: {error}") from error
+        return cls(fd, name, sizes, entries)
+
+    @classmethod
+    def from_id(cls, identity: int) -> Map:
+        """Another process's map.
+
+        Raises:
+            OSError: there is none, or it may not be had.
+        """
+        fd, _ = _call(_MAP_FROM_ID, struct.pack("<III", identity, 0, 0))
+        # struct bpf_map_info: type, id, key, value, entries, flags, name
+        _, _, key_bytes, value_bytes, entries, _, name = struct.unpack(
+            "<IIIIII16s", _information(fd, 40)
+        )
+        return cls(fd, name.rstrip(b"\0").decode(), (key_bytes, value_bytes), entries)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one value of an array to the next."""
+        return (self.value_bytes + 7) & ~7
+
+    def identity(self) -> int:
+        """Its id, by which others find it."""
+        return int(struct.unpack_from("<I", _information(self.fd, 40), 4)[0])
+
+    def memory(self) -> mmap.mmap:
+        """The values of an mmapable array."""
+        if self._memory is None:
+            size = -(-self.entries * self.stride // mmap.PAGESIZE) * mmap.PAGESIZE
+            self._memory = mmap.mmap(self.fd, size, mmap.MAP_SHARED)
+        return self._memory
+
+    def update(self, key: bytes, value: bytes) -> None:
+        """Set one value.
+
+        Raises:
+            OSError: the map is full.
+        """
+        keys = ctypes.create_string_buffer(key, len(key))
+        values = ctypes.create_string_buffer(value, len(value))
+        _call(_MAP_UPDATE, struct.pack("<IxxxxQQQ", self.fd, _address(keys), _address(values), 0))
+
+    def fill(self, content: Mapping[bytes, bytes]) -> None:
+        """Set many values in one system call.
+
+        Raises:
+            OSError: the map is full.
+        """
+        if not content:
+            return
+        joined_keys = b"".join(content)
+        joined = b"".join(content.values())
+        keys = ctypes.create_string_buffer(joined_keys, len(joined_keys))
+        values = ctypes.create_string_buffer(joined, len(joined))
+        _call(
+            _UPDATE_BATCH,
+            struct.pack(
+                "<QQQQIIQQ", 0, 0, _address(keys), _address(values), len(content), self.fd, 0, 0
+            ),
+        )
+
+    def freeze(self) -> None:
+        """Let nobody write to it any more."""
+        _call(_FREEZE, struct.pack("<I", self.fd))
+
+    def close(self) -> None:
+        """Give up the descriptor; the map lives as long as somebody else has it."""
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A compiled program, and where it refers to maps."""
+
+    instructions: bytes
+    maps: Mapping[int, str]
+    """Name of the map by index of the instruction."""
+
+
+class Program:
+    """A loaded classifier (BPF_PROG_TYPE_SCHED_CLS)."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    @classmethod
+    def load(cls, name: str, code: Code, maps: Mapping[str, Map]) -> Program:
+        """Load a program with its maps.
+
+        Raises:
+            DatapathError: the kernel refuses; with the end of what the verifier says.
+        """
+        linked = bytearray(code.instructions)
+        for index, target in code.maps.items():
+            struct.pack_into("<i", linked, index * 8 + 4, maps[target].fd)
+        instructions = ctypes.create_string_buffer(bytes(linked), len(linked))
+        licence = ctypes.create_string_buffer(_LICENSE)
+
+        def attempt(log: ctypes.Array[ctypes.c_char] | None) -> int:
+            fd, _ = _call(
+                _PROG_LOAD,
+                struct.pack(
+                    "<IIQQIIQII16sII",
+                    _SCHED_CLS,
+                    len(linked) // 8,
+                    _address(instructions),
+                    _address(licence),
+                    1 if log else 0,
+                    len(log) if log else 0,
+                    _address(log) if log else 0,
+                    0,
+                    0,
+                    _name(name),
+                    0,
+                    0,
+                ),
+            )
+            return fd
+
+        try:
+            return cls(attempt(None))
+        except OSError as error:
+            log = ctypes.create_string_buffer(_VERIFIER_LOG_BYTES)
+            try:
+                return cls(attempt(log))
+            except OSError:
+                said = log.value.decode(errors="replace").strip().splitlines()
+            reason = "; ".join([str(error), *said[-3:]])
+            raise DatapathError(f"the kernel refuses the BPF program {name}: {reason}") from error
+
+    @classmethod
+    def from_id(cls, identity: int) -> Program:
+        """A program that is loaded already.
+
+        Raises:
+            OSError: there is none, or it may not be had.
+        """
+        return cls(_call(_PROG_FROM_ID, struct.pack("<III", identity, 0, 0))[0])
+
+    def map_ids(self) -> Sequence[int]:
+        """Ids of the maps that it uses."""
+        # struct bpf_prog_info: nr_map_ids at 52, map_ids at 56
+        count = struct.unpack_from("<I", _information(self.fd, 64), 52)[0]
+        ids = (ctypes.c_uint32 * count)()
+        asked = bytearray(64)
+        struct.pack_into("<IQ", asked, 52, count, ctypes.addressof(ids))
+        _information(self.fd, 64, bytes(asked))
+        return list(ids)
+
+    def run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> int:
+        """Run it on a packet that is not on any wire (BPF_PROG_TEST_RUN); what it returned.
+
+        Args:
+            data: the packet, its Ethernet header first.
+            context: the beginning of its struct __sk_buff.
+            repeat: how often.
+
+        Raises:
+            OSError: the kernel cannot run it.
+        """
+        return self.timed_run(data, context, repeat)[0]
+
+    def timed_run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> tuple[int, int]:
+        """As `run`; what it returned last, and the mean duration in ns."""
+        packet = ctypes.create_string_buffer(data, len(data))
+        given = ctypes.create_string_buffer(context, len(context))
+        _, memory = _call(
+            _TEST_RUN,
+            struct.pack(
+                "<IIIIQQIIIIQQ",
+                self.fd,
+                0,
+                len(data),
+                0,
+                _address(packet),
+                0,
+                repeat,
+                0,
+                len(context),
+                0,
+                _address(given) if context else 0,
+                0,
+            ),
+        )
+        returned, duration_ns = struct.unpack_from("<i28xI", memory.raw, 4)
+        return returned, duration_ns
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def references(instructions: bytes, names: Mapping[int, str]) -> dict[int, str]:
+    """Where a program refers to maps; `names` are those of the maps' descriptors."""
+    found = {}
+    for index in range(len(instructions) // 8):
+        opcode, registers, value = struct.unpack_from("<BBxxi", instructions, index * 8)
+        if bytes([opcode]) == _LD_IMM64_MAP and registers >> 4 == _PSEUDO_MAP_FD:
+            found[index] = names[value]
+    return found
+
+
+def possible_cpus(text: str) -> int:
+    """How many CPUs there may ever be, from /sys/devices/system/cpu/possible ("0-3,8")."""
+    return max(int(part.split("-")[-1]) for part in text.strip().split(",")) + 1
+
+
+def _information(fd: int, size: int, asked: bytes | None = None) -> bytes:
+    memory = ctypes.create_string_buffer(asked or bytes(size), size)
+    _call(_INFO, struct.pack("<IIQ", fd, size, _address(memory)))
+    return memory.raw

@@ -1,0 +1,150 @@
+"""Compiles bpf/limiter.c with bcc, in a process of its own.
+
+bcc brings LLVM, which takes over 100 MB of memory and aborts the process on some errors. So it runs
+in a child that ends once the instructions are there: `python -m drld.capture.bpf_compiler` writes
+them to its standard output. They hold no address, size or number of this machine, so they are kept
+in a cache directory, and a daemon that starts again compiles nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from drld.capture.bpf import Code, references
+from drld.capture.kernel_layout import MAPS
+from drld.errors import DatapathError
+
+SOURCES = Path(__file__).parents[2] / "bpf"
+PROGRAMS = ("police", "apply")
+HEADERS = (Path("/var/lib/drld/kernel-headers"), SOURCES.parent / ".venv/kernel-headers")
+"""Where scripts/setup puts kernel headers if there are none for the running kernel."""
+
+_TIMEOUT_S = 120
+
+
+def compiled(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
+    """The programs by name, compiled with these preprocessor flags or from the cache.
+
+    Raises:
+        DatapathError: bcc, headers or sources are missing, or the compiler refuses.
+    """
+    directory = cache if cache is not None else _cache_directory()
+    file = directory / f"bpf-{_fingerprint(flags)}.json"
+    try:
+        return _decode(file.read_text(encoding="ascii"))
+    except (OSError, ValueError, KeyError):
+        pass  # none yet, or one that a full disk cut off
+    text = _compile_in_child(flags)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(text, encoding="ascii")
+        partial.replace(file)
+    except OSError:
+        pass  # a read-only host compiles at each start
+    return _decode(text)
+
+
+def _cache_directory() -> Path:
+    return Path(os.environ.get("CACHE_DIRECTORY", "/var/cache/drld").split(":")[0])
+
+
+def _fingerprint(flags: tuple[str, ...]) -> str:
+    digest = hashlib.blake2s(digest_size=12)
+    try:
+        parts = [(SOURCES / name).read_bytes() for name in ("drld.h", "limiter.c")]
+    except OSError as error:
+        raise DatapathError(f"the BPF sources are missing: {error}") from error
+    for part in (*parts, platform.release().encode(), repr(flags).encode(), b"1"):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def _compile_in_child(flags: tuple[str, ...]) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    if "BCC_KERNEL_SOURCE" not in environment and not _running_headers():
+        for path in HEADERS:
+            if path.is_dir():
+                environment["BCC_KERNEL_SOURCE"] = str(path)
+                break
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "drld.capture.bpf_compiler", *flags],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DatapathError(f"the BPF compiler: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        if any(line.startswith("chdir(") for line in said):
+            raise DatapathError(
+                f"no kernel headers for {platform.release()}: scripts/setup fetches some, or "
+                "BCC_KERNEL_SOURCE names their folder"
+            )
+        told = next((line for line in said if "error:" in line), said[-1])
+        raise DatapathError(f"the BPF compiler: {told.strip()}")
+    return done.stdout
+
+
+def _running_headers() -> bool:
+    return (Path("/lib/modules") / platform.release() / "build").exists()
+
+
+def _decode(text: str) -> dict[str, Code]:
+    return {
+        name: Code(
+            bytes.fromhex(program["instructions"]),
+            {int(index): target for index, target in program["maps"].items()},
+        )
+        for name, program in json.loads(text).items()
+    }
+
+
+def _encode(programs: Mapping[str, Code]) -> str:
+    return json.dumps(
+        {
+            name: {"instructions": code.instructions.hex(), "maps": dict(code.maps)}
+            for name, code in programs.items()
+        }
+    )
+
+
+def main(flags: list[str]) -> int:
+    """What the child does."""
+    try:
+        from bcc import BPF
+        from bcc.libbcc import lib
+    except ImportError:
+        print("error: bcc is not installed (python3-bpfcc)", file=sys.stderr)
+        return 1
+    try:
+        module = BPF(
+            src_file=str(SOURCES / "limiter.c"),
+            cflags=[f"-I{SOURCES}", "-Wno-unused-function", *flags],
+        )
+    except Exception as error:
+        # The compiler has written its errors to standard error by itself.
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    names = {lib.bpf_table_fd(module.module, name.encode()): name for name in MAPS}
+    programs = {}
+    for name in PROGRAMS:
+        instructions: bytes = module.dump_func(name)
+        programs[name] = Code(instructions, references(instructions, names))
+    sys.stdout.write(_encode(programs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""BPF programs on clsact, the classifier hooks of an interface (tc-bpf(8)), through pyroute2.
+
+A filter keeps its program, and so the program's maps, alive without any process or file. It has a
+name, `drld:<limiter>:<note>`, by which the next daemon of that limiter finds it. Adding a filter
+with the handle of an old one replaces it in one step: each packet meets the one or the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from drld.errors import DatapathError
+from drld.spec import Direction
+
+log = logging.getLogger(__name__)
+
+PRIORITY = 0x647
+"""Of our filters among those of others."""
+
+_PARENT = {Direction.IN: 0xFFFFFFF2, Direction.OUT: 0xFFFFFFF3}
+_LINK_BYTES = {1: 14, 772: 14, 512: 0, 519: 0, 768: 0, 769: 0, 776: 0, 65534: 0}
+"""Length of the link header by ARPHRD type: Ethernet, loopback; PPP, raw IP, tunnels, none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One direction of one interface."""
+
+    interface: str
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An interface as it is now."""
+
+    index: int
+    link_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A filter of this limiter that is there already."""
+
+    interface: str
+    index: int
+    direction: Direction
+    note: str
+
+
+class Clsact:
+    """The filters of one limiter in the current network namespace."""
+
+    def __init__(self, limiter_name: str) -> None:
+        """Open a netlink socket; needs CAP_NET_ADMIN for what follows.
+
+        Raises:
+            DatapathError: there is none to be had.
+        """
+        self._prefix = f"drld:{limiter_name}:"
+        digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4)
+        self._handle = int.from_bytes(digest.digest(), "big") & 0x7FFFFFFF | 1
+        try:
+            self._netlink = IPRoute()
+        except OSError as error:
+            raise DatapathError(f"netlink: {error}") from error
+
+    def close(self) -> None:
+        """Close the socket; the filters stay."""
+        self._netlink.close()
+
+    def device(self, interface: str) -> Device:
+        """Look an interface up.
+
+        Raises:
+            DatapathError: it is not there, or has a link layer that is not known here.
+        """
+        links = [link for link in self._links() if link.get_attr("IFLA_IFNAME") == interface]
+        if not links:
+            raise DatapathError(f"interface {interface}: there is none of this name")
+        kind = links[0]["ifi_type"]
+        if kind not in _LINK_BYTES:
+            raise DatapathError(
+                f"interface {interface}: the kernel datapath does not know its link layer "
+                f"(ARPHRD type {kind})"
+            )
+        return Device(links[0]["index"], _LINK_BYTES[kind])
+
+    def put(self, index: int, direction: Direction, program: int, note: str) -> None:
+        """Attach a program (its descriptor), in place of an earlier one of this limiter.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            if not self._has_clsact(index):
+                self._netlink.tc("add", "clsact", index)
+            self._netlink.tc(
+                "replace-filter",
+                "bpf",
+                index,
+                self._handle,
+                fd=program,
+                name=self._prefix + note,
+                parent=_PARENT[direction],
+                prio=PRIORITY,
+                direct_action=True,
+            )
+
+    def remove(self, index: int, direction: Direction) -> None:
+        """Remove our filter, and clsact itself if nobody's filter is left on it.
+
+        An interface that is gone has taken both with it.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            if not any(link["index"] == index for link in self._links()):
+                return
+            if any(self._ours(entry) for entry in self._filters(index, direction)):
+                self._netlink.tc(
+                    "del-filter",
+                    "bpf",
+                    index,
+                    self._handle,
+                    parent=_PARENT[direction],
+                    prio=PRIORITY,
+                )
+            if self._has_clsact(index) and not any(
+                self._filters(index, each) for each in Direction
+            ):
+                self._netlink.tc("del", "clsact", index)
+
+    def found(self) -> list[Found]:
+        """All filters of this limiter, on whatever interface."""
+        return [
+            Found(link.get_attr("IFLA_IFNAME"), link["index"], direction, name[len(self._prefix) :])
+            for link in self._links()
+            if self._has_clsact(link["index"])
+            for direction in Direction
+            for entry in self._filters(link["index"], direction)
+            if (name := self._ours(entry))
+        ]
+
+    def _links(self) -> list[Any]:
+        return list(self._netlink.get_links())
+
+    def _has_clsact(self, index: int) -> bool:
+        return any(
+            qdisc.get_attr("TCA_KIND") == "clsact" for qdisc in self._netlink.get_qdiscs(index)
+        )
+
+    def _filters(self, index: int, direction: Direction) -> list[Any]:
+        listed = self._netlink.get_filters(index, parent=_PARENT[direction])
+        # The kernel lists a priority by itself too, with handle 0.
+        return [entry for entry in listed if entry["handle"]]
+
+    def _ours(self, entry: Any) -> str | None:
+        options = entry.get_attr("TCA_OPTIONS")
+        name: str | None = (
+            options.get_attr("TCA_BPF_NAME") if hasattr(options, "get_attr") else None
+        )
+        return name if name is not None and name.startswith(self._prefix) else None
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        raise DatapathError(f"{what}: {error}") from error
+
+
+@contextmanager
+def cleaning_up() -> Iterator[None]:
+    """For each step of undoing something: the other steps follow though this one fails."""
+    try:
+        yield
+    except DatapathError as error:
+        log.error("while cleaning up: %s", error)

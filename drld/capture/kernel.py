@@ -1,0 +1,451 @@
+"""The datapath inside the kernel: BPF programs on clsact (bpf/limiter.c).
+
+Each hook (interface and direction) has an instance of one program with classification tables of
+its own; all share the maps that hold the limits' state. A packet costs this process nothing: it
+reads counters and flow samples from mapped memory, and writes a tick's new records in one system
+call.
+
+Everything hangs on the filters. A daemon that dies leaves them, and they go on: with the last
+records, and when its heartbeat is older than `GRACE_INTERVALS` of a limit's intervals with the
+limit's fallback. The next daemon of that name finds the filters by their name and the maps by the
+ids in it, puts its own programs in their place, and keeps tokens, so there is no moment without a
+limit. No file is needed for this, and what belongs to a network namespace ends with it.
+
+A reload makes new tables and programs around the same state, and replaces the filters one by one;
+each packet meets the old configuration or the new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import socket
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drld.capture import bpf
+from drld.capture import kernel_layout as layout
+from drld.capture.bpf import Code, Map, Program, possible_cpus
+from drld.capture.bpf_compiler import compiled
+from drld.capture.clsact import Clsact, Device, Hook, cleaning_up
+from drld.capture.kernel_state import State
+from drld.errors import DatapathError
+from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.spec import LimitSpec
+
+log = logging.getLogger(__name__)
+
+GRACE_INTERVALS = 20
+"""A daemon that has not ticked for so many of a limit's intervals is dead: below the 24 after which
+the peers of a mesh, and later those of any other fabric, count its limiter out (gossip/link.py)."""
+
+_LOOK_NS = NS_PER_S
+_NUMBER = struct.Struct("=I")
+_POSSIBLE = Path("/sys/devices/system/cpu/possible")
+
+
+@dataclass(slots=True)
+class _Attached:
+    """A hook's program and its tables."""
+
+    device: Device
+    program: Program
+    maps: list[Map]
+
+    def close(self) -> None:
+        self.program.close()
+        for each in self.maps:
+            each.close()
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted for a limit at its last read."""
+
+    slot: int
+    read_ns: int
+    counts: tuple[int, ...]
+    flows: tuple[int, ...]
+
+
+class KernelDatapath:
+    """Counts and polices in the kernel (`drld.capture.base.Datapath`)."""
+
+    name = "kernel"
+    firewall = "none"
+    queue = None
+
+    def __init__(
+        self, limiter_name: str, compile: Callable[[], Mapping[str, Code]] = compiled
+    ) -> None:
+        """Touch nothing before `attach`; `compile` gives the programs."""
+        self._limiter_name = limiter_name
+        self._compile = compile
+        self._code: Mapping[str, Code] = {}
+        self._state: State | None = None
+        self._clsact: Clsact | None = None
+        self._hooks: dict[Hook, _Attached] = {}
+        self._limits: dict[int, LimitSpec] = {}
+        self._counted: dict[int, _Counted] = {}
+        self._records: dict[int, Enforcement] = {}
+        self._changed: dict[int, Enforcement] = {}
+        self._oddities: Sequence[int] = (0, 0, 0, 0)
+        self._last_oddities: Sequence[int] = (0, 0, 0, 0)
+        self._taken_over = False
+        self._look_ns = 0
+        self._reattached = 0
+        digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=8)
+        self._seed = int.from_bytes(digest.digest(), "big")
+
+    # What every datapath does
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath.attach`."""
+        pairs = list(limits)
+        if self._state is not None:
+            self._replace(pairs, now_ns)
+            return
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.detach)
+            self._taken_over = False
+            self._code = self._compile()
+            self._clsact = Clsact(self._limiter_name)
+            self._state = self._adopt() or State.create(
+                len(pairs), possible_cpus(_POSSIBLE.read_text()), self._code["apply"]
+            )
+            if not self._taken_over:
+                self._state.beat(now_ns)
+            self._oddities = self._state.oddities()
+            self._replace(pairs, now_ns)
+            undo.pop_all()
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """See `Datapath.read`."""
+        counted = self._counted[limit_id]
+        state = self._attached()
+        counts, flows = state.counts(counted.slot), state.flows(counted.slot)
+        forwarded, forwarded_packets, dropped, dropped_packets, refused, refused_packets = (
+            new - old for new, old in zip(counts, counted.counts, strict=True)
+        )
+        measurement = Measurement(
+            interval_ns=now_ns - counted.read_ns,
+            arrived_bytes=forwarded + dropped + refused,
+            arrived_packets=forwarded_packets + dropped_packets + refused_packets,
+            forwarded_bytes=forwarded,
+            forwarded_packets=forwarded_packets,
+            dropped_bytes=dropped,
+            dropped_packets=dropped_packets,
+            flows={
+                identity: new - old
+                for identity, new, old in zip(
+                    flows[::2], flows[1::2], counted.flows[1::2], strict=True
+                )
+                if identity
+            },
+        )
+        counted.read_ns, counted.counts, counted.flows = now_ns, counts, flows
+        return measurement
+
+    def program(
+        self,
+        limit_id: int,
+        enforcement: Enforcement,
+        evict: Iterable[FlowId],
+        now_ns: int,  # noqa: ARG002 -- `flush` is told the time
+    ) -> None:
+        """See `Datapath.program`; takes effect with `flush`, which is told the time."""
+        counted = self._counted[limit_id]
+        leaving = set(evict)
+        if leaving:
+            for place, identity in enumerate(counted.flows[::2]):
+                if identity in leaving:
+                    self._attached().evict(counted.slot, place)
+        if self._records[limit_id] != enforcement:
+            self._records[limit_id] = enforcement
+            self._changed[counted.slot] = enforcement
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """See `Datapath.set_share`."""
+        self._attached().set_fallback(
+            self._counted[limit_id].slot, layout.fallback(self._limits[limit_id], share)
+        )
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath.flush`."""
+        state = self._attached()
+        if self._changed:
+            state.apply(self._changed, now_ns)
+            self._changed = {}
+        state.beat(now_ns)
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + _LOOK_NS
+            self._follow_interfaces()
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""
+        if self._state is not None:
+            self._last_oddities = [
+                new - old for new, old in zip(self._state.oddities(), self._oddities, strict=True)
+            ]
+        names = ("truncated", "malformed", "fragments", "unmatched")
+        counted = dict(zip(names, self._last_oddities, strict=True))
+        return {**counted, "reattached": self._reattached}
+
+    def detach(self) -> None:
+        """See `Datapath.detach`."""
+        if self._state is not None:
+            self.counters()
+        clsact = self._clsact
+        if clsact is not None:
+            for hook, attached in self._hooks.items():
+                with cleaning_up():
+                    clsact.remove(attached.device.index, hook.direction)
+            with cleaning_up():
+                self._remove_others(clsact, {})
+            clsact.close()
+        for attached in self._hooks.values():
+            attached.close()
+        if self._state is not None:
+            self._state.close()
+        self._hooks = {}
+        self._state = self._clsact = None
+
+    # What only this one does
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator: where the programs are."""
+        where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._hooks)
+        return f"tc-BPF on {where or 'no interface'}" + (
+            ", taken over from a daemon that died" if self._taken_over else ""
+        )
+
+    def _attached(self) -> State:
+        if self._state is None:
+            raise DatapathError("the kernel datapath is not attached")
+        return self._state
+
+    def _follow_interfaces(self) -> None:
+        """An interface that went and came back (a tunnel, a restarted VM) has lost its filter."""
+        assert self._clsact is not None
+        for hook, attached in self._hooks.items():
+            try:
+                if socket.if_nametoindex(hook.interface) == attached.device.index:
+                    continue
+            except OSError:
+                continue  # gone; nothing passes it
+            try:
+                device = self._clsact.device(hook.interface)
+                self._clsact.put(
+                    device.index, hook.direction, attached.program.fd, self._attached().note
+                )
+            except DatapathError as error:
+                log.error("%s: not limited again yet: %s", hook.interface, error)
+                continue
+            attached.device = device
+            self._reattached += 1
+            log.warning("%s is a new interface: attached again", hook.interface)
+
+    def _adopt(self) -> State | None:
+        """The maps of a dead daemon of this name, if there are any."""
+        assert self._clsact is not None
+        for found in self._clsact.found():
+            try:
+                state = State.adopt(found.note, self._code["apply"])
+            except DatapathError as error:
+                log.warning("limits start with full buckets: %s", error)
+                continue
+            self._taken_over = True
+            return state
+        return None
+
+    def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """Enforce these limits instead of those that there are."""
+        assert self._clsact is not None
+        old_state, old_hooks = self._attached(), self._hooks
+        state = old_state
+        if len(pairs) + len(set(old_state.slots()) - {limit.id for limit, _ in pairs}) > (
+            old_state.capacity
+        ):
+            state = State.create(2 * len(pairs), old_state.cpus, self._code["apply"])
+            old_state.copy_to(state)
+        kept = state.slots()
+        slots = _place(pairs, state)
+        fresh = [limit.id for limit, _ in pairs if limit.id not in kept]
+        made: dict[Hook, _Attached] = {}
+        try:
+            for limit, enforcement in pairs:
+                if limit.id in fresh:
+                    grace = GRACE_INTERVALS * limit.interval_ns
+                    state.occupy(
+                        slots[limit.id],
+                        layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
+                    )
+            for hook in _hooks_of(pairs):
+                made[hook] = self._make(hook, [limit for limit, _ in pairs], slots, state)
+            self._install(made, old_hooks, state)
+        except BaseException:
+            for attached in made.values():
+                attached.close()
+            if state is old_state:
+                for limit_id in fresh:
+                    state.release(slots[limit_id])
+            else:
+                state.close()
+            raise
+        if state is not old_state:
+            self._account(old_state, state, kept)
+            old_state.close()
+        for attached in old_hooks.values():
+            attached.close()
+        self._hooks, self._state = made, state
+        self._settle_in(pairs, slots, kept, now_ns)
+
+    def _settle_in(
+        self,
+        pairs: Sequence[tuple[LimitSpec, Enforcement]],
+        slots: Mapping[int, int],
+        kept: Mapping[int, int],
+        now_ns: int,
+    ) -> None:
+        """The programs are in place: let the limits that stay take over what changed."""
+        state = self._attached()
+        for limit_id in set(kept) - set(slots):
+            state.release(kept[limit_id])
+        self._limits = {limit.id: limit for limit, _ in pairs}
+        self._records = {limit.id: enforcement for limit, enforcement in pairs}
+        changed = {}
+        for limit, enforcement in pairs:
+            if limit.id in kept:
+                slot = slots[limit.id]
+                state.configure(
+                    slot, layout.limit_flags(limit), GRACE_INTERVALS * limit.interval_ns
+                )
+                changed[slot] = enforcement
+        state.apply(changed, now_ns)
+        state.beat(now_ns)
+        self._changed = {}
+        self._counted = {
+            limit_id: self._counted.get(limit_id)
+            or _Counted(slot, now_ns, state.counts(slot), state.flows(slot))
+            for limit_id, slot in slots.items()
+        }
+
+    def _account(self, old: State, new: State, kept: Mapping[int, int]) -> None:
+        """What the old programs counted after their maps were copied counts too."""
+        for limit_id, slot in kept.items():
+            counted = self._counted.get(limit_id)
+            if counted is not None:
+                late = zip(counted.counts, new.counts(slot), old.counts(slot), strict=True)
+                counted.counts = tuple(base + there - then for base, there, then in late)
+
+    def _make(
+        self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
+    ) -> _Attached:
+        """Tables and program of a hook.
+
+        Raises:
+            DatapathError: no such interface, or more limits than the program has bounds for.
+        """
+        assert self._clsact is not None
+        device = self._clsact.device(hook.interface)
+        own = [limit for limit in limits if _hook_of(limit) == hook]
+        tables = layout.tables(own, slots, state.cpus, device.link_bytes, self._seed)
+        maps = hook_maps(tables)
+        try:
+            program = Program.load("police", self._code["police"], {**state.maps, **maps})
+        except BaseException:
+            for each in maps.values():
+                each.close()
+            raise
+        return _Attached(device, program, list(maps.values()))
+
+    def _install(
+        self, made: Mapping[Hook, _Attached], old: Mapping[Hook, _Attached], state: State
+    ) -> None:
+        """Put the new programs in the place of the old ones, or leave the old ones.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        clsact = self._clsact
+        assert clsact is not None
+        done: list[Hook] = []
+        try:
+            for hook, attached in made.items():
+                done.append(hook)
+                clsact.put(attached.device.index, hook.direction, attached.program.fd, state.note)
+            self._remove_others(clsact, made)
+        except DatapathError:
+            for hook in done:
+                self._put_back(clsact, hook, made[hook], old.get(hook))
+            raise
+
+    def _put_back(self, clsact: Clsact, hook: Hook, new: _Attached, old: _Attached | None) -> None:
+        with cleaning_up():
+            if old is None:
+                clsact.remove(new.device.index, hook.direction)
+            else:
+                note = self._attached().note
+                clsact.put(old.device.index, hook.direction, old.program.fd, note)
+
+    @staticmethod
+    def _remove_others(clsact: Clsact, wanted: Mapping[Hook, _Attached]) -> None:
+        """Remove the filters of this limiter on any other hook."""
+        for found in clsact.found():
+            if Hook(found.interface, found.direction) not in wanted:
+                clsact.remove(found.index, found.direction)
+
+
+def hook_maps(tables: layout.Tables) -> dict[str, Map]:
+    """The maps of one hook, filled.
+
+    Raises:
+        DatapathError: the kernel refuses.
+    """
+    arrays = {"hook": [tables.hook], "entries": tables.entries, "ports": tables.ports}
+    keys = {"keys4": (layout.KEY4, tables.keys4), "keys6": (layout.KEY6, tables.keys6)}
+    made: dict[str, Map] = {}
+    try:
+        for name, values in arrays.items():
+            size = len(values[0]) if values else layout.ENTRY.size
+            made[name] = Map.create(
+                bpf.ARRAY, name, (4, size), max(len(values), 1), bpf.PROGRAM_READS_ONLY
+            )
+            made[name].fill({_NUMBER.pack(number): value for number, value in enumerate(values)})
+        made["hook"].freeze()
+        for name, (key, content) in keys.items():
+            made[name] = Map.create(
+                bpf.HASH,
+                name,
+                (key.size, layout.FOUND.size),
+                max(len(content), 1),
+                bpf.PROGRAM_READS_ONLY,
+            )
+            made[name].fill(content)
+        made["scratch"] = Map.create(bpf.PERCPU_ARRAY, "scratch", (4, layout.SCRATCH_BYTES), 1)
+    except BaseException as error:
+        for each in made.values():
+            each.close()
+        if isinstance(error, OSError):
+            raise DatapathError(f"BPF maps: {error}") from error
+        raise
+    return made
+
+
+def _place(pairs: Sequence[tuple[LimitSpec, Enforcement]], state: State) -> dict[int, int]:
+    """A slot for each limit: its own if it has one."""
+    there = state.slots()
+    free = iter(state.free_slots())
+    return {limit.id: there[limit.id] if limit.id in there else next(free) for limit, _ in pairs}
+
+
+def _hook_of(limit: LimitSpec) -> Hook:
+    return Hook(limit.match.interface, limit.match.direction)
+
+
+def _hooks_of(pairs: Sequence[tuple[LimitSpec, Enforcement]]) -> list[Hook]:
+    return list(dict.fromkeys(_hook_of(limit) for limit, _ in pairs))

@@ -1,0 +1,366 @@
+"""What is in the maps of the kernel datapath: the Python side of bpf/drld.h, as pure functions.
+
+The first half mirrors the structs. The second makes the tables that a hook's program classifies
+by: the tuple space of `drld.capture.matcher`, but for what a hash table is not needed for. A group
+is a combination of source prefix length, destination prefix length and mark mask, and costs a
+packet one hash lookup however many limits it holds; limits without any of the three need none.
+Limits of one key that differ in protocol or ports are compared one by one.
+
+What the program has bounds for is checked here, and refused with the names of the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from drld.capture.policer import DRAW_BITS
+from drld.errors import DatapathError
+from drld.model import NS_PER_S, Enforcement
+from drld.spec import LimitSpec, Match, Mode, OnFailure
+
+ABI = 1
+MAX_LIST = 8
+MAX_GROUPS = 16
+MAX_ENTRIES = 32
+MAX_RANGES = 16
+MAX_COMPARISONS = 128
+"""Keys of a packet times limits of a key: what the verifier has the patience to follow."""
+FLOW_SLOTS = 64
+ANY_PROTOCOL = 256
+
+FAMILIES = (4, 6, 0)
+"""In the order of `drld_hook.family`; 0: addresses unknown."""
+
+RECORD = Struct("=QQQQ")
+LIMIT = Struct("=qQQII32s32s32sQI52x")
+LETTER = Struct("=QQQI4x32s")
+CONTROL = Struct("=QIIII")
+COUNTS = Struct("=6Q16x")
+ODDITIES = Struct("=4Q32x")
+FLOW = Struct("=QQ")
+ENTRY = Struct("=IIII")
+KEY4 = Struct("=II4s4s")
+KEY6 = Struct("=II16s16s")
+FOUND = Struct("=II")
+GROUP = Struct("=16s16sI12x")
+FAMILY = Struct("=III4x")
+HOOK = Struct("=IIIII4xQ")
+RANGE = Struct("=HH")
+PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
+TEST = Struct(f"=QQ{MAX_LIST}II4x")
+
+FLOWS_BYTES = FLOW_SLOTS * FLOW.size
+FAMILY_BYTES = FAMILY.size + MAX_GROUPS * GROUP.size
+HOOK_BYTES = HOOK.size + len(FAMILIES) * FAMILY_BYTES
+SCRATCH_BYTES = 2 * 256 + 8 * MAX_LIST + 4 * MAX_LIST + 24
+
+SHARED_MAPS = ("control", "limits", "counts", "oddities", "flows", "letters")
+"""One of each for a limiter: its state."""
+HOOK_MAPS = ("hook", "entries", "ports", "keys4", "keys6", "scratch")
+"""One of each for a hook; a reload makes new ones."""
+MAPS = (*SHARED_MAPS, *HOOK_MAPS, "test")
+
+BUCKET, DRAIN, SHADOW = 1, 2, 1
+_ALWAYS_DROP = 1 << DRAW_BITS
+_FOREVER = 2**63 - 1
+_ADDRESS_BYTES = {4: 4, 6: 16, 0: 0}
+_MAX_U64 = 2**64 - 1
+
+
+def record(enforcement: Enforcement) -> bytes:
+    """A `struct drld_record` that does what the enforcement says."""
+    threshold = int(enforcement.drop_probability * (1 << DRAW_BITS))
+    if enforcement.depth is None:
+        return RECORD.pack(threshold << 8, 0, 0, _FOREVER)
+    rate = abs(enforcement.fill_rate)
+    depth = enforcement.depth * NS_PER_S
+    # Whoever waits so long need not multiply: the product would not fit into 64 bits.
+    span = -(-depth // rate) if rate else _FOREVER
+    flags = BUCKET | (DRAIN if enforcement.fill_rate < 0 else 0)
+    return RECORD.pack(threshold << 8 | flags, rate, depth, span)
+
+
+def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
+    """What holds while the daemon is dead: the static share, nothing, or no packet."""
+    if limit.on_failure is OnFailure.OPEN:
+        return record(Enforcement())
+    if limit.on_failure is OnFailure.CLOSED:
+        return RECORD.pack(_ALWAYS_DROP << 8, 0, 0, _FOREVER)
+    return record(share)
+
+
+def letter(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
+    """A `struct drld_letter`: put this in force."""
+    return LETTER.pack(
+        now_ns,
+        enforcement.credit_id & _MAX_U64,
+        enforcement.credit * NS_PER_S,
+        slot,
+        record(enforcement),
+    )
+
+
+def limit_state(
+    limit: LimitSpec, enforcement: Enforcement, share: Enforcement, grace_ns: int, now_ns: int
+) -> bytes:
+    """The first `struct drld_limit` of a limit: a full bucket."""
+    return LIMIT.pack(
+        (enforcement.depth or 0) * NS_PER_S,
+        now_ns,
+        grace_ns,
+        0,
+        limit_flags(limit),
+        record(enforcement),
+        bytes(RECORD.size),
+        fallback(limit, share),
+        enforcement.credit_id & _MAX_U64,
+        limit.id,
+    )
+
+
+def limit_flags(limit: LimitSpec) -> int:
+    """The flags of a `struct drld_limit`."""
+    return SHADOW if limit.mode is Mode.SHADOW else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The maps' contents of one hook."""
+
+    hook: bytes
+    entries: Sequence[bytes]
+    ports: Sequence[bytes]
+    keys4: Mapping[bytes, bytes]
+    keys6: Mapping[bytes, bytes]
+
+
+class _Placed(NamedTuple):
+    position: int
+    slot: int
+    limit: LimitSpec
+
+
+_Group = tuple[int, int, int]
+"""Source prefix length, destination prefix length (-1: none), mark mask."""
+_Key = tuple[bytes, bytes, int]
+"""What a packet must have in the bits of the group."""
+
+
+def tables(
+    limits: Sequence[LimitSpec], slots: Mapping[int, int], cpus: int, link_bytes: int, seed: int
+) -> Tables:
+    """Make the tables of the limits of one hook, which are in the order of the configuration.
+
+    Raises:
+        DatapathError: more than the program has bounds for.
+    """
+    placed = [_Placed(position, slots[limit.id], limit) for position, limit in enumerate(limits)]
+    builder = _Builder()
+    families = []
+    longest = 1
+    for family in FAMILIES:
+        groups = _groups(placed, family)
+        longest = max(longest, _longest(groups))
+        families.append(builder.family(groups, family))
+    keys = max(1, builder.most_groups)
+    if keys * builder.most_entries > MAX_COMPARISONS:
+        raise DatapathError(
+            f"the kernel datapath compares a packet with {MAX_COMPARISONS} limits, here it could "
+            f"be {keys * builder.most_entries}: {keys} combinations of prefix lengths and masks, "
+            f"{builder.most_entries} limits that differ in protocol and ports"
+        )
+    hook = HOOK.pack(
+        cpus, link_bytes, longest, builder.most_entries, int(len(builder.ports) > 1), seed
+    )
+    return Tables(
+        hook + b"".join(families), builder.entries, builder.ports, builder.keys4, builder.keys6
+    )
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+        self.ports: list[bytes] = [bytes(PORTS.size)]
+        self.keys4: dict[bytes, bytes] = {}
+        self.keys6: dict[bytes, bytes] = {}
+        self.most_entries = 1
+        self.most_groups = 0
+
+    def family(
+        self, groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]], family: int
+    ) -> bytes:
+        hashed = [group for group in groups if group != (-1, -1, 0)]
+        if len(hashed) > MAX_GROUPS:
+            names = _names(next(iter(groups[group].values()))[0] for group in hashed)
+            raise DatapathError(
+                f"the kernel datapath takes {MAX_GROUPS} combinations of prefix lengths and mark "
+                f"masks an interface and direction, not {len(hashed)}: limits {names} all differ"
+            )
+        self.most_groups = max(self.most_groups, len(groups))
+        always = groups.get((-1, -1, 0), {})
+        found = self._found(next(iter(always.values()))) if always else (0, 0)
+        packed = FAMILY.pack(len(hashed), *found)
+        for number, group in enumerate(hashed):
+            source, destination, mask = group
+            packed += GROUP.pack(_mask(source, family), _mask(destination, family), mask)
+            for key, members in groups[group].items():
+                self._add(family, number, key, members)
+        return packed.ljust(FAMILY_BYTES, b"\0")
+
+    def _add(self, family: int, number: int, key: _Key, members: Sequence[_Placed]) -> None:
+        source, destination, mark = key
+        found = FOUND.pack(*self._found(members))
+        if family == 6:
+            self.keys6[KEY6.pack(number, mark, source, destination)] = found
+        else:
+            number += 0 if family else MAX_GROUPS
+            self.keys4[KEY4.pack(number, mark, source, destination)] = found
+
+    def _found(self, members: Sequence[_Placed]) -> tuple[int, int]:
+        self.most_entries = max(self.most_entries, len(members))
+        first = len(self.entries)
+        for position, slot, limit in members:
+            protocol = ANY_PROTOCOL if limit.match.protocol is None else limit.match.protocol
+            self.entries.append(ENTRY.pack(slot, position, protocol, self._ports(limit)))
+        return first, len(members)
+
+    def _ports(self, limit: LimitSpec) -> int:
+        match = limit.match
+        ranges = (match.source_ports, match.destination_ports)
+        if not any(ranges):
+            return 0
+        if max(map(len, ranges)) > MAX_RANGES:
+            raise DatapathError(
+                f"the kernel datapath takes {MAX_RANGES} port ranges, limit {limit.name} has more"
+            )
+        padded = [[*side, *[(1, 0)] * (MAX_RANGES - len(side))] for side in ranges]
+        packed = [b"".join(RANGE.pack(*each) for each in side) for side in padded]
+        self.ports.append(PORTS.pack(*map(len, ranges), *packed))
+        return len(self.ports) - 1
+
+
+def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, list[_Placed]]]:
+    """The limits whose packets can be of a family, by group and key."""
+    groups: dict[_Group, dict[_Key, list[_Placed]]] = {}
+    for each in placed:
+        match = each.limit.match
+        if family not in _families(match):
+            continue
+        mark, mask = match.mark or (0, 0)
+        width = _ADDRESS_BYTES[family]
+        lengths = []
+        values = []
+        for prefix in (match.source, match.destination):
+            lengths.append(-1 if prefix is None or not prefix.prefixlen else prefix.prefixlen)
+            values.append(bytes(width) if prefix is None else prefix.network_address.packed)
+        group = (lengths[0], lengths[1], mask)
+        # A value outside its mask matches no packet, here as there.
+        if mark & ~mask:
+            continue
+        groups.setdefault(group, {}).setdefault((values[0], values[1], mark), []).append(each)
+    return groups
+
+
+def _families(match: Match) -> tuple[int, ...]:
+    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
+    if prefixes:
+        versions = {prefix.version for prefix in prefixes}
+        return tuple(versions) if len(versions) == 1 else ()
+    if match.protocol is None and not match.source_ports and not match.destination_ports:
+        return (0, 4, 6)
+    return (4, 6)
+
+
+def _mask(length: int, family: int) -> bytes:
+    width = _ADDRESS_BYTES[family] * 8
+    ones = (1 << width) - (1 << (width - max(length, 0)))
+    return ones.to_bytes(width // 8, "big")
+
+
+def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
+    """A bound on how many limits one packet can fall under.
+
+    Of the keys that a packet has, take one whose group no other of them is part of: those of the
+    groups that are part of it follow from it, and the others have at most their longest entry.
+
+    Raises:
+        DatapathError: more than `MAX_LIST`.
+    """
+    most = {group: max(map(_overlap, keys.values())) for group, keys in groups.items()}
+    longest = 1
+    for group, keys in groups.items():
+        others = [other for other in groups if not _covers(group, other)]
+        others = [other for other in others if not _covers(other, group)]
+        beside = sum(most[other] for other in others)
+        within = [other for other in groups if other != group and _covers(group, other)]
+        for key, members in keys.items():
+            met = [members, *(groups[other].get(_project(key, other), []) for other in within)]
+            length = sum(map(_overlap, met)) + beside
+            if length > MAX_LIST:
+                names = _names(
+                    [*(each for entry in met for each in entry)]
+                    + [max(groups[other].values(), key=len)[0] for other in others]
+                )
+                raise DatapathError(
+                    f"the kernel datapath takes {MAX_LIST} limits that one packet falls under, "
+                    f"and here it may be {length}: {names}"
+                )
+            longest = max(longest, length)
+    return longest
+
+
+def _overlap(members: Sequence[_Placed]) -> int:
+    """A bound on how many limits of one key a packet can fall under, by protocol and ports.
+
+    Raises:
+        DatapathError: more limits than are compared one by one.
+    """
+    if len(members) < 2:
+        return len(members)
+    if len(members) > MAX_ENTRIES:
+        raise DatapathError(
+            f"the kernel datapath takes {MAX_ENTRIES} limits that differ in nothing but "
+            f"protocol and ports, not {len(members)}: {_names(members)}"
+        )
+    matches = [each.limit.match for each in members]
+    return max(
+        min(
+            _deepest([match.source_ports for match in some]),
+            _deepest([match.destination_ports for match in some]),
+        )
+        for protocol in {match.protocol for match in matches}
+        if (some := [match for match in matches if match.protocol in (None, protocol)])
+    )
+
+
+def _deepest(sides: Sequence[tuple[tuple[int, int], ...]]) -> int:
+    """How many of these lists of port ranges one port can be in; an empty one has every port."""
+    ports = {low for ranges in sides for low, _ in ranges} | {0}
+    return max(
+        sum(not ranges or any(low <= port <= high for low, high in ranges) for ranges in sides)
+        for port in ports
+    )
+
+
+def _covers(group: _Group, other: _Group) -> bool:
+    """Whether a packet's key of `group` decides its key of `other`."""
+    return group[0] >= other[0] and group[1] >= other[1] and group[2] & other[2] == other[2]
+
+
+def _project(key: _Key, group: _Group) -> _Key:
+    return (_cut(key[0], group[0]), _cut(key[1], group[1]), key[2] & group[2])
+
+
+def _cut(address: bytes, length: int) -> bytes:
+    width = len(address) * 8
+    kept = width - max(length, 0)
+    return (int.from_bytes(address, "big") >> kept << kept).to_bytes(len(address), "big")
+
+
+def _names(placed: Iterable[_Placed]) -> str:
+    names = [each.limit.name for each in placed]
+    shown = ", ".join(names[:MAX_LIST])
+    return shown + (f" and {len(names) - MAX_LIST} more" if len(names) > MAX_LIST else "")

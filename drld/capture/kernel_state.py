@@ -1,0 +1,216 @@
+"""What the kernel datapath keeps between packets: the shared maps, read and written as memory.
+
+A slot is the place of a limit in the maps; it knows the limit's id, so that a daemon that finds
+the maps of a dead one knows what is whose.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+from drld.capture import bpf
+from drld.capture import kernel_layout as layout
+from drld.capture.bpf import Code, Map, Program
+from drld.errors import DatapathError
+from drld.model import Enforcement
+
+LETTERS = 256
+"""Records put in force by one system call."""
+
+_LASTING = ("control", "limits", "counts", "oddities", "flows")
+"""Those that `police` uses."""
+_LETTERS_MAP = ("letters", (4, layout.LETTER.size), LETTERS, bpf.MMAPABLE)
+
+_MIN_CAPACITY = 64
+_FRAME = bytes(64)
+"""`apply` looks at no packet, but the kernel wants one."""
+
+_U64, _U32 = struct.Struct("=Q"), struct.Struct("=I")
+_GRACE_OFFSET, _FLAGS_OFFSET, _FALLBACK_OFFSET = 16, 28, 96
+_ID_OFFSET = 136
+_CURSOR_OFFSET = 20
+
+
+class State:
+    """The shared maps of a limiter."""
+
+    def __init__(self, maps: Mapping[str, Map], apply: Code) -> None:
+        """Take maps that exist; they are this object's to close.
+
+        Raises:
+            DatapathError: `apply` does not load.
+        """
+        self.maps = dict(maps)
+        _, abi, capacity, cpus, _ = layout.CONTROL.unpack_from(self.maps["control"].memory())
+        if abi != layout.ABI:
+            raise DatapathError(f"the maps are of version {abi}, not {layout.ABI}")
+        self.capacity: int = capacity
+        self.cpus: int = cpus
+        self._counts = struct.Struct(f"={8 * cpus}Q")
+        self._flow_table = struct.Struct(f"={2 * layout.FLOW_SLOTS}Q")
+        self._apply = Program.load("apply", apply, self.maps)
+
+    @classmethod
+    def create(cls, limits: int, cpus: int, apply: Code) -> State:
+        """Make maps with room for this many limits, and some more.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        capacity = max(_MIN_CAPACITY, 1 << (limits - 1).bit_length())
+        sizes = {
+            "control": (layout.CONTROL.size, 1),
+            "limits": (layout.LIMIT.size, capacity),
+            "counts": (layout.COUNTS.size, capacity * cpus),
+            "oddities": (layout.ODDITIES.size, cpus),
+            "flows": (layout.FLOWS_BYTES, capacity),
+        }
+        maps: dict[str, Map] = {}
+        try:
+            for name, (size, entries) in sizes.items():
+                maps[name] = Map.create(bpf.ARRAY, name, (4, size), entries, bpf.MMAPABLE)
+            maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
+            control = layout.CONTROL.pack(0, layout.ABI, capacity, cpus, 0)
+            maps["control"].memory()[: len(control)] = control
+            return cls(maps, apply)
+        except BaseException:
+            for each in maps.values():
+                each.close()
+            raise
+
+    @classmethod
+    def adopt(cls, note: str, apply: Code) -> State:
+        """Take over the maps that `note` names.
+
+        Raises:
+            DatapathError: they are gone, of another version, or may not be had.
+        """
+        maps: dict[str, Map] = {}
+        try:
+            for identity in note.split("."):
+                found = Map.from_id(int(identity))
+                maps[found.name] = found
+            if set(maps) != set(_LASTING):
+                raise DatapathError("the maps are not those of this program")
+            maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
+            return cls(maps, apply)
+        except BaseException as error:
+            for each in maps.values():
+                each.close()
+            if isinstance(error, (OSError, ValueError)):
+                raise DatapathError(f"maps {note}: {error}") from error
+            raise
+
+    @property
+    def note(self) -> str:
+        """Names the maps that a filter keeps alive, for `adopt`."""
+        return ".".join(str(self.maps[name].identity()) for name in _LASTING)
+
+    def close(self) -> None:
+        """Give up maps and program; whoever else has them keeps them."""
+        self._apply.close()
+        for each in self.maps.values():
+            each.close()
+
+    # Slots
+
+    def slots(self) -> dict[int, int]:
+        """Slot by id of the limits that are there."""
+        memory = self.maps["limits"].memory()
+        ids = (
+            _U32.unpack_from(memory, slot * layout.LIMIT.size + _ID_OFFSET)[0]
+            for slot in range(self.capacity)
+        )
+        return {identity: slot for slot, identity in enumerate(ids) if identity}
+
+    def free_slots(self) -> Iterable[int]:
+        """Slots that no limit has."""
+        taken = set(self.slots().values())
+        return itertools.filterfalse(taken.__contains__, range(self.capacity))
+
+    def occupy(self, slot: int, content: bytes) -> None:
+        """Give a slot to a limit (`kernel_layout.limit_state`)."""
+        flows = self.maps["flows"].memory()
+        flows[slot * layout.FLOWS_BYTES : (slot + 1) * layout.FLOWS_BYTES] = bytes(
+            layout.FLOWS_BYTES
+        )
+        self.write_limit(slot, 0, content)
+
+    def release(self, slot: int) -> None:
+        """Take a slot back from its limit, when no program knows it any more."""
+        self.write_limit(slot, _ID_OFFSET, _U32.pack(0))
+
+    def write_limit(self, slot: int, offset: int, content: bytes) -> None:
+        """Write into a `struct drld_limit`."""
+        start = slot * layout.LIMIT.size + offset
+        self.maps["limits"].memory()[start : start + len(content)] = content
+
+    def configure(self, slot: int, flags: int, grace_ns: int) -> None:
+        """Change what a configuration says of a limit."""
+        self.write_limit(slot, _FLAGS_OFFSET, _U32.pack(flags))
+        self.write_limit(slot, _GRACE_OFFSET, _U64.pack(grace_ns))
+
+    def set_fallback(self, slot: int, record: bytes) -> None:
+        """Change what holds while the daemon is dead."""
+        self.write_limit(slot, _FALLBACK_OFFSET, record)
+
+    def copy_to(self, other: State) -> None:
+        """Copy all slots into larger maps."""
+        for name in ("limits", "counts", "flows"):
+            size = self.maps[name].stride * self.maps[name].entries
+            other.maps[name].memory()[:size] = self.maps[name].memory()[:size]
+        heartbeat = self.maps["control"].memory()[: _U64.size]
+        other.maps["control"].memory()[: _U64.size] = heartbeat
+
+    # What a tick does
+
+    def beat(self, now_ns: int) -> None:
+        """Say that the daemon lives."""
+        _U64.pack_into(self.maps["control"].memory(), 0, now_ns)
+
+    def counts(self, slot: int) -> tuple[int, ...]:
+        """A limit's counters, since ever: the fields of `struct drld_counts` over all CPUs."""
+        values = self._counts.unpack_from(self.maps["counts"].memory(), slot * self._counts.size)
+        return tuple(sum(values[field::8]) for field in range(6))
+
+    def oddities(self) -> Sequence[int]:
+        """Truncated, malformed, fragments, unmatched, since ever."""
+        memory = self.maps["oddities"].memory()
+        rows = [
+            layout.ODDITIES.unpack_from(memory, cpu * layout.ODDITIES.size)
+            for cpu in range(self.cpus)
+        ]
+        return [sum(column) for column in zip(*rows, strict=True)]
+
+    def flows(self, slot: int) -> tuple[int, ...]:
+        """A limit's flow table: id, bytes, id, bytes, ..."""
+        return self._flow_table.unpack_from(
+            self.maps["flows"].memory(), slot * self._flow_table.size
+        )
+
+    def evict(self, slot: int, place: int) -> None:
+        """Free a place of a limit's flow table; its bytes are left to count on from."""
+        _U64.pack_into(
+            self.maps["flows"].memory(),
+            slot * layout.FLOWS_BYTES + place * layout.FLOW.size,
+            0,
+        )
+
+    def apply(self, records: Mapping[int, Enforcement], now_ns: int) -> None:
+        """Put records in force, by slot: one system call for each `LETTERS` of them.
+
+        Raises:
+            DatapathError: the kernel does not run the program.
+        """
+        letters = self.maps["letters"].memory()
+        packed = [layout.letter(slot, record, now_ns) for slot, record in records.items()]
+        for start in range(0, len(packed), LETTERS):
+            some = packed[start : start + LETTERS]
+            letters[: len(some) * layout.LETTER.size] = b"".join(some)
+            _U32.pack_into(self.maps["control"].memory(), _CURSOR_OFFSET, 0)
+            try:
+                self._apply.run(_FRAME, repeat=len(some))
+            except OSError as error:
+                raise DatapathError(f"BPF_PROG_TEST_RUN: {error}") from error

@@ -1,0 +1,345 @@
+"""The kernel datapath against real packets (the topology is drawn in topology.py).
+
+Buckets that do not fill let an exact number of packets pass, so every count here is exact.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+
+from drld.capture.kernel import GRACE_INTERVALS
+from drld.errors import DatapathError
+from drld.model import Enforcement
+from drld.spec import Direction, LimitSpec, Match, Mode, OnFailure
+
+from ..factories import MS, limit_spec
+from .remote import RemoteKernelDatapath
+from .topology import Topology, wait_for
+
+pytestmark = pytest.mark.kernel
+
+Start = Callable[..., RemoteKernelDatapath]
+
+UDP_NUMBER = 17
+UNLIMITED = Enforcement()
+NOTHING = Enforcement(drop_probability=1.0)
+SINK = {4: "10.91.2.1", 6: "fd91:2::1"}
+SOURCE = {4: "10.91.1.1", 6: "fd91:1::1"}
+HEADERS = {4: 28, 6: 48}
+"""Bytes of IP and UDP header."""
+LENGTH = 128
+"""Bytes of each IPv4 packet that `send_udp` makes."""
+INTERVAL_NS = 10 * MS
+GRACE_NS = GRACE_INTERVALS * INTERVAL_NS
+
+
+@pytest.fixture
+def start(topology: Topology) -> Iterator[Start]:
+    """Starts a process with a datapath; all of them end with the test."""
+    processes: list[RemoteKernelDatapath] = []
+
+    def start(limiter: str = "lim1") -> RemoteKernelDatapath:
+        processes.append(RemoteKernelDatapath(topology.names["limiter"], limiter))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+
+
+def only(packets: int, length: int = LENGTH) -> Enforcement:
+    """Let so many packets of so many bytes pass, ever."""
+    return Enforcement(fill_rate=0, depth=packets * length)
+
+
+def limit(
+    limit_id: int,
+    interface: str = "out0",
+    destination: str | None = None,
+    *,
+    mode: Mode = Mode.ENFORCE,
+    on_failure: OnFailure = OnFailure.SHARE,
+) -> LimitSpec:
+    match = Match(
+        interface,
+        Direction.IN if interface.startswith("in") else Direction.OUT,
+        # A new interface reports the multicast groups it is in.
+        protocol=UDP_NUMBER,
+        destination=ip_network(destination) if destination else None,
+    )
+    return limit_spec(
+        id=limit_id,
+        name=f"limit-{limit_id}",
+        match=match,
+        mode=mode,
+        on_failure=on_failure,
+        interval_ns=INTERVAL_NS,
+    )
+
+
+def send_udp(topology: Topology, destination: str, packets: int, port: int = 9000) -> None:
+    family = 6 if ":" in destination else 4
+    with topology.udp("source", SOURCE[family]) as sender:
+        for _ in range(packets):
+            sender.sendto(bytes(100), (destination, port))
+
+
+def filters(topology: Topology) -> list[str]:
+    """Filters and clsact qdiscs in the limiter's namespace."""
+    lines = []
+    for device in ("in0", "out0"):
+        for hook in ("ingress", "egress"):
+            listed = topology.run("limiter", "tc", "filter", "show", "dev", device, hook)
+            lines += [f"{device} {hook}" for line in listed.splitlines() if "drld:" in line]
+        listed = topology.run("limiter", "tc", "qdisc", "show", "dev", device)
+        lines += [f"{device} clsact" for line in listed.splitlines() if "clsact" in line]
+    return lines
+
+
+def passed(topology: Topology, datapath: RemoteKernelDatapath, packets: int) -> int:
+    """How many of these packets limit 1 lets pass."""
+    before = datapath.total(1)
+    send_udp(topology, SINK[4], packets)
+    after = datapath.wait(1, before.arrived_packets + packets)
+    return after.forwarded_packets - before.forwarded_packets
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("interface", ["in0", "out0"])
+def test_udp_is_counted_to_the_byte_and_limited(
+    topology: Topology, start: Start, family: int, interface: str
+) -> None:
+    length = 100 + HEADERS[family]
+    datapath = start()
+    datapath.place((limit(1, interface, SINK[family]), only(10, length)))
+    with topology.udp("sink", SINK[family], 9000) as sink, topology.capture() as capture:
+        send_udp(topology, SINK[family], 25)
+        total = datapath.wait(1, 25)
+        assert len(capture.wait(10)) == 10
+        assert len(sink.recv(2000)) == 100
+    assert (total.arrived_packets, total.arrived_bytes) == (25, 25 * length)
+    assert (total.forwarded_packets, total.forwarded_bytes) == (10, 10 * length)
+    assert (total.dropped_packets, total.dropped_bytes) == (15, 15 * length)
+    assert len(total.flows) == 1
+    odd = datapath.counters()
+    assert (odd["truncated"], odd["malformed"], odd["fragments"]) == (0, 0, 0)
+
+
+def test_a_credit_is_granted_once(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1), only(5)))
+    send_udp(topology, SINK[4], 5)
+    datapath.wait(1, 5)
+    granted = replace(only(5), credit=2 * LENGTH, credit_id=1)
+    for _ in range(2):
+        datapath.program(1, granted)
+        datapath.program(1, replace(granted, fill_rate=1))
+    send_udp(topology, SINK[4], 5)
+    assert datapath.wait(1, 10).forwarded_packets == 7
+
+
+def test_evicted_flows_make_room(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1), UNLIMITED))
+    send_udp(topology, SINK[4], 3)
+    (flow,) = datapath.wait(1, 3).flows
+    datapath.program(1, UNLIMITED, [flow])
+    assert datapath.total(1).flows == {}
+    send_udp(topology, SINK[4], 2)
+    assert list(datapath.wait(1, 5).flows.values())[-1:] in ([2 * LENGTH], [LENGTH])
+
+
+def test_all_limits_of_a_packet_are_charged_or_none(topology: Topology, start: Start) -> None:
+    datapath = start()
+    site, shadow = limit(1, destination="10.91.2.0/24"), limit(2, mode=Mode.SHADOW)
+    customer = limit(3)
+    datapath.place((customer, only(20)), (shadow, only(4)), (site, only(10)))
+    send_udp(topology, SINK[4], 25)
+    total = {each: datapath.wait(each, 25) for each in (1, 2, 3)}
+    assert (total[1].forwarded_packets, total[1].dropped_packets) == (10, 15)
+    assert (total[2].forwarded_packets, total[2].dropped_packets) == (4, 21)
+    # What the site refused cost the customer nothing.
+    assert (total[3].forwarded_packets, total[3].dropped_packets) == (10, 0)
+
+
+def test_detach_leaves_nothing(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1, "in0"), UNLIMITED), (limit(2, "out0"), NOTHING))
+    assert filters(topology) == ["in0 ingress", "in0 clsact", "out0 egress", "out0 clsact"]
+    datapath.detach()
+    datapath.detach()
+    assert filters(topology) == []
+    with topology.capture() as capture:
+        send_udp(topology, SINK[4], 3)
+        assert len(capture.wait(3)) == 3
+
+
+def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
+    send_udp(topology, SINK[4], 4)
+    datapath.wait(1, 4)
+    datapath.place((limit(3, "in0"), only(100)), (limit(1), only(10)))
+    send_udp(topology, SINK[4], 20)
+    total = datapath.wait(1, 24)
+    assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
+    assert datapath.wait(3, 20).forwarded_packets == 20
+    datapath.place((limit(3, "in0"), only(100)))
+    assert filters(topology) == ["in0 ingress", "in0 clsact"]
+
+
+def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1), only(10)))
+    send_udp(topology, SINK[4], 4)
+    datapath.wait(1, 4)
+    others = [(limit(n, destination=f"10.92.{n}.0/24"), UNLIMITED) for n in range(2, 200)]
+    datapath.place((limit(1), only(10)), *others)
+    send_udp(topology, SINK[4], 20)
+    total = datapath.wait(1, 24)
+    assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
+
+
+def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1), only(10)))
+    with pytest.raises(DatapathError, match="interface out9: there is none of this name"):
+        datapath.place((limit(2), UNLIMITED), (limit(3, "out9"), UNLIMITED))
+    send_udp(topology, SINK[4], 20)
+    assert datapath.wait(1, 20).forwarded_packets == 10
+
+
+def test_a_refused_start_leaves_nothing(topology: Topology, start: Start) -> None:
+    datapath = start()
+    with pytest.raises(DatapathError, match="out9"):
+        datapath.place((limit(1), NOTHING), (limit(2, "out9"), UNLIMITED))
+    assert filters(topology) == []
+    datapath.place((limit(1), UNLIMITED))
+
+
+def test_two_limiters_police_one_interface(topology: Topology, start: Start) -> None:
+    first, other = start(), start("lim2")
+    first.place((limit(1), only(5)))
+    other.place((limit(1), only(3)))
+    send_udp(topology, SINK[4], 10)
+    # The newest filter comes first; the others see what it lets pass.
+    assert other.wait(1, 10).forwarded_packets == 3
+    assert first.wait(1, 3).forwarded_packets == 3
+    assert filters(topology).count("out0 egress") == 2
+    first.detach()
+    assert filters(topology) == ["out0 egress", "out0 clsact"]
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "passes"),
+    [(OnFailure.SHARE, 3), (OnFailure.OPEN, 20), (OnFailure.CLOSED, 0)],
+    ids=["share", "open", "closed"],
+)
+def test_a_dead_daemon_leaves_its_limit_to_the_program(
+    topology: Topology, start: Start, on_failure: OnFailure, passes: int
+) -> None:
+    datapath = start()
+    datapath.place((limit(1, on_failure=on_failure), only(10)))
+    datapath.set_share(1, only(3))
+    datapath.pause()
+    # Until the grace is over the last record holds: it is exact that far.
+    assert passed(topology, datapath, 2) == 2
+    select.poll().poll(GRACE_NS // MS + 50)
+    assert passed(topology, datapath, 20) == passes
+    # A tick is a sign of life: the record holds again, and what is left of its tokens.
+    left = {OnFailure.SHARE: 0, OnFailure.OPEN: 8, OnFailure.CLOSED: 8}[on_failure]
+    datapath.pause(False)
+    datapath.program(1, only(11))
+    assert passed(topology, datapath, 20) == left
+
+
+def test_the_next_daemon_takes_over_tokens_and_hooks_under_load(
+    topology: Topology, start: Start
+) -> None:
+    limited, free = limit(1, destination="10.91.2.1/32"), limit(2, destination="10.91.3.1/32")
+    first = start()
+    first.place((limited, only(10)), (free, UNLIMITED))
+    stop = threading.Event()
+    sent = 0
+
+    def load() -> None:
+        nonlocal sent
+        with topology.udp("source", SOURCE[4]) as sender:
+            while not stop.wait(0.0005):
+                for address in ("10.91.2.1", "10.91.3.1"):
+                    sender.sendto(bytes(100), (address, 9000))
+                sent += 1
+
+    with (
+        topology.udp("sink", "10.91.2.1", 9000) as strict,
+        topology.udp("sink", "10.91.3.1", 9000) as loose,
+    ):
+        received = Received(strict, loose)
+        threads = [threading.Thread(target=load), threading.Thread(target=received.run)]
+        for thread in threads:
+            thread.start()
+        try:
+            first.wait(1, 100)
+            first.kill()
+            second = start()
+            reason = second.place((limited, only(10)), (free, UNLIMITED))
+            second.wait(1, 100)
+        finally:
+            stop.set()
+            threads[0].join()
+            wait_for(lambda: received.counts[loose], lambda count: count >= sent)
+            received.done.set()
+            threads[1].join()
+    assert "taken over" in reason
+    assert received.counts == {strict: 10, loose: sent}
+    second.detach()
+    assert filters(topology) == []
+
+
+class Received:
+    """Counts datagrams as they come."""
+
+    def __init__(self, *sinks: socket.socket) -> None:
+        self.counts = dict.fromkeys(sinks, 0)
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        while not self.done.is_set():
+            for sink in select.select(list(self.counts), [], [], 0.01)[0]:
+                sink.recv(2000)
+                self.counts[sink] += 1
+
+
+def test_a_record_that_drains_and_one_that_fills(topology: Topology, start: Start) -> None:
+    datapath = start()
+    datapath.place((limit(1), Enforcement(fill_rate=-100 * LENGTH * 1000, depth=10 * LENGTH)))
+    # Empty after a tenth of a millisecond, which the coarse clock shows a few later.
+    wait_for(lambda: passed(topology, datapath, 1), lambda count: count == 0)
+    assert passed(topology, datapath, 5) == 0
+    datapath.program(1, Enforcement(fill_rate=10**9, depth=10 * LENGTH))
+    assert passed(topology, datapath, 5) == 5
+
+
+def test_an_interface_that_comes_back_is_limited_again(topology: Topology, start: Start) -> None:
+    pair = ("link", "add", "name", "again0", "type", "veth", "peer", "name", "again1")
+    topology.run("limiter", "ip", *pair)
+    try:
+        datapath = start()
+        datapath.place((limit(1, "again0"), UNLIMITED))
+        topology.run("limiter", "ip", "link", "del", "again0")
+        topology.run("limiter", "ip", *pair)
+        counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
+        assert counters["reattached"] == 1
+        shown = topology.run("limiter", "tc", "filter", "show", "dev", "again0", "egress")
+        assert "drld:lim1:" in shown
+        datapath.detach()
+        assert "clsact" not in topology.run("limiter", "tc", "qdisc", "show", "dev", "again0")
+    finally:
+        topology.run("limiter", "ip", "link", "del", "again0", check=False)

@@ -1,0 +1,156 @@
+import random
+from ipaddress import ip_network
+
+import pytest
+
+from drld.capture import kernel_layout as layout
+from drld.errors import DatapathError
+from drld.model import NS_PER_S, Enforcement
+from drld.spec import Direction, LimitSpec, Match, OnFailure
+
+from ..factories import limit_spec
+
+
+def limit(number: int, **conditions: object) -> LimitSpec:
+    match = Match("eth0", Direction.OUT, **conditions)  # type: ignore[arg-type] # any of them
+    return limit_spec(id=number, name=f"l{number}", match=match)
+
+
+def tables(limits: list[LimitSpec]) -> layout.Tables:
+    slots = {each.id: slot for slot, each in enumerate(limits)}
+    return layout.tables(limits, slots, cpus=2, link_bytes=14, seed=1)
+
+
+def longest(made: layout.Tables) -> int:
+    found: int = layout.HOOK.unpack_from(made.hook)[2]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rate", "depth", "span"),
+    [
+        (1_250_000, 1500, 1_200_000),
+        (-1_250_000, 1500, 1_200_000),
+        (7, 1, 142_857_143),
+        (0, 1500, 2**63 - 1),
+        (12_500_000_000, 4 * 10**9, 320_000_000),
+    ],
+)
+def test_a_record_says_when_its_bucket_is_full(rate: int, depth: int, span: int) -> None:
+    mode, packed_rate, packed_depth, packed_span = layout.RECORD.unpack(
+        layout.record(Enforcement(fill_rate=rate, depth=depth))
+    )
+    assert (packed_rate, packed_depth) == (abs(rate), depth * NS_PER_S)
+    assert packed_span == span
+    assert mode == layout.BUCKET | (layout.DRAIN if rate < 0 else 0)
+    # What is multiplied fits into 63 bits.
+    assert packed_rate * (packed_span if rate else 0) < 2**63
+
+
+def test_the_probability_is_scaled_to_the_draw() -> None:
+    for probability, threshold in ((0.0, 0), (0.5, 2**31), (1.0, 2**32)):
+        packed = layout.record(Enforcement(drop_probability=probability))
+        assert layout.RECORD.unpack(packed)[0] == threshold << 8
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "mode"),
+    [(OnFailure.OPEN, 0), (OnFailure.CLOSED, 2**32 << 8), (OnFailure.SHARE, layout.BUCKET)],
+)
+def test_the_fallback_is_what_the_limit_says(on_failure: OnFailure, mode: int) -> None:
+    share = Enforcement(fill_rate=1, depth=1)
+    packed = layout.fallback(limit_spec(on_failure=on_failure), share)
+    assert layout.RECORD.unpack(packed)[0] == mode
+
+
+def test_nested_prefixes_are_counted_together_and_disjoint_ones_are_not() -> None:
+    customers = [limit(n, destination=ip_network(f"10.{n}.0.0/16")) for n in range(1, 100)]
+    assert longest(tables(customers)) == 1
+    sites = [limit(100 + n, destination=ip_network(f"10.1.{n}.0/24")) for n in range(100)]
+    assert longest(tables([*customers, *sites])) == 2
+    assert longest(tables([*customers, *sites, limit(1000)])) == 3
+
+
+def test_prefixes_of_source_and_destination_may_meet() -> None:
+    sources = [limit(n, source=ip_network(f"10.{n}.0.0/16")) for n in range(1, 50)]
+    targets = [limit(100 + n, destination=ip_network(f"10.{n}.0.0/16")) for n in range(1, 50)]
+    assert longest(tables([*sources, *targets])) == 2
+
+
+def test_too_many_limits_for_one_packet_are_refused_by_name() -> None:
+    nested = [limit(n, destination=ip_network(f"10.0.0.0/{8 + n}")) for n in range(1, 10)]
+    with pytest.raises(DatapathError, match=r"8 limits that one packet.* may be 9: l9, l1, l2"):
+        tables(nested)
+    assert longest(tables(nested[1:])) == 8
+
+
+def test_too_many_combinations_are_refused() -> None:
+    different = [limit(n, mark=(0, 1 << n)) for n in range(17)]
+    with pytest.raises(DatapathError, match="one packet falls under"):
+        tables(different)
+    apart = [limit(n, destination=ip_network(f"{10 + n}.0.0.0/{8 + n}")) for n in range(17)]
+    with pytest.raises(DatapathError, match=r"16 combinations .* not 17"):
+        tables(apart)
+    tables(apart[1:])
+
+
+def test_many_limits_that_differ_in_ports_alone_are_refused() -> None:
+    web = [
+        limit(n, protocol=6, destination_ports=((n, n),), destination=ip_network("10.0.0.0/8"))
+        for n in range(1, 34)
+    ]
+    with pytest.raises(DatapathError, match=r"32 limits that differ in nothing but .* not 33"):
+        tables(web)
+    assert longest(tables(web[1:])) == 1
+    any_port = limit(50, destination=ip_network("10.0.0.0/8"))
+    assert longest(tables([any_port, *web[2:]])) == 2
+
+
+def test_more_comparisons_than_the_verifier_follows_are_refused() -> None:
+    web = [
+        limit(
+            20 * n + port,
+            protocol=6,
+            destination_ports=((port, port),),
+            destination=ip_network(f"{10 + n}.0.0.0/{8 + n}"),
+        )
+        for n in range(8)
+        for port in range(1, 18)
+    ]
+    with pytest.raises(DatapathError, match="with 128 limits, here it could be 136"):
+        tables(web)
+    tables([each for each in web if each.id % 20 != 17])
+
+
+def test_too_many_port_ranges_are_refused_by_name() -> None:
+    ranges = tuple((n, n) for n in range(1, 18))
+    with pytest.raises(DatapathError, match="16 port ranges, limit l1 has more"):
+        tables([limit(1, protocol=6, destination_ports=ranges)])
+
+
+def test_a_packet_never_falls_under_more_than_the_bound() -> None:
+    rng = random.Random(3)
+    networks = ["10.0.0.0/8", "10.0.0.0/16", "10.1.0.0/16", "10.0.0.0/24", "10.0.0.1/32"]
+    for _ in range(200):
+        limits = [
+            limit(
+                n,
+                source=rng.choice([None, *map(ip_network, networks)]),
+                destination=rng.choice([None, *map(ip_network, networks)]),
+            )
+            for n in range(1, 6)
+        ]
+        bound = longest(tables(limits))
+        for source in ("10.0.0.1", "10.0.0.2", "10.1.0.1", "10.2.0.1"):
+            for destination in ("10.0.0.1", "10.0.0.2", "10.1.0.1", "10.2.0.1"):
+                met = [
+                    each
+                    for each in limits
+                    if inside(source, each.match.source)
+                    and inside(destination, each.match.destination)
+                ]
+                assert len(met) <= bound
+
+
+def inside(address: str, network: object) -> bool:
+    return network is None or ip_network(address).subnet_of(network)  # type: ignore[arg-type]
