@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The one contract between the BPF programs and user space: structs, limits, meanings.
  *
  * drld/capture/kernel_layout.py holds the same numbers and layouts; tests/kernel compare the two.

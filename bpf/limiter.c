@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The kernel datapath: what drld.capture.{packet,matcher,policer} do, for each packet in the kernel.
  *
  * `police` runs at clsact ingress or egress of an interface: one instance a hook, which differ only

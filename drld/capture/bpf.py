@@ -28,7 +28,8 @@ _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64l
 _LD_IMM64_MAP = b"\x18"
 _PSEUDO_MAP_FD = 1
 _VERIFIER_LOG_BYTES = 1 << 20
-_LICENSE = b"Apache-2.0"
+_LICENSE = b"GPL"
+"""Of the two that the programs are under, the one by which the kernel lends all its helpers."""
 _NAME_BYTES = 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
