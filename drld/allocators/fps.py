@@ -19,7 +19,7 @@ r = (1 + h) * r_i and W is the remote weight.
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
 sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
 
-Where we deviate from figure 2, and why (measured: docs/reproduction.md):
+Where we deviate from figure 2, and why (what comes of it: docs/reproduction.md):
 
 1. r_i / f, not l_i / f. At the fixed point they are equal, as r_i = l_i. Elsewhere the quotient
    of two rates that went through the same filter keeps the number of flows while the limit moves
