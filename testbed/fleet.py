@@ -21,7 +21,7 @@ from testbed.link import SIZE_TABLE, tbf_arguments
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 
 LIMIT = "experiment"
-DATAPATHS = ("auto", "nfqueue", "tbf")
+DATAPATHS = ("auto", "kernel", "nfqueue", "tbf")
 
 _READY_TIMEOUT_S = 20.0
 _POLL_S = 0.02

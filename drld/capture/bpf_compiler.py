@@ -59,9 +59,11 @@ def _cache_directory() -> Path:
 def _fingerprint(flags: tuple[str, ...]) -> str:
     digest = hashlib.blake2s(digest_size=12)
     try:
-        parts = [(SOURCES / name).read_bytes() for name in ("drld.h", "limiter.c")]
+        parts = [path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))]
     except OSError as error:
-        raise DatapathError(f"the BPF sources are missing: {error}") from error
+        raise DatapathError(f"the BPF sources: {error}") from error
+    if not parts:
+        raise DatapathError(f"the BPF sources are missing from {SOURCES}")
     for part in (*parts, platform.release().encode(), repr(flags).encode(), b"1"):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
@@ -97,6 +99,14 @@ def _compile_in_child(flags: tuple[str, ...]) -> str:
     return done.stdout
 
 
+def _one_text() -> str:
+    """limiter.c with its parts: bcc understands operations on maps in the main file alone."""
+    text = (SOURCES / "limiter.c").read_text(encoding="utf-8")
+    for part in ("packet.h", "classify.h"):
+        text = text.replace(f'#include "{part}"\n', (SOURCES / part).read_text(encoding="utf-8"))
+    return text
+
+
 def _running_headers() -> bool:
     return (Path("/lib/modules") / platform.release() / "build").exists()
 
@@ -130,7 +140,7 @@ def main(flags: list[str]) -> int:
         return 1
     try:
         module = BPF(
-            src_file=str(SOURCES / "limiter.c"),
+            text=_one_text(),
             cflags=[f"-I{SOURCES}", "-Wno-unused-function", *flags],
         )
     except Exception as error:

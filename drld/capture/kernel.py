@@ -21,17 +21,16 @@ import contextlib
 import hashlib
 import logging
 import socket
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drld.capture import bpf
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import Code, Map, Program, possible_cpus
 from drld.capture.bpf_compiler import compiled
 from drld.capture.clsact import Clsact, Device, Hook, cleaning_up
 from drld.capture.kernel_state import State
+from drld.capture.kernel_tables import hook_maps
 from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
@@ -43,7 +42,6 @@ GRACE_INTERVALS = 20
 the peers of a mesh, and later those of any other fabric, count its limiter out (gossip/link.py)."""
 
 _LOOK_NS = NS_PER_S
-_NUMBER = struct.Struct("=I")
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
@@ -398,42 +396,6 @@ class KernelDatapath:
         for found in clsact.found():
             if Hook(found.interface, found.direction) not in wanted:
                 clsact.remove(found.index, found.direction)
-
-
-def hook_maps(tables: layout.Tables) -> dict[str, Map]:
-    """The maps of one hook, filled.
-
-    Raises:
-        DatapathError: the kernel refuses.
-    """
-    arrays = {"hook": [tables.hook], "entries": tables.entries, "ports": tables.ports}
-    keys = {"keys4": (layout.KEY4, tables.keys4), "keys6": (layout.KEY6, tables.keys6)}
-    made: dict[str, Map] = {}
-    try:
-        for name, values in arrays.items():
-            size = len(values[0]) if values else layout.ENTRY.size
-            made[name] = Map.create(
-                bpf.ARRAY, name, (4, size), max(len(values), 1), bpf.PROGRAM_READS_ONLY
-            )
-            made[name].fill({_NUMBER.pack(number): value for number, value in enumerate(values)})
-        made["hook"].freeze()
-        for name, (key, content) in keys.items():
-            made[name] = Map.create(
-                bpf.HASH,
-                name,
-                (key.size, layout.FOUND.size),
-                max(len(content), 1),
-                bpf.PROGRAM_READS_ONLY,
-            )
-            made[name].fill(content)
-        made["scratch"] = Map.create(bpf.PERCPU_ARRAY, "scratch", (4, layout.SCRATCH_BYTES), 1)
-    except BaseException as error:
-        for each in made.values():
-            each.close()
-        if isinstance(error, OSError):
-            raise DatapathError(f"BPF maps: {error}") from error
-        raise
-    return made
 
 
 def _place(pairs: Sequence[tuple[LimitSpec, Enforcement]], state: State) -> dict[int, int]:

@@ -9,8 +9,8 @@ from random import Random
 
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import ARRAY, MMAPABLE, Code, Map, Program
-from drld.capture.kernel import hook_maps
 from drld.capture.kernel_state import State
+from drld.capture.kernel_tables import hook_maps
 from drld.model import Enforcement
 from drld.spec import LimitSpec
 

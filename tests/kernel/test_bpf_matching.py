@@ -148,13 +148,15 @@ def frame(data: bytes, tags: int = 0) -> bytes:
 def test_random_packets_under_random_limits(code: Mapping[str, Code], made: list[Bench]) -> None:
     rng = Random(11)
     seen = 0
-    while len(made) < 60:
+    for _ in range(80):
         limits = [random_limit(rng, number) for number in range(1, rng.choice([2, 4, 9]))]
         rng.shuffle(limits)
         try:
             made.append(Bench(code, limits))
-        except DatapathError:
-            continue  # too many for one packet: test_kernel_layout.py
+        except DatapathError as error:
+            if "one packet falls under" not in str(error):
+                raise
+            continue  # test_kernel_layout.py
         records = [rng.choice([PASS, PASS, REFUSE]) for _ in limits]
         bench = made[-1]
         bench.reset(records, 0)

@@ -1,0 +1,295 @@
+/* Headers: drld.capture.packet, byte for byte. Part of limiter.c. */
+
+/* What a packet is. */
+struct packet {
+	__u32 source[4], destination[4];
+	__u64 flow;
+	__u32 length, segments;
+	__u32 transport; /* where the transport header begins, if ports are known */
+	__u16 source_port, destination_port;
+	__u8 protocol, family, ports_known; /* families are indices of drld_hook.family */
+};
+
+enum { FAMILY_4, FAMILY_6, FAMILY_UNKNOWN };
+enum { SOUND, TRUNCATED, MALFORMED };
+
+inline_always int has_ports(u32 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == 33 ||
+	       protocol == 132 || protocol == 136;
+}
+
+inline_always u32 be16(const u8 *bytes)
+{
+	return bytes[0] << 8 | bytes[1];
+}
+
+inline_always u32 be32(const u8 *bytes)
+{
+	return be16(bytes) << 16 | be16(bytes + 2);
+}
+
+inline_always u8 *at(struct scratch *room, u32 offset)
+{
+	return &room->bytes[offset & (DRLD_COPY_BYTES - 1)];
+}
+
+inline_always u32 jumbo_payload(struct scratch *room, u32 copied)
+{
+	volatile struct walk *walk = &room->walk;
+	if (copied < 48)
+		return 0;
+	u32 end = 40 + (room->bytes[41] + 1) * 8;
+	if (end > copied)
+		end = copied;
+	walk->offset = 42;
+	no_unroll for (u32 i = 0; i < DRLD_COPY_BYTES; i++) {
+		u32 option = walk->offset;
+		if (option + 6 > end)
+			return 0;
+		u8 *bytes = at(room, option);
+		if (bytes[0] == 0xc2)
+			return bytes[1] == 4 ? be32(bytes + 2) : 0;
+		walk->offset = option + (bytes[0] ? bytes[1] + 2 : 1);
+	}
+	return 0;
+}
+
+inline_always void read_ports(struct packet *packet, struct scratch *room, u32 copied)
+{
+	volatile struct walk *walk = &room->walk;
+	u32 offset = walk->offset;
+	if (offset + 4 > walk->length) {
+		walk->defect = MALFORMED;
+	} else if (offset + 4 > copied) {
+		walk->defect = TRUNCATED;
+	} else {
+		u8 *bytes = at(room, offset);
+		packet->source_port = be16(bytes);
+		packet->destination_port = be16(bytes + 2);
+		packet->ports_known = 1;
+		packet->transport = offset;
+	}
+}
+
+inline_always void parse4(struct packet *packet, struct scratch *room, u32 copied, u32 wire)
+{
+	volatile struct walk *walk = &room->walk;
+	u8 *bytes = room->bytes;
+	if (copied < 20) {
+		walk->defect = TRUNCATED;
+		return;
+	}
+	u32 header = (bytes[0] & 15) * 4, length = wire ? wire : be16(bytes + 2);
+	u32 fragment = be16(bytes + 6), protocol = bytes[9];
+	packet->family = FAMILY_4;
+	__builtin_memcpy(packet->source, bytes + 12, 4);
+	__builtin_memcpy(packet->destination, bytes + 16, 4);
+	walk->protocol = protocol;
+	walk->fragmented = (fragment & 0x3fff) != 0;
+	if (length >= header && length >= 20)
+		walk->length = length;
+	walk->defect = SOUND;
+	if (header < 20 || length < header) {
+		walk->defect = MALFORMED;
+	} else if (!(fragment & 0x1fff) && has_ports(protocol)) {
+		walk->offset = header;
+		read_ports(packet, room, copied);
+	}
+}
+
+inline_always int is_extension(u32 protocol)
+{
+	return protocol == 0 || protocol == 43 || protocol == 44 || protocol == 51 ||
+	       protocol == 60;
+}
+
+inline_always void parse6(struct packet *packet, struct scratch *room, u32 copied, u32 wire)
+{
+	volatile struct walk *walk = &room->walk;
+	u8 *bytes = room->bytes;
+	if (copied < 40) {
+		walk->defect = TRUNCATED;
+		return;
+	}
+	u32 length = be16(bytes + 4) + 40;
+	packet->family = FAMILY_6;
+	__builtin_memcpy(packet->source, bytes + 8, 16);
+	__builtin_memcpy(packet->destination, bytes + 24, 16);
+	walk->protocol = bytes[6];
+	walk->defect = SOUND;
+	if (wire) {
+		length = wire;
+	} else if (length == 40 && bytes[6] == 0) {
+		u32 jumbo = jumbo_payload(room, copied);
+		length = jumbo + 40;
+		if (jumbo < 0x10000) {
+			walk->defect = MALFORMED;
+			length = copied;
+		}
+	}
+	walk->length = length;
+	walk->offset = 40;
+	no_unroll for (int i = 0; i < DRLD_MAX_EXTENSIONS; i++) {
+		u32 offset = walk->offset, protocol = walk->protocol;
+		if (!is_extension(protocol) || walk->defect)
+			break;
+		if (offset + 8 > walk->length) {
+			walk->defect = MALFORMED;
+			break;
+		}
+		if (offset + 8 > copied) {
+			walk->defect = TRUNCATED;
+			break;
+		}
+		bytes = at(room, offset);
+		walk->protocol = bytes[0];
+		if (protocol == 44) {
+			u32 field = be16(bytes + 2);
+			walk->fragmented = (field & 0xfff9) != 0;
+			walk->later = (field & 0xfff8) != 0;
+			walk->offset = offset + 8;
+			if (walk->later)
+				break;
+		} else {
+			u32 words = bytes[1];
+			walk->offset = offset + (protocol == 51 ? (words + 2) * 4 : (words + 1) * 8);
+		}
+	}
+	if (walk->defect || walk->later)
+		return;
+	if (walk->offset > walk->length)
+		walk->defect = MALFORMED;
+	else if (is_extension(walk->protocol))
+		walk->defect = TRUNCATED;
+	else if (has_ports(walk->protocol))
+		read_ports(packet, room, copied);
+}
+
+/* Any packet: as drld.capture.packet.parse, byte for byte. */
+inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, u64 offset,
+				  u32 available, u32 wire)
+{
+	u32 zero = 0, copied = available;
+	struct scratch *room = scratch.lookup(&zero);
+	if (!room)
+		return 0;
+	volatile struct walk *walk = &room->walk;
+	packet->family = FAMILY_UNKNOWN;
+	packet->source_port = packet->destination_port = packet->ports_known = 0;
+	if (copied > DRLD_COPY_BYTES)
+		copied = DRLD_COPY_BYTES;
+	walk->protocol = 255;
+	walk->length = copied;
+	walk->fragmented = walk->later = 0;
+	walk->defect = MALFORMED;
+	if (copied) {
+		u64 size = copied;
+		asm volatile("" : "+r"(size)); /* or the compiler drops the bound as known */
+		if (bpf_skb_load_bytes(skb, offset, room->bytes,
+				       ((size - 1) & (DRLD_COPY_BYTES - 1)) + 1))
+			return 0;
+		if (room->bytes[0] >> 4 == 4)
+			parse4(packet, room, copied, wire);
+		else if (room->bytes[0] >> 4 == 6)
+			parse6(packet, room, copied, wire);
+	}
+	packet->protocol = walk->protocol;
+	packet->length = walk->length;
+	if (walk->defect || walk->fragmented) {
+		struct drld_oddities *counted = odd();
+		if (counted) {
+			counted->truncated += walk->defect == TRUNCATED;
+			counted->malformed += walk->defect == MALFORMED;
+			counted->fragments += walk->fragmented;
+		}
+	}
+	return 1;
+}
+
+/* TCP and UDP as nearly all of it is: whole, without options of IP, its headers at hand. */
+inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 offset,
+			      u32 wire)
+{
+	u8 *bytes = (u8 *)(long)skb->data + offset, *end = (u8 *)(long)skb->data_end;
+	if (bytes + 24 > end)
+		return 0;
+	u32 length, protocol;
+	u8 *transport;
+	if (bytes[0] == 0x45) {
+		length = wire ? wire : be16(bytes + 2);
+		protocol = bytes[9];
+		transport = bytes + 20;
+		if (length < 24 || *(u16 *)(bytes + 6) & bpf_htons(0x3fff))
+			return 0;
+		packet->family = FAMILY_4;
+		packet->source[0] = *(u32 *)(bytes + 12);
+		packet->destination[0] = *(u32 *)(bytes + 16);
+	} else {
+		if (bytes[0] >> 4 != 6 || bytes + 44 > end)
+			return 0;
+		length = wire ? wire : be16(bytes + 4) + 40;
+		protocol = bytes[6];
+		transport = bytes + 40;
+		if (length < 44)
+			return 0;
+		packet->family = FAMILY_6;
+		__builtin_memcpy(packet->source, bytes + 8, 16);
+		__builtin_memcpy(packet->destination, bytes + 24, 16);
+	}
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
+		return 0;
+	packet->protocol = protocol;
+	packet->length = length;
+	packet->transport = transport - bytes;
+	packet->source_port = bpf_ntohs(*(u16 *)transport);
+	packet->destination_port = bpf_ntohs(*(u16 *)(transport + 2));
+	packet->ports_known = 1;
+	return 1;
+}
+
+/* A GSO packet leaves as segments of gso_size bytes of payload, each with all headers. */
+inline_always void segment(struct __sk_buff *skb, struct packet *packet, u64 offset, u32 size)
+{
+	u32 headers = packet->transport + 8;
+	u8 words;
+	if (packet->protocol == IPPROTO_TCP) {
+		if (bpf_skb_load_bytes(skb, offset + packet->transport + 12, &words, 1))
+			return;
+		headers = packet->transport + (words >> 4) * 4;
+	}
+	if (packet->length <= headers)
+		return;
+	packet->segments = (packet->length - headers + size - 1) / size;
+	packet->length += (packet->segments - 1) * headers;
+}
+
+inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet)
+{
+	u32 protocol = skb->protocol;
+	u64 offset = fixed->link_bytes & 31; /* for the verifier where it is no constant */
+	if (offset) {
+		no_unroll for (int tags = 0; tags < 2; tags++) {
+			u16 inner;
+			if (protocol != bpf_htons(ETH_P_8021Q) && protocol != bpf_htons(ETH_P_8021AD))
+				break;
+			if (bpf_skb_load_bytes(skb, offset + 2, &inner, 2))
+				return 0;
+			protocol = inner;
+			offset += 4;
+		}
+	}
+	if (protocol != bpf_htons(ETH_P_IP) && protocol != bpf_htons(ETH_P_IPV6))
+		return 0;
+	u32 size = skb->gso_size, available = skb->len - offset;
+	if ((s32)available < 0)
+		return 0;
+	u32 wire = size ? available : 0;
+	packet->segments = 1;
+	if (!parse_plain(skb, packet, offset, wire) &&
+	    !parse_with_care(skb, packet, offset, available, wire))
+		return 0;
+	if (size && packet->ports_known)
+		segment(skb, packet, offset, size);
+	return 1;
+}
