@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Classification: drld.capture.matcher, over tables that kernel_layout makes of the same
  * limits. Part of limiter.c. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Headers: drld.capture.packet, byte for byte. Part of limiter.c. */
 
 /* What a packet is. */
