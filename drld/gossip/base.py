@@ -51,6 +51,11 @@ class Fabric(ABC):
         self.branching = branching
         self.interval_ns = interval_ns
         self.peers: tuple[str, ...] = tuple(sorted(peers))
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make the fabric's own state; the attributes above are there."""
 
     @abstractmethod
     def publish(self, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:

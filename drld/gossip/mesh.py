@@ -24,7 +24,7 @@ from random import Random
 from drld.gossip.base import Fabric, LinkStats
 from drld.gossip.link import Link, Timeouts
 from drld.gossip.wire import to_float32
-from drld.model import GlobalView, Quantity, Update
+from drld.model import GlobalView, Update
 
 
 @dataclass(slots=True)
@@ -38,25 +38,8 @@ class _Origin(Link):
 class Mesh(Fabric):
     """Every limiter to every limiter."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        peers: Collection[str],
-        limit_id: int,
-        quantity: Quantity,
-        branching: int,
-        interval_ns: int,
-    ) -> None:
-        super().__init__(
-            name=name,
-            peers=peers,
-            limit_id=limit_id,
-            quantity=quantity,
-            branching=branching,
-            interval_ns=interval_ns,
-        )
-        self._timeouts = Timeouts.of(interval_ns, cycle_ns=interval_ns)
+    def _begin(self) -> None:
+        self._timeouts = Timeouts.of(self.interval_ns, cycle_ns=self.interval_ns)
         self._links = {peer: _Origin() for peer in self.peers}
 
     def publish(

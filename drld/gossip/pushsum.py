@@ -62,7 +62,7 @@ from drld.gossip.base import Fabric, LinkStats
 from drld.gossip.link import SURVIVED_LOSSES, Link, Timeouts
 from drld.gossip.mass import NOTHING, Mass, Pair
 from drld.gossip.wire import EPOCH_MODULUS, MAX_VALUE
-from drld.model import GlobalView, Quantity, Update
+from drld.model import GlobalView, Update
 
 MAX_COPIES = 8.0
 """How often a pair may count at most, the losses before it included."""
@@ -99,24 +99,7 @@ class _Peer(Link):
 class PushSum(Fabric):
     """`branching` random limiters each interval."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        peers: Collection[str],
-        limit_id: int,
-        quantity: Quantity,
-        branching: int,
-        interval_ns: int,
-    ) -> None:
-        super().__init__(
-            name=name,
-            peers=peers,
-            limit_id=limit_id,
-            quantity=quantity,
-            branching=branching,
-            interval_ns=interval_ns,
-        )
+    def _begin(self) -> None:
         self.mass = Mass()
         self.epoch = 0
         """As on the wire."""
