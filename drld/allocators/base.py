@@ -53,8 +53,9 @@ class Allocator(ABC):
     """Frozen dataclass of the allocator's parameters, all with defaults; raises ValueError
     with a message that begins with the field's name."""
 
-    def __init__(self, parameters: Any) -> None:  # noqa: B027 -- most have no parameters
+    def __init__(self, parameters: Any) -> None:
         """`parameters` is an instance of this class's `Parameters`."""
+        self.parameters = parameters
 
     @abstractmethod
     def allocate(
