@@ -37,6 +37,7 @@ PURE = sorted(
         "drld/capture/kernel_layout.py",
         "drld/capture/gate.py",
         "drld/capture/rules.py",
+        "drld/capture/verdicts.py",
     )
     for path in ROOT.glob(pattern)
     if path.name != "transport.py"

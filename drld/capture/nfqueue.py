@@ -2,7 +2,8 @@
 
 The firewall (`drld.capture.rules`) leads packets to one queue; the kernel copies their headers
 to a netlink socket, whose descriptor the daemon waits for; `drain` then gives a verdict for each
-and leaves no mark or other trace on it. GSO packets are segmented by the kernel before, so every
+and leaves no mark or other trace on it. Verdicts are collected for `BATCH` packets and go back in
+one system call (docs/performance.md). GSO packets are segmented by the kernel before, so every
 packet here has its size on the wire.
 
 What can go wrong:
@@ -18,7 +19,6 @@ What can go wrong:
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import logging
 import os
@@ -37,6 +37,7 @@ from drld.capture.firewall import Firewall, choose, remove_leftovers
 from drld.capture.gate import Gate
 from drld.capture.packet import COPY_BYTES
 from drld.capture.rules import Hook, plan
+from drld.capture.verdicts import Verdicts
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import Direction, LimitSpec
@@ -45,6 +46,10 @@ log = logging.getLogger(__name__)
 
 TURN = 256
 """Packets handled in one `drain`: a few milliseconds, so that the ticker gets its turn."""
+
+BATCH = 32
+"""Packets whose verdicts go to the kernel together. The first of them waits for the last: 0.2 ms
+at most, and only while more packets are there already."""
 
 QUEUE_PACKETS = 4096
 """Packets that wait for a verdict before the kernel drops: enough for a pause of the daemon of
@@ -198,7 +203,7 @@ class NfqueueDatapath:
         self._errors = self._overflow = 0
         with contextlib.ExitStack() as undo:
             # The queue first: if a live daemon of this name holds it, its rules must stay.
-            queue = _Queue(self._queue_wanted, self._limiter_name, self._on_packet)
+            queue = _Queue(self._queue_wanted, self._limiter_name, self._verdict)
             undo.callback(queue.close)
             undo.callback(_unless_it_fails, firewall.remove)
             remove_leftovers(firewall, self._limiter_name)
@@ -230,19 +235,15 @@ class NfqueueDatapath:
 
     # Packets
 
-    def _on_packet(self, packet: netfilterqueue.Packet) -> None:
+    def _verdict(self, packet: netfilterqueue.Packet) -> bool:
         try:
-            forward = self._judge(packet)
+            return self._judge(packet)
         except Exception:
             # Whatever it is, a packet without verdict would block a place in the queue for good.
-            forward = self._gate.fail_open
             self._errors += 1
             if self._errors & (self._errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
                 log.exception("error %d in judging a packet", self._errors)
-        if forward:
-            packet.accept()
-        else:
-            packet.drop()
+            return self._gate.fail_open
 
     def _judge(self, packet: netfilterqueue.Packet) -> bool:
         if packet.hook in _HOOKS_IN:
@@ -263,6 +264,10 @@ class NfqueueDatapath:
         return name
 
 
+class _TurnOver(Exception):  # noqa: N818 - it is no error
+    """Enough packets for one `drain`."""
+
+
 class _Queue:
     """One bound NFQUEUE."""
 
@@ -270,23 +275,21 @@ class _Queue:
         self,
         wanted: int | None,
         limiter_name: str,
-        callback: Callable[[netfilterqueue.Packet], None],
+        judge: Callable[[netfilterqueue.Packet], bool],
     ) -> None:
         try:
             self._queue = netfilterqueue.NetfilterQueue()
         except OSError as error:
             raise DatapathError(f"NFQUEUE: {error}") from error
-        self.number = self._bind(wanted, limiter_name, callback)
-        self._socket = _TurnSocket(fileno=os.dup(self._queue.get_fd()))
+        self._judge = judge
+        self._left = 0
+        self.number = self._bind(wanted, limiter_name)
+        self._verdicts = Verdicts(self.number)
+        self._socket = socket.socket(fileno=os.dup(self._queue.get_fd()))
         # Otherwise the first drop makes the kernel drop everything until the socket is empty.
         self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
 
-    def _bind(
-        self,
-        wanted: int | None,
-        limiter_name: str,
-        callback: Callable[[netfilterqueue.Packet], None],
-    ) -> int:
+    def _bind(self, wanted: int | None, limiter_name: str) -> int:
         failure: OSError | None = None
         for number in (wanted,) if wanted is not None else _candidates(limiter_name):
             try:
@@ -295,7 +298,7 @@ class _Queue:
                     warnings.simplefilter("ignore", RuntimeWarning)
                     self._queue.bind(
                         number,
-                        callback,
+                        self._on_packet,
                         max_len=QUEUE_PACKETS,
                         mode=netfilterqueue.COPY_PACKET,
                         range=COPY_BYTES,
@@ -313,13 +316,28 @@ class _Queue:
         return self._socket.fileno()
 
     def drain(self) -> int:
-        """Hand waiting packets to the callback, `TURN` at most; return how many."""
-        self._socket.left = TURN
+        """Give a verdict for the packets that wait, `TURN` at most; return how many."""
+        self._left = TURN
         try:
-            self._queue.run_socket(self._socket)
+            with contextlib.suppress(_TurnOver):
+                self._queue.run(block=False)
+            self._send_verdicts()
         except OSError as error:
             raise DatapathError(f"NFQUEUE {self.number}: {error}") from error
-        return TURN - self._socket.left
+        return TURN - self._left
+
+    def _on_packet(self, packet: netfilterqueue.Packet) -> None:
+        self._verdicts.give(packet.id, self._judge(packet))
+        self._left -= 1
+        if not self._left % BATCH:
+            self._send_verdicts()
+            if not self._left:
+                raise _TurnOver  # which the library hands on to who called `run`
+
+    def _send_verdicts(self) -> None:
+        verdicts = self._verdicts.take()
+        if verdicts:
+            self._socket.send(verdicts)
 
     def dropped(self) -> int:
         """Packets that the kernel dropped because queue or socket were full."""
@@ -329,21 +347,6 @@ class _Queue:
         """Unbind; the kernel drops what still waits."""
         self._queue.unbind()
         self._socket.close()
-
-
-class _TurnSocket(socket.socket):
-    """The queue's netlink socket, which pretends to be empty when a turn is over."""
-
-    left = 0
-    """Packets left in this turn."""
-
-    def recv(self, bufsize: int, flags: int = 0) -> bytes:
-        if not self.left:
-            raise BlockingIOError(errno.EAGAIN, "end of the turn")
-        # The library waits for the kernel's answers on this descriptor: it must stay blocking.
-        data = super().recv(bufsize, flags | socket.MSG_DONTWAIT)
-        self.left -= 1
-        return data
 
 
 def _listed() -> dict[int, tuple[int, int]]:

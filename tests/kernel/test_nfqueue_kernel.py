@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
+from random import Random
 
 import pytest
 from scapy.layers.inet import ICMP, IP, UDP, fragment
@@ -662,6 +663,26 @@ def test_a_drain_is_bounded(topology: Topology, start: Start) -> None:
     send_udp(topology, SINK[4], TURN + 44)
     wait_for(lambda: _waiting(topology, queue), lambda waiting: waiting == TURN + 44)
     assert [datapath.drain() for _ in range(3)] == [TURN, 44, 0]
+
+
+def test_every_packet_gets_its_own_verdict_however_they_mix(
+    topology: Topology, start: Start
+) -> None:
+    datapath = start()
+    refused = limit(1, "out0", protocol=UDP_NUMBER, ports=((9001, 9001),))
+    queue = datapath.attach((refused, NOTHING), (limit(2, "out0"), UNLIMITED))
+    datapath.pause()
+    rng = Random(3)
+    passes = [rng.random() < 0.5 for _ in range(TURN - 50)] + [True] * 40 + [False] * 50
+    with topology.capture() as capture, topology.udp("source", SOURCE[4]) as sender:
+        for number, passing in enumerate(passes):
+            sender.sendto(number.to_bytes(2, "big"), (SINK[4], 9000 if passing else 9001))
+        wait_for(lambda: _waiting(topology, queue), lambda waiting: waiting == len(passes))
+        datapath.pause(False)
+        assert datapath.wait(1, passes.count(False)).dropped_packets == passes.count(False)
+        seen = [int.from_bytes(packet[28:30], "big") for packet in capture.wait(passes.count(True))]
+    assert seen == [number for number, passing in enumerate(passes) if passing]
+    assert _waiting(topology, queue) == 0
 
 
 def test_what_does_not_fit_into_the_queue_is_counted(topology: Topology, start: Start) -> None:

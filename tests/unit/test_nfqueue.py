@@ -21,16 +21,9 @@ class FakePacket:
 
     def __init__(self, hook: int = 0, indev: int = 1, outdev: int = 0) -> None:
         self.hook, self.indev, self.outdev = hook, indev, outdev
-        self.verdict = ""
 
     def get_payload(self) -> bytes:
         return b"\x45" + bytes(19)
-
-    def accept(self) -> None:
-        self.verdict += "accept"
-
-    def drop(self) -> None:
-        self.verdict += "drop"
 
 
 @pytest.fixture
@@ -59,14 +52,12 @@ def test_the_hook_tells_the_direction(
         lambda data, interface, direction, mark, now: seen.append((interface, direction.value)),
     )
     for hook in range(5):
-        datapath._on_packet(FakePacket(hook, 1, 2))  # type: ignore[arg-type]
+        datapath._verdict(FakePacket(hook, 1, 2))  # type: ignore[arg-type]
     assert seen == [("eth0", "in")] * 2 + [("eth1", "out")] * 3
 
 
 def test_an_interface_that_is_gone_has_no_limits(datapath: NfqueueDatapath) -> None:
-    packet = FakePacket(indev=2**31 - 1)
-    datapath._on_packet(packet)  # type: ignore[arg-type]
-    assert packet.verdict == "accept"
+    assert datapath._verdict(FakePacket(indev=2**31 - 1))  # type: ignore[arg-type]
     counters = datapath.counters()
     assert (counters["unmatched"], counters["errors"]) == (1, 0)
 
@@ -83,11 +74,9 @@ def test_every_packet_gets_one_verdict_whatever_happens(
 
     monkeypatch.setattr(datapath._gate, "judge", fail)
     datapath._gate.fail_open = fail_open
-    packets = [FakePacket() for _ in range(100)]
     with caplog.at_level(logging.ERROR):
-        for packet in packets:
-            datapath._on_packet(packet)  # type: ignore[arg-type]
-    assert {packet.verdict for packet in packets} == {"accept" if fail_open else "drop"}
+        verdicts = [datapath._verdict(FakePacket()) for _ in range(100)]  # type: ignore[arg-type]
+    assert verdicts == [fail_open] * 100
     assert datapath.counters()["errors"] == 100
     # The log is not flooded: 1, 2, 4, ... 64.
     assert [record.exc_info is not None for record in caplog.records] == [True] * 7
