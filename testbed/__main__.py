@@ -5,87 +5,27 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
 import statistics
-import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import trio
 
 from drld import units
-from drld.errors import ConfigError, DrldError
+from drld.errors import ConfigError
 from testbed import experiment as experiments
 from testbed import linkcheck, netns
 from testbed.errors import HostError
 from testbed.experiment import ALLOCATOR_NAMES
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
+from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, choose_links
 from testbed.progress import Progress
 from testbed.run import RunOptions
 from testbed.suite import RESULT, failed, run_suite, table_of
 
-T = TypeVar("T")
-
 _OUT = Path("testbed-out")
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class _InterruptedError(Exception):
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-async def _interruptible(work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work; a signal cancels it, cleans up and is then reported.
-
-    Raises:
-        _InterruptedError: there was a signal.
-    """
-    received: list[int] = []
-    results: list[T] = []
-
-    async def wait_for_signal(task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(*_INTERRUPTS) as signals:
-            task_status.started()
-            async for number in signals:
-                received.append(number)
-                scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        with trio.CancelScope() as scope:
-            await nursery.start(wait_for_signal)
-            results.append(await work())
-        nursery.cancel_scope.cancel()
-    if received:
-        raise _InterruptedError(received[0])
-    return results[0]
-
-
-def _run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run to the end, or to the exit status that fits."""
-    if os.geteuid() != 0:
-        raise click.ClickException("network namespaces need root")
-    try:
-        return trio.run(_interruptible, work)
-    except _InterruptedError as interrupt:
-        click.echo("interrupted; everything is removed", err=True)
-        sys.exit(128 + interrupt.number)
-    except BaseException as error:
-        inner = _first(error)
-        if isinstance(inner, DrldError):
-            raise click.ClickException(str(inner)) from None
-        raise
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error inside the groups that nurseries make."""
-    inner = getattr(error, "exceptions", None)
-    return _first(inner[0]) if inner else error
 
 
 @click.group()
@@ -148,7 +88,7 @@ def run(
         options = RunOptions(datapath, make_links, directory / "traces" if traces else None)
         return await run_suite(loaded, options, directory, progress)
 
-    result = _run(work)
+    result = run_to_end(work)
     progress.end()
     if result["runs"]:
         click.echo(table_of(result))
@@ -197,7 +137,7 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
                 await linkcheck.check(backend, rate, seconds, delay_ns), backend
             )
 
-    click.echo(_run(work))
+    click.echo(run_to_end(work))
 
 
 @main.command()
@@ -214,7 +154,7 @@ def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: 
         progress.begin("footprint")
         return await measure(IdleFleet(peers, fabric, interval, datapath), seconds, progress)
 
-    daemons = _run(work)
+    daemons = run_to_end(work)
     progress.end()
     for what, values, unit in (
         ("processor time", [daemon.core_share * 100 for daemon in daemons], "% of a core"),

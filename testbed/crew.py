@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -166,14 +166,16 @@ class Crew:
         await child.send(job)
         return child
 
-    async def dismiss(self) -> None:
-        """End every process, those started last first."""
-        for child in reversed(self.children):
-            child.terminate()
-        deadline = trio.current_time() + _GRACE_S
-        for child in reversed(self.children):
-            await child.reap(max(deadline - trio.current_time(), 0.0))
-        self.children.clear()
+    async def dismiss(self, some: Iterable[Child] | None = None) -> None:
+        """End these processes, or all of them, those started last first."""
+        leaving = list(self.children if some is None else some)
+        with trio.CancelScope(shield=True):
+            for child in reversed(leaving):
+                child.terminate()
+            deadline = trio.current_time() + _GRACE_S
+            for child in reversed(leaving):
+                await child.reap(max(deadline - trio.current_time(), 0.0))
+                self.children.remove(child)
 
 
 @asynccontextmanager
@@ -183,5 +185,4 @@ async def crew(logs: Path) -> AsyncIterator[Crew]:
     try:
         yield members
     finally:
-        with trio.CancelScope(shield=True):
-            await members.dismiss()
+        await members.dismiss()

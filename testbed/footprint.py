@@ -10,6 +10,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import trio
@@ -77,17 +78,17 @@ async def measure(fleet: IdleFleet, seconds: float, progress: Progress) -> list[
                 command = [sys.executable, "-m", "drld", "--config", str(file)]
                 daemons[name] = members.start(name, namespace, command)
             for name, daemon in daemons.items():
-                await _await_peers(state / f"{name}.sock", daemon)
-            before = {name: _cpu_s(daemon) for name, daemon in daemons.items()}
+                await await_peers(state / f"{name}.sock", daemon)
+            before = {name: cpu_s(daemon) for name, daemon in daemons.items()}
             began = trio.current_time()
             progress.step(f"measuring for {seconds:g} s")
             await trio.sleep(seconds)
             elapsed = trio.current_time() - began
             return [
                 Footprint(
-                    core_share=(_cpu_s(daemon) - before[name]) / elapsed,
-                    resident_bytes=_status(daemon, "VmRSS"),
-                    peak_bytes=_status(daemon, "VmHWM"),
+                    core_share=(cpu_s(daemon) - before[name]) / elapsed,
+                    resident_bytes=status_bytes(daemon, "VmRSS"),
+                    peak_bytes=status_bytes(daemon, "VmHWM"),
                 )
                 for name, daemon in daemons.items()
             ]
@@ -122,22 +123,31 @@ def _document(
     }
 
 
-async def _await_peers(socket: Path, daemon: Child) -> None:
+async def await_peers(
+    socket: Path, daemon: Child, timeout_s: float = _READY_TIMEOUT_S
+) -> dict[str, Any]:
+    """Wait until a daemon with this control socket hears all its peers; return its status.
+
+    Raises:
+        MeasurementError: it ended, or did not get so far in time.
+    """
     transport = httpx.AsyncHTTPTransport(uds=str(socket), verify=False)
-    with trio.move_on_after(_READY_TIMEOUT_S):
+    status: dict[str, Any]
+    with trio.move_on_after(timeout_s):
         async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
             while daemon.process.poll() is None:
                 try:
                     status = (await client.get("/v1/status")).raise_for_status().json()
                 except httpx.TransportError:
-                    status = None
-                if status and status["peers"]["connected"] == status["peers"]["configured"]:
-                    return
+                    status = {}
+                peers = status.get("peers", {})
+                if status.get("ready") and peers["connected"] == peers["configured"]:
+                    return status
                 await trio.sleep(0.1)
     raise await daemon.failure("did not become ready")
 
 
-def _cpu_s(daemon: Child) -> float:
+def cpu_s(daemon: Child) -> float:
     """Processor time that it has used, its threads' and the kernel's on its behalf included."""
     try:
         stat = Path(f"/proc/{daemon.pid}/stat").read_text(encoding="ascii")
@@ -147,7 +157,8 @@ def _cpu_s(daemon: Child) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def _status(daemon: Child, field: str) -> int:
+def status_bytes(daemon: Child, field: str) -> int:
+    """A size in /proc/PID/status, such as `VmRSS`."""
     for line in Path(f"/proc/{daemon.pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024

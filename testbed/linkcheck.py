@@ -108,15 +108,15 @@ async def check(
         sent=sent["packets"],
         received=len(delays),
         delay_ms=delay_ns / 1e6,
-        least_ms=_quantile_ms(delays, 0.0),
-        median_ms=_quantile_ms(delays, 0.5),
-        p99_ms=_quantile_ms(delays, 0.99),
-        worst_ms=_quantile_ms(delays, 1.0),
+        least_ms=quantile_ms(delays, 0.0),
+        median_ms=quantile_ms(delays, 0.5),
+        p99_ms=quantile_ms(delays, 0.99),
+        worst_ms=quantile_ms(delays, 1.0),
         report=report,
     )
 
 
-def _quantile_ms(delays_ns: list[int], share: float) -> float:
+def quantile_ms(delays_ns: list[int], share: float) -> float:
     """A quantile of sorted delays; not a number where nothing was received."""
     if not delays_ns:
         return float("nan")

@@ -24,7 +24,7 @@ _LABELLED_WARMUP = 0.12
 """A warm-up shorter than this share of the run leaves no room for its name."""
 _RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
 _MBIT = 1e6
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
 """Okabe and Ito's colours, which the colour-blind can tell apart, and two more."""
 _TOTAL_COLOUR = "#1a1a1a"
 _LIMIT_COLOUR = "#b00020"
@@ -38,7 +38,7 @@ _TITLES = {
     "fps": "Flow proportional share (FPS)",
     "fps-random-drop": "FPS with random drop",
 }
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
@@ -64,7 +64,7 @@ def plot_result(result: dict[str, Any], directory: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     name = result["experiment"]
     files = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         top = _top(result, list(first.values()))
         for allocator, run in first.items():
             figure, axes = plt.subplots(figsize=(7.2, 3.7), layout="constrained")
@@ -107,7 +107,7 @@ def _panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) 
     total = [sum(column) for column in zip(*forwarded.values(), strict=True)]
     times = [row[0] + step_s for row in next(iter(series.values()))]
     for colour, (label, values, value_times) in zip(
-        _COLOURS * len(forwarded), _by_limiter(result, run, forwarded, times), strict=False
+        COLOURS * len(forwarded), _by_limiter(result, run, forwarded, times), strict=False
     ):
         width = smooth if len(values) == len(times) else round(_SMOOTHING_S / run["flow_step_s"])
         axes.plot(value_times, _smoothed(values, width), color=colour, linewidth=1.5, label=label)

@@ -57,7 +57,7 @@ _SYSCTLS = {
     "net/core/somaxconn": "4096",
 }
 _SIOCETHTOOL = 0x8946
-_OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}
+OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}
 """ethtool's commands that get and set each."""
 
 
@@ -214,7 +214,9 @@ def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
     pairs += [(far, near) for near, far in pairs]
     for role, name in names.items():
         here = [(near, far) for near, far in pairs if near.role == role]
-        netns.within(name, partial(_disable_offloads, [near.device for near, _ in here]))
+        # What would merge packets on their way; the limiters see what the wire would.
+        devices = [near.device for near, _ in here]
+        netns.within(name, partial(set_offloads, devices, OFFLOADS, on=False))
         lines = ["link set lo up"]
         for end, other in here:
             lines += [
@@ -242,14 +244,19 @@ def _set_sysctls() -> None:
             raise HostError(f"sysctl {key.replace('/', '.')}={value}: {error}") from error
 
 
-def _disable_offloads(devices: Iterable[str]) -> None:
-    """Turn off what would merge packets on their way; the limiters see what the wire would."""
+def set_offloads(devices: Iterable[str], names: Iterable[str], on: bool) -> None:
+    """Turn offloads of devices in the current namespace on or off.
+
+    Raises:
+        HostError: a device does not do as it is told.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for device in devices:
-            for name, (get, put) in _OFFLOADS.items():
-                _ethtool(control, device, put, 0)
-                if _ethtool(control, device, get, 0):
-                    raise HostError(f"{device}: cannot turn {name} off")
+            for name in names:
+                get, put = OFFLOADS[name]
+                _ethtool(control, device, put, int(on))
+                if _ethtool(control, device, get, 0) != int(on):
+                    raise HostError(f"{device}: cannot turn {name} {'on' if on else 'off'}")
 
 
 def _ethtool(control: socket.socket, device: str, command: int, value: int) -> int:

@@ -1,0 +1,113 @@
+"""`python -m testbed.bench`: run benchmarks, or show what an earlier run found."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from testbed import netns
+from testbed.bench import report
+from testbed.bench.lanes import Setting
+from testbed.bench.registry import BENCHMARKS
+from testbed.bench.summary import Outcome
+from testbed.interrupt import run_to_end
+from testbed.progress import Progress
+
+_DOCUMENT = Path(__file__).parents[2] / "docs/performance.md"
+_FIGURE = _DOCUMENT.with_suffix(".png")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+@click.option("--quick", is_flag=True, help="Shorter and rougher.")
+@click.option("--json", "json_file", type=_FILE, help="Write the result there.")
+@click.option("--plot", "figure", type=_FILE, help="Draw it there (PNG).")
+@click.option("--docs", is_flag=True, help="Write it into docs/performance.md and its figure.")
+@click.option(
+    "--from", "earlier", type=_FILE,
+    help="A result of --json: what NAMES find takes its place in there; without, it is only shown.",
+)  # fmt: skip
+def main(
+    *,
+    names: tuple[str, ...],
+    quick: bool,
+    json_file: Path | None,
+    figure: Path | None,
+    docs: bool,
+    earlier: Path | None,
+) -> None:
+    """Measure what limiting costs: NAMES of benchmarks, or all of them."""
+    progress = Progress()
+    result = _empty(quick)
+    if earlier is not None:
+        result = json.loads(earlier.read_text(encoding="utf-8"))
+    for name in names or (() if earlier else BENCHMARKS):
+        result["benchmarks"][name] = _measure(name, quick, progress)
+        if json_file is not None:
+            # An interrupted run keeps what it has.
+            json_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    progress.end()
+    click.echo(report.text(result))
+    if figure is not None or docs:
+        # matplotlib takes a second to import, and measuring does not need it.
+        from testbed.bench.plot import draw
+
+        for path in (figure, _FIGURE if docs else None):
+            if path is not None:
+                draw(result, path)
+                click.echo(f"{path}")
+    if docs:
+        document = _DOCUMENT.read_text(encoding="utf-8")
+        section = report.markdown(result)
+        _DOCUMENT.write_text(report.replace_section(document, section), encoding="utf-8")
+        click.echo(f"{_DOCUMENT}")
+
+
+def _empty(quick: bool) -> dict[str, Any]:
+    """A result without any benchmark."""
+    return {
+        "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "quick": quick,
+        "host": {
+            "model": _processor(),
+            "processors": len(os.sched_getaffinity(0)),
+            "kernel": ".".join(platform.release().split(".")[:2]),
+            "python": platform.python_version(),
+        },
+        "benchmarks": {},
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _measure(name: str, quick: bool, progress: Progress) -> dict[str, Any]:
+    benchmark = BENCHMARKS[name]
+    progress.begin(name)
+
+    async def work() -> Outcome:
+        with netns.workspace() as state:
+            processors = sorted(os.sched_getaffinity(0))
+            return await benchmark.measure(
+                Setting(state, progress, quick, (processors[0], processors[-1]))
+            )
+
+    began = time.monotonic()
+    outcome = run_to_end(work)
+    return report.record(benchmark.title, time.monotonic() - began, outcome)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""What can stand in a lane: nothing, drld, and what one would take instead of it.
+
+All of them are given a limit that never binds, so that what is compared is metering.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from drld.capture.nfqueue import QUEUE_PACKETS
+from drld.capture.packet import COPY_BYTES
+from testbed import netns
+from testbed.bench.lanes import Place, Setting
+from testbed.bench.traffic import tool
+from testbed.crew import Child
+from testbed.errors import HostError, MeasurementError
+from testbed.fleet import toml
+from testbed.footprint import await_peers
+from testbed.link import delayline_rules
+
+NEVER = {"rate": "100gbit", "burst": "1GB"}
+"""A limit that never binds."""
+
+_NFT_NEVER = "rate over 10000 mbytes/second burst 1000 mbytes"
+_QUEUE = 7
+_READY_S = 120.0
+
+
+class Nothing:
+    """No limiter: a lane that only forwards."""
+
+    name = "none"
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+
+    def pause(self) -> None:
+        """See `Contestant`."""
+
+    def resume(self) -> None:
+        """See `Contestant`."""
+
+    async def check(self) -> None:
+        """See `Contestant`."""
+
+
+class _Process(Nothing):
+    """Something that needs a process."""
+
+    process: Child | None = None
+
+    def pause(self) -> None:
+        """See `Contestant`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """See `Contestant`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
+
+
+class Daemon(_Process):
+    """A drld daemon with one limit on the lane's exit."""
+
+    def __init__(self, datapath: str) -> None:
+        self.name = f"drld {datapath}"
+        self._datapath = datapath
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+        limit = {"id": 1, "name": "never", **NEVER, "match": {"out": place.lane.exit}}
+        self.process, status = await start_daemon(place, {"datapath": self._datapath}, [limit])
+        if status["datapath"]["name"] != self._datapath:
+            raise HostError(f"{self.name}: {status['datapath']['reason']}")
+        self._control = place.control
+
+    async def check(self) -> None:
+        """See `Contestant`."""
+        (limit,) = await ask(self._control, "/v1/limits")
+        metered, dropped = limit["forwarded_packets"], limit["dropped_packets"]
+        if dropped or not metered:
+            raise MeasurementError(f"{self.name}: metered {metered}, dropped {dropped} packets")
+
+
+class Nft(Nothing):
+    """nftables' limit statement."""
+
+    name = "nft limit"
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+        self._inside = ["ip", "netns", "exec", place.lane.namespace]
+        netns.run([*self._inside, "nft", "-f", "-"], stdin=f"""
+            table ip bench {{
+                chain forward {{
+                    type filter hook forward priority 0
+                    oifname "{place.lane.exit}" limit {_NFT_NEVER} counter drop
+                }}
+            }}
+            """)  # fmt: skip
+
+    async def check(self) -> None:
+        """See `Contestant`."""
+        _check_drops(self.name, netns.run([*self._inside, "nft", "list", "ruleset"]),
+                     r"counter packets (\d+)")  # fmt: skip
+
+
+class Hashlimit(Nothing):
+    """iptables' hashlimit match, counting bytes."""
+
+    name = "iptables hashlimit"
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+        self._inside = ["ip", "netns", "exec", place.lane.namespace]
+        # Neither rate nor burst goes higher: 16 Gbit/s, and what 32 Gbit/s carry in a second.
+        netns.run(
+            [
+                *(*self._inside, "iptables", "-A", "FORWARD", "-o", place.lane.exit),
+                *("-m", "hashlimit", "--hashlimit-name", "bench"),
+                *("--hashlimit-above", "2000mb/s", "--hashlimit-burst", "4000mb", "-j", "DROP"),
+            ]
+        )
+
+    async def check(self) -> None:
+        """See `Contestant`."""
+        listed = netns.run([*self._inside, "iptables", "-vxnL", "FORWARD"])
+        _check_drops(self.name, listed, r"(\d+) +\d+ DROP")
+
+
+class Police(Nothing):
+    """tc's police action."""
+
+    name = "tc police"
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+        at = ["dev", place.lane.exit]
+        self._tc = ["tc", "-netns", place.lane.namespace]
+        netns.run([*self._tc, "qdisc", "add", *at, "clsact"])
+        netns.run(
+            [
+                *(*self._tc, "filter", "add", *at, "egress", "protocol", "ip", "u32"),
+                *("match", "u32", "0", "0", "police", "rate", "34gbit", "burst", "1gb"),
+                *("conform-exceed", "drop"),
+            ]
+        )
+        self._show = [*self._tc, "-s", "filter", "show", *at, "egress"]
+
+    async def check(self) -> None:
+        """See `Contestant`."""
+        _check_drops(self.name, netns.run(self._show), r"dropped (\d+)")
+
+
+def _check_drops(name: str, listed: str, pattern: str) -> None:
+    found = re.search(pattern, listed)
+    if found is None or int(found[1]):
+        raise MeasurementError(f"{name} is not there, or dropped packets: {listed}")
+
+
+class Queue(_Process):
+    """A program that accepts every packet of a queue, which is as long as drld's."""
+
+    def __init__(self, name: str, command: Callable[[Setting], list[str]]) -> None:
+        self.name = name
+        self._command = command
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+        arguments = [str(_QUEUE), str(QUEUE_PACKETS), str(COPY_BYTES)]
+        self.process = place.members.start(
+            f"queue-{place.lane.number}",
+            place.lane.namespace,
+            [*self._command(place.setting), *arguments],
+        )
+        await self.process.receive()
+        netns.run(
+            ["ip", "netns", "exec", place.lane.namespace, "iptables-restore"],
+            stdin=delayline_rules({place.lane.exit: _QUEUE}),
+        )
+
+
+def bare_loop() -> Queue:
+    """The netfilterqueue library's own loop, with nothing in it."""
+    command = [sys.executable, "-m", "testbed.bench.nfq_accept"]
+    return Queue("bare netfilterqueue loop", lambda _: command)
+
+
+def loop_in_c() -> Queue:
+    """The same in C."""
+    return Queue(
+        "C on libnetfilter_queue",
+        lambda setting: [str(tool(setting, "nfq_accept", "netfilter_queue"))],
+    )
+
+
+async def ask(control: Path, path: str) -> Any:
+    """What a daemon's control API answers."""
+    transport = httpx.AsyncHTTPTransport(uds=str(control), verify=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
+        return (await client.get(path)).raise_for_status().json()
+
+
+async def start_daemon(
+    place: Place,
+    limiter: Mapping[str, Any],
+    limits: Sequence[Mapping[str, Any]],
+    fleet: Mapping[str, Any] | None = None,
+) -> tuple[Child, dict[str, Any]]:
+    """Start a daemon in a lane; return it when it is ready and hears its peers, and its status."""
+    document = {
+        "limiter": {
+            "name": place.name,
+            "listen": f"{place.lane.exit_address}:7946",
+            "control": str(place.control),
+            **limiter,
+        },
+        **(fleet or {}),
+        "limit": list(limits),
+    }
+    file = place.setting.state / f"{place.name}.toml"
+    file.write_text(toml(document), encoding="utf-8")
+    command = [sys.executable, "-m", "drld", "--config", str(file)]
+    process = place.members.start(place.name, place.lane.namespace, command)
+    return process, await await_peers(place.control, process, _READY_S)

@@ -1,0 +1,62 @@
+"""TCP through a limiter whose limit never binds, against none, and against what else meters.
+
+Pairs of slices, without and with a limiter; the figure is the ratio within a pair. All packets of
+a lane are handled on the sender's processor, up to the sink's socket, and that processor is what
+there is too little of: so the ratio tells how much longer a packet takes. A lane against another
+empty one tells what the ratio of equals looks like on this host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from testbed.bench.contestants import Daemon, Hashlimit, Nft, Nothing, Police
+from testbed.bench.lanes import Contestant, Setting, contest, ratios, values
+from testbed.bench.summary import Outcome, Row, Target, row
+from testbed.bench.traffic import Tcp
+from testbed.errors import HostError
+
+FLOWS = 4
+RATIO, _RATE = ("rate over none's", ""), ("rate", "Gbit/s")
+_OFFLOADS: dict[str, Sequence[str]] = {"1,500-byte packets": (), "GSO": ("tso", "gso")}
+_SLICE_S = 1.0
+
+
+async def measure(setting: Setting) -> Outcome:
+    """Compare all of them, with and without offloads."""
+    rows: list[Row] = []
+    missing: dict[str, str] = {}
+    for group, offloads in _OFFLOADS.items():
+        rivals: list[Contestant] = [
+            *(Nothing(), Daemon("kernel"), Daemon("nfqueue")), *(Nft(), Hashlimit(), Police())
+        ]  # fmt: skip
+        for rival in rivals:
+            if rival.name in missing:
+                continue
+            try:
+                rows += await _against_none(setting, rival, group, offloads)
+            except HostError as error:
+                missing[rival.name] = f"{rival.name} is not available here: {_reason(error)}"
+    return Outcome(rows, RATIO[0], list(missing.values()))
+
+
+async def _against_none(
+    setting: Setting, rival: Contestant, group: str, offloads: Sequence[str]
+) -> list[Row]:
+    async with contest(setting, [Nothing(), rival], offloads) as field:
+        tcp = await Tcp.start(field, FLOWS, _SLICE_S)
+        none, with_it = await field.alternate(
+            f"{group}, {rival.name}", setting.choose(15, 3), tcp.measure
+        )
+    found = ratios(with_it, none, "bps")
+    target = Target(0.97) if rival.name == "drld kernel" else None
+    return [
+        row(group, rival.name, RATIO, found, target=target),
+        row(group, rival.name, _RATE, [bps / 1e9 for bps in values(with_it, "bps")]),
+    ]
+
+
+def _reason(error: HostError) -> str:
+    """What the tool said, without our command."""
+    said = str(error)
+    return (said.partition("Error: ")[2] or said).splitlines()[0]

@@ -1,0 +1,258 @@
+"""Lanes: the same way from a source to a sink, again and again, each with another limiter on it.
+
+    source ==== <lane 1> ==== sink
+           ==== <lane 2> ====
+
+Each box is a network namespace, each line a veth pair. What is compared passes the same source,
+sink and processors, and differs in what stands in its lane alone. In a slice one lane carries
+traffic; the processes of the others are stopped meanwhile, for they would take processor time.
+
+Addresses: 10.1.<n>.1 source and .2 lane, 10.2.<n>.1 lane and .2 sink. 10.<16 + n>.0.0/16 lies
+behind the sink and leads nowhere: packets to it cross the lane, and the sink drops them as soon
+as it sees their Ethernet address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from testbed import netns
+from testbed.crew import Crew, crew
+from testbed.progress import Progress
+from testbed.topology import build, set_offloads, veth
+
+SOURCE, SINK = "source", "sink"
+_NOWHERE_MAC = "02:00:00:00:00:01"
+
+Sample = dict[str, float]
+"""What was seen in a slice, by quantity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all benchmarks of a run share."""
+
+    state: Path
+    """A directory for configurations, logs and programs."""
+    progress: Progress
+    quick: bool
+    cpus: tuple[int, int]
+    """Where senders and where receivers run."""
+
+    def choose(self, full: int, quick: int) -> int:
+        """One of two numbers."""
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One of the ways; several may share a namespace."""
+
+    number: int
+    role: str
+    """Of the namespace between source and sink."""
+
+    @property
+    def namespace(self) -> str:
+        """Its name."""
+        return netns.namespace(self.role)
+
+    @property
+    def source_device(self) -> str:
+        """Interface of the source."""
+        return f"s{self.number}"
+
+    @property
+    def entry(self) -> str:
+        """Interface of the lane towards the source."""
+        return f"in{self.number}"
+
+    @property
+    def exit(self) -> str:
+        """Interface of the lane towards the sink."""
+        return f"out{self.number}"
+
+    @property
+    def sink_device(self) -> str:
+        """Interface of the sink."""
+        return f"k{self.number}"
+
+    @property
+    def source_address(self) -> str:
+        """Of the source, in this lane."""
+        return f"10.1.{self.number}.1"
+
+    @property
+    def exit_address(self) -> str:
+        """Of the lane, towards the sink."""
+        return f"10.2.{self.number}.1"
+
+    @property
+    def sink_address(self) -> str:
+        """Of the sink, in this lane."""
+        return f"10.2.{self.number}.2"
+
+    @property
+    def nowhere(self) -> str:
+        """First address of those behind the sink that lead nowhere."""
+        return f"10.{16 + self.number}.0.0"
+
+    @property
+    def macs(self) -> tuple[str, str]:
+        """Of the source, and of the lane towards it."""
+        pair = veth(1, self.number, (SOURCE, self.source_device), (self.role, self.entry))
+        return pair.near.mac, pair.far.mac
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A lane to stand in, and what is to be had there."""
+
+    setting: Setting
+    members: Crew
+    lane: Lane
+
+    @property
+    def name(self) -> str:
+        """For a daemon there."""
+        return f"daemon-{self.lane.number}"
+
+    @property
+    def control(self) -> Path:
+        """Its control socket."""
+        return self.setting.state / f"{self.name}.sock"
+
+
+class Contestant(Protocol):
+    """What stands in a lane."""
+
+    name: str
+
+    async def start(self, place: Place) -> None:
+        """Stand there and be ready.
+
+        Raises:
+            HostError: the host cannot do it.
+        """
+
+    def pause(self) -> None:
+        """Take no processor time from now on."""
+
+    def resume(self) -> None:
+        """Go on."""
+
+    async def check(self) -> None:
+        """At the end: see whether it did what it was there for.
+
+        Raises:
+            MeasurementError: it did not.
+        """
+
+
+@asynccontextmanager
+async def wired(
+    setting: Setting, lanes: Sequence[Lane], offloads: Sequence[str] = ()
+) -> AsyncIterator[Crew]:
+    """Build the lanes, with these offloads on; they and all processes are gone at the end."""
+    commands: dict[str, list[str]] = {SOURCE: [], SINK: []}
+    veths = []
+    for lane in lanes:
+        before = veth(1, lane.number, (SOURCE, lane.source_device), (lane.role, lane.entry))
+        behind = veth(2, lane.number, (lane.role, lane.exit), (SINK, lane.sink_device))
+        veths += [before, behind]
+        way_on, nowhere = f"via {before.far.address}", f"10.2.{lane.number}.9"
+        commands[SOURCE] += [
+            f"route add 10.2.{lane.number}.0/24 {way_on}",
+            f"route add {lane.nowhere}/16 {way_on}",
+        ]
+        commands[SINK].append(f"route add 10.1.{lane.number}.0/24 via {behind.near.address}")
+        commands.setdefault(lane.role, []).extend(
+            [
+                f"neighbour add {nowhere} lladdr {_NOWHERE_MAC} dev {lane.exit} nud permanent",
+                f"route add {lane.nowhere}/16 via {nowhere}",
+            ]
+        )
+    try:
+        build(commands, veths)
+        for role in commands:
+            devices = [end.device for each in veths for end in (each.near, each.far)
+                       if end.role == role]  # fmt: skip
+            netns.within(netns.namespace(role), partial(set_offloads, devices, offloads, on=True))
+        async with crew(setting.state) as members:
+            yield members
+    finally:
+        netns.remove(netns.own())
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Lanes with somebody in each of them."""
+
+    setting: Setting
+    members: Crew
+    lanes: Sequence[Lane]
+    contestants: Sequence[Contestant]
+
+    async def alternate(
+        self, what: str, rounds: int, measure: Callable[[Lane], Awaitable[Sample]]
+    ) -> list[list[Sample]]:
+        """For each lane what `measure` saw, round for round; every other round goes backward."""
+        seen: list[list[Sample]] = [[] for _ in self.lanes]
+        for number in range(rounds):
+            self.setting.progress.step(f"{what}, round {number + 1} of {rounds}")
+            order = range(len(self.lanes))
+            for index in order if number % 2 == 0 else reversed(order):
+                self.contestants[index].resume()
+                try:
+                    seen[index].append(await measure(self.lanes[index]))
+                finally:
+                    self.contestants[index].pause()
+        return seen
+
+
+@asynccontextmanager
+async def contest(
+    setting: Setting, contestants: Sequence[Contestant], offloads: Sequence[str] = ()
+) -> AsyncIterator[Field]:
+    """A lane for each contestant, all of them started, and paused.
+
+    Raises:
+        HostError: the host cannot do one of them.
+    """
+    lanes = [Lane(number, f"lane{number}") for number in range(1, len(contestants) + 1)]
+    started: list[Contestant] = []
+    async with wired(setting, lanes, offloads) as members:
+        try:
+            for contestant, lane in zip(contestants, lanes, strict=True):
+                setting.progress.step(f"starting {contestant.name}")
+                started.append(contestant)
+                await contestant.start(Place(setting, members, lane))
+                contestant.pause()
+            yield Field(setting, members, lanes, contestants)
+            for contestant in contestants:
+                contestant.resume()
+                await contestant.check()
+        finally:
+            # What is stopped does not hear that it shall end.
+            for contestant in started:
+                contestant.resume()
+
+
+def ratios(of: Sequence[Sample], to: Sequence[Sample], quantity: str) -> list[float]:
+    """One quantity over the same of the other lane, round for round."""
+    return [mine[quantity] / theirs[quantity] for mine, theirs in zip(of, to, strict=True)]
+
+
+def differences(of: Sequence[Sample], to: Sequence[Sample], quantity: str) -> list[float]:
+    """One quantity less the same of the other lane, round for round."""
+    return [mine[quantity] - theirs[quantity] for mine, theirs in zip(of, to, strict=True)]
+
+
+def values(of: Sequence[Sample], quantity: str) -> list[float]:
+    """One quantity, round for round."""
+    return [sample[quantity] for sample in of]

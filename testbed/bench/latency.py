@@ -1,0 +1,75 @@
+"""What a datapath adds to a packet's way: a moderate stream of UDP, each packet timed by itself.
+
+Each packet carries its sending time, and the kernel stamps its arrival at the sink, so the figures
+hold a system call and the way through two veth pairs; what a datapath adds is a quantile of its
+slice less the same of the slice beside it without one.
+"""
+
+from __future__ import annotations
+
+import time
+
+from testbed.bench.contestants import Daemon, Nft, Nothing
+from testbed.bench.lanes import (
+    SINK,
+    SOURCE,
+    Contestant,
+    Field,
+    Lane,
+    Sample,
+    Setting,
+    contest,
+    differences,
+    values,
+)
+from testbed.bench.summary import Outcome, Row, row
+from testbed.bench.traffic import start_pinned
+from testbed.errors import MeasurementError
+from testbed.linkcheck import quantile_ms
+
+_ADDED, _WHOLE = ("added", "µs"), ("under way", "µs")
+_QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+_RATE = 2000
+_SETTLE_S, _PATIENCE_S = 0.1, 20.0
+
+
+async def measure(setting: Setting) -> Outcome:
+    """All of them in one run, a slice each in turn."""
+    rivals: list[Contestant] = [Nothing(), Daemon("kernel"), Daemon("nfqueue"), Nft()]
+    stream = {"rate": _RATE, "seconds": setting.choose(3, 1)}
+    async with contest(setting, [Nothing(), *rivals]) as field:
+
+        async def time_packets(lane: Lane) -> Sample:
+            return await _time_packets(field, lane, stream)
+
+        none, *others = await field.alternate("all", setting.choose(9, 3), time_packets)
+    rows: list[Row] = []
+    for name in _QUANTILES:
+        rows.append(row(name, "none", _WHOLE, values(none, name)))
+        for rival, seen in zip(rivals, others, strict=True):
+            case = "none again" if rival.name == "none" else rival.name
+            rows += [
+                row(name, case, _ADDED, differences(seen, none, name)),
+                row(name, case, _WHOLE, values(seen, name)),
+            ]
+    return Outcome(rows, _ADDED[0])
+
+
+async def _time_packets(field: Field, lane: Lane, stream: dict[str, int]) -> Sample:
+    job = {"destination": lane.sink_address, **stream}
+    receiver = await start_pinned(field, SINK, "udp", job, "receive")
+    sender = await start_pinned(field, SOURCE, "udp", job, "send")
+    processes = (receiver, sender)
+    try:
+        for process in processes:
+            await process.receive()
+        start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
+        for process in processes:
+            await process.send({"start_ns": start_ns})
+        sent = (await sender.receive(_PATIENCE_S))["result"]["packets"]
+        delays = sorted((await receiver.receive(_PATIENCE_S))["result"])
+    finally:
+        await field.members.dismiss(processes)
+    if len(delays) != sent:
+        raise MeasurementError(f"{sent} packets were sent, but {len(delays)} received")
+    return {name: quantile_ms(delays, share) * 1e3 for name, share in _QUANTILES.items()}

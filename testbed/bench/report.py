@@ -1,0 +1,120 @@
+"""A result of the benchmark as data, as text and as a section of a document. Pure.
+
+A result is a JSON document: `taken` (date), `quick`, `host` (what it ran on), and by name of a
+benchmark its `title`, `seconds`, `headline`, `rows` (`summary.Row`) and `notes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from testbed.bench.summary import Outcome, Row, Summary, Target
+
+BEGIN, END = "<!-- scripts/bench --docs writes from here -->", "<!-- to here -->"
+
+
+def record(title: str, seconds: float, outcome: Outcome) -> dict[str, Any]:
+    """A benchmark's part of a result."""
+    return {"title": title, "seconds": round(seconds, 1), **asdict(outcome)}
+
+
+def rows_of(benchmark: Mapping[str, Any]) -> list[Row]:
+    """The rows of a benchmark's part of a result."""
+    return [
+        Row(
+            **{
+                **row,
+                "summary": Summary(**row["summary"]),
+                "target": Target(**row["target"]) if row["target"] else None,
+            }
+        )
+        for row in benchmark["rows"]
+    ]
+
+
+def number(value: float) -> str:
+    """Three digits that mean something; all of those before the point."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    digits = max(2 - math.floor(math.log10(abs(value))), 0)
+    return f"{value:,.{min(digits, 3)}f}"
+
+
+def cell(row: Row) -> str:
+    """Median, quartiles, and what it should have been where it is not."""
+    summary, target = row.summary, row.target
+    text = number(summary.median)
+    if summary.count > 1:
+        text += f" [{number(summary.lower)}, {number(summary.upper)}]"
+    if target is not None:
+        sign = "≥" if target.at_least else "<"
+        met = "ok" if target.met_by(summary.median) else "short of"
+        text += f" {met} {sign} {number(target.bound)}"
+    return text
+
+
+def grid(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each group and case, a column for each metric; the first line is the header."""
+    metrics = {row.metric: f"{row.metric}, {row.unit}" if row.unit else row.metric for row in rows}
+    found = {(row.group, row.case, row.metric): cell(row) for row in rows}
+    lines = [["", "case", *metrics.values()]]
+    before = None
+    for group, case in dict.fromkeys((row.group, row.case) for row in rows):
+        cells = [found.get((group, case, metric), "") for metric in metrics]
+        lines.append(["" if group == before else group, case, *cells])
+        before = group
+    return lines
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """All tables, for a terminal."""
+    parts = []
+    for name, benchmark in result["benchmarks"].items():
+        lines = grid(rows_of(benchmark))
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        parts.append(f"{name}: {benchmark['title']} ({benchmark['seconds']:.0f} s)")
+        parts += [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        parts += [*(f"- {note}" for note in benchmark["notes"]), ""]
+    return "\n".join(parts)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """All tables, for a document."""
+    host = result["host"]
+    kind = "quick" if result["quick"] else "full"
+    parts = [
+        f"A {kind} run of {result['taken']}: {host['processors']} processors ({host['model']}), "
+        f"Linux {host['kernel']}, Python {host['python']}. "
+        "Medians with their quartiles; `ok` and `short of` say how they compare to the target.",
+        "",
+    ]
+    for name, benchmark in result["benchmarks"].items():
+        header, *lines = grid(rows_of(benchmark))
+        parts += [f"### {name}: {benchmark['title']}", ""]
+        parts += [_bar(header), _bar(["---"] * len(header)), *map(_bar, lines), ""]
+        parts += [f"- {note}" for note in benchmark["notes"]]
+        parts += [""] if benchmark["notes"] else []
+    return "\n".join(parts)
+
+
+def _bar(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def replace_section(document: str, section: str) -> str:
+    """The document with another generated section.
+
+    Raises:
+        ValueError: it has no place for one.
+    """
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"no section between {BEGIN!r} and {END!r}")
+    return f"{before}{BEGIN}\n\n{section.strip()}\n\n{END}{after}"

@@ -1,0 +1,152 @@
+"""TCP at full speed: a sender and a sink that stay between slices, as processes of the testbed.
+
+The sender keeps its connections and counts what the sink's TCP has acknowledged, so the sink
+need not say anything. What a slice leaves unsent is sent before it ends. Both use system calls on
+large pieces, so that the processors' time goes to the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import select
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+from testbed import child
+from testbed.cpu import CpuTimes
+from testbed.errors import MeasurementError
+from testbed.traffic import CONGESTION_CONTROL
+
+PORT = 5003
+
+_CHUNK = memoryview(bytes(1 << 20))
+_TCP_INFO_BYTES = 128
+_ACKNOWLEDGED = struct.Struct("=Q")
+_ACKNOWLEDGED_OFFSET = 120
+_SIOCOUTQ = 0x5411
+_DRAIN_S = 5.0
+_POLL_S = 0.002
+
+
+class _Flows:
+    """The connections to one destination."""
+
+    def __init__(self, destination: str, count: int, buffer: int | None) -> None:
+        self.by_descriptor: dict[int, socket.socket] = {}
+        self.epoll = select.epoll()
+        for _ in range(count):
+            flow = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            flow.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode())
+            if buffer is not None:
+                flow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+            flow.connect((destination, PORT))
+            flow.setblocking(False)
+            self.by_descriptor[flow.fileno()] = flow
+            self.epoll.register(flow.fileno(), select.EPOLLOUT)
+
+    def acknowledged(self) -> int:
+        """Bytes that arrived, since ever."""
+        return sum(
+            _ACKNOWLEDGED.unpack_from(
+                flow.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES),
+                _ACKNOWLEDGED_OFFSET,
+            )[0]
+            for flow in self.by_descriptor.values()
+        )
+
+    def send_until(self, end: float) -> None:
+        """Keep all of them busy."""
+        while (left := end - time.monotonic()) > 0:
+            for descriptor, _ in self.epoll.poll(left):
+                with contextlib.suppress(BlockingIOError):
+                    self.by_descriptor[descriptor].send(_CHUNK)
+
+    def drain(self) -> None:
+        """Wait until all that was sent has arrived.
+
+        Raises:
+            MeasurementError: it does not.
+        """
+        last = time.monotonic() + _DRAIN_S
+        for flow in self.by_descriptor.values():
+            while struct.unpack("=i", fcntl.ioctl(flow, _SIOCOUTQ, b"\0" * 4))[0]:
+                if time.monotonic() > last:
+                    raise MeasurementError("a flow got stuck")
+                time.sleep(_POLL_S)
+
+
+def send_slices() -> None:
+    """Send for a slice whenever asked; a request names destination, seconds and warm-up."""
+    job = child.receive()
+    _allow_files()
+    flows: dict[str, _Flows] = {}
+    child.send(ready=True)
+    while True:
+        request: dict[str, Any] = child.receive()
+        destination = request["destination"]
+        if destination not in flows:
+            flows[destination] = _Flows(destination, job["flows"], job["buffer"])
+        busy = flows[destination]
+        busy.send_until(time.monotonic() + request["warmup"])
+        cpu, begin, first = CpuTimes.now(), time.monotonic(), busy.acknowledged()
+        busy.send_until(begin + request["seconds"])
+        used, end, last = cpu.until(CpuTimes.now()), time.monotonic(), busy.acknowledged()
+        busy.drain()
+        size = last - first
+        cores = used["busy"] * (os.cpu_count() or 1)
+        child.send(
+            bps=size * 8 / (end - begin), cpu_s_per_gb=cores * (end - begin) / max(size, 1) * 1e9
+        )
+
+
+def take_all() -> None:
+    """Receive whatever comes, and forget it."""
+    child.receive()
+    _allow_files()
+    listener = socket.create_server(("", PORT), backlog=4096)
+    buffer = bytearray(1 << 20)
+    connections: dict[int, socket.socket] = {}
+    epoll = select.epoll()
+    epoll.register(listener.fileno(), select.EPOLLIN)
+    child.send(ready=True)
+    while True:
+        for descriptor, _ in epoll.poll():
+            if descriptor == listener.fileno():
+                connection, _ = listener.accept()
+                connections[connection.fileno()] = connection
+                epoll.register(connection.fileno(), select.EPOLLIN)
+            elif not _take(connections[descriptor], buffer):
+                epoll.unregister(descriptor)
+                connections.pop(descriptor).close()
+
+
+def _take(connection: socket.socket, buffer: bytearray) -> int:
+    try:
+        return connection.recv_into(buffer)
+    except ConnectionError:
+        return 0
+
+
+def _allow_files() -> None:
+    """Open as many connections as the host lets one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def work() -> None:
+    """What the first argument says."""
+    roles = {"send": send_slices, "take": take_all}
+    role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    if role is None:
+        raise MeasurementError(f"usage: python -m testbed.bench.stream {'|'.join(roles)}")
+    role()
+
+
+if __name__ == "__main__":
+    child.main(work)

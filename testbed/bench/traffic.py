@@ -1,0 +1,138 @@
+"""What senders and counters of the benchmarks are for the benchmarks: a slice each."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from testbed import netns
+from testbed.bench.lanes import SINK, SOURCE, Field, Lane, Sample, Setting
+from testbed.cpu import CpuTimes
+from testbed.crew import Child
+
+_SOURCES = Path(__file__).parent
+_DEVICES = Path("/proc/thread-self/net/dev")
+_PATIENCE_S = 30.0
+_MARGIN_S = 0.1
+"""For a program to start."""
+_LEAST_CORES = 0.01
+"""What /proc/stat can tell apart."""
+SMALLEST_FRAME = 60
+"""Bytes without the checksum: what is called a 64-byte frame."""
+
+
+def pinned(cpu: int) -> list[str]:
+    """How a command begins that stays on a processor."""
+    return ["taskset", "--cpu-list", str(cpu)]
+
+
+def tool(setting: Setting, name: str, *libraries: str) -> Path:
+    """One of the programs in C, compiled now if it is not yet.
+
+    Raises:
+        HostError: it does not compile.
+    """
+    program = setting.state / name
+    if not program.exists():
+        source = _SOURCES / f"{name}.c"
+        netns.run(
+            ["gcc", "-O2", "-o", str(program), str(source), *(f"-l{each}" for each in libraries)]
+        )
+    return program
+
+
+class Tcp:
+    """Some connections through each lane, all to one sink."""
+
+    def __init__(self, sender: Child, seconds: float, warmup_s: float) -> None:
+        self._sender = sender
+        self._seconds = seconds
+        self._warmup_s = warmup_s
+
+    @classmethod
+    async def start(
+        cls,
+        field: Field,
+        flows: int,
+        seconds: float,
+        warmup_s: float = 0.2,
+        buffer: int | None = None,
+    ) -> Tcp:
+        """Start sender and sink; `buffer` is what a flow may have unsent, in bytes."""
+        sink = await start_pinned(field, SINK, "bench.stream", {}, "take")
+        await sink.receive()
+        job = {"flows": flows, "buffer": buffer}
+        sender = await start_pinned(field, SOURCE, "bench.stream", job, "send")
+        await sender.receive()
+        return cls(sender, seconds, warmup_s)
+
+    async def measure(self, lane: Lane) -> Sample:
+        """Goodput of a slice (`bps`), and processor time of the whole host (`cpu_s_per_gb`)."""
+        await self._sender.send(
+            {"destination": lane.sink_address, "seconds": self._seconds, "warmup": self._warmup_s}
+        )
+        return await self._sender.receive(self._seconds + self._warmup_s + _PATIENCE_S)
+
+
+async def start_pinned(field: Field, role: str, module: str, job: object, argument: str) -> Child:
+    """Start one of the testbed's programs in the source or sink, on its processor."""
+    cpu = field.setting.cpus[role == SINK]
+    command = [*pinned(cpu), sys.executable, "-m", f"testbed.{module}", argument]
+    started = field.members.start(f"{module} {argument}", netns.namespace(role), command)
+    await started.send(job)
+    return started
+
+
+@dataclass(frozen=True, slots=True)
+class Blast:
+    """UDP packets through a lane, to where nobody is."""
+
+    field: Field
+    frame_bytes: int
+    seconds: float
+    rate: int = 0
+    """Packets/s; 0: as many as one processor sends."""
+    addresses: int = 1
+    """How many destinations take turns."""
+    cpus: tuple[int, ...] = ()
+    """A sender on each; none: where senders run."""
+    warmup_s: float = 0.3
+
+    async def measure(self, lane: Lane) -> Sample:
+        """What arrived (`pps`), and a busy processor's part of it (`pps_per_core`)."""
+        setting, (source, gateway) = self.field.setting, lane.macs
+        command = [
+            *(str(tool(setting, "blast")), lane.source_device, source, gateway),
+            *(lane.source_address, lane.nowhere, str(self.addresses), str(self.frame_bytes)),
+            *(str(self.warmup_s + self.seconds + 2 * _MARGIN_S), str(self.rate)),
+        ]
+        senders = []
+        try:
+            for cpu in self.cpus or setting.cpus[:1]:
+                line = [*pinned(cpu), *command]
+                senders.append(self.field.members.start("blast", netns.namespace(SOURCE), line))
+            await trio.sleep(self.warmup_s + _MARGIN_S)
+            cpu_before, began, before = CpuTimes.now(), time.monotonic(), _arrived(lane)
+            await trio.sleep(self.seconds)
+            busy, ended, after = cpu_before.until(CpuTimes.now()), time.monotonic(), _arrived(lane)
+            for sender in senders:
+                await sender.receive(_PATIENCE_S)
+        finally:
+            await self.field.members.dismiss(senders)
+        pps = (after - before) / (ended - began)
+        cores = busy["busy"] * (os.cpu_count() or 1)
+        return {"pps": pps, "pps_per_core": pps / max(cores, _LEAST_CORES)}
+
+
+def _arrived(lane: Lane) -> int:
+    """Packets that the sink has got through a lane since ever."""
+    table = netns.within(netns.namespace(SINK), _DEVICES.read_text)
+    line = next(
+        line for line in table.splitlines() if line.strip().startswith(lane.sink_device + ":")
+    )
+    return int(line.partition(":")[2].split()[1])

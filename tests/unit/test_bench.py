@@ -1,0 +1,168 @@
+"""The pure parts of the benchmark: statistics, tables, the document; and its command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.bench import report
+from testbed.bench.__main__ import main
+from testbed.bench.lanes import Lane, differences, ratios
+from testbed.bench.plot import draw
+from testbed.bench.registry import BENCHMARKS
+from testbed.bench.summary import Outcome, Target, row, summarize
+
+RATIO, RATE = ("ratio", ""), ("rate", "Gbit/s")
+
+
+def outcome(values: Sequence[float] = (0.9, 1.0, 1.1)) -> Outcome:
+    return Outcome(
+        [
+            row("small", "none", RATE, [5.0]),
+            row("small", "drld", RATIO, values, target=Target(0.97)),
+            row("small", "drld", RATE, [4.5]),
+            row("large", "drld", RATIO, [0.5], target=Target(0.97)),
+        ],
+        "ratio",
+        ["police is not available here"],
+    )
+
+
+def result(*outcomes: Outcome) -> dict[str, Any]:
+    """As it comes back from a file."""
+    benchmarks = {
+        f"b{number}": report.record(f"title {number}", 12.34, found)
+        for number, found in enumerate(outcomes, 1)
+    }
+    host = {"model": "CPU", "processors": 2, "kernel": "6.1", "python": "3.11"}
+    document = {"taken": "2020-01-01", "quick": True, "host": host, "benchmarks": benchmarks}
+    loaded: dict[str, Any] = json.loads(json.dumps(document))
+    return loaded
+
+
+def test_a_sample_in_five_numbers() -> None:
+    found = summarize([4.0, 1.0, 2.0, 3.0, 10.0])
+    assert (found.least, found.lower, found.median, found.upper, found.most) == (1, 2, 3, 4, 10)
+    assert found.count == 5
+
+
+def test_one_value_has_no_spread() -> None:
+    found = summarize([7.0])
+    assert {found.least, found.lower, found.median, found.upper, found.most} == {7.0}
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "met"),
+    [
+        (Target(0.97), 0.97, True),
+        (Target(0.97), 0.969, False),
+        (Target(40.0, at_least=False), 39.9, True),
+        (Target(40.0, at_least=False), 40.0, False),
+    ],
+)
+def test_a_target_is_met_from_its_own_side(target: Target, value: float, met: bool) -> None:
+    assert target.met_by(value) is met
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    mine, theirs = [{"bps": 2.0}, {"bps": 9.0}], [{"bps": 4.0}, {"bps": 3.0}]
+    assert ratios(mine, theirs, "bps") == [0.5, 3.0]
+    assert differences(mine, theirs, "bps") == [-2.0, 6.0]
+    with pytest.raises(ValueError, match="zip"):
+        ratios(mine, theirs[:1], "bps")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.01234, "0.012"), (0.5, "0.500"), (3.14159, "3.14"), (31.4159, "31.4"),
+     (314.159, "314"), (31415.9, "31,416"), (-2.5, "-2.50"), (float("inf"), "inf")],
+)  # fmt: skip
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert report.number(value) == text
+
+
+def test_a_line_for_each_case_and_a_column_for_each_metric() -> None:
+    assert report.grid(outcome().rows) == [
+        ["", "case", "rate, Gbit/s", "ratio"],
+        ["small", "none", "5.00", ""],
+        ["", "drld", "4.50", "1.00 [0.950, 1.05] ok ≥ 0.970"],
+        ["large", "drld", "", "0.500 short of ≥ 0.970"],
+    ]
+
+
+def test_a_result_survives_its_file() -> None:
+    found = outcome()
+    assert report.rows_of(result(found)["benchmarks"]["b1"]) == list(found.rows)
+
+
+def test_text_holds_every_benchmark_and_note() -> None:
+    lines = report.text(result(outcome(), outcome())).splitlines()
+    assert [line for line in lines if line.startswith("b")] == [
+        "b1: title 1 (12 s)", "b2: title 2 (12 s)",
+    ]  # fmt: skip
+    assert lines.count("- police is not available here") == 2
+
+
+def test_the_document_keeps_what_is_not_generated() -> None:
+    before = f"# Title\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+    after = report.replace_section(before, report.markdown(result(outcome())))
+    assert after.startswith(f"# Title\n{report.BEGIN}\n\nA quick run of 2020-01-01: 2 processors")
+    assert after.endswith(f"\n{report.END}\nafter\n")
+    assert "old" not in after
+    assert "|  | drld | 4.50 | 1.00 [0.950, 1.05] ok ≥ 0.970 |" in after.splitlines()
+    assert report.replace_section(after, "x") == report.replace_section(before, "x")
+
+
+@pytest.mark.parametrize("document", ["", report.BEGIN, f"{report.END} {report.BEGIN}"])
+def test_a_document_without_a_place_for_it(document: str) -> None:
+    with pytest.raises(ValueError, match="no section"):
+        report.replace_section(document, "section")
+
+
+def test_the_project_s_document_has_a_place_for_it() -> None:
+    document = Path(__file__).parents[2] / "docs/performance.md"
+    assert "section" in report.replace_section(document.read_text(encoding="utf-8"), "section")
+
+
+def test_points_and_lines_are_drawn(tmp_path: Path) -> None:
+    growing = Outcome(
+        [row("kernel", f"{x}", RATIO, [x, x + 1], x=float(x)) for x in (1, 10)], "ratio"
+    )
+    draw(result(outcome(), growing, Outcome([], "ratio")), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_earlier_result_is_shown_without_measuring(tmp_path: Path) -> None:
+    earlier = tmp_path / "result.json"
+    earlier.write_text(json.dumps(result(outcome())), encoding="utf-8")
+    done = CliRunner().invoke(
+        main, ["--from", str(earlier), "--plot", str(tmp_path / "figure.png")]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("b1: title 1 (12 s)\n")
+    assert (tmp_path / "figure.png").exists()
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["--slow"], ["--json"]])
+def test_bad_arguments_are_refused_by_name(arguments: list[str]) -> None:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert arguments[0] in done.output
+
+
+def test_help_names_every_benchmark() -> None:
+    output = CliRunner().invoke(main, ["--help"]).output
+    assert all(name in output for name in BENCHMARKS)
+
+
+def test_lanes_share_no_address_and_no_name() -> None:
+    lanes = [Lane(number, f"lane{number}") for number in range(1, 40)]
+    for attribute in ("source_device", "entry", "exit", "sink_device", "nowhere", "macs",
+                      "source_address", "exit_address", "sink_address"):  # fmt: skip
+        found = {getattr(lane, attribute) for lane in lanes}
+        assert len(found) == len(lanes), attribute
