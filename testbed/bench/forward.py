@@ -19,7 +19,7 @@ from testbed.errors import HostError
 FLOWS = 4
 RATIO, _RATE = ("rate over none's", ""), ("rate", "Gbit/s")
 _OFFLOADS: dict[str, Sequence[str]] = {"1,500-byte packets": (), "GSO": ("tso", "gso")}
-_SLICE_S = 1.0
+_SLICE_S, _WARMUP_S = 0.5, 0.1
 
 
 async def measure(setting: Setting) -> Outcome:
@@ -44,9 +44,9 @@ async def _against_none(
     setting: Setting, rival: Contestant, group: str, offloads: Sequence[str]
 ) -> list[Row]:
     async with contest(setting, [Nothing(), rival], offloads) as field:
-        tcp = await Tcp.start(field, FLOWS, _SLICE_S)
+        tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
         none, with_it = await field.alternate(
-            f"{group}, {rival.name}", setting.choose(15, 3), tcp.measure
+            f"{group}, {rival.name}", setting.choose(25, 5), tcp.measure
         )
     found = ratios(with_it, none, "bps")
     target = Target(0.97) if rival.name == "drld kernel" else None
