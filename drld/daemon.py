@@ -255,6 +255,8 @@ def _nfqueue(spec: LimiterSpec) -> NfqueueDatapath:
         queue=spec.queue,
         rng=Random(SystemRandom().getrandbits(64)),
         clock=clock,
+        timestamps=spec.timestamps,
+        wall=time.time_ns,
     )
 
 

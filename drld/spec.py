@@ -109,6 +109,8 @@ class LimiterSpec:
     """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
     queue: int | None
     """NFQUEUE number; None picks a free one."""
+    timestamps: str
+    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
     gossip: GossipSpec
     peers: tuple[PeerSpec, ...]
     limits: tuple[LimitSpec, ...]

@@ -31,6 +31,7 @@ PURE = sorted(
         "drld/estimate/*.py",
         "drld/allocators/*.py",
         "drld/gossip/*.py",
+        "drld/capture/arrival_time.py",
         "drld/capture/packet.py",
         "drld/capture/matcher.py",
         "drld/capture/policer.py",

@@ -253,8 +253,18 @@ class Program:
 
     def timed_run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> tuple[int, int]:
         """As `run`; what it returned last, and the mean duration in ns."""
+        returned, duration_ns, _ = self._run(data, context, repeat)
+        return returned, duration_ns
+
+    def run_in_context(self, data: bytes, context: bytes) -> tuple[int, bytes]:
+        """As `run`; what it returned, and the context as it left it."""
+        returned, _, left = self._run(data, context, 1)
+        return returned, left
+
+    def _run(self, data: bytes, context: bytes, repeat: int) -> tuple[int, int, bytes]:
         packet = ctypes.create_string_buffer(data, len(data))
         given = ctypes.create_string_buffer(context, len(context))
+        left = ctypes.create_string_buffer(len(context))
         _, memory = _call(
             _TEST_RUN,
             struct.pack(
@@ -268,13 +278,13 @@ class Program:
                 repeat,
                 0,
                 len(context),
-                0,
+                len(context),
                 _address(given) if context else 0,
-                0,
+                _address(left) if context else 0,
             ),
         )
         returned, duration_ns = struct.unpack_from("<i28xI", memory.raw, 4)
-        return returned, duration_ns
+        return returned, duration_ns, left.raw
 
     def close(self) -> None:
         """Give up the descriptor."""

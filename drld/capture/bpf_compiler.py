@@ -1,4 +1,4 @@
-"""Compiles bpf/limiter.c with bcc, in a process of its own.
+"""Compiles the programs in bpf/ with bcc, in a process of its own.
 
 bcc brings LLVM, which takes over 100 MB of memory and aborts the process on some errors. So it runs
 in a child that ends once the instructions are there: `python -m drld.capture.bpf_compiler` writes
@@ -22,26 +22,30 @@ from drld.capture.kernel_layout import MAPS
 from drld.errors import DatapathError
 
 SOURCES = Path(__file__).parents[2] / "bpf"
-PROGRAMS = ("police", "apply")
+PROGRAMS = {"limiter": ("police", "apply"), "arrival": ("stamp",)}
+"""By source."""
+
 HEADERS = (Path("/var/lib/drld/kernel-headers"), SOURCES.parent / ".venv/kernel-headers")
 """Where scripts/setup puts kernel headers if there are none for the running kernel."""
 
 _TIMEOUT_S = 120
 
 
-def compiled(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
-    """The programs by name, compiled with these preprocessor flags or from the cache.
+def compiled(
+    flags: tuple[str, ...] = (), cache: Path | None = None, source: str = "limiter"
+) -> dict[str, Code]:
+    """A source's programs by name, compiled with these preprocessor flags or from the cache.
 
     Raises:
         DatapathError: bcc, headers or sources are missing, or the compiler refuses.
     """
     directory = cache if cache is not None else _cache_directory()
-    file = directory / f"bpf-{_fingerprint(flags)}.json"
+    file = directory / f"bpf-{_fingerprint(source, flags)}.json"
     try:
         return _decode(file.read_text(encoding="ascii"))
     except (OSError, ValueError, KeyError):
         pass  # none yet, or one that a full disk cut off
-    text = _compile_in_child(flags)
+    text = _compile_in_child(source, flags)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}")
@@ -56,7 +60,7 @@ def _cache_directory() -> Path:
     return Path(os.environ.get("CACHE_DIRECTORY", "/var/cache/drld").split(":")[0])
 
 
-def _fingerprint(flags: tuple[str, ...]) -> str:
+def _fingerprint(source: str, flags: tuple[str, ...]) -> str:
     digest = hashlib.blake2s(digest_size=12)
     try:
         parts = [path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))]
@@ -64,12 +68,12 @@ def _fingerprint(flags: tuple[str, ...]) -> str:
         raise DatapathError(f"the BPF sources: {error}") from error
     if not parts:
         raise DatapathError(f"the BPF sources are missing from {SOURCES}")
-    for part in (*parts, platform.release().encode(), repr(flags).encode(), b"1"):
+    for part in (*parts, platform.release().encode(), repr((source, flags)).encode(), b"1"):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
 
 
-def _compile_in_child(flags: tuple[str, ...]) -> str:
+def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if "BCC_KERNEL_SOURCE" not in environment and not _running_headers():
         for path in HEADERS:
@@ -78,7 +82,7 @@ def _compile_in_child(flags: tuple[str, ...]) -> str:
                 break
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "drld.capture.bpf_compiler", *flags],
+            [sys.executable, "-m", "drld.capture.bpf_compiler", source, *flags],
             env=environment,
             capture_output=True,
             text=True,
@@ -99,9 +103,9 @@ def _compile_in_child(flags: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def _one_text() -> str:
-    """limiter.c with its parts: bcc understands operations on maps in the main file alone."""
-    text = (SOURCES / "limiter.c").read_text(encoding="utf-8")
+def _one_text(source: str) -> str:
+    """A source with its parts: bcc understands operations on maps in the main file alone."""
+    text = (SOURCES / f"{source}.c").read_text(encoding="utf-8")
     for part in ("packet.h", "classify.h"):
         text = text.replace(f'#include "{part}"\n', (SOURCES / part).read_text(encoding="utf-8"))
     return text
@@ -130,7 +134,7 @@ def _encode(programs: Mapping[str, Code]) -> str:
     )
 
 
-def main(flags: list[str]) -> int:
+def main(source: str, flags: list[str]) -> int:
     """What the child does."""
     try:
         from bcc import BPF
@@ -140,7 +144,7 @@ def main(flags: list[str]) -> int:
         return 1
     try:
         module = BPF(
-            text=_one_text(),
+            text=_one_text(source),
             cflags=[f"-I{SOURCES}", "-Wno-unused-function", *flags],
         )
     except Exception as error:
@@ -149,7 +153,7 @@ def main(flags: list[str]) -> int:
         return 1
     names = {lib.bpf_table_fd(module.module, name.encode()): name for name in MAPS}
     programs = {}
-    for name in PROGRAMS:
+    for name in PROGRAMS[source]:
         instructions: bytes = module.dump_func(name)
         programs[name] = Code(instructions, references(instructions, names))
     sys.stdout.write(_encode(programs))
@@ -157,4 +161,4 @@ def main(flags: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

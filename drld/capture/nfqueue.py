@@ -4,7 +4,8 @@ The firewall (`drld.capture.rules`) leads packets to one queue; the kernel copie
 to a netlink socket, whose descriptor the daemon waits for; `drain` then gives a verdict for each
 and leaves no mark or other trace on it. Verdicts are collected for `BATCH` packets and go back in
 one system call (docs/performance.md). GSO packets are segmented by the kernel before, so every
-packet here has its size on the wire.
+packet here has its size on the wire. It is charged when it arrived, as far as that is known
+(`drld.capture.arrival`): a daemon that runs late takes nothing for a burst that was none.
 
 What can go wrong:
 
@@ -24,15 +25,18 @@ import logging
 import os
 import select
 import socket
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import netfilterqueue
 
+from drld.capture.arrival import Arrival
 from drld.capture.firewall import Firewall, choose, remove_leftovers
 from drld.capture.gate import Gate
 from drld.capture.packet import COPY_BYTES
@@ -88,6 +92,9 @@ class NfqueueDatapath:
         queue: int | None,
         rng: Random,
         clock: Callable[[], int],
+        *,
+        timestamps: str = "auto",
+        wall: Callable[[], int] = time.time_ns,
     ) -> None:
         """Touch nothing before `attach`.
 
@@ -97,12 +104,15 @@ class NfqueueDatapath:
             queue: NFQUEUE number; None picks one that is free.
             rng: decides random drops.
             clock: monotonic time in nanoseconds, the one that the methods' `now_ns` come from.
+            timestamps: when a packet arrived: `auto`, `ebpf`, `kernel` or `read`.
+            wall: time of day in nanoseconds, the kernel's timestamps'.
         """
         self._limiter_name = limiter_name
         self._firewall_wanted = firewall
         self._queue_wanted = queue
         self._rng = rng
         self._clock = clock
+        self._arrival = Arrival(limiter_name, timestamps, clock, wall)
         self._gate = Gate(rng)
         self._session: _Session | None = None
         self._errors = 0
@@ -115,11 +125,12 @@ class NfqueueDatapath:
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath.attach`."""
         pairs = list(limits)
-        hooks = plan([limit for limit, _ in pairs])
+        specs = [limit for limit, _ in pairs]
         if self._session is None:
-            self._session = self._start(hooks)
+            self._session = self._start(specs)
         else:
-            self._session = self._reinstall(self._session, hooks)
+            self._session = self._reinstall(self._session, specs)
+            now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
@@ -129,20 +140,31 @@ class NfqueueDatapath:
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
-        """See `Datapath.program`; takes effect at once."""
-        self._gate.program(limit_id, enforcement, evict, now_ns)
+        """See `Datapath.program`; takes effect at once, for packets that wait already too."""
+        self._gate.program(limit_id, enforcement, evict, self._settled_ns(now_ns))
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath.set_share`; nobody enforces anything when this process is dead."""
 
     def flush(self, now_ns: int) -> None:
         """See `Datapath.flush`; `program` has done it."""
+        self._settled_ns(now_ns)
+        self._arrival.follow(now_ns)
 
     def counters(self) -> Mapping[str, int]:
-        """See `Datapath.counters`; the names are those of `gate.Counts`, `overflow`, `errors`."""
+        """See `Datapath.counters`.
+
+        The names are those of `gate.Counts`, `overflow`, `errors`, and how many packets were
+        charged at the time that eBPF or the kernel stamped, or when they were read.
+        """
         if self._session is not None:
             self._overflow = self._session.queue.dropped()
-        return {**asdict(self._gate.counts), "overflow": self._overflow, "errors": self._errors}
+        return {
+            **asdict(self._gate.counts),
+            "overflow": self._overflow,
+            "errors": self._errors,
+            **self._arrival.counters(),
+        }
 
     def detach(self) -> None:
         """See `Datapath.detach`; what still waits in the queue gets its verdict first."""
@@ -152,10 +174,11 @@ class NfqueueDatapath:
         try:
             session.firewall.release()
             for _ in range(QUEUE_PACKETS // TURN + 1):
-                if not session.queue.drain():
+                if not self._turn(session.queue):
                     break
             session.firewall.remove()
         finally:
+            self._arrival.stop()
             self._overflow = session.queue.dropped()
             self._session = None
             session.queue.close()
@@ -180,7 +203,10 @@ class NfqueueDatapath:
     def reason(self) -> str:
         """One sentence for an operator: which queue and firewall, and why these."""
         session = self._attached()
-        return f"nfqueue {session.queue.number}, firewall {self.firewall} ({session.reason})"
+        return (
+            f"nfqueue {session.queue.number}, firewall {self.firewall} ({session.reason}), "
+            f"{self._arrival.reason}"
+        )
 
     def drain(self) -> int:
         """Give a verdict for the packets that wait, `TURN` at most, and return how many."""
@@ -190,14 +216,15 @@ class NfqueueDatapath:
             # An index may come to mean another interface, or an interface get another name.
             self._interfaces.clear()
             self._interfaces_until_ns = now_ns + _NAMES_LIVE_NS
-        return session.queue.drain()
+        return self._turn(session.queue)
 
     def _attached(self) -> _Session:
         if self._session is None:
             raise DatapathError("the nfqueue datapath is not attached")
         return self._session
 
-    def _start(self, hooks: Sequence[Hook]) -> _Session:
+    def _start(self, limits: Sequence[LimitSpec]) -> _Session:
+        plan(limits)  # refuses what is wrong with them, before anything is touched
         firewall, reason = choose(self._firewall_wanted, self._limiter_name)
         self._gate = Gate(self._rng)
         self._errors = self._overflow = 0
@@ -205,15 +232,19 @@ class NfqueueDatapath:
             # The queue first: if a live daemon of this name holds it, its rules must stay.
             queue = _Queue(self._queue_wanted, self._limiter_name, self._verdict)
             undo.callback(queue.close)
+            undo.callback(self._arrival.stop)
+            self._arrival.start()
             undo.callback(_unless_it_fails, firewall.remove)
             remove_leftovers(firewall, self._limiter_name)
-            firewall.install(hooks, queue.number)
+            hooks = self._arrival.install(
+                limits, lambda hooks: firewall.install(hooks, queue.number)
+            )
             undo.pop_all()
         return _Session(firewall, queue, hooks, reason)
 
-    def _reinstall(self, session: _Session, hooks: Sequence[Hook]) -> _Session:
+    def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> _Session:
         try:
-            self._install(session, hooks)
+            hooks = self._arrival.install(limits, partial(self._install, session))
         except DatapathError:
             _unless_it_fails(lambda: self._install(session, session.hooks))
             raise
@@ -229,9 +260,18 @@ class NfqueueDatapath:
         with ThreadPoolExecutor(1, thread_name_prefix="firewall") as executor:
             installed = executor.submit(session.firewall.install, hooks, queue.number)
             while not installed.done():
-                if select.select([queue], [], [], _INSTALL_POLL_S)[0]:
-                    queue.drain()
+                if queue.waiting(_INSTALL_POLL_S):
+                    self._turn(queue)
         installed.result()
+
+    def _turn(self, queue: _Queue) -> int:
+        now_ns = self._clock()
+        judged = queue.drain()
+        self._arrival.turned(now_ns, judged, judged < TURN)
+        return judged
+
+    def _settled_ns(self, now_ns: int) -> int:
+        return self._arrival.settled_ns(now_ns, self._attached().queue.waiting)
 
     # Packets
 
@@ -251,9 +291,9 @@ class NfqueueDatapath:
         else:
             direction, index = Direction.OUT, packet.outdev
         interface = self._interfaces.get(index) or self._resolve(index)
-        return self._gate.judge(
-            packet.get_payload(), interface, direction, packet.mark, self._clock()
-        )
+        times = self._arrival.times
+        now_ns = times.arrival_ns(packet.get_timestamp()) if times else self._clock()
+        return self._gate.judge(packet.get_payload(), interface, direction, packet.mark, now_ns)
 
     def _resolve(self, index: int) -> str:
         try:
@@ -314,6 +354,10 @@ class _Queue:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def waiting(self, patience_s: float = 0.0) -> bool:
+        """Whether packets wait, or come within this time."""
+        return bool(select.select([self._socket], [], [], patience_s)[0])
 
     def drain(self) -> int:
         """Give a verdict for the packets that wait, `TURN` at most; return how many."""

@@ -6,6 +6,13 @@ prerouting hook, those on packets going out on postrouting, each right after the
 everybody else, so that packet marks are set by then; addresses are those before destination NAT
 on the way in, and before source NAT on the way out.
 
+Where packets are charged when they arrived (`drld.capture.arrival`), a limit on packets going out
+has three rules instead: the kernel forgets a packet's arrival between forward and postrouting. The
+first takes what is forwarded at the forward hook, behind everybody's filters; the others take what
+this host sends, at postrouting where its source is an address of this host, and at the output hook
+where it is not (a transparent proxy, DHCP). A packet meets one of the three. A hook with a limit
+that matches marks keeps its one rule, for marks may be set in postrouting.
+
 A hook is bypassed when no daemon listens only if every limit of it says `on_failure = "open"`;
 otherwise its packets are dropped then. A dead daemon cannot enforce a share, so `share` counts as
 closed here.
@@ -22,7 +29,8 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 
 from drld.errors import DatapathError
@@ -31,7 +39,33 @@ from drld.spec import Direction, LimitSpec, OnFailure
 NFT_PRIORITY = -149
 """One behind mangle, so that marks set there are seen whoever registered first."""
 
-_HOOKS = {Direction.IN: "prerouting", Direction.OUT: "postrouting"}
+NFT_LATE_PRIORITY = 51
+"""One behind security, which is behind filter."""
+
+
+class Point(Enum):
+    """Where in a packet's way a chain of ours hangs; the value is part of its name."""
+
+    IN = "in"
+    OUT = "out"
+    FORWARDED = "fwd"
+    GENERATED = "gen"
+
+
+_HOOKS = {
+    Point.IN: "prerouting",
+    Point.OUT: "postrouting",
+    Point.FORWARDED: "forward",
+    Point.GENERATED: "output",
+}
+_TABLES = {
+    # Behind filter, so that nobody is charged for what a firewall refuses. Comes first here: while
+    # a hook moves from one rule to three, a packet may meet two of them, but not none.
+    "security": (Point.FORWARDED, Point.GENERATED),
+    "mangle": (Point.IN, Point.OUT),
+}
+_TABLE_OF = {point: table for table, points in _TABLES.items() for point in points}
+_PRIORITIES = {"security": NFT_LATE_PRIORITY, "mangle": NFT_PRIORITY}
 _LABEL_BYTES = 19  # iptables chain names have 28: "drld-" + label + "-out"
 _INTERFACE = re.compile(r"(?!-)[A-Za-z0-9._-]{1,15}", re.ASCII)
 
@@ -50,10 +84,24 @@ class Hook:
     """`daddr` or `saddr`, if every limit names such a prefix."""
     prefixes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Of that side, by family, disjoint and sorted."""
+    stamped: bool = False
+    """Packets going out are taken while the kernel knows when they arrived."""
+
+    def places(self) -> tuple[tuple[Point, bool | None], ...]:
+        """Where its packets are taken; and if told, whether they come from an own address."""
+        if self.direction is Direction.IN:
+            return ((Point.IN, None),)
+        if not self.stamped:
+            return ((Point.OUT, None),)
+        return ((Point.FORWARDED, None), (Point.OUT, True), (Point.GENERATED, False))
 
 
-def plan(limits: Iterable[LimitSpec]) -> tuple[Hook, ...]:
+def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, ...]:
     """The hooks that these limits need, sorted by direction and interface.
+
+    Args:
+        limits: all of them.
+        stamped: packets bear the time of their arrival.
 
     Raises:
         DatapathError: an interface name that a firewall could take for something else.
@@ -67,13 +115,17 @@ def plan(limits: Iterable[LimitSpec]) -> tuple[Hook, ...]:
             )
         groups.setdefault((match.direction.value, match.interface), []).append(limit)
     return tuple(
-        _hook(interface, Direction(direction), group)
+        _hook(interface, Direction(direction), group, stamped)
         for (direction, interface), group in sorted(groups.items())
     )
 
 
-def _hook(interface: str, direction: Direction, limits: list[LimitSpec]) -> Hook:
+def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped: bool) -> Hook:
     bypass = all(limit.on_failure is OnFailure.OPEN for limit in limits)
+    stamped = (
+        stamped and direction is Direction.OUT and all(limit.match.mark is None for limit in limits)
+    )
+    whole = Hook(interface, direction, bypass, (), stamped=stamped)
     families: set[int] = set()
     for match in (limit.match for limit in limits):
         prefix = match.destination or match.source
@@ -87,8 +139,8 @@ def _hook(interface: str, direction: Direction, limits: list[LimitSpec]) -> Hook
             for family in sorted(families)
         }
         if None not in networks:
-            return Hook(interface, direction, bypass, tuple(sorted(families)), side, prefixes)
-    return Hook(interface, direction, bypass, tuple(sorted(families)))
+            return replace(whole, families=tuple(sorted(families)), side=side, prefixes=prefixes)
+    return replace(whole, families=tuple(sorted(families)))
 
 
 def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:
@@ -118,26 +170,37 @@ def nft_install(limiter: str, hooks: Iterable[Hook], queue: int) -> str:
     The chains stay across a reload and only their rules are exchanged: no packet finds none.
     """
     table = f"inet {nft_table(limiter)}"
+    hooks = list(hooks)
     lines = [f"add table {table}"]
-    for direction, hook_name in _HOOKS.items():
-        chain = f"type filter hook {hook_name} priority {NFT_PRIORITY}; policy accept;"
-        lines.append(f"add chain {table} {direction.value} {{ {chain} }}")
+    for point in _nft_points(hooks):
+        chain = f"type filter hook {_HOOKS[point]} priority {_PRIORITIES[_TABLE_OF[point]]}"
+        lines.append(f"add chain {table} {point.value} {{ {chain}; policy accept; }}")
     lines.append(f"flush table {table}")
     for hook in hooks:
         interface = "iifname" if hook.direction is Direction.IN else "oifname"
         verdict = f"queue num {queue}{' bypass' if hook.bypass else ''}"
-        rule = f'add rule {table} {hook.direction.value} {interface} "{hook.interface}"'
-        if hook.side is not None:
-            for family, prefixes in hook.prefixes.items():
-                network = "ip" if family == 4 else "ip6"
-                elements = ", ".join(prefixes)
-                if elements:
-                    lines.append(f"{rule} {network} {hook.side} {{ {elements} }} {verdict}")
-        elif len(hook.families) == 2:
-            lines.append(f"{rule} {verdict}")
-        else:
-            lines.append(f"{rule} meta nfproto ipv{hook.families[0]} {verdict}")
+        for point, own in hook.places():
+            rule = f'add rule {table} {point.value} {interface} "{hook.interface}"'
+            if own is not None:
+                rule += f" fib saddr type {'' if own else '!= '}local"
+            lines += (f"{rule} {condition}{verdict}" for condition in _nft_conditions(hook))
     return "\n".join(lines) + "\n"
+
+
+def _nft_points(hooks: Iterable[Hook]) -> list[Point]:
+    wanted = {point for hook in hooks for point, _ in hook.places()} | set(_TABLES["mangle"])
+    return [point for point in _HOOKS if point in wanted]
+
+
+def _nft_conditions(hook: Hook) -> list[str]:
+    """What narrows a hook: one condition for each rule that it takes, perhaps empty."""
+    if hook.side is not None:
+        return [
+            f"{'ip' if family == 4 else 'ip6'} {hook.side} {{ {', '.join(prefixes)} }} "
+            for family, prefixes in hook.prefixes.items()
+            if prefixes
+        ]
+    return [""] if len(hook.families) == 2 else [f"meta nfproto ipv{hook.families[0]} "]
 
 
 def nft_release(limiter: str) -> str:
@@ -155,9 +218,9 @@ def nft_remove(limiter: str) -> str:
 # iptables
 
 
-def iptables_chain(limiter: str, direction: Direction) -> str:
-    """Name of the limiter's chain in table mangle."""
-    return f"drld-{label(limiter)}-{direction.value}"
+def iptables_chain(limiter: str, point: Point) -> str:
+    """Name of the limiter's chain that hangs there."""
+    return f"drld-{label(limiter)}-{point.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +232,22 @@ class ChainState:
     """Rules in the built-in chain that jump to it."""
 
 
-def iptables_state(limiter: str, saved: str) -> dict[Direction, ChainState]:
+def iptables_state(limiter: str, saved: str) -> dict[Point, ChainState]:
     """What the output of `iptables-save` holds of this limiter."""
-    mangle: list[str] = []
-    table = ""
+    tables: dict[str, list[str]] = {}
+    lines: list[str] = []
     for line in saved.splitlines():
         if line.startswith("*"):
-            table = line[1:].strip()
-        elif table == "mangle":
-            mangle.append(line.strip())
+            lines = tables.setdefault(line[1:].strip(), [])
+        else:
+            lines.append(line.strip())
     states = {}
-    for direction, hook in _HOOKS.items():
-        chain = iptables_chain(limiter, direction)
-        states[direction] = ChainState(
-            exists=any(line.startswith(f":{chain} ") for line in mangle),
-            jumps=mangle.count(f"-A {hook.upper()} -j {chain}"),
+    for point, hook in _HOOKS.items():
+        chain = iptables_chain(limiter, point)
+        there = tables.get(_TABLE_OF[point], [])
+        states[point] = ChainState(
+            exists=any(line.startswith(f":{chain} ") for line in there),
+            jumps=there.count(f"-A {hook.upper()} -j {chain}"),
         )
     return states
 
@@ -193,7 +257,7 @@ def iptables_install(
     hooks: Iterable[Hook],
     queue: int,
     family: int,
-    states: Mapping[Direction, ChainState],
+    states: Mapping[Point, ChainState],
 ) -> str:
     """Input of `iptables-restore --noflush` that makes our chains hold these rules.
 
@@ -201,37 +265,46 @@ def iptables_install(
     accepted packet skips nobody's rules. Empty if there is nothing to do.
     """
     relevant = [hook for hook in hooks if family in hook.families]
-    chains: list[str] = []
-    rules: list[str] = []
-    for direction, builtin in _HOOKS.items():
-        chain = iptables_chain(limiter, direction)
-        state = states[direction]
-        jump = f"{builtin.upper()} -j {chain}"
-        wanted = [hook for hook in relevant if hook.direction is direction]
-        if wanted:
-            chains.append(f":{chain} - [0:0]")  # creates it, or empties it
-            for hook in wanted:
-                packets = f"{'-i' if direction is Direction.IN else '-o'} {hook.interface}"
-                prefixes = hook.prefixes.get(family, ())
-                if len(prefixes) == 1:  # more would take a rule each
-                    packets += f" {'-d' if hook.side == 'daddr' else '-s'} {prefixes[0]}"
-                target = f"NFQUEUE --queue-num {queue}{' --queue-bypass' if hook.bypass else ''}"
-                rules.append(f"-A {chain} {packets} -j {target}")
-            rules += [f"-D {jump}"] * (state.jumps - 1)
-            if not state.jumps:
-                rules.append(f"-A {jump}")
-        else:
-            rules += [f"-D {jump}"] * state.jumps
-            if state.exists:
+    text: list[str] = []
+    for table, points in _TABLES.items():
+        chains: list[str] = []
+        rules: list[str] = []
+        for point in points:
+            chain = iptables_chain(limiter, point)
+            state = states[point]
+            jump = f"{_HOOKS[point].upper()} -j {chain}"
+            wanted = [
+                f"-A {chain} {_iptables_match(hook, family, own)} -j NFQUEUE"
+                f" --queue-num {queue}{' --queue-bypass' if hook.bypass else ''}"
+                for hook in relevant
+                for place, own in hook.places()
+                if place is point
+            ]
+            rules += wanted
+            rules += [f"-D {jump}"] * (state.jumps - 1 if wanted else state.jumps)
+            if wanted:
+                chains.append(f":{chain} - [0:0]")  # creates it, or empties it
+                rules += [] if state.jumps else [f"-A {jump}"]
+            elif state.exists:
                 rules += [f"-F {chain}", f"-X {chain}"]
-    if not rules:
-        return ""
-    return "\n".join(["*mangle", *chains, *rules, "COMMIT"]) + "\n"
+        if rules:
+            text += [f"*{table}", *chains, *rules, "COMMIT"]
+    return "\n".join([*text, ""])
+
+
+def _iptables_match(hook: Hook, family: int, own: bool | None) -> str:
+    packets = f"{'-i' if hook.direction is Direction.IN else '-o'} {hook.interface}"
+    prefixes = hook.prefixes.get(family, ())
+    if len(prefixes) == 1:  # more would take a rule each
+        packets += f" {'-d' if hook.side == 'daddr' else '-s'} {prefixes[0]}"
+    if own is not None:
+        packets += f" -m addrtype {'' if own else '! '}--src-type LOCAL"
+    return packets
 
 
 def operator_rules(limiter: str, hooks: Sequence[Hook], queue: int) -> str:
     """The rules in the words of both tools, for an operator who installs them by hand."""
-    nothing = dict.fromkeys(_HOOKS, ChainState())
+    nothing = dict.fromkeys(Point, ChainState())
     parts = [f"# nft -f -\n{nft_install(limiter, hooks, queue)}"]
     for tool, family in (("iptables", 4), ("ip6tables", 6)):
         script = iptables_install(limiter, hooks, queue, family, nothing)

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from drld.config.allocator import read_allocator
 from drld.config.checks import (
     check_alone,
+    check_datapath,
     check_fleet,
     check_limits,
     check_match,
@@ -112,6 +113,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     peers = _sections("peer", PeerTable, document.get("peer", []), problems)
     limits = _sections("limit", LimitTable, document.get("limit"), problems)
     check_fleet(limiter, [table for _, table in peers], problems)
+    check_datapath(limiter, problems)
     check_limits([table for _, table in limits], problems)
     fleet = _Fleet(
         size=1 + len(peers),
@@ -133,6 +135,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         datapath=limiter.datapath,
         firewall=limiter.firewall,
         queue=limiter.queue,
+        timestamps=limiter.timestamps,
         gossip=GossipSpec(gossip.fabric, gossip.branching, gossip.interval),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),

@@ -53,6 +53,16 @@ def _check_reachable(
         )
 
 
+def check_datapath(limiter: LimiterTable | None, problems: Problems) -> None:
+    """Nobody asks for arrival times where packets are judged as they arrive."""
+    if limiter and limiter.datapath == "kernel" and limiter.timestamps != "auto":
+        problems.refuse(
+            ["limiter", "timestamps"],
+            limiter.timestamps,
+            '"auto", for datapath = "kernel" judges packets as they arrive',
+        )
+
+
 def check_limits(limits: Sequence[LimitTable | None], problems: Problems) -> None:
     """Ids and names are unique."""
     ids: dict[int, Location] = {}

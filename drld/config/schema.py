@@ -44,6 +44,7 @@ class LimiterTable(Table):
     datapath: DatapathName = "auto"
     firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
     queue: Annotated[int, Field(ge=0, le=65535)] | None = None
+    timestamps: Literal["auto", "ebpf", "kernel", "read"] = "auto"
 
 
 class GossipTable(Table):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,8 +46,9 @@ def topology(built_topology: Topology) -> Iterator[Topology]:
     """The namespaces, without firewall rules."""
     yield built_topology
     for tool in ("iptables", "ip6tables"):
-        for command in ("-F", "-X"):
-            built_topology.run("limiter", tool, "-t", "mangle", command)
+        for table in ("mangle", "security"):
+            for command in ("-F", "-X"):
+                built_topology.run("limiter", tool, "-t", table, command)
     built_topology.run("limiter", "nft", "flush", "ruleset")
     for device in ("in0", "out0"):
         built_topology.run("limiter", "tc", "qdisc", "del", "dev", device, "clsact", check=False)
@@ -64,8 +65,18 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDat
         *,
         path: Path | None = None,
         tool: str = firewall,
+        timestamps: str = "auto",
+        environment: Mapping[str, str] | None = None,
     ) -> RemoteDatapath:
-        started = RemoteDatapath(topology.names["limiter"], limiter, tool, queue, path)
+        started = RemoteDatapath(
+            topology.names["limiter"],
+            limiter,
+            tool,
+            queue,
+            path,
+            timestamps=timestamps,
+            environment=environment,
+        )
         processes.append(started)
         return started
 

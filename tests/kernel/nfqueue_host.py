@@ -38,21 +38,38 @@ class BreakableDatapath(NfqueueDatapath):
 class Host:
     """What can be called from the other end."""
 
-    def __init__(self, limiter: str, firewall: str, queue: int | None) -> None:
-        self.datapath = BreakableDatapath(limiter, firewall, queue, Random(1), time.monotonic_ns)
+    def __init__(
+        self, limiter: str, firewall: str, queue: int | None, timestamps: str = "auto"
+    ) -> None:
+        self.datapath = BreakableDatapath(
+            limiter, firewall, queue, Random(1), self.clock, timestamps=timestamps
+        )
+        self.frozen_ns: int | None = None
         self.draining = True
         self.attached = False
 
+    def clock(self) -> int:
+        return time.monotonic_ns() if self.frozen_ns is None else self.frozen_ns
+
+    def freeze(self, frozen: bool) -> None:
+        self.frozen_ns = time.monotonic_ns() if frozen else None
+
     def attach(self, limits: list[tuple[LimitSpec, Enforcement]]) -> int:
-        self.datapath.attach(limits, time.monotonic_ns())
+        self.datapath.attach(limits, self.clock())
         self.attached = True
         return self.datapath.queue
 
     def read(self, limit_id: int) -> Measurement:
-        return self.datapath.read(limit_id, time.monotonic_ns())
+        return self.datapath.read(limit_id, self.clock())
 
     def program(self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowKey]) -> None:
-        self.datapath.program(limit_id, enforcement, evict, time.monotonic_ns())
+        self.datapath.program(limit_id, enforcement, evict, self.clock())
+
+    def flush(self) -> None:
+        self.datapath.flush(self.clock())
+
+    def reason(self) -> str:
+        return self.datapath.reason
 
     def counters(self) -> dict[str, int]:
         return dict(self.datapath.counters())

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,21 @@ class RemoteDatapath:
         firewall: str,
         queue: int | None,
         path: Path | None = None,
+        *,
+        timestamps: str = "auto",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`path` is a directory of tools that come before the system's."""
-        self._start("nfqueue_host.py", namespace, path)
-        self._pipe.send((limiter, firewall, queue))
+        self._start("nfqueue_host.py", namespace, path, environment)
+        self._pipe.send((limiter, firewall, queue, timestamps))
 
-    def _start(self, script: str, namespace: str, path: Path | None = None) -> None:
+    def _start(
+        self,
+        script: str,
+        namespace: str,
+        path: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         search = os.environ["PATH"]
         ours, theirs = socket.socketpair()
         with theirs:
@@ -50,6 +59,7 @@ class RemoteDatapath:
                     **os.environ,
                     "PYTHONPATH": str(ROOT),
                     "PATH": f"{path}:{search}" if path else search,
+                    **(environment or {}),
                 },
             )
         self._pipe = Connection(ours.detach())
@@ -73,6 +83,15 @@ class RemoteDatapath:
     ) -> None:
         self._call("program", limit_id, enforcement, list(evict))
 
+    def flush(self) -> None:
+        """End a tick."""
+        self._call("flush")
+
+    def reason(self) -> str:
+        """What it says of itself."""
+        said: str = self._call("reason")
+        return said
+
     def counters(self) -> dict[str, int]:
         counters: dict[str, int] = self._call("counters")
         return counters
@@ -83,6 +102,10 @@ class RemoteDatapath:
     def pause(self, paused: bool = True) -> None:
         """Stop draining the queue, or go on."""
         self._call("pause", paused)
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Stop the datapath's clock, or let it go on."""
+        self._call("freeze", frozen)
 
     def drain(self) -> int:
         """Drain once."""

@@ -71,6 +71,7 @@ def test_defaults() -> None:
     assert spec.listen == ("10.0.0.1", 7946)
     assert spec.control == "/run/drld/lim1.sock"
     assert (spec.datapath, spec.firewall, spec.queue) == ("auto", "auto", None)
+    assert spec.timestamps == "auto"
     assert spec.gossip == GossipSpec("pushsum", 3, 50_000_000)
     assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
     (limit,) = spec.limits
@@ -207,7 +208,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "key in the wrong section": (
         changed(("[limiter]", "[limiter]\ninterval = '50ms'")),
         "limiter.interval: unknown key; "
-        "known here: name, listen, control, datapath, firewall, queue",
+        "known here: name, listen, control, datapath, firewall, queue, timestamps",
     ),
     "odd key": (
         GOOD + '["a\\nb"]\n',
@@ -313,6 +314,15 @@ WRONG: dict[str, tuple[str, str]] = {
     "socket path too long": (
         changed(("[limiter]", f"[limiter]\ncontrol = '/{'x' * 107}'")),
         f"limiter.control: '/{'x' * 58}...: a path of at most 107 bytes, none of them zero",
+    ),
+    "unknown timestamps": (
+        changed(("[limiter]", "[limiter]\ntimestamps = 'hardware'")),
+        "limiter.timestamps: 'hardware': 'auto', 'ebpf', 'kernel' or 'read'",
+    ),
+    "timestamps on the kernel datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\ntimestamps = 'read'")),
+        "limiter.timestamps: 'read': "
+        '"auto", for datapath = "kernel" judges packets as they arrive',
     ),
     "unknown datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'xdp'")),

@@ -91,6 +91,7 @@ def spec(*limits: LimitSpec, peers: tuple[str, ...] = ("b",), **changes: Any) ->
         "datapath": "auto",
         "firewall": "auto",
         "queue": None,
+        "timestamps": "auto",
         "gossip": gossip_spec(),
         "peers": tuple(PeerSpec(peer, ("127.0.0.2", 7946)) for peer in peers),
         "limits": limits,

@@ -9,6 +9,7 @@ import pytest
 from drld.capture.rules import (
     ChainState,
     Hook,
+    Point,
     iptables_chain,
     iptables_install,
     iptables_state,
@@ -25,7 +26,7 @@ from drld.spec import Direction, LimitSpec, Match, OnFailure
 from ..factories import limit_spec
 
 IN, OUT = Direction.IN, Direction.OUT
-NOTHING = {IN: ChainState(), OUT: ChainState()}
+NOTHING = dict.fromkeys(Point, ChainState())
 
 
 def limit(
@@ -127,8 +128,8 @@ def test_simple_names_stay_and_others_are_hashed() -> None:
 
 def test_chain_names_fit_iptables() -> None:
     for name in ("lim1", "x" * 19, "x" * 64):
-        for direction in Direction:
-            assert len(iptables_chain(name, direction)) <= 28
+        for point in Point:
+            assert len(iptables_chain(name, point)) <= 28
 
 
 # nft
@@ -187,12 +188,12 @@ def test_iptables_install_from_nothing() -> None:
 
 
 def test_iptables_install_again_adds_no_second_jump() -> None:
-    states = {IN: ChainState(True, 1), OUT: ChainState(True, 1)}
+    states = {**NOTHING, Point.IN: ChainState(True, 1), Point.OUT: ChainState(True, 1)}
     assert iptables_install("lim1", SETS, 17, 4, states) == RULES_4.format(jump_in="", jump_out="")
 
 
 def test_iptables_install_repairs_what_is_half_there() -> None:
-    states = {IN: ChainState(True, 0), OUT: ChainState(True, 3)}
+    states = {**NOTHING, Point.IN: ChainState(True, 0), Point.OUT: ChainState(True, 3)}
     assert iptables_install("lim1", SETS, 17, 4, states) == RULES_4.format(
         jump_in=JUMP_IN, jump_out="-D POSTROUTING -j drld-lim1-out\n" * 2
     )
@@ -212,7 +213,7 @@ def test_iptables_install_of_the_other_family() -> None:
 
 
 def test_iptables_takes_away_what_is_not_wanted_any_more() -> None:
-    states = {IN: ChainState(True, 2), OUT: ChainState(True, 1)}
+    states = {**NOTHING, Point.IN: ChainState(True, 2), Point.OUT: ChainState(True, 1)}
     assert iptables_install("lim1", SETS[2:3], 17, 4, states) == (
         "*mangle\n"
         ":drld-lim1-out - [0:0]\n"
@@ -247,8 +248,14 @@ COMMIT
 
 
 def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
-    assert iptables_state("lim1", SAVED) == {IN: ChainState(True, 2), OUT: ChainState(False, 0)}
-    assert iptables_state("lim10", SAVED) == {IN: ChainState(False, 0), OUT: ChainState(True, 1)}
+    assert iptables_state("lim1", SAVED) == {
+        **NOTHING,
+        Point.IN: ChainState(True, 2),
+    }
+    assert iptables_state("lim10", SAVED) == {
+        **NOTHING,
+        Point.OUT: ChainState(True, 1),
+    }
     assert iptables_state("lim1", "") == NOTHING
 
 
