@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from drld.capture.bpf import Code, references
+from drld.capture.bpf_loops import closed_by_jumps
 from drld.capture.kernel_layout import MAPS
 from drld.errors import DatapathError
 
@@ -68,7 +69,7 @@ def _fingerprint(source: str, flags: tuple[str, ...]) -> str:
         raise DatapathError(f"the BPF sources: {error}") from error
     if not parts:
         raise DatapathError(f"the BPF sources are missing from {SOURCES}")
-    for part in (*parts, platform.release().encode(), repr((source, flags)).encode(), b"1"):
+    for part in (*parts, platform.release().encode(), repr((source, flags)).encode(), b"2"):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
 
@@ -154,7 +155,7 @@ def main(source: str, flags: list[str]) -> int:
     names = {lib.bpf_table_fd(module.module, name.encode()): name for name in MAPS}
     programs = {}
     for name in PROGRAMS[source]:
-        instructions: bytes = module.dump_func(name)
+        instructions = closed_by_jumps(module.dump_func(name))
         programs[name] = Code(instructions, references(instructions, names))
     sys.stdout.write(_encode(programs))
     return 0
