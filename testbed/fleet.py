@@ -23,7 +23,7 @@ from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 LIMIT = "experiment"
 DATAPATHS = ("auto", "kernel", "nfqueue", "tbf")
 
-_READY_TIMEOUT_S = 20.0
+_READY_TIMEOUT_S = 120.0
 _POLL_S = 0.02
 _REQUEST_TIMEOUT_S = 5.0
 _TBF_QUEUE = 3_000

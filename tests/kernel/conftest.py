@@ -10,15 +10,21 @@ import pytest
 
 from drld.capture.rules import Hook, nft_install
 from drld.spec import Direction
+from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
 
 from .remote import RemoteDatapath
 from .topology import Topology, remove_stale
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what needs a firewall with every one that can queue packets on this kernel."""
+    """Run what needs a firewall, or links, with every kind of them that this kernel has."""
     if "firewall" in metafunc.fixturenames:
         metafunc.parametrize("firewall", ["nft", "iptables"] if nft_can_queue() else ["iptables"])
+    if "make_links" in metafunc.fixturenames:
+        ways = [pytest.param(DelayLineLinks, id="delayline", marks=pytest.mark.realtime)]
+        if kernel_has_netem():
+            ways.append(pytest.param(NetemLinks, id="netem"))
+        metafunc.parametrize("make_links", ways)
 
 
 def nft_can_queue() -> bool:

@@ -6,6 +6,7 @@ refuses counts it as dropped), its length, and what was odd about it.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
@@ -145,33 +146,38 @@ def frame(data: bytes, tags: int = 0) -> bytes:
     return header + struct.pack("!H", ethertype) + data
 
 
-def test_random_packets_under_random_limits(code: Mapping[str, Code], made: list[Bench]) -> None:
+def test_random_packets_under_random_limits(code: Mapping[str, Code]) -> None:
     rng = Random(11)
     seen = 0
     for _ in range(80):
         limits = [random_limit(rng, number) for number in range(1, rng.choice([2, 4, 9]))]
         rng.shuffle(limits)
         try:
-            made.append(Bench(code, limits))
+            bench = Bench(code, limits)
         except DatapathError as error:
             if "one packet falls under" not in str(error):
                 raise
             continue  # test_kernel_layout.py
-        records = [rng.choice([PASS, PASS, REFUSE]) for _ in limits]
-        bench = made[-1]
-        bench.reset(records, 0)
-        gate = Gate(Draws([]))
-        gate.replace(list(zip(limits, records, strict=True)), 0)
-        for _ in range(100):
-            data, mark = random_packet(rng), rng.choice([0, 1, 0x11, 0xFFFFFFFF])
-            # TEST_RUN refuses Ethernet frames of IP that end inside its header, tagged ones not.
-            short = len(data) < (40 if data[0] >> 4 == 6 else 20)
-            sent = frame(data, rng.choice([1, 2] if short else [0, 0, 1, 2]))
-            expected = gate.judge(data[:COPY_BYTES], INTERFACE, Direction.OUT, mark, 0)
-            assert bench.packet(sent, mark=mark) == expected, (limits, data.hex(), mark)
-            compare(bench, gate, (limits, data.hex(), mark))
-            seen += 1
+        with contextlib.closing(bench):
+            judge_packets(bench, rng, 100)
+        seen += 100
     assert seen > 5000
+
+
+def judge_packets(bench: Bench, rng: Random, count: int) -> None:
+    limits = bench.limits
+    records = [rng.choice([PASS, PASS, REFUSE]) for _ in limits]
+    bench.reset(records, 0)
+    gate = Gate(Draws([]))
+    gate.replace(list(zip(limits, records, strict=True)), 0)
+    for _ in range(count):
+        data, mark = random_packet(rng), rng.choice([0, 1, 0x11, 0xFFFFFFFF])
+        # TEST_RUN refuses Ethernet frames of IP that end inside its header, tagged ones not.
+        short = len(data) < (40 if data[0] >> 4 == 6 else 20)
+        sent = frame(data, rng.choice([1, 2] if short else [0, 0, 1, 2]))
+        expected = gate.judge(data[:COPY_BYTES], INTERFACE, Direction.OUT, mark, 0)
+        assert bench.packet(sent, mark=mark) == expected, (limits, data.hex(), mark)
+        compare(bench, gate, (limits, data.hex(), mark))
 
 
 def compare(bench: Bench, gate: Gate, example: object) -> None:

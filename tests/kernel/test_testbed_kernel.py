@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,17 @@ import trio
 
 from testbed import netns
 from testbed.errors import MeasurementError
-from testbed.link import DelayLineLinks
+from testbed.link import DelayLineLinks, Links
 from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import experiment
 
 pytestmark = pytest.mark.kernel
 
-DEADLINE_S = 30.0
+MakeLinks = Callable[[], Links]
+
+DEADLINE_S = 120.0
+"""For what takes seconds; an emulated machine is slow."""
 FLOWS = [
     {"limiter": "l1", "count": 1, "rtt": "10ms"},
     {"limiter": "l2", "count": 2, "rtt": "10ms"},
@@ -40,16 +43,18 @@ def nothing_left() -> Iterator[None]:
     assert not netns.state_directory().exists()
 
 
-async def run(allocator: str, datapath: str, **changes: Any) -> dict[str, Any]:
+async def run(
+    make_links: MakeLinks, allocator: str, datapath: str, **changes: Any
+) -> dict[str, Any]:
     small = experiment(**{"seconds": 3, "warmup": "1s", "flows": FLOWS, **changes})
     with Path(os.devnull).open("w", encoding="ascii") as silence:
         return await run_once(
-            small, allocator, 1, RunOptions(datapath, DelayLineLinks), Progress(silence)
+            small, allocator, 1, RunOptions(datapath, make_links), Progress(silence)
         )
 
 
-async def test_a_central_run_under_the_kernel_s_own_token_bucket() -> None:
-    found = await run("ctb", "tbf")
+async def test_a_central_run_under_the_kernel_s_own_token_bucket(make_links: MakeLinks) -> None:
+    found = await run(make_links, "ctb", "tbf")
     burst_bps = (75_000 + 3_000) * 8 / 2
     assert 0 < found["aggregate_bps"] <= 10e6 + burst_bps
     assert set(found["share"]) == {"l1", "l2"}
@@ -57,12 +62,13 @@ async def test_a_central_run_under_the_kernel_s_own_token_bucket() -> None:
     assert len(found["flows"]) == 3
     assert all(flow["connected_s"] >= flow["syn_s"] + 0.01 for flow in found["flows"])
     assert found["gossip"]["bytes_per_limiter_per_s"] == 0
-    assert found["link"]["overflow"] == 0
-    assert found["link"]["packets"] > 100
+    if make_links is DelayLineLinks:
+        assert found["link"]["overflow"] == 0
+        assert found["link"]["packets"] > 100
 
 
-async def test_a_split_run_counts_every_limiter_by_itself() -> None:
-    found = await run("static", "tbf", limit={
+async def test_a_split_run_counts_every_limiter_by_itself(make_links: MakeLinks) -> None:
+    found = await run(make_links, "static", "tbf", limit={
         "rate": "4mbit", "burst": "20kB", "shares": {"l1": 0.25, "l2": 0.75},
     })  # fmt: skip
     for limiter, rate in (("l1", 1e6), ("l2", 3e6)):
@@ -75,9 +81,9 @@ async def test_a_split_run_counts_every_limiter_by_itself() -> None:
     )
 
 
-async def test_a_timed_event_narrows_a_link() -> None:
+async def test_a_timed_event_narrows_a_link(make_links: MakeLinks) -> None:
     found = await run(
-        "static", "tbf", limit={"rate": "100mbit", "burst": "75kB"},
+        make_links, "static", "tbf", limit={"rate": "100mbit", "burst": "75kB"},
         seconds=4, flows=[{**FLOWS[0], "rate": "8mbit"}], warmup="2s",
         events=[{"at": "1s", "flows": "f1", "rate": "1mbit", "queue": "15kB"}],
     )  # fmt: skip
@@ -85,8 +91,8 @@ async def test_a_timed_event_narrows_a_link() -> None:
     assert 0 < found["aggregate_bps"] <= 1e6 + 2 * 3028 * 8 / 2
 
 
-async def test_daemons_limit_and_gossip() -> None:
-    found = await run("fps", "auto", seconds=4, warmup="2s")
+async def test_daemons_limit_and_gossip(make_links: MakeLinks) -> None:
+    found = await run(make_links, "fps", "auto", seconds=4, warmup="2s")
     assert found["datapath"] in ("nfqueue", "kernel")
     assert 0 < found["aggregate_bps"] < 20e6
     assert min(found["share"].values()) > 0
@@ -96,12 +102,12 @@ async def test_daemons_limit_and_gossip() -> None:
     assert all(rows[-1][3] is not None for rows in found["series"].values())
 
 
-async def test_a_daemon_that_does_not_start_is_quoted() -> None:
+async def test_a_daemon_that_does_not_start_is_quoted(make_links: MakeLinks) -> None:
     with pytest.raises(MeasurementError, match=r"did not become ready(?s:.*)carrier-pigeon"):
-        await run("fps", "auto", gossip={"fabric": "carrier-pigeon"})
+        await run(make_links, "fps", "auto", gossip={"fabric": "carrier-pigeon"})
 
 
-async def test_a_daemon_that_dies_in_the_middle_fails_the_run() -> None:
+async def test_a_daemon_that_dies_in_the_middle_fails_the_run(make_links: MakeLinks) -> None:
     async def kill_when_running() -> None:
         namespace = netns.NETNS_DIRECTORY / netns.namespace("lim-l1")
         control = netns.state_directory() / "l1.sock"
@@ -115,7 +121,7 @@ async def test_a_daemon_that_dies_in_the_middle_fails_the_run() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(kill_when_running)
             with pytest.raises(MeasurementError, match=r"daemon l1 .*exit status -9"):
-                await run("fps", "auto", seconds=10)
+                await run(make_links, "fps", "auto", seconds=10)
 
 
 @contextlib.contextmanager

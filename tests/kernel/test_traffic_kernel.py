@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ import pytest
 import trio
 
 from testbed import netns
-from testbed.link import DelayLineLinks
+from testbed.link import Links
 from testbed.linkcheck import Line, line
 from testbed.traffic import FIRST_PORT
 
 pytestmark = pytest.mark.kernel
+
+MakeLinks = Callable[[], Links]
 
 DELAY_NS = 5_000_000
 STEP_NS = 200_000_000
@@ -65,8 +67,8 @@ async def carry(
     return sent, {item["port"]: item["bytes"] for item in received}
 
 
-async def test_flows_run_from_their_start_to_their_end() -> None:
-    links = DelayLineLinks()
+async def test_flows_run_from_their_start_to_their_end(make_links: MakeLinks) -> None:
+    links = make_links()
     async with line(links, DELAY_NS) as wired:
         links.set_rate("down", 500_000, None)
         flows = [flow(0, 0.0, 1.6), flow(1, 0.6, 1.0)]
@@ -86,7 +88,7 @@ async def test_flows_run_from_their_start_to_their_end() -> None:
         assert report["rtt_ms"] >= DELAY_NS / 1e6
 
 
-async def test_flows_are_new_reno_with_selective_acknowledgements() -> None:
+async def test_flows_are_new_reno_with_selective_acknowledgements(make_links: MakeLinks) -> None:
     async def look(source: str) -> None:
         while True:
             shown = netns.run(["ip", "netns", "exec", source, "ss", "-tinoH"]).split()
@@ -94,7 +96,7 @@ async def test_flows_are_new_reno_with_selective_acknowledgements() -> None:
                 break
             await trio.sleep(0.05)
 
-    async with line(DelayLineLinks(), DELAY_NS) as wired, trio.open_nursery() as nursery:
+    async with line(make_links(), DELAY_NS) as wired, trio.open_nursery() as nursery:
         nursery.start_soon(look, wired.source)
         with trio.fail_after(20):
             sent, received = await carry(wired, [flow(0, 0.0, 1.0)], 1.2)
@@ -103,18 +105,18 @@ async def test_flows_are_new_reno_with_selective_acknowledgements() -> None:
     assert sum(received[FIRST_PORT]) > 0
 
 
-async def test_a_flow_without_selective_acknowledgements_is_an_error() -> None:
+async def test_a_flow_without_selective_acknowledgements_is_an_error(make_links: MakeLinks) -> None:
     def turn_sack_off() -> None:
         Path("/proc/sys/net/ipv4/tcp_sack").write_text("0", encoding="ascii")
 
-    async with line(DelayLineLinks(), DELAY_NS) as wired:
+    async with line(make_links(), DELAY_NS) as wired:
         netns.within(wired.sink, turn_sack_off)
         sent, _ = await carry(wired, [flow(0, 0.0, 0.4)], 0.6)
     assert sent[0]["error"] == "selective acknowledgements were not agreed on"
 
 
-async def test_a_flow_that_is_refused_is_an_error() -> None:
-    async with line(DelayLineLinks(), DELAY_NS) as wired:
+async def test_a_flow_that_is_refused_is_an_error(make_links: MakeLinks) -> None:
+    async with line(make_links(), DELAY_NS) as wired:
         sent, received = await carry(wired, [flow(0, 0.0, 0.4)], 0.6, destination_port=PORT + 1)
     assert sent[0]["error"] == "cannot connect: Connection refused"
     assert sent[0]["connected_s"] is None
