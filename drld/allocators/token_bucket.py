@@ -42,7 +42,12 @@ class TokenBucket:
         self._updated_ns = now_ns
         if self._depth is not None:
             tokens = self._tokens + self._fill_rate * dt
-            self._tokens = min(max(tokens, 0), self._depth)
+            # Not by min and max: two calls fewer for each packet.
+            if tokens < 0:
+                tokens = 0
+            elif tokens > self._depth:
+                tokens = self._depth
+            self._tokens = tokens
 
     def conforms(self, length: int) -> bool:
         """Whether a packet of `length` bytes may pass at the time of the last settling."""

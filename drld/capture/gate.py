@@ -2,19 +2,28 @@
 
 Puts header parser, matcher and policers together. Pure, so that a trace of (bytes, interface,
 direction, mark, time) replays to the same verdicts anywhere.
+
+What parser and matcher say of a plain packet (`packet.outline`) is remembered, for its flow's next
+packets: a dictionary bounded by `MEMORY`, which is emptied when it is full. Nothing depends on
+it but time: a flood of new flows costs each packet what it cost without a memory, and a little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from drld.capture.matcher import Matcher
-from drld.capture.packet import parse
+from drld.capture.packet import Header, outline, parse
 from drld.capture.policer import Policer, police
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.spec import Direction, LimitSpec, OnFailure
+
+_IN = Direction.IN  # looking up a member of an enumeration takes longer than a name
+
+MEMORY = 8192
+"""Flows whose limits are remembered, about 4 MB of them."""
 
 
 @dataclass(slots=True)
@@ -33,11 +42,14 @@ class Counts:
 class Gate:
     """A set of limits that packets are judged by."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, memory: int = MEMORY) -> None:
+        """`rng` decides random drops; `memory` is how many flows' limits are remembered."""
         self.counts = Counts()
         self._rng = rng
+        self._memory = memory
         self._policers: dict[int, Policer] = {}
         self._matcher = Matcher(())
+        self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
         self.fail_open = False
         """Whether a packet that cannot be judged passes: only if every limit says `open`."""
 
@@ -55,6 +67,7 @@ class Gate:
         specs = [limit for limit, _ in limits]
         self._policers = policers
         self._matcher = Matcher(specs)
+        self._known.clear()
         self.fail_open = all(limit.on_failure is OnFailure.OPEN for limit in specs)
 
     def judge(
@@ -69,6 +82,26 @@ class Gate:
             mark: the packet's mark.
             now_ns: when it arrived.
         """
+        plain, length = outline(data)
+        key = plain, interface, direction is _IN, mark
+        known = self._known.get(key)
+        if known is None:
+            header = self._parse(data)
+            length = header.length
+            limits = self._matcher.classify(header, interface, direction, mark)
+            known = header.flow, [self._policers[limit.id] for limit in limits]
+            if plain is not None:
+                if len(self._known) >= self._memory:
+                    self._known.clear()
+                self._known[key] = known
+        flow, policers = known
+        if len(policers) == 1:
+            return policers[0].police(flow, length, now_ns, self._rng)
+        if not policers:
+            self.counts.unmatched += 1
+        return police(policers, flow, length, now_ns, self._rng)
+
+    def _parse(self, data: bytes) -> Header:
         header = parse(data)
         if header.defect is not None:
             if header.defect.malformed:
@@ -77,18 +110,7 @@ class Gate:
                 self.counts.truncated += 1
         if header.fragment:
             self.counts.fragments += 1
-        limits = self._matcher.classify(header, interface, direction, mark)
-        if not limits:
-            self.counts.unmatched += 1
-            return True
-        policers = self._policers
-        return police(
-            [policers[limit.id] for limit in limits],
-            header.flow,
-            header.length,
-            now_ns,
-            self._rng,
-        )
+        return header
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """What was counted since the last read of this limit."""

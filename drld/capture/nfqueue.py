@@ -65,6 +65,7 @@ SOCKET_BYTES = 4 << 20
 _QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
 _FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
 _SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
+_IN, _OUT = Direction.IN, Direction.OUT
 _HOOKS_IN = (0, 1)  # prerouting, local input; at the others it is known where a packet goes out
 _NAMES_LIVE_NS = 1_000_000_000
 _INSTALL_POLL_S = 0.005
@@ -287,9 +288,9 @@ class NfqueueDatapath:
 
     def _judge(self, packet: netfilterqueue.Packet) -> bool:
         if packet.hook in _HOOKS_IN:
-            direction, index = Direction.IN, packet.indev
+            direction, index = _IN, packet.indev
         else:
-            direction, index = Direction.OUT, packet.outdev
+            direction, index = _OUT, packet.outdev
         interface = self._interfaces.get(index) or self._resolve(index)
         times = self._arrival.times
         now_ns = times.arrival_ns(packet.get_timestamp()) if times else self._clock()

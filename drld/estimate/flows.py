@@ -48,8 +48,9 @@ class FlowSample:
     def observe(self, flow: FlowId, length: int) -> None:
         """Count a packet of `length` bytes if its flow is, or may come, into the set."""
         counted = self._bytes
-        if flow in counted:
-            counted[flow] += length
+        before = counted.get(flow)
+        if before is not None:
+            counted[flow] = before + length
         elif len(counted) < self.capacity:
             counted[flow] = length
 
