@@ -38,7 +38,8 @@ struct drld_limit {
 	__u64 updated_ns;
 	__u64 grace_ns;		/* how old a heartbeat may be */
 	__u32 sequence;
-	__u32 flags;
+	__u16 flags;
+	__u16 stirred;		/* 1: has seen a packet since the daemon looked */
 	struct drld_record record[2];
 	struct drld_record fallback;
 	__u64 credit_id;	/* the last that was granted */

@@ -246,6 +246,13 @@ inline_always void sample(u32 slot, u64 id, u32 bytes)
 
 #include "classify.h"
 
+/* After the packet was counted: who sees the mark and takes it away reads what it stands for. */
+inline_always void stir(struct drld_limit *limit)
+{
+	if (!volatile_read(limit->stirred))
+		*(volatile u16 *)&limit->stirred = 1;
+}
+
 /* The verdict: drld.capture.policer.police. */
 
 inline_always void count(struct drld_hook *fixed, u32 slot, struct packet *packet, int outcome,
@@ -280,6 +287,7 @@ inline_always int police_one(struct drld_hook *fixed, struct packet *packet, u32
 	else if (outcome == CHARGED)
 		charge(limit, cost);
 	count(fixed, slot, packet, outcome, forwarded);
+	stir(limit);
 	return forwarded ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
@@ -306,11 +314,12 @@ inline_always int police_many(struct drld_hook *fixed, struct packet *packet, st
 			break;
 		sample(slot, packet->flow, packet->length);
 		count(fixed, slot, packet, room->outcomes[i], forwarded);
-		if (forwarded && room->outcomes[i] == CHARGED) {
-			struct drld_limit *limit = limits.lookup(&slot);
-			if (limit)
-				charge(limit, cost);
-		}
+		struct drld_limit *limit = limits.lookup(&slot);
+		if (!limit)
+			continue;
+		if (forwarded && room->outcomes[i] == CHARGED)
+			charge(limit, cost);
+		stir(limit);
 	}
 	return forwarded ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }

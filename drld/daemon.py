@@ -138,12 +138,12 @@ class Daemon:
         while True:
             due_ns = self.engine.next_due_ns()
             changed = self._changed
-            delay_s = max(due_ns - clock(), 0) / NS_PER_S if due_ns is not None else float("inf")
+            delay_s = max(due_ns - clock(), 0) / NS_PER_S
             with trio.move_on_after(delay_s):
                 await changed.wait()
             if changed.is_set():
                 continue
-            for name, tick in self.engine.tick(clock()):
+            for name, tick in self.engine.tick(clock(), self._traces.limits()):
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
 
     @staticmethod
@@ -207,7 +207,7 @@ class Daemon:
             },
             peers={
                 "configured": len(spec.peers),
-                "connected": len(report.connected_peers(engine, now_ns)),
+                "connected": len(engine.membership.connected(now_ns)),
             },
             limits=len(engine.entries),
             gossip={

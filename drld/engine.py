@@ -5,18 +5,26 @@ The engine moves values between the pure `Limiter`s and the shells; when to do i
 
 Gossip is read at the start of a tick and not when it arrives: updates are only used at ticks, and
 a wake-up for each datagram would cost more than all the rest of an idle daemon.
+
+A limit is awake while there is something to do for it. Where nobody in the fleet wants anything it
+comes to rest (`Limiter.at_rest`): it is not read, ticked, gossiped or programmed until the datapath
+has seen a packet of it, an update of it comes, or the membership changes. So ten thousand limits
+cost what those cost that are in use.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
 from drld.capture.base import Datapath
 from drld.errors import ConfigError
+from drld.gossip.membership import Membership
 from drld.gossip.transport import Transport
-from drld.limiter import Limiter, Tick
+from drld.limiter import Limiter, Tick, membership
+from drld.model import HEARTBEAT, Update
 from drld.spec import LimiterSpec, LimitSpec
 
 
@@ -52,9 +60,19 @@ class Engine:
         self.datapath = datapath
         self.transport = transport
         self.entries: dict[int, Entry] = {}
+        self.membership = membership(spec.name, spec.members, spec.gossip)
         self.unknown_limit: Counter[str] = Counter()
         """Updates of a limit that is not configured here, by peer."""
         self._rng = rng
+        self._awake: dict[int, Entry] = {}
+        self._by_name: dict[str, Entry] = {}
+        self._look_interval_ns = spec.gossip.interval_ns
+        self._look_due_ns = 0
+        """When to look for limits that must wake up."""
+        self._looked_ns = 0
+        """When the last look was due: those that wake up join its grid."""
+        self._round_due_ns = 0
+        self._seen = self.membership.version
 
     def start(self, now_ns: int) -> None:
         """Attach the datapath; every limit enforces its static share.
@@ -62,11 +80,13 @@ class Engine:
         Raises:
             DatapathError: the host refuses; nothing is left behind.
         """
-        self.entries = {
-            limit.id: self._entry(limit, self.spec, now_ns) for limit in self.spec.limits
+        entries = {
+            limit.id: self._successor(limit, self.spec, self.membership, now_ns)
+            for limit in self.spec.limits
         }
-        self._attach(self.spec, self.entries, now_ns)
-        self._set_shares()
+        self._attach(self.spec, entries, now_ns)
+        self._adopt(entries, now_ns)
+        self._round_due_ns = now_ns + self.spec.gossip.interval_ns
 
     def stop(self) -> None:
         """Detach the datapath and close the socket; safe to call twice."""
@@ -89,49 +109,85 @@ class Engine:
         ]
         if problems:
             raise ConfigError(problems)
-        entries = {limit.id: self._successor(limit, spec, now_ns) for limit in spec.limits}
+        fleet = (
+            self.membership.with_peers([peer.name for peer in spec.peers])
+            if spec.gossip == self.spec.gossip
+            else membership(spec.name, spec.members, spec.gossip)
+        )
+        entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
         self._attach(spec, entries, now_ns)
         for limit in spec.limits:
-            entries[limit.id].limiter.reconfigure(limit, spec.members, now_ns)
+            entries[limit.id].limiter.reconfigure(limit, fleet)
         self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
-        self.entries = entries
         self.spec = spec
-        self._set_shares()
+        self.membership = fleet
+        self._adopt(entries, now_ns)
 
-    def next_due_ns(self) -> int | None:
-        """When the next tick is due; None while there are no limits."""
-        return min((entry.due_ns for entry in self.entries.values()), default=None)
+    def next_due_ns(self) -> int:
+        """When the next tick is due."""
+        return min(
+            self._look_due_ns, self._round_due_ns, *(entry.due_ns for entry in self._awake.values())
+        )
 
-    def tick(self, now_ns: int) -> list[tuple[str, Tick]]:
-        """Tick every limit that is due; each with its name."""
+    def tick(self, now_ns: int, watched: Collection[str] = ()) -> list[tuple[str, Tick]]:
+        """Tick every limit that is due and awake; each with its name.
+
+        Those whose names are `watched` are not left to rest.
+        """
+        if now_ns >= self._look_due_ns:
+            self._look(now_ns)
         self._receive(now_ns)
+        for name in watched:
+            self._wake(self._by_name[name])
         ticks = [
             (entry.limiter.limit.name, self._tick(entry, now_ns))
-            for entry in self.entries.values()
+            for entry in self._awake.values()
             if entry.due_ns <= now_ns
         ]
+        self._gossip(now_ns)
+        for limit_id in [key for key, entry in self._awake.items() if entry.limiter.at_rest]:
+            del self._awake[limit_id]
         self.datapath.flush(now_ns)
         return ticks
 
     def _receive(self, now_ns: int) -> None:
         for peer, update in self.transport.receive():
+            if update.limit_id == HEARTBEAT:
+                self.membership.receive(peer, update, now_ns)
+                continue
             entry = self.entries.get(update.limit_id)
             if entry is None:
                 self.unknown_limit[peer] += 1
+                self.membership.hear(peer, update.weight > 0, now_ns)
             else:
                 entry.limiter.receive(peer, update, now_ns)
+                self._wake(entry)
+
+    def _look(self, now_ns: int) -> None:
+        """Wake the limits where something has happened."""
+        self._looked_ns = self._look_due_ns
+        self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
+        for limit_id in self.datapath.stirred(now_ns):
+            self._wake(self.entries[limit_id])
+        self.membership.connected(now_ns)
+        if self.membership.version != self._seen:
+            self._seen = self.membership.version
+            for entry in self.entries.values():
+                self._wake(entry)
+
+    def _wake(self, entry: Entry) -> None:
+        limit_id = entry.limiter.limit.id
+        if limit_id not in self._awake:
+            self._awake[limit_id] = entry
+            # It may have been due long ago.
+            entry.due_ns = max(entry.due_ns, self._looked_ns)
 
     def _tick(self, entry: Entry, now_ns: int) -> Tick:
         limiter = entry.limiter
-        interval_ns = limiter.limit.interval_ns
-        # Keep the grid while on time; after a stall begin a new one, as no two ticks may crowd.
-        late = now_ns - entry.due_ns >= interval_ns
-        entry.due_ns = now_ns + interval_ns if late else entry.due_ns + interval_ns
+        entry.due_ns = _next(entry.due_ns, now_ns, limiter.limit.interval_ns)
         limit_id = limiter.limit.id
-        tick = limiter.tick(self.datapath.read(limit_id, now_ns), now_ns, self._rng)
+        tick = limiter.tick(self.datapath.read(limit_id, now_ns), now_ns)
         self.datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
-        for peer, update in tick.updates:
-            self.transport.send(peer, update)
         entry.last = tick
         measured, totals = tick.measurement, entry.totals
         totals.arrived_bytes += measured.arrived_bytes
@@ -142,6 +198,31 @@ class Engine:
         totals.dropped_packets += measured.dropped_packets
         return tick
 
+    def _gossip(self, now_ns: int) -> None:
+        """Tell the round's targets, at the tick that is nearest to when the round is due."""
+        if now_ns + self._look_interval_ns // 2 < self._round_due_ns:
+            return
+        self._round_due_ns = _next(self._round_due_ns, now_ns, self.spec.gossip.interval_ns)
+        targets = self.membership.targets(self._rng)
+        told: dict[str, list[Update]] = {peer: [] for peer in targets}
+        for entry in self._awake.values():
+            for peer, update in entry.limiter.publish(targets, now_ns):
+                told[peer].append(update)
+        for peer, updates in told.items():
+            self.transport.send(peer, updates or [self.membership.heartbeat(peer, now_ns)])
+
+    def _adopt(self, entries: dict[int, Entry], now_ns: int) -> None:
+        """These are the limits from now on."""
+        self.entries = entries
+        self._by_name = {entry.limiter.limit.name: entry for entry in entries.values()}
+        self._awake = dict(entries)
+        intervals = [entry.limiter.limit.interval_ns for entry in entries.values()]
+        self._look_interval_ns = min([self.spec.gossip.interval_ns, *intervals])
+        self._looked_ns = now_ns
+        self._look_due_ns = now_ns + self._look_interval_ns
+        for limit_id, entry in entries.items():
+            self.datapath.set_share(limit_id, entry.limiter.initial())
+
     def _attach(self, spec: LimiterSpec, entries: dict[int, Entry], now_ns: int) -> None:
         """Have the datapath enforce these limits, each as its last tick said."""
         pairs = []
@@ -151,26 +232,25 @@ class Engine:
             pairs.append((limit, last))
         self.datapath.attach(pairs, now_ns)
 
-    def _set_shares(self) -> None:
-        for limit_id, entry in self.entries.items():
-            self.datapath.set_share(limit_id, entry.limiter.initial())
-
-    def _successor(self, limit: LimitSpec, spec: LimiterSpec, now_ns: int) -> Entry:
+    def _successor(
+        self, limit: LimitSpec, spec: LimiterSpec, fleet: Membership, now_ns: int
+    ) -> Entry:
         """The entry of a limit after a reload: the running one where its knowledge still fits."""
+        fresh = Entry(Limiter(limit, fleet, spec.gossip.fabric), now_ns + limit.interval_ns)
         entry = self.entries.get(limit.id)
         if entry is None:
-            return self._entry(limit, spec, now_ns)
+            return fresh
         old = entry.limiter.limit
         if self.spec.gossip == spec.gossip and (
             (old.allocator, old.parameters, old.ewma, old.interval_ns)
             == (limit.allocator, limit.parameters, limit.ewma, limit.interval_ns)
         ):
             return entry
-        fresh = self._entry(limit, spec, now_ns)
         fresh.totals = entry.totals
         return fresh
 
-    @staticmethod
-    def _entry(limit: LimitSpec, spec: LimiterSpec, now_ns: int) -> Entry:
-        limiter = Limiter(limit, spec.name, spec.members, spec.gossip)
-        return Entry(limiter, due_ns=now_ns + limit.interval_ns)
+
+def _next(due_ns: int, now_ns: int, interval_ns: int) -> int:
+    """Keep the grid while on time; after a stall begin a new one, as no two may crowd."""
+    late = now_ns - due_ns >= interval_ns
+    return now_ns + interval_ns if late else due_ns + interval_ns

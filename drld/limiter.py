@@ -1,7 +1,9 @@
 """One limit on one limiter: estimator, fabric and allocator put together, without any I/O.
 
 The daemon, the simulator and the tests all drive this class: feed it decoded updates with
-`receive`, and once an estimate interval a `Measurement` with `tick`; do what the `Tick` says.
+`receive`, and once an estimate interval a `Measurement` with `tick`; do what the `Tick` says. Once
+a gossip interval `publish` says what to tell the round's targets. All limits of a daemon share its
+`Membership`. A limit that is `at_rest` needs neither until something happens to it.
 
 The conservative rule (paper, section 5.6): for each limiter from which no fresh updates come, the
 limit shrinks by that limiter's static share and its estimate counts zero. A limiter that hears
@@ -10,17 +12,24 @@ nobody enforces its static share as a plain bucket, whatever the allocator.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from random import Random
+from typing import Any
 
 from drld.allocators import ALLOCATORS
 from drld.allocators.base import Allocation, InForce, bucket
 from drld.estimate.demand import DemandEstimator
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
+from drld.gossip.membership import Membership
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.spec import GossipSpec, LimitSpec
+
+
+def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membership:
+    """What one limiter of a fleet begins with; `members` are the names of all, its own included."""
+    fanout = FABRICS[gossip.fabric].fanout(gossip.branching)
+    return Membership(name, set(members) - {name}, fanout, gossip.interval_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +39,6 @@ class Tick:
     enforcement: Enforcement
     evict: list[FlowId]
     """Flows to drop from the datapath's sample."""
-    updates: list[tuple[str, Update]]
-    """Updates to send, each with the name of its receiver."""
     measurement: Measurement
     demand: Demand
     view: GlobalView
@@ -44,33 +51,24 @@ class Tick:
 class Limiter:
     """One limit on one limiter."""
 
-    def __init__(
-        self, limit: LimitSpec, name: str, members: Collection[str], gossip: GossipSpec
-    ) -> None:
-        """`members` are the names of all limiters of the fleet, `name` (this one) included."""
-        self.name = name
+    def __init__(self, limit: LimitSpec, membership: Membership, fabric: str) -> None:
+        """`fabric` is the one that the membership was made for."""
         self.limit = limit
-        self.members = frozenset(members)
+        self.membership = membership
         allocator = ALLOCATORS[limit.allocator]
         self._allocator = allocator(limit.parameters)
         self._demand = DemandEstimator(limit.ewma)
-        self._gossip_interval_ns = gossip.interval_ns
-        self._publish_due_ns = 0
-        self.fabric: Fabric = FABRICS[gossip.fabric](
-            name=name,
-            peers=self.members - {name},
-            limit_id=limit.id,
-            quantity=allocator.quantity,
-            branching=gossip.branching,
-            interval_ns=max(gossip.interval_ns, limit.interval_ns),
+        self._value = 0.0
+        """What to tell the fleet."""
+        self.fabric: Fabric[Any] = FABRICS[fabric](
+            membership=membership, limit_id=limit.id, quantity=allocator.quantity
         )
 
-    def reconfigure(self, limit: LimitSpec, members: Collection[str], now_ns: int) -> None:
+    def reconfigure(self, limit: LimitSpec, membership: Membership) -> None:
         """Take over a changed limit (same id, allocator and EWMA) and fleet; knowledge stays."""
         self.limit = limit
-        if self.members != frozenset(members):
-            self.members = frozenset(members)
-            self.fabric.set_peers(self.members - {self.name}, now_ns)
+        self.membership = membership
+        self.fabric.reconfigure(membership)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in an update of this limit from a peer."""
@@ -80,7 +78,13 @@ class Limiter:
         """What to enforce until the first tick: the static share."""
         return self._static(self._in_force(frozenset()))
 
-    def tick(self, measurement: Measurement, now_ns: int, rng: Random) -> Tick:
+    @property
+    def at_rest(self) -> bool:
+        """Whether a tick would change nothing, for as long as no packet and no update comes and
+        the membership stays what it is."""
+        return self._demand.idle and not self._value and self.fabric.quiet
+
+    def tick(self, measurement: Measurement, now_ns: int) -> Tick:
         """End an estimate interval.
 
         Raises:
@@ -90,11 +94,11 @@ class Limiter:
         view = self.fabric.view(now_ns)
         in_force = self._in_force(view.connected)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
-        alone = len(self.members) > 1 and not view.connected
+        self._value = allocation.value
+        alone = bool(self.membership.peers) and not view.connected
         return Tick(
             enforcement=self._static(in_force) if alone else allocation.enforcement,
             evict=evict,
-            updates=self._publish(allocation.value, now_ns, rng),
             measurement=measurement,
             demand=demand,
             view=view,
@@ -103,18 +107,13 @@ class Limiter:
             allocation=allocation,
         )
 
-    def _publish(self, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:
-        """Share the value at the tick that is nearest to each multiple of the gossip interval."""
-        if now_ns + self.limit.interval_ns // 2 < self._publish_due_ns:
-            return []
-        # On time the grid stays; after a stall a new one begins.
-        interval_ns = self._gossip_interval_ns
-        self._publish_due_ns = max(self._publish_due_ns + interval_ns, now_ns + interval_ns // 2)
-        return self.fabric.publish(value, now_ns, rng)
+    def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
+        """End a gossip interval; what to tell which of the targets."""
+        return self.fabric.publish(self._value, targets, now_ns)
 
     def _in_force(self, connected: Collection[str]) -> InForce:
         limit = self.limit
-        own = self._share(self.name)
+        own = self._share(self.membership.name)
         reachable = min(own + sum(self._share(peer) for peer in connected), 1.0)
         return InForce(
             rate=limit.rate * reachable,
@@ -124,7 +123,9 @@ class Limiter:
         )
 
     def _share(self, member: str) -> float:
-        return self.limit.shares.get(member, 0.0) if self.limit.shares else 1 / len(self.members)
+        if self.limit.shares:
+            return self.limit.shares.get(member, 0.0)
+        return 1 / (len(self.membership.peers) + 1)
 
     @staticmethod
     def _static(in_force: InForce) -> Enforcement:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 NS_PER_S = 1_000_000_000
+HEARTBEAT = 0
+"""In the place of a limit's id: the update is of no limit, and only shows that its sender lives."""
 
 
 class FlowKey(NamedTuple):

@@ -66,30 +66,25 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
 
 
 def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
-    """Every peer, its links of all limits summed up."""
-    connected = connected_peers(engine, now_ns)
+    """Every peer, its heartbeats and its links of all limits summed up."""
+    membership = engine.membership
+    connected = membership.connected(now_ns)
     fabrics = [entry.limiter.fabric.links for entry in engine.entries.values()]
     for peer in engine.spec.peers:
-        links = [links[peer.name] for links in fabrics]
-        heard = [link.last_heard_ns for link in links if link.last_heard_ns is not None]
+        links = [links[peer.name] for links in fabrics if peer.name in links]
+        links.append(membership.heartbeats[peer.name])
+        heard_ns = membership.heard_ns(peer.name)
         host, port = peer.address
         yield PeerReport(
             name=peer.name,
             address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             connected=peer.name in connected,
-            age_s=(now_ns - max(heard)) / NS_PER_S if heard else None,
+            age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,
             received=sum(link.received for link in links),
             lost=sum(link.lost for link in links),
             late=sum(link.late for link in links),
             rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
         )
-
-
-def connected_peers(engine: Engine, now_ns: int) -> frozenset[str]:
-    """Peers from which fresh updates of at least one limit flow."""
-    return frozenset[str]().union(
-        *(entry.limiter.fabric.view(now_ns).connected for entry in engine.entries.values())
-    )
 
 
 def _fleet(entry: Entry) -> FleetView:

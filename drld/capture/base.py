@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from drld.model import Enforcement, FlowId, Measurement
@@ -27,6 +27,13 @@ class Datapath(Protocol):
 
         Raises:
             DatapathError: the host refuses; nothing is left behind.
+        """
+
+    def stirred(self, now_ns: int) -> Collection[int]:
+        """Limits that may have seen a packet since the last call; all others have seen none.
+
+        It costs next to nothing for a limit without packets. The interval of the next read of a
+        limit that was not named the last time begins no earlier than then.
         """
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

@@ -10,7 +10,7 @@ it but time: a flood of new flows costs each packet what it cost without a memor
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -50,6 +50,8 @@ class Gate:
         self._policers: dict[int, Policer] = {}
         self._matcher = Matcher(())
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
+        self._stirred: set[int] = set()
+        self._stirred_ns = 0
         self.fail_open = False
         """Whether a packet that cannot be judged passes: only if every limit says `open`."""
 
@@ -111,6 +113,14 @@ class Gate:
         if header.fragment:
             self.counts.fragments += 1
         return header
+
+    def stirred(self, now_ns: int) -> Collection[int]:
+        """See `Datapath.stirred`."""
+        stirred = {limit_id for limit_id, policer in self._policers.items() if policer.stirred}
+        for limit_id in stirred - self._stirred:
+            self._policers[limit_id].silent_until(self._stirred_ns)
+        self._stirred, self._stirred_ns = stirred, now_ns
+        return stirred
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """What was counted since the last read of this limit."""

@@ -21,7 +21,7 @@ import contextlib
 import hashlib
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +88,10 @@ class KernelDatapath:
         self._hooks: dict[Hook, _Attached] = {}
         self._limits: dict[int, LimitSpec] = {}
         self._counted: dict[int, _Counted] = {}
+        self._ids: dict[int, int] = {}
+        """Limit by slot."""
+        self._stirred: set[int] = set()
+        self._stirred_ns = 0
         self._records: dict[int, Enforcement] = {}
         self._changed: dict[int, Enforcement] = {}
         self._oddities: Sequence[int] = (0, 0, 0, 0)
@@ -119,6 +123,15 @@ class KernelDatapath:
             self._oddities = self._state.oddities()
             self._replace(pairs, now_ns)
             undo.pop_all()
+
+    def stirred(self, now_ns: int) -> Collection[int]:
+        """See `Datapath.stirred`."""
+        stirred = {self._ids[slot] for slot in self._attached().stirred() if slot in self._ids}
+        for limit_id in stirred - self._stirred:
+            counted = self._counted[limit_id]
+            counted.read_ns = max(counted.read_ns, self._stirred_ns)
+        self._stirred, self._stirred_ns = stirred, now_ns
+        return stirred
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""
@@ -326,6 +339,7 @@ class KernelDatapath:
         state.apply(changed, now_ns)
         state.beat(now_ns)
         self._changed = {}
+        self._ids = {slot: limit_id for limit_id, slot in slots.items()}
         self._counted = {
             limit_id: self._counted.get(limit_id)
             or _Counted(slot, now_ns, state.counts(slot), state.flows(slot))

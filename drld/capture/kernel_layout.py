@@ -35,7 +35,7 @@ FAMILIES = (4, 6, 0)
 """In the order of `drld_hook.family`; 0: addresses unknown."""
 
 RECORD = Struct("=QQQQ")
-LIMIT = Struct("=qQQII32s32s32sQI52x")
+LIMIT = Struct("=qQQIHH32s32s32sQI52x")
 LETTER = Struct("=QQQI4x32s")
 CONTROL = Struct("=QIIII")
 COUNTS = Struct("=6Q16x")
@@ -113,6 +113,7 @@ def limit_state(
         grace_ns,
         0,
         limit_flags(limit),
+        0,
         record(enforcement),
         bytes(RECORD.size),
         fallback(limit, share),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from drld.capture import bpf
@@ -24,11 +25,13 @@ _LASTING = ("control", "limits", "counts", "oddities", "flows")
 _LETTERS_MAP = ("letters", (4, layout.LETTER.size), LETTERS, bpf.MMAPABLE)
 
 _MIN_CAPACITY = 64
+_NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
+"""The one table of all limits that never had a packet."""
 _FRAME = bytes(64)
 """`apply` looks at no packet, but the kernel wants one."""
 
-_U64, _U32 = struct.Struct("=Q"), struct.Struct("=I")
-_GRACE_OFFSET, _FLAGS_OFFSET, _FALLBACK_OFFSET = 16, 28, 96
+_U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
+_GRACE_OFFSET, _FLAGS_OFFSET, _STIRRED_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 96
 _ID_OFFSET = 136
 _CURSOR_OFFSET = 20
 
@@ -149,7 +152,7 @@ class State:
 
     def configure(self, slot: int, flags: int, grace_ns: int) -> None:
         """Change what a configuration says of a limit."""
-        self.write_limit(slot, _FLAGS_OFFSET, _U32.pack(flags))
+        self.write_limit(slot, _FLAGS_OFFSET, _U16.pack(flags))
         self.write_limit(slot, _GRACE_OFFSET, _U64.pack(grace_ns))
 
     def set_fallback(self, slot: int, record: bytes) -> None:
@@ -170,6 +173,22 @@ class State:
         """Say that the daemon lives."""
         _U64.pack_into(self.maps["control"].memory(), 0, now_ns)
 
+    def stirred(self) -> list[int]:
+        """Slots of the limits that have seen a packet since the last call."""
+        memory = self.maps["limits"].memory()
+        size = layout.LIMIT.size
+        low_byte = _STIRRED_OFFSET + (sys.byteorder == "big")
+        marks = memory[low_byte : self.capacity * size : size]
+        slots = []
+        slot = marks.find(1)
+        while slot >= 0:
+            slots.append(slot)
+            # A packet that is under way may have left its mark before it was counted for us to
+            # see: a limit stays awake, and is read again, for far longer than that.
+            memory[slot * size + low_byte] = 0
+            slot = marks.find(1, slot + 1)
+        return slots
+
     def counts(self, slot: int) -> tuple[int, ...]:
         """A limit's counters, since ever: the fields of `struct drld_counts` over all CPUs."""
         values = self._counts.unpack_from(self.maps["counts"].memory(), slot * self._counts.size)
@@ -186,9 +205,10 @@ class State:
 
     def flows(self, slot: int) -> tuple[int, ...]:
         """A limit's flow table: id, bytes, id, bytes, ..."""
-        return self._flow_table.unpack_from(
+        table = self._flow_table.unpack_from(
             self.maps["flows"].memory(), slot * self._flow_table.size
         )
+        return table if any(table) else _NO_FLOWS
 
     def evict(self, slot: int, place: int) -> None:
         """Free a place of a limit's flow table; its bytes are left to count on from."""

@@ -27,7 +27,7 @@ import select
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -133,6 +133,10 @@ class NfqueueDatapath:
             self._session = self._reinstall(self._session, specs)
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
+
+    def stirred(self, now_ns: int) -> Collection[int]:
+        """See `Datapath.stirred`."""
+        return self._gate.stirred(now_ns)
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""

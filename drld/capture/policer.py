@@ -44,7 +44,8 @@ class Policer:
         self.sample = FlowSample()
         self.bucket = TokenBucket(enforcement, now_ns)
         self.drop_threshold = _threshold(enforcement)
-        self._clear(now_ns)
+        self._read_ns = now_ns
+        self._clear()
         self.reconfigure(limit)
 
     def reconfigure(self, limit: LimitSpec) -> None:
@@ -56,6 +57,15 @@ class Policer:
         self.bucket.program(enforcement, now_ns)
         self.drop_threshold = _threshold(enforcement)
         self.sample.evict(evict)
+
+    @property
+    def stirred(self) -> bool:
+        """Whether a packet has arrived since the last read."""
+        return self._arrived_packets > 0
+
+    def silent_until(self, now_ns: int) -> None:
+        """No packet had come until then: the interval of the next read begins no earlier."""
+        self._read_ns = max(self._read_ns, now_ns)
 
     def read(self, now_ns: int) -> Measurement:
         """What was counted since the last read."""
@@ -69,11 +79,11 @@ class Policer:
             dropped_packets=self._dropped_packets,
             flows=self.sample.take(),
         )
-        self._clear(now_ns)
+        self._read_ns = now_ns
+        self._clear()
         return measurement
 
-    def _clear(self, now_ns: int) -> None:
-        self._read_ns = now_ns
+    def _clear(self) -> None:
         self._arrived_bytes = self._arrived_packets = 0
         self._forwarded_bytes = self._forwarded_packets = 0
         self._dropped_bytes = self._dropped_packets = 0

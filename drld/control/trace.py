@@ -40,6 +40,10 @@ class TraceHub:
     def __init__(self) -> None:
         self._readers: defaultdict[str, set[_Reader]] = defaultdict(set)
 
+    def limits(self) -> Collection[str]:
+        """Limits that have readers."""
+        return self._readers.keys()
+
     def publish(self, limit: str, record: Callable[[], TraceRecord]) -> None:
         """Give a record to the limit's readers; it is made only if there are any."""
         if readers := self._readers.get(limit):

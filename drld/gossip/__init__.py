@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from drld.gossip.base import Fabric
 from drld.gossip.mesh import Mesh
 from drld.gossip.pushsum import PushSum
 
-FABRICS: Mapping[str, type[Fabric]] = {"mesh": Mesh, "pushsum": PushSum}
+FABRICS: Mapping[str, type[Fabric[Any]]] = {"mesh": Mesh, "pushsum": PushSum}
 """The fabrics by their name in the configuration."""

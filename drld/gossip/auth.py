@@ -1,4 +1,4 @@
-"""The tag of an update: keyed BLAKE2s over its body and the two names, cut to four bytes.
+"""The tag of a datagram: keyed BLAKE2s over its bodies and the two names, cut to four bytes.
 
 The tag covers what both ends know without sending it, sender and receiver, so an update cannot be
 replayed to another limiter or passed off as another's. (Incarnations of both ends join the names
@@ -10,7 +10,7 @@ rejection counter shows him long before. Without a key (the default) the tag is 
 catches corruption, foreign fleets and crossed addresses, but anybody can compute it, so it keeps no
 attacker out.
 
-    tag = BLAKE2s(key, person="drld-upd", len(sender) sender len(receiver) receiver body)[:4]
+    tag = BLAKE2s(key, person="drld-upd", len(sender) sender len(receiver) receiver bodies)[:4]
 
 Lengths are two bytes, big-endian, so that no two pairs of names give the same bytes.
 """
@@ -21,7 +21,7 @@ import hashlib
 import hmac
 
 from drld.errors import WireError
-from drld.gossip.wire import BODY_SIZE, TAG_SIZE
+from drld.gossip.wire import TAG_SIZE
 
 MAX_KEY_SIZE = hashlib.blake2s.MAX_KEY_SIZE
 """Bytes."""
@@ -48,9 +48,9 @@ class Tagger:
                 raise ValueError("the name of a limiter has at most 65535 bytes")
             self._prefix.update(len(encoded).to_bytes(2, "big") + encoded)
 
-    def seal(self, body: bytes) -> bytes:
-        """The datagram: the body and its tag."""
-        return body + self._tag(body)
+    def seal(self, bodies: bytes) -> bytes:
+        """The datagram: the bodies and their tag."""
+        return bodies + self._tag(bodies)
 
     def check_untrusted(self, datagram: bytes) -> None:
         """Compare the tag of a datagram, in constant time.
@@ -58,10 +58,10 @@ class Tagger:
         Raises:
             WireError: with the reason `tag`.
         """
-        if not hmac.compare_digest(datagram[BODY_SIZE:], self._tag(datagram[:BODY_SIZE])):
-            raise WireError("tag", "does not fit body, key, sender and receiver")
+        if not hmac.compare_digest(datagram[-TAG_SIZE:], self._tag(datagram[:-TAG_SIZE])):
+            raise WireError("tag", "does not fit bodies, key, sender and receiver")
 
-    def _tag(self, body: bytes) -> bytes:
+    def _tag(self, bodies: bytes) -> bytes:
         digest = self._prefix.copy()
-        digest.update(body)
+        digest.update(bodies)
         return digest.digest()[:TAG_SIZE]

@@ -2,64 +2,67 @@
 
 A fabric is a pure state machine: time and randomness are arguments, datagrams are values.
 It is fed decoded updates and the limiter's own shared value, and answers with the updates to
-send and with what the rest of the fleet is believed to want.
+send and with what the rest of the fleet is believed to want. Who is there, and whose turn it is, it
+learns from the `Membership` that all limits share.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
 
+from drld.gossip.link import Link, LinkStats
+from drld.gossip.membership import Membership
+from drld.gossip.sequence import Acceptance
 from drld.model import GlobalView, Quantity, Update
 
+QUIET_ROUNDS = 8
+"""Rounds of nothing but zeros after which a fabric need not speak of them any more."""
 
-@dataclass(slots=True)
-class LinkStats:
-    """What came over one link (one peer, one limit) since the daemon started."""
-
-    received: int = 0
-    """Updates accepted."""
-    lost: int = 0
-    """Updates that the gaps in the peer's sequence numbers show as lost."""
-    late: int = 0
-    """Updates discarded because a newer one, or their compensation, had been accounted for:
-    duplicates and overtaken ones (the latter are among the lost, too)."""
-    rejected: int = 0
-    """Updates discarded for what they say (quantity of another allocator)."""
-    last_heard_ns: int | None = None
+AnyLink = TypeVar("AnyLink", bound=Link)
 
 
-class Fabric(ABC):
+class Fabric(ABC, Generic[AnyLink]):
     """The knowledge of one limit, as one limiter has it."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        peers: Collection[str],
-        limit_id: int,
-        quantity: Quantity,
-        branching: int,
-        interval_ns: int,
-    ) -> None:
-        """`branching` peers are sent to in each `interval_ns`; fabrics that reach all ignore it."""
-        self.name = name
+    def __init__(self, *, membership: Membership, limit_id: int, quantity: Quantity) -> None:
+        self.membership = membership
         self.limit_id = limit_id
         self.quantity = quantity
-        self.branching = branching
-        self.interval_ns = interval_ns
-        self.peers: tuple[str, ...] = tuple(sorted(peers))
+        self._links: dict[str, AnyLink] = {}
+        """Of those that were ever sent to or heard from."""
+        self._strangers: set[str] = set()
+        """Peers whose last update was of another allocator."""
         self._begin()
+
+    @staticmethod
+    @abstractmethod
+    def fanout(branching: int) -> int | None:
+        """How many peers a round has to reach; None: all of them."""
 
     @abstractmethod
     def _begin(self) -> None:
         """Make the fabric's own state; the attributes above are there."""
 
     @abstractmethod
-    def publish(self, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:
-        """End an estimate interval with this limiter's own `value`; return what to send to whom."""
+    def _new_link(self) -> AnyLink:
+        """Begin with a peer."""
+
+    @property
+    @abstractmethod
+    def quiet(self) -> bool:
+        """Whether nobody in the fleet wants anything, as far as is known here.
+
+        There is nothing to publish then, until `publish` is given a value that is not zero or
+        something is received, and the view does not change but with the membership.
+        """
+
+    @abstractmethod
+    def publish(
+        self, value: float, targets: Sequence[str], now_ns: int
+    ) -> list[tuple[str, Update]]:
+        """End a round with this limiter's own `value`; return what to tell which target."""
 
     @abstractmethod
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
@@ -69,11 +72,37 @@ class Fabric(ABC):
     def view(self, now_ns: int) -> GlobalView:
         """What the other limiters are believed to want, stale estimates counted as zero."""
 
-    @abstractmethod
-    def set_peers(self, peers: Collection[str], now_ns: int) -> None:
-        """Change the fleet (a reload) and keep what is known of those that stay."""
+    def reconfigure(self, membership: Membership) -> None:
+        """Take over a changed fleet (a reload); what is known of those that stay is kept."""
+        self.membership = membership
+        for peer in self._links.keys() - set(membership.peers):
+            del self._links[peer]
+            self._strangers.discard(peer)
 
     @property
-    @abstractmethod
     def links(self) -> Mapping[str, LinkStats]:
-        """Statistics for each peer."""
+        """Statistics for each peer that was ever sent to or heard from."""
+        return {peer: link.stats for peer, link in self._links.items()}
+
+    def _link(self, peer: str) -> AnyLink:
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = self._new_link()
+        return link
+
+    def _reject(self, peer: str) -> None:
+        """Who means another quantity by this limit takes no part in it."""
+        self._link(peer).stats.rejected += 1
+        self._strangers.add(peer)
+
+    def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
+        """Judge an update by its sequence number, and note that its sender lives."""
+        acceptance = link.accept(update.sequence)
+        if acceptance is not None:
+            self._strangers.discard(peer)
+            self.membership.hear(peer, update.weight > 0, now_ns)
+        return acceptance
+
+    def _connected(self, now_ns: int) -> frozenset[str]:
+        connected = self.membership.connected(now_ns)
+        return connected - self._strangers if self._strangers else connected

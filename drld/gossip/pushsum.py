@@ -4,14 +4,14 @@ Paper, sections 3.1, 4.2 and 5.6, after Kempe, Dobra and Gehrke; `drld.gossip.ma
 arithmetic of the (value, weight) pair, this file who gets how much of it, and when all start anew.
 
 Theory of operation. Once an interval a limiter adds the change of its demand to its value, splits
-its pair into equal shares, keeps one and sends one to each of `branching` peers. They are picked at
-random, but without repetition until all have had their turn (a shuffled order): each link is used
-once a cycle, which bounds the time to compensate a loss and to notice a death. The number of
-limiters that scales the mean is that of the connected ones and this one.
+its pair into equal shares, keeps one and sends one to each of the round's `branching` targets. Each
+link is used once a cycle (`drld.gossip.membership`), which bounds the time to compensate a loss and
+to notice a death. The number of limiters that scales the mean is that of the connected ones and
+this one.
 
-Who gets mass. Only a peer that we hear and that hears us (`drld.gossip.link`) gets a full share:
-mass sent to a dead one is lost. One that we hear but that denies hearing us gets a token, which
-tells it so; one that we do not hear gets zero.
+Who gets mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead one
+is lost. One that we hear but that denies hearing us gets a token, which tells it so; one that we do
+not hear gets zero.
 
 Loss (section 4.2). "The receiving limiter uses the sequence number to determine if an update is
 lost, and if so, compensates by scaling the value and weight of the newest update by the number of
@@ -43,8 +43,11 @@ of the first give it the same number. A limiter that has heard nobody (at the st
 has no say: it joins the first epoch that it hears of, and believes in nobody until that has had
 time to settle.
 
-Isolation. All peers together send `branching` updates an interval, so that silence of all of them
-means isolation long before it shows on a single link: after 24 intervals nobody is connected.
+Quiet. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter sends
+no more. Where all are quiet all know the total: it is zero. So the first demand after that begins
+an epoch of zeros that has settled already, for whoever adopts it while it is quiet itself; provided
+that the membership has been steady, or there may be somebody that has not had his turn with us. Who
+is quiet and gets a pair of an older epoch answers, so that its sender learns of the newer one.
 
 Invariants, without loss and within one epoch: the sum over limiters and packets in flight of the
 values is the sum of the demands, of the weights N, to within the rounding of doubles; an idle fleet
@@ -54,13 +57,12 @@ is exactly zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Sequence
 
-from drld.gossip.base import Fabric, LinkStats
-from drld.gossip.link import SURVIVED_LOSSES, Link, Timeouts
-from drld.gossip.mass import NOTHING, Mass, Pair
+from drld.gossip.base import QUIET_ROUNDS, Fabric
+from drld.gossip.link import Link
+from drld.gossip.mass import NOTHING, RESOLUTION, Mass, Pair
+from drld.gossip.membership import Membership
 from drld.gossip.wire import EPOCH_MODULUS, MAX_VALUE
 from drld.model import GlobalView, Update
 
@@ -89,15 +91,23 @@ def settling_intervals(members: int, branching: int) -> int:
     return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
 
 
-@dataclass(slots=True)
 class _Peer(Link):
     """A peer and the newest of our epochs in which it gave mass."""
 
-    generation: int = -1
+    __slots__ = ("generation",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generation = -1
 
 
-class PushSum(Fabric):
+class PushSum(Fabric[_Peer]):
     """`branching` random limiters each interval."""
+
+    @staticmethod
+    def fanout(branching: int) -> int | None:
+        """So many."""
+        return branching
 
     def _begin(self) -> None:
         self.mass = Mass()
@@ -115,18 +125,23 @@ class PushSum(Fabric):
         """Updates lost in this epoch."""
         self._held: tuple[float, int] | None = None
         """The last settled estimate and its time."""
-        self._heard_ns: int | None = None
-        """When anybody was heard last."""
-        self._connected: frozenset[str] = frozenset()
-        self._scan_ns = 0
-        """When to look for lost peers again."""
-        self._order: list[str] = []
-        """Peers that have not had their turn in this cycle."""
-        self._links: dict[str, _Peer] = {}
-        self._arrange()
+        self._zeros = QUIET_ROUNDS
+        """Rounds in which the own demand and the believed one were zero."""
+        self._seen = self.membership.version
+        """The membership that was looked at last."""
 
-    def publish(self, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:
-        """Split the mass among this limiter and a few others.
+    def _new_link(self) -> _Peer:
+        return _Peer()
+
+    @property
+    def quiet(self) -> bool:
+        """See `Fabric.quiet`."""
+        return self._zeros >= QUIET_ROUNDS
+
+    def publish(
+        self, value: float, targets: Sequence[str], now_ns: int
+    ) -> list[tuple[str, Update]]:
+        """Split the mass among this limiter and the targets.
 
         Raises:
             ValueError: the value is negative, not finite, or beyond what the wire carries.
@@ -134,43 +149,56 @@ class PushSum(Fabric):
         if not 0 <= value <= MAX_VALUE:
             raise ValueError(f"a shared value is from 0 to {MAX_VALUE:g}, not {value}")
         self._look_around(now_ns)
+        if value or self._others_want:
+            if self._silence(now_ns) and not self._others_want:
+                self._anchored = True
+                self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
+            self._zeros = 0
+        elif self.quiet:
+            return []
+        else:
+            self._zeros += 1
         if self._epoch_is_due(now_ns):
             self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
         self.mass.change_own(value)
-        targets = [(peer, self._links[peer]) for peer in self._pick(rng)]
-        full = [link.both_ways(now_ns, self._timeouts) for _, link in targets]
-        heard = [link.fresh(now_ns, self._timeouts) for _, link in targets]
+        membership = self.membership
+        full = [membership.both_ways(peer, now_ns) for peer in targets]
+        heard = [membership.fresh(peer, now_ns) for peer in targets]
         share, token = self.mass.split(sum(full), sum(heard) - sum(full))
         return [
-            (peer, self._update(link, share if is_full else token if is_heard else NOTHING))
-            for (peer, link), is_full, is_heard in zip(targets, full, heard, strict=True)
+            (peer, self._update(peer, share if is_full else token if is_heard else NOTHING))
+            for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
         ]
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in a peer's share, as often as its losses say."""
-        link = self._links[peer]
         if update.quantity is not self.quantity:
-            link.stats.rejected += 1
+            self._reject(peer)
             return
-        acceptance = link.accept(update, now_ns)
+        link = self._link(peer)
+        acceptance = self._accept(peer, link, update, now_ns)
         if acceptance is None:
             return
-        self._heard_ns = now_ns
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
         elif update.weight > 0 and newer(update.epoch, self.epoch):
             self._begin_epoch(update.epoch, now_ns)
-        if peer not in self._connected and link.connected(now_ns, self._timeouts):
-            self._connected |= {peer}
         # Its old life left mass here, and the first pairs of the new one were discarded.
         self._tainted |= acceptance.restarted
-        if update.weight == 0 or update.epoch != self.epoch:
+        if update.weight == 0:
+            return
+        if update.epoch != self.epoch:
+            self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
             return
         self._lost += acceptance.lost
         lost = acceptance.lost if link.generation == self._generation else acceptance.lost / 2
         copies = min(1 + lost, MAX_COPIES)
         link.generation = self._generation
-        self.mass.add(Pair(copies * update.value, copies * update.weight), len(self.peers))
+        self.mass.add(
+            Pair(copies * update.value, copies * update.weight), len(self.membership.peers)
+        )
+        if self._others_want:
+            self._zeros = 0
 
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.
@@ -179,87 +207,62 @@ class PushSum(Fabric):
         nothing is known nobody is connected.
         """
         self._look_around(now_ns)
-        if self._connected and self._heard_ns is not None:
+        connected = self._connected(now_ns)
+        if connected:
+            if self._silence(now_ns):
+                return GlobalView(0.0, connected, age_ns=self.membership.age_ns(now_ns))
             if self._settled(now_ns):
-                remote = self.mass.remote(len(self._connected) + 1)
-                return GlobalView(remote, self._connected, age_ns=now_ns - self._heard_ns)
+                remote = self.mass.remote(len(connected) + 1)
+                return GlobalView(remote, connected, age_ns=self.membership.age_ns(now_ns))
             if self._held is not None:
                 remote, made_ns = self._held
-                return GlobalView(remote, self._connected, age_ns=now_ns - made_ns)
+                return GlobalView(remote, connected, age_ns=now_ns - made_ns)
         return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
-    def set_peers(
-        self,
-        peers: Collection[str],
-        now_ns: int,  # noqa: ARG002 - of the interface
-    ) -> None:
-        """Change the fleet; the mass of those that leave leaves with the next epoch."""
-        for peer in set(self.peers) - set(peers):
-            self._tainted |= self._links[peer].generation == self._generation
-        self.peers = tuple(sorted(peers))
-        self._arrange()
-        self._connected &= set(self.peers)
+    def reconfigure(self, membership: Membership) -> None:
+        """See `Fabric.reconfigure`; the mass of those that leave leaves with the next epoch."""
+        self._tainted |= any(
+            link.generation == self._generation and peer not in membership.peers
+            for peer, link in self._links.items()
+        )
+        super().reconfigure(membership)
 
     @property
-    def links(self) -> Mapping[str, LinkStats]:
-        """Statistics for each peer."""
-        return {peer: link.stats for peer, link in self._links.items()}
+    def _others_want(self) -> bool:
+        members = len(self.membership.peers) + 1
+        return members * abs(self.mass.value - self.mass.own) >= RESOLUTION * self.mass.weight
 
-    def _arrange(self) -> None:
-        """Derive all that depends on who the peers are."""
-        self._links = {peer: self._links.get(peer) or _Peer() for peer in self.peers}
-        self._order = []
-        branching = max(1, min(self.branching, len(self.peers)))
-        cycle = max(1, math.ceil(len(self.peers) / branching))
-        self._cycle_ns = cycle * self.interval_ns
-        self._timeouts = Timeouts.of(self.interval_ns, self._cycle_ns)
-        self._isolation_ns = (SURVIVED_LOSSES + 4) * self.interval_ns
-        self._settling_ns = self.interval_ns * settling_intervals(len(self.peers) + 1, branching)
-
-    def _update(self, link: Link, pair: Pair) -> Update:
+    def _update(self, peer: str, pair: Pair) -> Update:
         return Update(
             limit_id=self.limit_id,
-            sequence=link.take_sequence(),
+            sequence=self._link(peer).take_sequence(),
             quantity=self.quantity,
             epoch=self.epoch,
             value=pair.value,
             weight=pair.weight,
         )
 
-    def _pick(self, rng: Random) -> list[str]:
-        """The next peers in the shuffled order, nobody twice."""
-        picked: list[str] = []
-        for _ in range(min(self.branching, len(self.peers))):
-            if not self._order:
-                rest = [peer for peer in self.peers if peer not in picked]
-                rng.shuffle(rest)
-                self._order = picked + rest
-            picked.append(self._order.pop())
-        return picked
-
     def _look_around(self, now_ns: int) -> None:
-        """Find out who is gone: all of them at once, or, once a cycle, each by itself."""
-        if self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns:
-            self._tainted |= bool(self._connected)
-            self._connected = frozenset()
+        """Find out whether anybody is gone that gave mass, or everybody."""
+        connected = self._connected(now_ns)
+        if self._seen == self.membership.version:
+            return
+        self._seen = self.membership.version
+        if not connected:
             self._anchored = False
-        elif now_ns >= self._scan_ns:
-            self._scan_ns = now_ns + self._cycle_ns
-            self._connected = frozenset(
-                peer for peer, link in self._links.items() if link.connected(now_ns, self._timeouts)
-            )
-            self._tainted |= any(
-                link.generation == self._generation and peer not in self._connected
-                for peer, link in self._links.items()
-            )
+        self._tainted |= any(
+            link.generation == self._generation and peer not in connected
+            for peer, link in self._links.items()
+        )
 
     def _anchor(self, epoch: int, now_ns: int) -> None:
         """Join the epoch of the first one heard; nothing is known until it has settled."""
         self._anchored = True
-        self._held = None
         if epoch != self.epoch:
             self._begin_epoch(epoch, now_ns)
-        self._epoch_ns = now_ns
+        else:
+            self._epoch_ns = self._beginning_ns(now_ns)
+        self._held = None
 
     def _epoch_is_due(self, now_ns: int) -> bool:
         if not self.mass.sound:
@@ -267,20 +270,36 @@ class PushSum(Fabric):
         if self._epoch_ns is None:
             return False
         age_ns = now_ns - self._epoch_ns
-        if age_ns >= EPOCH_INTERVALS * self.interval_ns:
+        if age_ns >= EPOCH_INTERVALS * self.membership.interval_ns:
             return True
         due = self._tainted or self._lost >= EPOCH_LOSSES
         return due and age_ns >= 2 * self._settling_ns
 
     def _begin_epoch(self, epoch: int, now_ns: int) -> None:
-        if self._connected and self._settled(now_ns):
-            self._held = (self.mass.remote(len(self._connected) + 1), now_ns)
+        connected = self._connected(now_ns)
+        if connected and self._settled(now_ns):
+            self._held = (self.mass.remote(len(connected) + 1), now_ns)
         self.epoch = epoch
-        self._epoch_ns = now_ns
+        self._epoch_ns = self._beginning_ns(now_ns)
         self._generation += 1
         self._tainted = False
         self._lost = 0
         self.mass.restart()
+
+    def _beginning_ns(self, now_ns: int) -> int:
+        """An epoch that begins in silence is one of zeros, and they have always been settled."""
+        return now_ns - self._settling_ns if self._silence(now_ns) else now_ns
+
+    def _silence(self, now_ns: int) -> bool:
+        """Whether it is known that nobody wants anything."""
+        return self.quiet and self.membership.steady(now_ns)
+
+    @property
+    def _settling_ns(self) -> int:
+        membership = self.membership
+        return membership.interval_ns * settling_intervals(
+            len(membership.peers) + 1, membership.branching
+        )
 
     def _settled(self, now_ns: int) -> bool:
         return self._epoch_ns is not None and now_ns - self._epoch_ns >= self._settling_ns

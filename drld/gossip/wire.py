@@ -1,13 +1,14 @@
 """The codec of rate updates: 20 bytes of UDP payload (docs/wire-format.md).
 
-An update is a body of 16 bytes and a tag of 4 bytes over it (`drld.gossip.auth`), so that its
+An update is a body of 16 bytes, and a datagram is a tag of 4 bytes (`drld.gossip.auth`) after the
+bodies of one update or of several, of different limits, to the same peer. Where there is one its
 IPv4 packet is 48 bytes long, as in the paper (section 3.1).
 
 `LAYOUT` is the format: encoder and decoder both walk it, and so do the tests. Integers are
 big-endian, reals are IEEE 754 binary32.
 
-What comes off the wire is hostile until shown otherwise: `decode_untrusted` returns an `Update`
-whose every field is within its bounds, or raises `WireError`, and never anything else.
+What comes off the wire is hostile until shown otherwise: `decode_untrusted` returns `Update`s whose
+every field is within its bounds, or raises `WireError`, and never anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import struct
 from typing import NamedTuple
 
 from drld.errors import WireError
-from drld.model import Quantity, Update
+from drld.model import HEARTBEAT, Quantity, Update
 
 VERSION = 1
 KIND_UPDATE = 0
@@ -55,7 +56,14 @@ _QUANTITIES = {quantity.value: quantity for quantity in Quantity}
 
 BODY_SIZE = _BODY.size
 TAG_SIZE = 4
-UPDATE_SIZE = BODY_SIZE + TAG_SIZE
+MAX_UPDATES = 72
+"""In one datagram, so that its packet fits the smallest MTU of IPv6 (1280 bytes) with room for a
+tunnel's header."""
+
+
+def size(updates: int) -> int:
+    """Length of a datagram with so many updates, bytes."""
+    return updates * BODY_SIZE + TAG_SIZE
 
 
 def to_float32(number: float) -> float:
@@ -103,19 +111,25 @@ def encode(update: Update) -> bytes:
     return _BODY.pack(*words)
 
 
-def decode_untrusted(datagram: bytes) -> Update:
-    """The update in a datagram (body and tag); the tag itself is `drld.gossip.auth`'s to check.
+def decode_untrusted(datagram: bytes) -> list[Update]:
+    """The updates in a datagram; the tag itself is `drld.gossip.auth`'s to check.
 
     Raises:
         WireError: with the reason `length`, `version`, `kind`, `key`, `quantity`, `limit`, `value`
-            or `weight`, after the first field that is not as it must be.
+            or `weight`, after the first field that is not as it must be. One bad update spoils the
+            datagram.
     """
-    if len(datagram) != UPDATE_SIZE:
-        raise WireError("length", f"{len(datagram)} bytes instead of {UPDATE_SIZE}")
+    bodies, rest = divmod(len(datagram) - TAG_SIZE, BODY_SIZE)
+    if rest or not 0 < bodies <= MAX_UPDATES:
+        raise WireError("length", f"{len(datagram)} bytes are no tag and 1 to {MAX_UPDATES} bodies")
+    return [_decode(words) for words in _BODY.iter_unpack(datagram[:-TAG_SIZE])]
+
+
+def _decode(words: tuple[int | float, ...]) -> Update:
     fields: dict[str, int] = {}
     reals: list[float] = []
-    for (code, layout), word in zip(LAYOUT, _BODY.unpack_from(datagram), strict=True):
-        if code == "f":
+    for (_, layout), word in zip(LAYOUT, words, strict=True):
+        if isinstance(word, float):
             reals.append(word)
             continue
         shift = 0
@@ -147,8 +161,8 @@ def decode_untrusted(datagram: bytes) -> Update:
 
 def _out_of_bounds(limit_id: int, value: float, weight: float) -> tuple[str, str] | None:
     """The first bound that does not hold: (reason, detail)."""
-    if limit_id == 0:
-        return "limit", "0 is nobody's id"
+    if limit_id == HEARTBEAT and value != 0:
+        return "limit", f"{HEARTBEAT} is of no limit, and has no value"
     if not (math.isfinite(value) and abs(value) <= MAX_VALUE):
         return "value", f"{value} is not within {MAX_VALUE:g}"
     if not (math.isfinite(weight) and 0 <= weight <= MAX_WEIGHT):

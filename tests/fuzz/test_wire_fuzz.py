@@ -8,15 +8,23 @@ from hypothesis import strategies as st
 
 from drld.errors import WireError
 from drld.gossip.auth import Tagger
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, UPDATE_SIZE, decode_untrusted, encode
+from drld.gossip.wire import (
+    BODY_SIZE,
+    MAX_UPDATES,
+    MAX_VALUE,
+    MAX_WEIGHT,
+    decode_untrusted,
+    encode,
+    size,
+)
 from drld.model import Quantity, Update
 
 REASONS = {"length", "version", "kind", "key", "quantity", "limit", "value", "weight"}
 DATAGRAM = Tagger(b"", "a", "b").seal(encode(Update(1, 2, Quantity.RATE, 3, 4.0, 5.0)))
 
 
-def decode(datagram: bytes) -> Update | str:
-    """The update, or the reason for its refusal."""
+def decode(datagram: bytes) -> list[Update] | str:
+    """The updates, or the reason for its refusal."""
     try:
         return decode_untrusted(datagram)
     except WireError as error:
@@ -25,24 +33,32 @@ def decode(datagram: bytes) -> Update | str:
 
 def check(datagram: bytes) -> bool:
     """Decode; whether it was accepted."""
-    update = decode(datagram)
-    if isinstance(update, str):
-        assert update in REASONS
+    updates = decode(datagram)
+    if isinstance(updates, str):
+        assert updates in REASONS
         return False
-    assert len(datagram) == UPDATE_SIZE
-    assert 1 <= update.limit_id <= 65535
-    assert 0 <= update.sequence < 2**32
-    assert isinstance(update.quantity, Quantity)
-    assert 0 <= update.epoch < 16
-    assert math.isfinite(update.value)
-    assert abs(update.value) <= MAX_VALUE
-    assert 0 <= update.weight <= MAX_WEIGHT
-    assert encode(update) == datagram[:16]
+    assert len(datagram) == size(len(updates))
+    assert 1 <= len(updates) <= MAX_UPDATES
+    for update in updates:
+        assert 0 <= update.limit_id <= 65535
+        assert 0 <= update.sequence < 2**32
+        assert isinstance(update.quantity, Quantity)
+        assert 0 <= update.epoch < 16
+        assert math.isfinite(update.value)
+        assert abs(update.value) <= MAX_VALUE
+        assert update.limit_id or not update.value
+        assert 0 <= update.weight <= MAX_WEIGHT
+    # Minus zero is a zero that is kept.
+    assert b"".join(map(encode, updates)) == datagram[:-4]
     return True
 
 
 @settings(max_examples=500)
-@given(st.one_of(st.binary(max_size=64), st.binary(min_size=UPDATE_SIZE, max_size=UPDATE_SIZE)))
+@given(
+    st.one_of(
+        st.binary(max_size=64), *(st.binary(min_size=size(n), max_size=size(n)) for n in (1, 2))
+    )
+)
 def test_random_bytes(datagram: bytes) -> None:
     check(datagram)
 
@@ -53,8 +69,13 @@ def test_random_bytes_behind_a_good_head(rest: bytes) -> None:
     check(DATAGRAM[:2] + rest)
 
 
+@given(st.lists(st.binary(min_size=14, max_size=14), min_size=1, max_size=MAX_UPDATES + 1))
+def test_random_bodies_behind_good_heads(rests: list[bytes]) -> None:
+    check(b"".join(DATAGRAM[:2] + rest for rest in rests) + bytes(4))
+
+
 @settings(max_examples=500)
-@given(st.lists(st.tuples(st.integers(0, UPDATE_SIZE - 1), st.integers(0, 255)), max_size=4))
+@given(st.lists(st.tuples(st.integers(0, size(1) - 1), st.integers(0, 255)), max_size=4))
 def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
     datagram = bytearray(DATAGRAM)
     for index, byte in changes:
@@ -68,9 +89,11 @@ def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
             Tagger(b"", "a", "b").check_untrusted(bytes(datagram))
 
 
-@given(st.integers(0, 3 * UPDATE_SIZE))
+@given(st.integers(0, size(MAX_UPDATES + 2)))
 def test_cut_and_extended_updates(length: int) -> None:
-    assert check((DATAGRAM * 3)[:length]) == (length == UPDATE_SIZE)
+    bodies, rest = divmod(length - 4, BODY_SIZE)
+    many = DATAGRAM[:BODY_SIZE] * (MAX_UPDATES + 3)
+    assert check(many[:length]) == (rest == 0 and 1 <= bodies <= MAX_UPDATES)
 
 
 @given(st.binary(max_size=64))

@@ -13,14 +13,14 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 
 from drld.gossip.auth import Tagger
+from drld.gossip.membership import Membership
 from drld.gossip.pushsum import PushSum
 from drld.gossip.transport import Address, Transport
-from drld.gossip.wire import decode_untrusted
+from drld.gossip.wire import MAX_UPDATES, decode_untrusted, size
 from drld.model import Quantity, Update
 from testbed.netns import run, within
 
@@ -96,36 +96,30 @@ def ip_length(packet: bytes) -> int:
 
 def updates(count: int) -> list[Update]:
     """What a limiter sends in so many intervals."""
-    fabric = PushSum(
-        name="left",
-        peers=["right"],
-        limit_id=1,
-        quantity=Quantity.RATE,
-        branching=3,
-        interval_ns=50_000_000,
-    )
+    membership = Membership("left", ["right"], 3, 50_000_000)
+    fabric = PushSum(membership=membership, limit_id=1, quantity=Quantity.RATE)
     fabric.receive("right", Update(1, 0, Quantity.RATE, 0, 1.0, 0.5), 0)
-    return [fabric.publish(1e9, 0, Random(1))[0][1] for _ in range(count)]
+    return [fabric.publish(1e9, ["right"], 0)[0][1] for _ in range(count)]
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "size"), [("10.93.1.1", "10.93.1.2", 48), ("fd93:1::1", "fd93:1::2", 68)]
+    ("left", "right", "length"), [("10.93.1.1", "10.93.1.2", 48), ("fd93:1::1", "fd93:1::2", 68)]
 )
 def test_an_update_is_one_packet_of_the_papers_size(
-    capture: socket.socket, left: str, right: str, size: int
+    capture: socket.socket, left: str, right: str, length: int
 ) -> None:
     sender = transport(LEFT, "left", (left, PORT), "right", (right, PORT))
     receiver = transport(RIGHT, "right", (right, PORT), "left", (left, PORT))
     sent = updates(5)
     try:
         for update in sent:
-            sender.send("right", update)
+            sender.send("right", [update])
         packets = datagrams(capture, len(sent))
-        assert [len(packet) for packet in packets] == [size] * len(sent)
+        assert [len(packet) for packet in packets] == [length] * len(sent)
         for packet, update in zip(packets, sent, strict=True):
-            assert ip_length(packet) == size
-            payload = packet[size - 20 :]
-            assert decode_untrusted(payload) == update
+            assert ip_length(packet) == length
+            payload = packet[length - 20 :]
+            assert decode_untrusted(payload) == [update]
             Tagger(b"secret", "left", "right").check_untrusted(payload)
         assert sender.bytes_sent == sum(map(len, packets))
         # They were captured on the way in: the socket has them by now, or in a moment.
@@ -145,13 +139,37 @@ def test_a_lost_route_is_counted_and_survived(capture: socket.socket) -> None:
     sender = transport(LEFT, "left", ("10.93.1.1", PORT), "right", ("10.93.1.2", PORT))
     try:
         run(["ip", "-n", LEFT, "link", "set", "l0", "down"])
-        sender.send("right", updates(1)[0])
+        sender.send("right", updates(1))
         assert sender.errors == {"ENETUNREACH": 1}
         assert sender.sent == 0
         run(["ip", "-n", LEFT, "link", "set", "l0", "up"])
-        sender.send("right", updates(1)[0])
+        sender.send("right", updates(1))
         assert len(datagrams(capture, 1)[0]) == 48
         assert sender.sent == 1
     finally:
         run(["ip", "-n", LEFT, "link", "set", "l0", "up"])
         sender.close()
+
+
+def test_updates_of_several_limits_share_datagrams(capture: socket.socket) -> None:
+    sender = transport(LEFT, "left", ("10.93.1.1", PORT), "right", ("10.93.1.2", PORT))
+    receiver = transport(RIGHT, "right", ("10.93.1.2", PORT), "left", ("10.93.1.1", PORT))
+    sent = [
+        Update(limit_id, 0, Quantity.RATE, 0, float(limit_id), 1.0)
+        for limit_id in range(1, MAX_UPDATES + 4)
+    ]
+    try:
+        sender.send("right", sent)
+        packets = datagrams(capture, 2)
+        assert [len(packet) for packet in packets] == [28 + size(MAX_UPDATES), 28 + size(3)]
+        assert sender.bytes_sent == sum(map(len, packets))
+        got: list[tuple[str, Update]] = []
+        while len(got) < len(sent):
+            ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
+            assert ready
+            got += receiver.receive()
+        assert got == [("left", update) for update in sent]
+        assert (sender.sent, receiver.received) == (len(sent), len(sent))
+    finally:
+        sender.close()
+        receiver.close()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drld.gossip.membership import Membership
 from drld.gossip.pushsum import MAX_COPIES, PushSum
 from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
 from drld.model import Quantity, Update
@@ -16,14 +17,10 @@ TICK = 50_000_000
 
 
 def push_sum(name: str, names: list[str], branching: int = 2) -> PushSum:
-    return PushSum(
-        name=name,
-        peers=[peer for peer in names if peer != name],
-        limit_id=1,
-        quantity=Quantity.RATE,
-        branching=branching,
-        interval_ns=TICK,
+    membership = Membership(
+        name, [peer for peer in names if peer != name], PushSum.fanout(branching), TICK
     )
+    return PushSum(membership=membership, limit_id=1, quantity=Quantity.RATE)
 
 
 demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(0, 1e-3))
@@ -60,8 +57,9 @@ def test_mass_is_conserved(size: int, steps: list[tuple[str, int, float]], seed:
             name = names[index % size]
             demand[name] = value
             largest = max(largest, value)
-            for peer, update in fabrics[name].publish(value, 0, rng):
-                links[name, peer].append(decode_untrusted(encode(update) + bytes(4)))
+            fabric = fabrics[name]
+            for peer, update in fabric.publish(value, fabric.membership.targets(rng), 0):
+                links[name, peer] += decode_untrusted(encode(update) + bytes(4))
         else:
             waiting = [link for link, updates in links.items() if updates]
             if waiting:
@@ -139,6 +137,7 @@ def test_whatever_peers_say_the_fabric_stays_sane(
         assert math.isfinite(view.remote)
         assert view.remote >= 0
         assert (view.age_ns is None) == (not view.connected)
-        for _, update in fabric.publish(value, now_ns, rng):
-            assert decode_untrusted(encode(update) + bytes(4)) == update
+        targets = fabric.membership.targets(rng)
+        for _, update in fabric.publish(value, targets, now_ns):
+            assert decode_untrusted(encode(update) + bytes(4)) == [update]
         assert fabric.mass.weight > 0

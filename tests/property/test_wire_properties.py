@@ -1,15 +1,18 @@
 """Round trips through the update codec and the tag."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.gossip.auth import MAX_KEY_SIZE, Tagger
 from drld.gossip.wire import (
+    MAX_UPDATES,
     MAX_VALUE,
     MAX_WEIGHT,
-    UPDATE_SIZE,
     decode_untrusted,
     encode,
+    size,
     to_float32,
 )
 from drld.model import Quantity, Update
@@ -27,25 +30,24 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 keys = st.binary(max_size=MAX_KEY_SIZE)
 
 
-@given(update=updates, key=keys, sender=names, receiver=names)
-def test_round_trip(update: Update, key: bytes, sender: str, receiver: str) -> None:
-    datagram = Tagger(key, sender, receiver).seal(encode(update))
-    assert len(datagram) == UPDATE_SIZE
+@given(
+    sent=st.lists(updates, min_size=1, max_size=MAX_UPDATES), key=keys, sender=names, receiver=names
+)
+def test_round_trip(sent: list[Update], key: bytes, sender: str, receiver: str) -> None:
+    datagram = Tagger(key, sender, receiver).seal(b"".join(map(encode, sent)))
+    assert len(datagram) == size(len(sent))
     Tagger(key, sender, receiver).check_untrusted(datagram)
-    assert decode_untrusted(datagram) == Update(
-        limit_id=update.limit_id,
-        sequence=update.sequence,
-        quantity=update.quantity,
-        epoch=update.epoch,
-        value=to_float32(update.value),
-        weight=to_float32(update.weight),
-    )
+    assert decode_untrusted(datagram) == [
+        replace(update, value=to_float32(update.value), weight=to_float32(update.weight))
+        for update in sent
+    ]
 
 
 @given(updates)
 def test_encoding_again_changes_nothing(update: Update) -> None:
     body = encode(update)
-    assert encode(decode_untrusted(body + bytes(4))) == body
+    (decoded,) = decode_untrusted(body + bytes(4))
+    assert encode(decoded) == body
 
 
 @given(st.floats(-MAX_VALUE, MAX_VALUE))

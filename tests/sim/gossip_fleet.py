@@ -1,20 +1,23 @@
 """Fabrics of a whole fleet on the simulated network, each ticking at a phase of its own.
 
-A tick is the daemon's: drain what has arrived, look at the view, publish. Updates cross the network
-as values; that they are what the wire can carry to the last bit is tested elsewhere.
+A tick is the daemon's: drain what has arrived, look at the view, publish or show that one lives.
+Updates cross the network as values; that they are what the wire can carry to the last bit is tested
+elsewhere.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
+from drld.gossip.membership import Membership
 from drld.gossip.pushsum import PushSum, settling_intervals
-from drld.model import GlobalView, Quantity, Update
+from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 
 from .network import MS, Conditions, Network
 
@@ -44,20 +47,25 @@ class Fleet:
         self._branching = branching
         self._kind = FABRICS[fabric]
         self._phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
-        self.fabrics: dict[str, Fabric] = {}
+        self.fabrics: dict[str, Fabric[Any]] = {}
         for name in self.names:
             self.restart(name)
 
     def restart(self, name: str) -> None:
         """Begin a new life of a limiter; it has forgotten everything."""
-        self.fabrics[name] = self._kind(
-            name=name,
-            peers=[peer for peer in self.names if peer != name],
-            limit_id=1,
-            quantity=Quantity.RATE,
-            branching=self._branching,
-            interval_ns=INTERVAL_NS,
+        membership = Membership(
+            name,
+            [peer for peer in self.names if peer != name],
+            self._kind.fanout(self._branching),
+            INTERVAL_NS,
         )
+        self.fabrics[name] = self._kind(membership=membership, limit_id=1, quantity=Quantity.RATE)
+
+    def remember(self, name: str, members: Sequence[str]) -> None:
+        """A reload of a limiter: these are the fleet from now on."""
+        fabric = self.fabrics[name]
+        peers = [member for member in members if member != name]
+        fabric.reconfigure(fabric.membership.with_peers(peers))
 
     def run(self, intervals: int) -> None:
         """Let every limiter tick so many times, in the order of their phases."""
@@ -100,11 +108,19 @@ class Fleet:
         if name in self.dead:
             return
         fabric = self.fabrics[name]
+        membership = fabric.membership
         for source, update in arrived:
-            if source in fabric.peers:
+            if source not in membership.peers:
+                continue
+            if update.limit_id == HEARTBEAT:
+                membership.receive(source, update, now_ns)
+            else:
                 fabric.receive(source, update, now_ns)
         self.views[name] = fabric.view(now_ns)
-        for peer, update in fabric.publish(self.demand[name], now_ns, self._rng):
+        targets = membership.targets(self._rng)
+        told = dict(fabric.publish(self.demand[name], targets, now_ns))
+        for peer in targets:
+            update = told.get(peer) or membership.heartbeat(peer, now_ns)
             self.network.send(name, peer, update, now_ns)
 
 

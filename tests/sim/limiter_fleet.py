@@ -1,4 +1,4 @@
-"""A fleet of real `Limiter`s and `Policer`s on the simulated network, with simulated traffic.
+"""A fleet of real `Engine`s and `Policer`s on the simulated network, with simulated traffic.
 
 Everything that the daemon does to a packet and at a tick is done here by the same pure code, in
 virtual time and from one seed; only the packets and the datagrams' journey are made up.
@@ -9,17 +9,20 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
-from drld.capture.policer import Policer, police
+from drld.capture.policer import police
+from drld.engine import Engine, Entry
+from drld.gossip.transport import Transport
 from drld.gossip.wire import TAG_SIZE, decode_untrusted, encode
-from drld.limiter import Limiter, Tick
-from drld.model import NS_PER_S, FlowId
-from drld.spec import LimitSpec
+from drld.limiter import Tick
+from drld.model import NS_PER_S, FlowId, Update
+from drld.spec import GossipSpec, LimiterSpec, LimitSpec, PeerSpec
 
+from ..engine_fakes import FakeDatapath
 from ..factories import TICK_NS, flow, gossip_spec
 from .network import Conditions, Network
 
@@ -27,21 +30,52 @@ PACKET = 1500
 RTT_NS = 40_000_000
 
 
-class Host:
-    """One limiter: its datapath, its last tick and what it forwarded."""
+class Mailbox:
+    """A limiter's gossip socket (`drld.gossip.transport.Transport`) on the simulated network."""
 
-    def __init__(self, name: str, limit: LimitSpec, members: Sequence[str], fabric: str) -> None:
+    def __init__(self, name: str, fleet: Fleet) -> None:
+        self._name = name
+        self._fleet = fleet
+
+    def send(self, peer: str, updates: Sequence[Update]) -> None:
+        datagram = b"".join(map(encode, updates)) + bytes(TAG_SIZE)
+        self._fleet.network.send(self._name, peer, datagram, self._fleet.now_ns)
+
+    def receive(self) -> Iterator[tuple[str, Update]]:
+        for peer, datagram in self._fleet.network.receive(self._name, self._fleet.now_ns):
+            for update in decode_untrusted(datagram):
+                yield peer, update
+
+
+class Host:
+    """One limiter: its engine, its datapath, and what it forwarded."""
+
+    def __init__(self, name: str, limit: LimitSpec, fleet: Fleet, gossip: GossipSpec) -> None:
         self.name = name
-        self.limiter = Limiter(limit, name, members, gossip_spec(fabric))
-        self.policer = Policer(limit, self.limiter.initial(), 0)
-        self.last: Tick | None = None
+        self.datapath = FakeDatapath()
+        peers = tuple(PeerSpec(peer, ("", 0)) for peer in fleet.names if peer != name)
+        spec = LimiterSpec(name, ("", 0), "", "", "", None, gossip, peers, (limit,))
+        mailbox = cast(Transport, Mailbox(name, fleet))
+        self.engine = Engine(spec, self.datapath, mailbox, fleet.rng)
+        self.engine.start(0)
         self.alive = True
+        self.ticks = 0
+        """How often its limit was ticked."""
         self.forwarded: list[int] = []
         """Times of the packets that passed."""
 
     @property
+    def entry(self) -> Entry:
+        (entry,) = self.engine.entries.values()
+        return entry
+
+    @property
+    def last(self) -> Tick | None:
+        return self.entry.last
+
+    @property
     def fill_rate(self) -> int:
-        return (self.last.enforcement if self.last else self.limiter.initial()).fill_rate
+        return (self.last.enforcement if self.last else self.entry.limiter.initial()).fill_rate
 
 
 class Fleet:
@@ -50,11 +84,11 @@ class Fleet:
     def __init__(
         self, limit: LimitSpec, size: int, *, seed: int, fabric: str = "mesh", **conditions: Any
     ) -> None:
-        names = [f"l{number}" for number in range(size)]
+        self.names = [f"l{number}" for number in range(size)]
         self.rng = Random(seed)
         self.network: Network[bytes] = Network(seed, Conditions(**conditions))
-        self.hosts = {name: Host(name, limit, names, fabric) for name in names}
         self.now_ns = 0
+        self.hosts = {name: Host(name, limit, self, gossip_spec(fabric)) for name in self.names}
         self.flow_bytes: defaultdict[int, int] = defaultdict(int)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -122,19 +156,11 @@ class Fleet:
 
     def _packet(self, name: str, number: int, key: FlowId) -> None:
         host = self.hosts[name]
-        if police([host.policer], key, PACKET, self.now_ns, self.rng):
+        if police([host.datapath.policers[1]], key, PACKET, self.now_ns, self.rng):
             host.forwarded.append(self.now_ns)
             self.flow_bytes[number] += PACKET
 
     def _tick(self, host: Host) -> None:
         self.at(self.now_ns + TICK_NS, partial(self._tick, host))
-        if not host.alive:
-            return
-        for peer, datagram in self.network.receive(host.name, self.now_ns):
-            host.limiter.receive(peer, decode_untrusted(datagram), self.now_ns)
-        measured = host.policer.read(self.now_ns)
-        host.last = host.limiter.tick(measured, self.now_ns, self.rng)
-        host.policer.program(host.last.enforcement, host.last.evict, self.now_ns)
-        for peer, update in host.last.updates:
-            datagram = encode(update) + bytes(TAG_SIZE)
-            self.network.send(host.name, peer, datagram, self.now_ns)
+        if host.alive:
+            host.ticks += len(host.engine.tick(self.now_ns))

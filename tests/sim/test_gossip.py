@@ -314,14 +314,14 @@ def test_a_grown_and_a_shrunk_fleet() -> None:
         rest = made.names[:9]
         made.dead.add("l9")
         for name in rest:
-            made.fabrics[name].set_peers([peer for peer in rest if peer != name], 0)
+            made.remember(name, rest)
         made.run(40)
         assert made.worst_error() < 0.01
         assert all(len(made.views[name].connected) == 8 for name in rest)
         made.dead.clear()
         made.restart("l9")
         for name in rest:
-            made.fabrics[name].set_peers([peer for peer in made.names if peer != name], 0)
+            made.remember(name, made.names)
         made.run(40)
         assert made.worst_error() < 0.01
         assert all(len(view.connected) == 9 for view in made.views.values())

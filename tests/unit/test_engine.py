@@ -2,79 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from random import Random
 from typing import Any, cast
 
 import pytest
 
-from drld.capture.policer import Policer
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
+from drld.gossip.base import QUIET_ROUNDS
 from drld.gossip.transport import Transport
-from drld.model import Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
-from drld.report import connected_peers, limit_report, peer_reports, trace_record
+from drld.model import HEARTBEAT, FlowKey, Quantity, Update
+from drld.report import limit_report, peer_reports, trace_record
 from drld.spec import LimiterSpec, LimitSpec, PeerSpec
 
+from ..engine_fakes import FakeDatapath
 from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec
-
-
-class FakeDatapath:
-    name = "fake"
-
-    def __init__(self) -> None:
-        self.policers: dict[int, Policer] = {}
-        self.programmed: list[tuple[int, Enforcement]] = []
-        self.refuse = False
-        self.shares: dict[int, Enforcement] = {}
-        self.flushed_ns: list[int] = []
-        self.attached: list[LimitSpec] = []
-
-    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        if self.refuse:
-            raise DatapathError("refused")
-        limits = list(limits)
-        self.attached = [limit for limit, _ in limits]
-        self.policers = {
-            limit.id: self.policers.get(limit.id) or Policer(limit, enforcement, now_ns)
-            for limit, enforcement in limits
-        }
-
-    def read(self, limit_id: int, now_ns: int) -> Measurement:
-        return self.policers[limit_id].read(now_ns)
-
-    def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
-    ) -> None:
-        self.programmed.append((limit_id, enforcement))
-        self.policers[limit_id].program(enforcement, evict, now_ns)
-
-    def set_share(self, limit_id: int, share: Enforcement) -> None:
-        self.shares[limit_id] = share
-
-    def flush(self, now_ns: int) -> None:
-        self.flushed_ns.append(now_ns)
-
-    def counters(self) -> Mapping[str, int]:
-        return {}
-
-    def detach(self) -> None:
-        self.policers = {}
 
 
 class FakeTransport:
     def __init__(self) -> None:
         self.inbox: list[tuple[str, Update]] = []
-        self.outbox: list[tuple[str, Update]] = []
+        self.messages: list[tuple[str, list[Update]]] = []
         self.peers: Mapping[str, Any] = {}
 
     def receive(self) -> Iterator[tuple[str, Update]]:
         while self.inbox:
             yield self.inbox.pop(0)
 
-    def send(self, peer: str, update: Update) -> None:
-        self.outbox.append((peer, update))
+    @property
+    def outbox(self) -> list[tuple[str, Update]]:
+        return [(peer, update) for peer, updates in self.messages for update in updates]
+
+    def send(self, peer: str, updates: Sequence[Update]) -> None:
+        self.messages.append((peer, list(updates)))
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         self.peers = peers
@@ -106,6 +69,21 @@ class Bench:
         self.engine = Engine(configured, self.datapath, cast(Transport, self.transport), Random(1))
         self.engine.start(0)
 
+    def packet(self, limit_id: int) -> None:
+        self.datapath.policers[limit_id].arrive(FlowKey(6, b"", b"", 0, 0), 1500)
+
+    def run(self, first: int, last: int) -> list[str]:
+        """Intervals from first to last; the names of the limits that were ticked."""
+        ticks = [self.engine.tick(number * TICK_NS) for number in range(first, last + 1)]
+        return [name for tick in ticks for name, _ in tick]
+
+    def clear(self) -> None:
+        """Forget what was noted."""
+        self.transport.messages.clear()
+        self.datapath.read_limits.clear()
+        self.datapath.programmed.clear()
+        self.datapath.flushed_ns.clear()
+
 
 FIRST = limit_spec(id=1, name="first")
 SLOW = limit_spec(id=2, name="slow", interval_ns=4 * TICK_NS)
@@ -122,13 +100,121 @@ def weight(limit_id: int, sequence: int = 0) -> Update:
     )
 
 
+def heartbeat(sequence: int = 0) -> Update:
+    return Update(HEARTBEAT, sequence, Quantity.RATE, 0, 0.0, 1.0)
+
+
 def test_each_limit_ticks_at_its_own_interval() -> None:
     bench = Bench(spec(FIRST, SLOW))
     assert bench.engine.next_due_ns() == TICK_NS
-    names = [name for now in range(1, 9) for name, _ in bench.engine.tick(now * TICK_NS)]
+    names = []
+    for now in range(1, 9):
+        bench.packet(1)
+        bench.packet(2)
+        names += [name for name, _ in bench.engine.tick(now * TICK_NS)]
     assert (names.count("first"), names.count("slow")) == (8, 2)
     assert [limit for limit, _ in bench.datapath.programmed].count(2) == 2
-    assert len(bench.transport.outbox) == 8 + 2
+
+
+def test_a_limit_where_nothing_happens_costs_nothing() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.run(1, 10)
+    bench.clear()
+    names = bench.run(11, 100)
+    assert names == []
+    assert bench.datapath.read_limits == []
+    assert bench.datapath.programmed == []
+    assert {(peer, update.limit_id) for peer, update in bench.transport.outbox} == {("b", 0)}
+    assert len(bench.transport.outbox) == 90
+    assert len(bench.datapath.flushed_ns) == 90
+
+
+def test_a_packet_wakes_its_limit_alone() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.run(1, 100)
+    bench.clear()
+    bench.packet(1)
+    ((name, tick),) = bench.engine.tick(101 * TICK_NS)
+    assert name == "first"
+    # Measured over the interval it came in, not over the time at rest.
+    assert tick.measurement.interval_ns == TICK_NS
+    assert tick.demand.first
+    assert ("b", 1) in {(peer, update.limit_id) for peer, update in bench.transport.outbox}
+    assert set(bench.datapath.read_limits) == {1}
+
+
+def test_a_limit_that_falls_idle_says_so_and_comes_to_rest() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.packet(1)
+    bench.run(1, 100)
+    told = [update.value for _, update in bench.transport.outbox if update.limit_id == 1]
+    assert told[0] > 0
+    zeros = list(dropwhile(bool, told))
+    assert len(zeros) == QUIET_ROUNDS
+    assert not any(zeros)
+    bench.clear()
+    assert bench.run(101, 150) == []
+
+
+def test_an_update_wakes_its_limit() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.run(1, 100)
+    bench.transport.inbox = [("b", weight(1))]
+    ((name, tick),) = bench.engine.tick(101 * TICK_NS)
+    assert (name, tick.view.remote) == ("first", 2.0)
+    # Until what it said is too old to count.
+    names = bench.run(102, 180)
+    assert 20 <= names.count("first") < 40
+    assert limit_report(bench.engine.entries[1])["fleet"]["remote"] == 0.0
+
+
+def test_a_change_of_the_membership_wakes_every_limit() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.run(1, 100)
+    bench.transport.inbox = [("b", heartbeat())]
+    names = bench.run(101, 102)
+    assert set(names) == {"first", "slow"}
+    report = limit_report(bench.engine.entries[1])
+    assert report["fleet"]["connected"] == ["b"]
+    assert report["limit_in_force_bps"] == 10_000_000
+    # And again, when the peer is gone.
+    bench.run(103, 200)
+    assert limit_report(bench.engine.entries[1])["fleet"]["connected"] == []
+
+
+def test_a_watched_limit_does_not_rest() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.run(1, 100)
+    names = [
+        name for now in range(101, 111) for name, _ in bench.engine.tick(now * TICK_NS, ["first"])
+    ]
+    assert names == ["first"] * 10
+
+
+def test_updates_of_several_limits_share_a_message() -> None:
+    second = replace(FIRST, id=2, name="second")
+    bench = Bench(spec(FIRST, second, peers=("b", "c")))
+    bench.packet(1)
+    bench.packet(2)
+    bench.engine.tick(TICK_NS)
+    assert [
+        (peer, [update.limit_id for update in updates])
+        for peer, updates in bench.transport.messages
+    ] == [("b", [1, 2]), ("c", [1, 2])]
+
+
+def test_a_limit_that_wakes_up_ticks_with_the_others() -> None:
+    """One wake-up an interval, however the limits came to be awake."""
+    bench = Bench(spec(FIRST, replace(FIRST, id=2, name="second")))
+    bench.run(1, 60)
+    bench.packet(1)
+    bench.engine.tick(61 * TICK_NS + 3 * MS)
+    bench.packet(2)
+    bench.engine.tick(62 * TICK_NS + 4 * MS)
+    bench.packet(1)
+    bench.packet(2)
+    assert bench.engine.next_due_ns() == 63 * TICK_NS
+    assert len(bench.engine.tick(63 * TICK_NS)) == 2
 
 
 def test_a_late_tick_keeps_the_grid_and_a_stall_begins_a_new_one() -> None:
@@ -143,7 +229,7 @@ def test_updates_reach_their_limit_and_unknown_ones_are_counted() -> None:
     bench = Bench(spec(FIRST))
     bench.transport.inbox = [("b", weight(1)), ("b", weight(9))]
     bench.engine.tick(TICK_NS)
-    assert connected_peers(bench.engine, TICK_NS) == {"b"}
+    assert bench.engine.membership.connected(TICK_NS) == {"b"}
     (peer,) = peer_reports(bench.engine, 2 * TICK_NS)
     assert (peer["received"], peer["rejected"], peer["connected"]) == (1, 1, True)
     assert peer["age_s"] == pytest.approx(0.05)
@@ -196,7 +282,7 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     assert list(bench.engine.entries) == [1, 3]
     assert bench.engine.entries[1] is kept
     assert kept.limiter.limit.rate == 20 * MBIT
-    assert kept.limiter.members == {"a", "b", "c"}
+    assert kept.limiter.membership.peers == ("b", "c")
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
     assert set(bench.transport.peers) == {"b", "c"}
     assert bench.datapath.attached == [faster, third]
@@ -204,7 +290,7 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
 
 def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
     bench = Bench(spec(FIRST))
-    bench.datapath.policers[1].arrive(FlowKey(6, b"", b"", 0, 0), 1500)
+    bench.packet(1)
     bench.engine.tick(TICK_NS)
     before = bench.engine.entries[1]
     bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)

@@ -1,20 +1,19 @@
-from random import Random
-
 import pytest
 
-from drld.limiter import Limiter
+from drld.allocators import ALLOCATORS
+from drld.gossip.base import QUIET_ROUNDS
+from drld.limiter import Limiter, membership
 from drld.model import Quantity, Update
 
-from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec, measurement
+from ..factories import MBIT, TICK_NS, gossip_spec, limit_spec, measurement
 from ..factories import flow as flow_key
-
-RNG = Random(1)
 
 
 def limiter(
     allocator: str = "fps", members: tuple[str, ...] = ("a", "b"), **limit: object
 ) -> Limiter:
-    return Limiter(limit_spec(allocator, **limit), "a", members, gossip_spec())
+    gossip = gossip_spec()
+    return Limiter(limit_spec(allocator, **limit), membership("a", members, gossip), gossip.fabric)
 
 
 def update(sequence: int, value: float, quantity: Quantity = Quantity.WEIGHT) -> Update:
@@ -26,15 +25,15 @@ def update(sequence: int, value: float, quantity: Quantity = Quantity.WEIGHT) ->
 def test_a_fleet_of_one_has_the_whole_limit_from_the_start() -> None:
     one = limiter(members=("a",))
     assert one.initial().fill_rate == 10 * MBIT
-    tick = one.tick(measurement(10_000), TICK_NS, RNG)
+    tick = one.tick(measurement(10_000), TICK_NS)
     assert tick.allocation.local_limit == 10 * MBIT
-    assert tick.updates == []
+    assert one.publish([], TICK_NS) == []
 
 
 def test_until_a_peer_is_heard_the_static_share_is_enforced_as_a_bucket() -> None:
     grd = limiter("grd")
     assert grd.initial().fill_rate == 5 * MBIT
-    tick = grd.tick(measurement(100_000), TICK_NS, RNG)
+    tick = grd.tick(measurement(100_000), TICK_NS)
     assert tick.enforcement == grd.initial()
     assert tick.enforcement.drop_probability == 0
     assert tick.in_force.rate == 5 * MBIT
@@ -43,7 +42,7 @@ def test_until_a_peer_is_heard_the_static_share_is_enforced_as_a_bucket() -> Non
 def test_a_peer_that_is_heard_brings_its_share_and_its_demand() -> None:
     fps = limiter()
     fps.receive("b", update(0, value=3.0), 0)
-    tick = fps.tick(measurement(10_000), TICK_NS, RNG)
+    tick = fps.tick(measurement(10_000), TICK_NS)
     assert tick.view.connected == {"b"}
     assert tick.view.remote == 3.0
     assert tick.in_force.rate == 10 * MBIT
@@ -53,7 +52,7 @@ def test_a_peer_that_is_heard_brings_its_share_and_its_demand() -> None:
 def test_a_peer_of_another_allocator_is_not_believed() -> None:
     fps = limiter()
     fps.receive("b", update(0, value=3.0, quantity=Quantity.RATE), 0)
-    tick = fps.tick(measurement(10_000), TICK_NS, RNG)
+    tick = fps.tick(measurement(10_000), TICK_NS)
     assert tick.view.connected == frozenset()
     assert fps.fabric.links["b"].rejected == 1
 
@@ -61,51 +60,69 @@ def test_a_peer_of_another_allocator_is_not_believed() -> None:
 def test_unequal_shares_count_when_a_peer_is_missing() -> None:
     three = limiter(members=("a", "b", "c"), shares={"a": 0.5, "b": 0.3, "c": 0.2})
     three.receive("b", update(0, value=1.0), 0)
-    tick = three.tick(measurement(0), TICK_NS, RNG)
+    tick = three.tick(measurement(0), TICK_NS)
     assert tick.in_force.rate == pytest.approx(8 * MBIT)
     assert tick.in_force.burst == pytest.approx(60_000)
     assert tick.in_force.static_rate == pytest.approx(5 * MBIT)
 
 
-def test_every_update_tells_the_value_of_its_tick() -> None:
+def test_every_update_tells_the_value_of_the_last_tick() -> None:
     fps = limiter()
-    tick = fps.tick(measurement(10_000, dropped=1500), TICK_NS, RNG)
-    ((peer, sent),) = tick.updates
+    tick = fps.tick(measurement(10_000, dropped=1500), TICK_NS)
+    ((peer, sent),) = fps.publish(["b"], TICK_NS)
     assert peer == "b"
     assert (sent.limit_id, sent.sequence, sent.quantity) == (1, 0, Quantity.WEIGHT)
+    assert sent.value == pytest.approx(tick.allocation.value)
     assert tick.allocation.value > 0
 
 
-@pytest.mark.parametrize(
-    ("interval_ms", "sent"), [(10, 20), (20, 20), (30, 20), (50, 20), (80, 12)]
-)
-def test_gossip_keeps_its_own_interval(interval_ms: int, sent: int) -> None:
-    """Of 50 ms, or the estimate's if that is longer."""
-    fps = limiter(interval_ns=interval_ms * MS)
-    step = interval_ms * MS
-    ticks = [
-        fps.tick(measurement(0, interval_ns=step), now, RNG)
-        for now in range(step, 1000 * MS + 1, step)
-    ]
-    assert sum(bool(tick.updates) for tick in ticks) == pytest.approx(sent, abs=1)
+def test_a_limit_comes_to_rest_when_nobody_wants_anything() -> None:
+    fps = limiter()
+    resting = [fps.at_rest]
+    for number in range(1, 60):
+        arrived = 10_000 if number == 1 else 0
+        fps.tick(measurement(arrived, flows={}), number * TICK_NS)
+        fps.publish(["b"], number * TICK_NS)
+        resting.append(fps.at_rest)
+    fps.receive("b", update(0, value=3.0), 60 * TICK_NS)
+    resting.append(fps.at_rest)
+    # A second without a byte, then the rounds in which its peers are told.
+    busy = 20 + QUIET_ROUNDS - 1
+    assert resting == [True] + [False] * busy + [True] * (59 - busy) + [False]
+
+
+@pytest.mark.parametrize("allocator", sorted(ALLOCATORS))
+def test_a_tick_at_rest_changes_nothing(allocator: str) -> None:
+    tested = limiter(allocator)
+    tested.tick(measurement(10_000), TICK_NS)
+    ticks = []
+    for number in range(2, 200):
+        was_at_rest = tested.at_rest
+        tick = tested.tick(measurement(0, flows={}), number * TICK_NS)
+        tested.publish(["b"], number * TICK_NS)
+        if was_at_rest:
+            ticks.append(tick)
+    assert len(ticks) > 100
+    assert {tick.enforcement for tick in ticks} == {ticks[0].enforcement}
+    assert {tick.allocation for tick in ticks} == {ticks[0].allocation}
 
 
 def test_idle_flows_leave_the_sample() -> None:
     fps = limiter()
     evicted = []
-    fps.tick(measurement(10_000), TICK_NS, RNG)
+    fps.tick(measurement(10_000), TICK_NS)
     for number in range(2, 30):
-        evicted += fps.tick(measurement(0), number * TICK_NS, RNG).evict
+        evicted += fps.tick(measurement(0), number * TICK_NS).evict
     assert flow_key(0) in evicted
 
 
 def test_members_change_while_running() -> None:
     fps = limiter()
     fps.receive("b", update(0, value=3.0), 0)
-    fps.reconfigure(fps.limit, ("a", "b", "c"), TICK_NS)
-    tick = fps.tick(measurement(10_000), TICK_NS, RNG)
+    fps.reconfigure(fps.limit, fps.membership.with_peers("bc"))
+    tick = fps.tick(measurement(10_000), TICK_NS)
     assert tick.view.connected == {"b"}
     assert tick.in_force.rate == pytest.approx(10 * MBIT * 2 / 3)
-    fps.reconfigure(fps.limit, ("a",), 2 * TICK_NS)
-    tick = fps.tick(measurement(10_000), 2 * TICK_NS, RNG)
+    fps.reconfigure(fps.limit, fps.membership.with_peers(""))
+    tick = fps.tick(measurement(10_000), 2 * TICK_NS)
     assert tick.in_force.rate == 10 * MBIT

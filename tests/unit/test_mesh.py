@@ -4,6 +4,8 @@ from random import Random
 
 import pytest
 
+from drld.gossip.base import QUIET_ROUNDS
+from drld.gossip.membership import Membership
 from drld.gossip.mesh import Mesh
 from drld.gossip.wire import decode_untrusted, encode
 from drld.model import GlobalView, Quantity, Update
@@ -13,14 +15,12 @@ RNG = Random(1)
 
 
 def mesh(peers: str = "bc", name: str = "a") -> Mesh:
-    return Mesh(
-        name=name,
-        peers=list(peers),
-        limit_id=7,
-        quantity=Quantity.RATE,
-        branching=1,
-        interval_ns=TICK,
-    )
+    membership = Membership(name, list(peers), Mesh.fanout(1), TICK)
+    return Mesh(membership=membership, limit_id=7, quantity=Quantity.RATE)
+
+
+def publish(fabric: Mesh, value: float, now_ns: int) -> list[tuple[str, Update]]:
+    return fabric.publish(value, fabric.membership.targets(RNG), now_ns)
 
 
 def update(sequence: int, value: float, weight: float = 1.0) -> Update:
@@ -30,7 +30,7 @@ def update(sequence: int, value: float, weight: float = 1.0) -> Update:
 def test_everybody_is_told_in_each_interval() -> None:
     fabric = mesh()
     for sequence in range(3):
-        updates = fabric.publish(5.0, sequence * TICK, RNG)
+        updates = publish(fabric, 5.0, sequence * TICK)
         assert [peer for peer, _ in updates] == ["b", "c"]
         assert {u for _, u in updates} == {update(sequence, 5.0, weight=0.0)}
 
@@ -38,8 +38,8 @@ def test_everybody_is_told_in_each_interval() -> None:
 def test_the_weight_tells_who_is_heard() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
-    assert {peer: u.weight for peer, u in fabric.publish(5.0, 0, RNG)} == {"b": 1.0, "c": 0.0}
-    assert {peer: u.weight for peer, u in fabric.publish(5.0, 5 * TICK, RNG)} == {
+    assert {peer: u.weight for peer, u in publish(fabric, 5.0, 0)} == {"b": 1.0, "c": 0.0}
+    assert {peer: u.weight for peer, u in publish(fabric, 5.0, 5 * TICK)} == {
         "b": 0.0,
         "c": 0.0,
     }
@@ -47,7 +47,7 @@ def test_the_weight_tells_who_is_heard() -> None:
 
 def test_nobody_heard_nobody_believed() -> None:
     fabric = mesh()
-    fabric.publish(5.0, 0, RNG)
+    publish(fabric, 5.0, 0)
     assert fabric.view(TICK) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
 
@@ -95,21 +95,51 @@ def test_a_reload_keeps_those_that_stay() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
     fabric.receive("c", update(0, 10.0), 0)
-    fabric.publish(5.0, 0, RNG)
-    fabric.set_peers("bd", TICK)
+    publish(fabric, 5.0, 0)
+    fabric.reconfigure(fabric.membership.with_peers("bd"))
     assert fabric.view(TICK).remote == 1.0
     assert fabric.links["b"].received == 1
-    assert {peer: u.sequence for peer, u in fabric.publish(5.0, TICK, RNG)} == {"b": 1, "d": 0}
+    assert {peer: u.sequence for peer, u in publish(fabric, 5.0, TICK)} == {"b": 1, "d": 0}
     assert set(fabric.links) == {"b", "d"}
 
 
 def test_alone() -> None:
     fabric = mesh(peers="")
-    assert fabric.publish(5.0, 0, RNG) == []
+    assert publish(fabric, 5.0, 0) == []
     assert fabric.view(0).remote == 0.0
 
 
 def test_the_value_is_what_the_wire_carries() -> None:
-    for _, sent in mesh().publish(0.1, 0, RNG):
-        assert decode_untrusted(encode(sent) + bytes(4)) == sent
+    for _, sent in publish(mesh(), 0.1, 0):
+        assert decode_untrusted(encode(sent) + bytes(4)) == [sent]
         assert sent.value != 0.1
+
+
+def test_who_wants_nothing_stops_saying_so() -> None:
+    fabric = mesh("b")
+    assert fabric.quiet
+    assert publish(fabric, 0.0, 0) == []
+    publish(fabric, 5.0, TICK)
+    sent = [publish(fabric, 0.0, interval * TICK) for interval in range(2, 20)]
+    assert [bool(updates) for updates in sent] == [True] * QUIET_ROUNDS + [False] * 10
+    assert fabric.quiet
+
+
+def test_a_value_that_is_not_repeated_counts_zero_although_its_origin_lives() -> None:
+    fabric = mesh("b")
+    fabric.receive("b", update(0, 3.0), 0)
+    for interval in range(1, 25):
+        fabric.membership.hear("b", hears_us=True, now_ns=interval * TICK)
+        assert fabric.view(interval * TICK).remote == 3.0
+        assert not fabric.quiet
+    assert fabric.view(25 * TICK) == GlobalView(0.0, frozenset("b"), age_ns=TICK)
+    assert fabric.quiet
+
+
+def test_of_another_allocator_until_it_changes_its_mind() -> None:
+    fabric = mesh("b")
+    fabric.membership.hear("b", hears_us=True, now_ns=0)
+    fabric.receive("b", Update(7, 0, Quantity.WEIGHT, 0, 1.0, 1.0), 0)
+    assert fabric.view(0).connected == frozenset()
+    fabric.receive("b", update(1, 2.0), 0)
+    assert fabric.view(0).remote == 2.0

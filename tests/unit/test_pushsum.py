@@ -2,12 +2,11 @@
 
 import itertools
 import math
-from collections import Counter
 from random import Random
 
 import pytest
 
-from drld.gossip.link import Timeouts
+from drld.gossip.membership import Membership, Timeouts
 from drld.gossip.pushsum import EPOCH_LOSSES, MAX_COPIES, PushSum, newer, settling_intervals
 from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
 from drld.model import GlobalView, Quantity, Update
@@ -16,14 +15,12 @@ TICK = 50_000_000
 
 
 def push_sum(peers: str = "b", name: str = "a", branching: int = 3) -> PushSum:
-    return PushSum(
-        name=name,
-        peers=list(peers),
-        limit_id=7,
-        quantity=Quantity.RATE,
-        branching=branching,
-        interval_ns=TICK,
-    )
+    membership = Membership(name, list(peers), PushSum.fanout(branching), TICK)
+    return PushSum(membership=membership, limit_id=7, quantity=Quantity.RATE)
+
+
+def publish(fabric: PushSum, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:
+    return fabric.publish(value, fabric.membership.targets(rng), now_ns)
 
 
 def update(sequence: int, value: float, weight: float, epoch: int = 0) -> Update:
@@ -31,17 +28,20 @@ def update(sequence: int, value: float, weight: float, epoch: int = 0) -> Update
 
 
 def exchange(a: PushSum, b: PushSum, intervals: range, demand: dict[str, float]) -> None:
-    """Both tick at once; updates arrive before the next tick."""
+    """Both tick at once; updates, or heartbeats, arrive before the next tick."""
     rng = Random(1)
     for interval in intervals:
         now = interval * TICK
+        for fabric in (a, b):
+            fabric.view(now)
         sent = [
-            (fabric, u)
+            (fabric, other, [u for _, u in publish(other, demand[other.membership.name], now, rng)])
             for fabric, other in ((b, a), (a, b))
-            for _, u in other.publish(demand[other.name], now, rng)
         ]
-        for fabric, u in sent:
-            fabric.receive("a" if fabric is b else "b", u, now + TICK // 2)
+        for fabric, other, updates in sent:
+            fabric.membership.hear(other.membership.name, hears_us=True, now_ns=now + TICK // 2)
+            for u in updates:
+                fabric.receive(other.membership.name, u, now + TICK // 2)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_settling_intervals(members: int, branching: int, intervals: int) -> Non
 
 def test_the_first_update_says_that_nobody_is_heard() -> None:
     fabric = push_sum()
-    assert fabric.publish(8.0, 0, Random(1)) == [("b", update(0, 0.0, 0.0))]
+    assert publish(fabric, 8.0, 0, Random(1)) == [("b", update(0, 0.0, 0.0))]
     assert (fabric.mass.value, fabric.mass.weight) == (8.0, 1.0)
     assert fabric.view(0) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
@@ -88,7 +88,7 @@ def test_the_first_update_says_that_nobody_is_heard() -> None:
 def test_who_denies_hearing_us_gets_a_token() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.0), 0)
-    (_, sent) = fabric.publish(8.0, 0, Random(1))[0]
+    (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]
     assert (sent.value, sent.weight) == (8.0 * 2**-20, 2**-20)
     assert fabric.mass.weight == 1 - 2**-20
 
@@ -96,7 +96,7 @@ def test_who_denies_hearing_us_gets_a_token() -> None:
 def test_who_hears_us_gets_a_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 2**-20), 0)
-    (_, sent) = fabric.publish(8.0, 0, Random(1))[0]
+    (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]
     assert sent.weight == pytest.approx(0.5, rel=1e-5)
     assert sent.value == pytest.approx(4.0, rel=1e-5)
 
@@ -104,8 +104,9 @@ def test_who_hears_us_gets_a_share() -> None:
 def test_who_falls_silent_gets_no_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.1), 0)
-    assert fabric.publish(8.0, 4 * TICK, Random(1))[0][1].weight > 0.5
-    assert fabric.publish(8.0, 4 * TICK + 1, Random(1))[0][1].weight == 0
+    publish(fabric, 8.0, 0, Random(1))
+    assert publish(fabric, 8.0, 4 * TICK, Random(1))[0][1].weight > 0.2
+    assert publish(fabric, 8.0, 4 * TICK + 1, Random(1))[0][1].weight == 0
 
 
 def test_two_limiters_agree_as_soon_as_they_may() -> None:
@@ -133,10 +134,10 @@ def test_two_limiters_know_a_change_at_once() -> None:
 def test_an_own_change_is_not_taken_for_the_others() -> None:
     a, b = push_sum(), push_sum("a", "b")
     exchange(a, b, range(10), {"a": 100.0, "b": 30.0})
-    a.publish(900.0, 10 * TICK, Random(1))
+    publish(a, 900.0, 10 * TICK, Random(1))
     assert a.view(10 * TICK).remote == pytest.approx(30.0, rel=1e-5)
     # Nor while nothing comes back.
-    a.publish(1900.0, 11 * TICK, Random(1))
+    publish(a, 1900.0, 11 * TICK, Random(1))
     assert a.view(11 * TICK).remote == pytest.approx(30.0, rel=1e-5)
 
 
@@ -157,7 +158,7 @@ def test_a_fleet_that_falls_idle_is_exactly_zero_again() -> None:
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, MAX_VALUE * 2])
 def test_a_value_that_cannot_be_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="shared value"):
-        push_sum().publish(value, 0, Random(1))
+        publish(push_sum(), value, 0, Random(1))
 
 
 def test_another_quantity_is_rejected() -> None:
@@ -197,7 +198,7 @@ def test_half_of_a_gap_is_compensated_at_the_begin_of_an_epoch() -> None:
 def test_a_newer_epoch_is_adopted_and_an_older_one_discarded() -> None:
     fabric = push_sum("bc")
     fabric.receive("b", update(0, 5.0, 0.5), 0)
-    fabric.publish(8.0, 0, Random(1))
+    publish(fabric, 8.0, 0, Random(1))
     fabric.receive("c", update(0, 6.0, 0.5, epoch=1), TICK)
     assert fabric.epoch == 1
     assert (fabric.mass.value, fabric.mass.weight) == (14.0, 1.5)
@@ -236,11 +237,11 @@ def test_who_is_gone_takes_its_mass_along() -> None:
     silence = Timeouts.of(TICK, TICK).silence_ns // TICK
     for interval in range(10, 10 + silence):
         a.view(interval * TICK)
-        a.publish(100.0, interval * TICK, rng)
+        publish(a, 100.0, interval * TICK, rng)
         assert a.epoch == 0
     for interval in range(10 + silence, 13 + silence):
         view = a.view(interval * TICK)
-        a.publish(100.0, interval * TICK, rng)
+        publish(a, 100.0, interval * TICK, rng)
     assert view == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
     assert a.epoch == 1
     assert (a.mass.value, a.mass.weight) == (100.0, 1.0)
@@ -255,7 +256,7 @@ def test_losses_begin_an_epoch_but_not_too_often() -> None:
         fabric.receive("b", update(sequence, 0.0, 0.1, fabric.epoch), interval * TICK)
         sequence += EPOCH_LOSSES + 1
         epoch = fabric.epoch
-        fabric.publish(1.0, interval * TICK, rng)
+        publish(fabric, 1.0, interval * TICK, rng)
         if fabric.epoch != epoch:
             begun.append(interval)
     assert len(begun) >= 4
@@ -270,7 +271,7 @@ def test_losses_count_in_their_own_epoch_only() -> None:
     for interval in range(50):
         sequence = 2 + EPOCH_LOSSES + interval
         fabric.receive("b", update(sequence, 0.0, 0.1, fabric.epoch), interval * TICK)
-        fabric.publish(1.0, interval * TICK, rng)
+        publish(fabric, 1.0, interval * TICK, rng)
     assert fabric.epoch == 1
 
 
@@ -281,7 +282,7 @@ def test_a_restarted_peer_begins_an_epoch() -> None:
         fabric.receive("b", update(100 + interval, 1.0, 0.1), interval * TICK)
     for interval in range(20, 23):
         fabric.receive("b", update(interval - 20, 1.0, 0.1), interval * TICK)
-    fabric.publish(1.0, 23 * TICK, rng)
+    publish(fabric, 1.0, 23 * TICK, rng)
     assert fabric.epoch == 1
 
 
@@ -290,10 +291,10 @@ def test_a_reload_that_removes_a_peer_begins_an_epoch() -> None:
     fabric.receive("b", update(0, 1.0, 0.1), 0)
     fabric.receive("c", update(0, 0.0, 2**-20), 0)
     assert fabric.view(15 * TICK).connected == {"b", "c"}
-    fabric.set_peers("cd", 15 * TICK)
-    assert set(fabric.links) == {"c", "d"}
+    fabric.reconfigure(fabric.membership.with_peers("cd"))
+    assert set(fabric.links) == {"c"}
     assert fabric.view(15 * TICK).connected == {"c"}
-    fabric.publish(1.0, 15 * TICK, Random(1))
+    publish(fabric, 1.0, 15 * TICK, Random(1))
     assert fabric.epoch == 1
     assert fabric.links["c"].received == 1
 
@@ -301,8 +302,8 @@ def test_a_reload_that_removes_a_peer_begins_an_epoch() -> None:
 def test_a_reload_that_adds_a_peer_begins_none() -> None:
     fabric = push_sum("b")
     fabric.receive("b", update(0, 1.0, 0.1), 0)
-    fabric.set_peers("bc", TICK)
-    sent = fabric.publish(1.0, TICK, Random(1))
+    fabric.reconfigure(fabric.membership.with_peers("bc"))
+    sent = publish(fabric, 1.0, TICK, Random(1))
     assert {peer for peer, _ in sent} == {"b", "c"}
     assert fabric.epoch == 0
 
@@ -311,37 +312,75 @@ def test_mass_beyond_what_the_wire_carries_begins_an_epoch() -> None:
     fabric = push_sum()
     for sequence in range(4):
         fabric.receive("b", update(sequence, 0.0, MAX_WEIGHT), 0)
-    sent = fabric.publish(3.0, 0, Random(1))[0][1]
+    sent = publish(fabric, 3.0, 0, Random(1))[0][1]
     assert fabric.epoch == 1
     assert sent.weight == 0.5
     for sequence in range(4, 8):
         fabric.receive("b", update(sequence, -MAX_VALUE, 0.1, epoch=1), TICK)
-    assert fabric.publish(3.0, TICK, Random(1))[0][1].epoch == 2
+    assert publish(fabric, 3.0, TICK, Random(1))[0][1].epoch == 2
 
 
-def test_everybody_has_a_turn_in_each_cycle() -> None:
-    peers = "bcdefghijkl"
-    fabric = push_sum(peers, branching=3)
-    rng = Random(1)
-    targets = []
-    for interval in range(110):
-        picked = [peer for peer, _ in fabric.publish(0.0, interval * TICK, rng)]
-        assert len(set(picked)) == 3
-        targets += picked
-    # 11 peers, 330 updates: 30 turns each; never as many as 2 cycles between two of them.
-    assert Counter(targets) == dict.fromkeys(peers, 30)
-    for peer in peers:
-        turns = [index // 3 for index, target in enumerate(targets) if target == peer]
-        assert max(b - a for a, b in itertools.pairwise(turns)) < 2 * 4
-    assert len({tuple(targets[start : start + 11]) for start in range(0, 330, 11)}) > 20
+def fell_quiet(demand: float = 100.0) -> tuple[PushSum, PushSum, int]:
+    """Two limiters that knew each other, and want nothing any more; and the interval."""
+    a, b = push_sum(), push_sum("a", "b")
+    exchange(a, b, range(10), {"a": demand, "b": 30.0})
+    exchange(a, b, range(10, 100), {"a": 0.0, "b": 0.0})
+    assert a.quiet
+    assert b.quiet
+    return a, b, 100
 
 
-def test_small_fleets_get_what_there_is() -> None:
-    fabric = push_sum("bc", branching=3)
-    for interval in range(3):
-        sent = fabric.publish(0.0, interval * TICK, Random(interval))
-        assert sorted(peer for peer, _ in sent) == ["b", "c"]
-    assert push_sum("").publish(1.0, 0, Random(1)) == []
+def test_a_fleet_that_wants_nothing_says_nothing() -> None:
+    a, b, now = fell_quiet()
+    for fabric in (a, b):
+        assert publish(fabric, 0.0, now * TICK, Random(1)) == []
+        view = fabric.view(now * TICK)
+        assert (view.remote, len(view.connected)) == (0.0, 1)
+
+
+def test_the_first_demand_after_silence_is_known_at_once() -> None:
+    a, b, now = fell_quiet()
+    for step in range(6):
+        exchange(a, b, range(now + step, now + step + 1), {"a": 500.0, "b": 0.0})
+        after = (now + step + 1) * TICK
+        assert a.view(after) == GlobalView(0.0, frozenset("b"), age_ns=TICK // 2)
+        # The one that wakes the other keeps no share of its weight before it answers.
+        assert b.view(after).remote == pytest.approx(500.0, rel=1e-5 if step else 0.34)
+    assert a.epoch == b.epoch
+    exchange(a, b, range(now + 6, now + 7), {"a": 500.0, "b": 70.0})
+    assert a.view((now + 7) * TICK).remote == pytest.approx(70.0, rel=1e-5)
+    assert a.mass.weight + b.mass.weight == pytest.approx(2.0)
+
+
+def test_both_may_wake_up_at_once() -> None:
+    a, b, now = fell_quiet()
+    exchange(a, b, range(now, now + 3), {"a": 500.0, "b": 70.0})
+    assert a.view((now + 3) * TICK).remote == pytest.approx(70.0, rel=1e-5)
+    assert b.view((now + 3) * TICK).remote == pytest.approx(500.0, rel=1e-5)
+
+
+def test_silence_is_no_knowledge_before_the_membership_is_steady() -> None:
+    fabric = push_sum("bc")
+    fabric.membership.hear("b", hears_us=True, now_ns=0)
+    assert fabric.view(TICK).connected == frozenset()
+    publish(fabric, 8.0, TICK, Random(1))
+    assert fabric.view(TICK).connected == frozenset()
+    steady = push_sum("bc")
+    for interval in range(6):
+        steady.membership.hear("b", hears_us=True, now_ns=interval * TICK)
+        steady.membership.connected(interval * TICK)
+    assert steady.view(5 * TICK).connected == {"b"}
+    publish(steady, 8.0, 5 * TICK, Random(1))
+    assert steady.view(5 * TICK).connected == {"b"}
+
+
+def test_who_is_quiet_answers_a_pair_of_an_older_epoch() -> None:
+    a, _, now = fell_quiet()
+    a.epoch = 5
+    a.receive("b", update(2**20, 3.0, 0.5, epoch=4), now * TICK)
+    ((_, sent),) = publish(a, 0.0, now * TICK, Random(1))
+    assert sent.epoch == 5
+    assert publish(a, 0.0, (now + 1) * TICK, Random(1)) == []
 
 
 def test_a_peer_is_connected_as_soon_as_it_confirms() -> None:
@@ -360,7 +399,7 @@ def isolated() -> tuple[PushSum, int]:
     a.receive("b", update(10, 15.0, 0.5, epoch=1), 10 * TICK)
     for interval in range(10, 50):
         a.view(interval * TICK)
-        a.publish(100.0, interval * TICK, Random(1))
+        publish(a, 100.0, interval * TICK, Random(1))
     assert a.epoch == 2
     return a, 50
 

@@ -64,10 +64,10 @@ def stranger() -> Iterator[socket.socket]:
 def test_updates_arrive(make: Make, host: str, size: int, key: bytes) -> None:
     a, b = make("a", host, key), make("b", host, key)
     introduce(a, b)
-    a.send("b", UPDATE)
-    a.send("b", UPDATE)
+    a.send("b", [UPDATE])
+    a.send("b", [UPDATE])
     assert received(b, 2) == [("a", UPDATE)] * 2
-    b.send("a", UPDATE)
+    b.send("a", [UPDATE])
     assert received(a, 1) == [("b", UPDATE)]
     assert (a.sent, a.bytes_sent, a.received) == (2, 2 * size, 1)
     assert (b.sent, b.bytes_sent, b.received) == (1, size, 2)
@@ -120,8 +120,8 @@ def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:
     a = make("a")
     # A socket bound to loopback cannot reach beyond it; broadcast is not permitted.
     a.update_peers({"far": ("192.0.2.1", 7946), "all": ("255.255.255.255", 7946)})
-    a.send("far", UPDATE)
-    a.send("all", UPDATE)
+    a.send("far", [UPDATE])
+    a.send("all", [UPDATE])
     assert a.errors.total() == 2
     assert a.errors["EACCES"] == 1
     assert set(a.errors) <= {"EACCES", "EINVAL", "ENETUNREACH"}
@@ -134,7 +134,7 @@ def test_a_dead_peer_is_no_error(make: Make) -> None:
     introduce(a, b)
     b.close()
     for _ in range(3):
-        a.send("b", UPDATE)
+        a.send("b", [UPDATE])
     assert list(a.receive()) == []
     assert a.sent == 3
     assert not a.errors
@@ -171,7 +171,7 @@ def test_a_full_send_buffer_is_counted(make: Make, monkeypatch: pytest.MonkeyPat
         OSError("nameless"),
     )
     for _ in range(3):
-        a.send("b", UPDATE)
+        a.send("b", [UPDATE])
     assert a.errors == {"EAGAIN": 1, "EPERM": 1, "unknown": 1}
     assert a.sent == 0
 
@@ -190,7 +190,7 @@ def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = make("a"), make("b")
     introduce(a, b)
     for _ in range(5):
-        a.send("b", UPDATE)
+        a.send("b", [UPDATE])
     monkeypatch.setattr(b, "_pending_limit", 3)
     assert len(received(b, 1)) == 3
     assert len(received(b, 1)) == 2
@@ -205,16 +205,16 @@ def test_an_ipv6_socket_leaves_ipv4_alone(make: Make) -> None:
 def test_a_reload_changes_the_peers(make: Make) -> None:
     a, b, c = make("a"), make("b"), make("c")
     introduce(a, b)
-    a.send("b", UPDATE)
+    a.send("b", [UPDATE])
     received(b, 1)
     b.update_peers({"c": c.address})
     c.update_peers({"b": b.address})
-    a.send("b", UPDATE)
-    c.send("b", UPDATE)
+    a.send("b", [UPDATE])
+    c.send("b", [UPDATE])
     assert received(b, 2) == [("c", UPDATE)]
     assert b.rejected == {"address": 1}
     with pytest.raises(KeyError):
-        b.send("a", UPDATE)
+        b.send("a", [UPDATE])
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_bad_addresses_change_nothing(make: Make, peers: dict[str, Address], pro
     with pytest.raises(ConfigError) as caught:
         a.update_peers(peers)
     assert caught.value.problems == [problem]
-    b.send("a", UPDATE)
+    b.send("a", [UPDATE])
     assert received(a, 1) == [("b", UPDATE)]
 
 
@@ -254,7 +254,7 @@ def test_any_spelling_of_an_address_is_known(make: Make, host: str) -> None:
     spelled = {"127.0.0.1": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}[host]
     a.update_peers({"b": (spelled, b.address[1])})
     b.update_peers({"a": (spelled, a.address[1])})
-    a.send("b", UPDATE)
+    a.send("b", [UPDATE])
     assert received(b, 1) == [("a", UPDATE)]
 
 
@@ -269,5 +269,5 @@ def test_a_burst_of_a_large_fleet_fits_the_buffer(make: Make) -> None:
     a, b = make("a"), make("b")
     introduce(a, b)
     for sequence in range(490):
-        a.send("b", Update(1, sequence, Quantity.RATE, 0, 1.0, 1.0))
+        a.send("b", [Update(1, sequence, Quantity.RATE, 0, 1.0, 1.0)])
     assert [update.sequence for _, update in received(b, 490)] == list(range(490))

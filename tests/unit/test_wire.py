@@ -13,14 +13,15 @@ from drld.gossip.auth import Tagger
 from drld.gossip.wire import (
     BODY_SIZE,
     LAYOUT,
+    MAX_UPDATES,
     MAX_VALUE,
     MAX_WEIGHT,
-    UPDATE_SIZE,
     decode_untrusted,
     encode,
+    size,
     to_float32,
 )
-from drld.model import Quantity, Update
+from drld.model import HEARTBEAT, Quantity, Update
 
 UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "wire-format.md"
@@ -75,7 +76,7 @@ def test_the_documented_example_is_true() -> None:
     assert shown is not None
     datagram = bytes.fromhex(shown[1])
     assert Tagger(b"", sender="lim1", receiver="lim2").seal(encode(UPDATE)) == datagram
-    assert decode_untrusted(datagram) == UPDATE
+    assert decode_untrusted(datagram) == [UPDATE]
 
 
 def test_the_document_names_every_reason() -> None:
@@ -89,14 +90,33 @@ def test_the_document_names_every_reason() -> None:
 
 def test_sizes_are_those_of_the_paper() -> None:
     assert BODY_SIZE == 16
-    assert 20 + 8 + UPDATE_SIZE == 48
+    assert 20 + 8 + size(1) == 48
+    assert 40 + 8 + size(MAX_UPDATES) <= 1280 - 40
     for code, layout in LAYOUT:
         assert sum(bits for _, bits in layout) == 8 * struct.calcsize(code)
 
 
 def test_decoding_undoes_encoding() -> None:
-    assert decode_untrusted(encode(UPDATE) + bytes(4)) == UPDATE
-    assert decode_untrusted(patched()) == UPDATE
+    assert decode_untrusted(encode(UPDATE) + bytes(4)) == [UPDATE]
+    assert decode_untrusted(patched()) == [UPDATE]
+
+
+def test_a_datagram_holds_up_to_its_most_updates() -> None:
+    updates = [replace(UPDATE, limit_id=number + 1) for number in range(MAX_UPDATES)]
+    bodies = b"".join(map(encode, updates))
+    assert decode_untrusted(bodies + bytes(4)) == updates
+    with pytest.raises(WireError, match="bytes"):
+        decode_untrusted(bodies + encode(UPDATE) + bytes(4))
+
+
+def test_one_bad_update_spoils_the_datagram() -> None:
+    with pytest.raises(WireError, match="version"):
+        decode_untrusted(encode(UPDATE) + patched(version=2))
+
+
+def test_a_heartbeat_has_no_value() -> None:
+    beat = Update(HEARTBEAT, 5, Quantity.RATE, 0, 0.0, 1.0)
+    assert decode_untrusted(encode(beat) + bytes(4)) == [beat]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +154,8 @@ def test_what_is_refused_has_a_reason(datagram: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("value", [MAX_VALUE, -MAX_VALUE, 0.0, 1e-45])
 def test_bounds_are_inclusive(value: float) -> None:
-    assert decode_untrusted(patched(value=value)).value == to_float32(value)
-    assert decode_untrusted(patched(weight=MAX_WEIGHT)).weight == MAX_WEIGHT
+    assert decode_untrusted(patched(value=value))[0].value == to_float32(value)
+    assert decode_untrusted(patched(weight=MAX_WEIGHT))[0].weight == MAX_WEIGHT
 
 
 @pytest.mark.parametrize(
@@ -159,7 +179,9 @@ def test_an_encoder_refuses_what_a_decoder_would(update: Update) -> None:
 
 def test_rounding_is_that_of_the_wire() -> None:
     assert to_float32(0.1) != 0.1
-    assert decode_untrusted(encode(replace(UPDATE, value=0.1)) + bytes(4)).value == to_float32(0.1)
+    assert decode_untrusted(encode(replace(UPDATE, value=0.1)) + bytes(4))[0].value == to_float32(
+        0.1
+    )
     assert to_float32(to_float32(0.1)) == to_float32(0.1)
     with pytest.raises(OverflowError):
         to_float32(1e39)

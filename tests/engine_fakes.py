@@ -1,0 +1,64 @@
+"""A datapath in memory: policers, and notes of what the engine asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from drld.capture.policer import Policer
+from drld.errors import DatapathError
+from drld.model import Enforcement, FlowId, Measurement
+from drld.spec import LimitSpec
+
+
+class FakeDatapath:
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.policers: dict[int, Policer] = {}
+        self.programmed: list[tuple[int, Enforcement]] = []
+        self.refuse = False
+        self.shares: dict[int, Enforcement] = {}
+        self.flushed_ns: list[int] = []
+        self.attached: list[LimitSpec] = []
+        self.read_limits: list[int] = []
+        self._stirred: set[int] = set()
+        self._stirred_ns = 0
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        if self.refuse:
+            raise DatapathError("refused")
+        limits = list(limits)
+        self.attached = [limit for limit, _ in limits]
+        self.policers = {
+            limit.id: self.policers.get(limit.id) or Policer(limit, enforcement, now_ns)
+            for limit, enforcement in limits
+        }
+
+    def stirred(self, now_ns: int) -> Collection[int]:
+        stirred = {limit_id for limit_id, policer in self.policers.items() if policer.stirred}
+        for limit_id in stirred - self._stirred:
+            self.policers[limit_id].silent_until(self._stirred_ns)
+        self._stirred, self._stirred_ns = stirred, now_ns
+        return stirred
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        self.read_limits.append(limit_id)
+        return self.policers[limit_id].read(now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
+    ) -> None:
+        self.programmed.append((limit_id, enforcement))
+        self.policers[limit_id].program(enforcement, evict, now_ns)
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        self.shares[limit_id] = share
+
+    def flush(self, now_ns: int) -> None:
+        self.flushed_ns.append(now_ns)
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+    def detach(self) -> None:
+        self.policers = {}

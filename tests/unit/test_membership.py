@@ -1,0 +1,215 @@
+"""Who is there and whose turn it is: timeouts, denial, rounds, and who counts whom out first."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from drld.gossip.link import Link
+from drld.gossip.membership import Membership, Timeouts
+from drld.model import HEARTBEAT, NS_PER_S, Quantity, Update
+
+TICK = 50_000_000
+
+
+def heartbeat(sequence: int, hears: bool = True) -> Update:
+    return Update(HEARTBEAT, sequence, Quantity.RATE, 0, 0.0, 1.0 if hears else 0.0)
+
+
+def membership(peers: int = 1, fanout: int | None = None) -> Membership:
+    return Membership("a", [f"p{number}" for number in range(peers)], fanout, TICK)
+
+
+@pytest.mark.parametrize(
+    ("cycle", "fresh", "silence", "denial"), [(1, 4, 24, 17), (3, 8, 68, 53), (17, 36, 376, 305)]
+)
+def test_timeouts(cycle: int, fresh: int, silence: int, denial: int) -> None:
+    """Mesh or two limiters; ten with branching 3; fifty with branching 3."""
+    assert Timeouts.of(TICK, cycle * TICK) == Timeouts(fresh * TICK, silence * TICK, denial * TICK)
+
+
+def test_the_documented_seconds() -> None:
+    for cycle, seconds in ((1, 1.2), (3, 3.4), (17, 18.8)):
+        assert Timeouts.of(TICK, cycle * TICK).silence_ns == round(seconds * NS_PER_S)
+
+
+def test_nobody_is_connected_before_he_is_heard() -> None:
+    fleet = membership()
+    assert fleet.connected(0) == frozenset()
+    assert not fleet.fresh("p0", 0)
+    assert fleet.age_ns(0) is None
+
+
+def test_hearing_is_not_enough() -> None:
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0, hears=False), 0)
+    assert fleet.fresh("p0", 0)
+    assert not fleet.both_ways("p0", 0)
+    assert fleet.connected(0) == frozenset()
+    fleet.receive("p0", heartbeat(1), TICK)
+    assert fleet.both_ways("p0", TICK)
+    assert fleet.connected(TICK) == {"p0"}
+
+
+def test_silence_ends_a_connection() -> None:
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0), 0)
+    timeouts = fleet.timeouts
+    assert fleet.fresh("p0", timeouts.fresh_ns)
+    assert not fleet.fresh("p0", timeouts.fresh_ns + 1)
+    assert fleet.connected(timeouts.silence_ns) == {"p0"}
+    assert fleet.connected(timeouts.silence_ns + 1) == frozenset()
+
+
+def test_whatever_a_peer_speaks_of_it_lives() -> None:
+    fleet = membership()
+    for interval in range(100):
+        fleet.hear("p0", hears_us=True, now_ns=interval * TICK)
+        assert fleet.connected(interval * TICK) == {"p0"}
+    assert fleet.heard_ns("p0") == 99 * TICK
+
+
+def test_silence_of_all_is_isolation_long_before_it_shows_on_each_link() -> None:
+    fleet = membership(peers=49, fanout=3)
+    for interval in range(17):
+        for number in range(3 * interval, min(3 * interval + 3, 49)):
+            fleet.receive(f"p{number}", heartbeat(0), interval * TICK)
+    assert len(fleet.connected(40 * TICK)) == 49
+    assert fleet.connected(41 * TICK) == frozenset()
+
+
+def test_discarded_heartbeats_keep_nobody_alive() -> None:
+    fleet = membership()
+    fleet.receive("p0", heartbeat(10), 0)
+    for interval in range(1, 40):
+        fleet.receive("p0", heartbeat(10), interval * TICK)
+    assert fleet.heard_ns("p0") == 0
+    assert fleet.heartbeats["p0"].late == 39
+    assert fleet.connected(40 * TICK) == frozenset()
+
+
+def test_denial_ends_a_connection_although_updates_come() -> None:
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0), 0)
+    for interval in range(1, 18):
+        fleet.receive("p0", heartbeat(interval, hears=False), interval * TICK)
+        assert not fleet.both_ways("p0", interval * TICK)
+        assert fleet.connected(interval * TICK) == {"p0"}
+    fleet.receive("p0", heartbeat(18, hears=False), 18 * TICK)
+    assert fleet.connected(18 * TICK) == frozenset()
+
+
+@pytest.mark.parametrize("peers", [1, 9, 49])
+def test_the_unheard_end_gives_up_before_the_deaf_end_counts_it_out(peers: int) -> None:
+    """a -> p0 breaks; heartbeats p0 -> a go on, delayed by an interval; the rest is well."""
+    of_a = membership(peers, 3)
+    of_p0 = Membership("p0", ["a", *of_a.peers[1:]], 3, TICK)
+    cycle = -(-peers // of_a.branching)
+    of_a.receive("p0", heartbeat(0), 0)
+    of_p0.receive("a", heartbeat(0), 0)
+    gave_up = counted_out = None
+    for interval in range(1, 30 * cycle):
+        now = interval * TICK
+        for peer in of_a.peers[1:]:
+            of_a.hear(peer, hears_us=True, now_ns=now)
+            of_p0.hear(peer, hears_us=True, now_ns=now)
+        if interval % cycle == 0:
+            of_a.receive("p0", heartbeat(interval, of_p0.fresh("a", now)), now + TICK)
+        if gave_up is None and "p0" not in of_a.connected(now + TICK):
+            gave_up = interval + 1
+        if counted_out is None and "a" not in of_p0.connected(now):
+            counted_out = interval
+    assert gave_up is not None
+    assert counted_out is not None
+    assert gave_up + cycle <= counted_out
+
+
+@pytest.mark.parametrize(("peers", "fanout"), [(9, 3), (10, 3), (49, 3), (5, 2), (7, 1)])
+def test_each_peer_has_its_turn_once_a_cycle(peers: int, fanout: int) -> None:
+    fleet = membership(peers, fanout)
+    rng = Random(1)
+    cycle = -(-peers // fanout)
+    rounds = [fleet.targets(rng) for _ in range(50 * cycle)]
+    assert all(len(set(targets)) == fanout for targets in rounds)
+    told = Counter(peer for targets in rounds for peer in targets)
+    assert max(told.values()) - min(told.values()) <= 1
+    last = dict.fromkeys(fleet.peers, -1)
+    for number, targets in enumerate(rounds):
+        for peer in targets:
+            assert number - last[peer] < 2 * cycle
+            last[peer] = number
+    orders = {tuple(map(tuple, rounds[start : start + cycle])) for start in range(0, 50, cycle)}
+    assert len(orders) > 50 // cycle - 2
+
+
+@pytest.mark.parametrize("fanout", [None, 5, 9])
+def test_all_have_their_turn_where_a_round_reaches_all(fanout: int | None) -> None:
+    fleet = membership(5, fanout)
+    assert fleet.targets(Random(1)) == list(fleet.peers)
+
+
+def test_alone() -> None:
+    fleet = membership(0)
+    assert fleet.targets(Random(1)) == []
+    assert fleet.connected(0) == frozenset()
+    assert not fleet.steady(10**9)
+
+
+def test_a_heartbeat_says_who_is_heard() -> None:
+    fleet = membership(2)
+    fleet.receive("p0", heartbeat(0), 0)
+    assert fleet.heartbeat("p0", 0) == heartbeat(0, hears=True)
+    assert fleet.heartbeat("p1", 0) == heartbeat(0, hears=False)
+    assert fleet.heartbeat("p0", 5 * TICK) == heartbeat(1, hears=False)
+
+
+def test_steady_is_who_stays_connected_for_a_while() -> None:
+    fleet = membership()
+    steady_at = None
+    for interval in range(30):
+        now = interval * TICK
+        fleet.receive("p0", heartbeat(interval), now)
+        if steady_at is None and fleet.steady(now):
+            steady_at = interval
+    assert steady_at == 4
+    assert not fleet.steady(30 * TICK + fleet.timeouts.silence_ns)
+
+
+def test_the_version_tells_of_every_change() -> None:
+    fleet = membership()
+    versions = []
+    for interval in range(80):
+        now = interval * TICK
+        if interval < 10:
+            fleet.receive("p0", heartbeat(interval), now)
+        fleet.connected(now)
+        versions.append(fleet.version)
+    changes = [n for n in range(1, 80) if versions[n] != versions[n - 1]]
+    # Steady, and gone; connected in the first interval.
+    assert changes == [4, 34]
+
+
+def test_a_reload_keeps_those_that_stay() -> None:
+    fleet = membership(2)
+    fleet.receive("p0", heartbeat(0), 0)
+    fleet.receive("p1", heartbeat(0), 0)
+    fleet.heartbeat("p0", 0)
+    changed = fleet.with_peers(["p0", "p7"])
+    assert changed.version != fleet.version
+    assert changed.connected(TICK) == {"p0"}
+    assert changed.heartbeat("p0", TICK).sequence == 1
+    assert set(changed.heartbeats) == {"p0", "p7"}
+
+
+def test_numbers_count_from_zero_and_wrap() -> None:
+    link = Link()
+    assert [link.take_sequence() for _ in range(3)] == [0, 1, 2]
+    link._next_sequence = 2**32 - 1
+    assert [link.take_sequence() for _ in range(2)] == [2**32 - 1, 0]
+
+
+def test_statistics() -> None:
+    link = Link()
+    for sequence in (0, 3, 2, 3, 4):
+        link.accept(sequence)
+    assert (link.stats.received, link.stats.lost, link.stats.late) == (3, 2, 2)
