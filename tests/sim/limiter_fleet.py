@@ -123,6 +123,13 @@ class Fleet:
 
         self.at(self.now_ns + self.rng.randrange(gap_ns), send)
 
+    def burst(self, name: str, number: int, packets: int) -> None:
+        """A flow of so many packets, a millisecond apart."""
+        for index in range(packets):
+            self.at(
+                self.now_ns + index * 1_000_000, partial(self._packet, name, number, flow(number))
+            )
+
     def elastic(self, name: str, number: int, ceiling: float = float("inf")) -> None:
         """A flow that sends a window in each round trip and halves it after a loss.
 

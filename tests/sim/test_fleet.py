@@ -112,6 +112,36 @@ def test_an_idle_fleet_stays_at_zero_and_finite() -> None:
         assert host.last.view.remote == 0
 
 
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
+def test_a_limit_that_nobody_uses_rests_and_wakes_up_sound(
+    allocator: str, fabric: str, loss: float
+) -> None:
+    fleet = Fleet(limit_spec(allocator), 4, seed=10, fabric=fabric, loss=loss)
+    for number in range(4):
+        fleet.burst(f"l{number}", number, packets=100)
+    fleet.run(12)
+    ticks = [host.ticks for host in fleet.hosts.values()]
+    fleet.run(60)
+    if not loss:
+        assert [host.ticks for host in fleet.hosts.values()] == ticks
+    for number in range(6):
+        fleet.elastic("l0" if number < 2 else "l1", number)
+    fleet.run(70)
+    rates = [fleet.forwarded_bps(f"l{number}", 64) for number in range(2)]
+    # Loss biases pushsum's total by some per cent (docs/gossip.md).
+    bias = 0.07 if fabric == "pushsum" and loss else 0.0
+    assert 0.9 * LIMIT <= sum(rates) <= (1.05 + bias) * LIMIT
+    if allocator != "gtb":
+        assert rates[0] / sum(rates) == pytest.approx(1 / 3, abs=0.06)
+    since = [fleet.forwarded_bps(f"l{number}", 60) for number in range(2)]
+    assert sum(since) <= (1.1 + bias) * LIMIT
+    for host in list(fleet.hosts.values())[2:]:
+        assert host.last is not None
+        assert len(host.last.view.connected) == 3
+
+
 def test_a_dead_limiters_share_leaves_the_limit() -> None:
     fleet = Fleet(limit_spec("fps"), 4, seed=6)
     for number, name in enumerate(fleet.hosts):
