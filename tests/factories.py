@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from drld.allocators import ALLOCATORS
 from drld.model import NS_PER_S, Demand, FlowId, FlowKey, GlobalView, Measurement
-from drld.spec import Direction, GossipSpec, LimitSpec, Match
+from drld.spec import Direction, GossipSpec, LimiterSpec, LimitSpec, Match, PeerSpec
 
 MS = NS_PER_S // 1000
 TICK_NS = 50 * MS
@@ -37,6 +37,23 @@ def limit_spec(allocator: str = "fps", **changes: Any) -> LimitSpec:
 
 def gossip_spec(fabric: str = "mesh", branching: int = 3) -> GossipSpec:
     return GossipSpec(fabric=fabric, branching=branching, interval_ns=TICK_NS)
+
+
+def limiter_spec(*limits: LimitSpec, peers: Sequence[str] = ("b",), **changes: Any) -> LimiterSpec:
+    """The limiter `a` with some peers; nothing in it touches the host."""
+    spec = LimiterSpec(
+        name="a",
+        listen=("127.0.0.1", 7946),
+        control="/run/drld/a.sock",
+        datapath="auto",
+        firewall="auto",
+        queue=None,
+        timestamps="auto",
+        gossip=gossip_spec(),
+        peers=tuple(PeerSpec(peer, ("127.0.0.2", 7946)) for peer in peers),
+        limits=limits,
+    )
+    return replace(spec, **changes)
 
 
 def measurement(

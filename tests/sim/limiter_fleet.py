@@ -20,10 +20,10 @@ from drld.gossip.transport import Transport
 from drld.gossip.wire import TAG_SIZE, decode_untrusted, encode
 from drld.limiter import Tick
 from drld.model import NS_PER_S, FlowId, Update
-from drld.spec import GossipSpec, LimiterSpec, LimitSpec, PeerSpec
+from drld.spec import GossipSpec, LimitSpec
 
 from ..engine_fakes import FakeDatapath
-from ..factories import TICK_NS, flow, gossip_spec
+from ..factories import TICK_NS, flow, gossip_spec, limiter_spec
 from .network import Conditions, Network
 
 PACKET = 1500
@@ -53,8 +53,8 @@ class Host:
     def __init__(self, name: str, limit: LimitSpec, fleet: Fleet, gossip: GossipSpec) -> None:
         self.name = name
         self.datapath = FakeDatapath()
-        peers = tuple(PeerSpec(peer, ("", 0)) for peer in fleet.names if peer != name)
-        spec = LimiterSpec(name, ("", 0), "", "", "", None, gossip, peers, (limit,))
+        peers = [peer for peer in fleet.names if peer != name]
+        spec = limiter_spec(limit, peers=peers, name=name, gossip=gossip)
         mailbox = cast(Transport, Mailbox(name, fleet))
         self.engine = Engine(spec, self.datapath, mailbox, fleet.rng)
         self.engine.start(0)

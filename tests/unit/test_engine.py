@@ -16,10 +16,11 @@ from drld.gossip.base import QUIET_ROUNDS
 from drld.gossip.transport import Transport
 from drld.model import HEARTBEAT, FlowKey, Quantity, Update
 from drld.report import limit_report, peer_reports, trace_record
-from drld.spec import LimiterSpec, LimitSpec, PeerSpec
+from drld.spec import LimiterSpec
 
 from ..engine_fakes import FakeDatapath
-from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec
+from ..factories import MBIT, MS, TICK_NS, limit_spec
+from ..factories import limiter_spec as spec
 
 
 class FakeTransport:
@@ -44,22 +45,6 @@ class FakeTransport:
 
     def close(self) -> None:
         pass
-
-
-def spec(*limits: LimitSpec, peers: tuple[str, ...] = ("b",), **changes: Any) -> LimiterSpec:
-    values: dict[str, Any] = {
-        "name": "a",
-        "listen": ("127.0.0.1", 7946),
-        "control": "/run/drld/a.sock",
-        "datapath": "auto",
-        "firewall": "auto",
-        "queue": None,
-        "timestamps": "auto",
-        "gossip": gossip_spec(),
-        "peers": tuple(PeerSpec(peer, ("127.0.0.2", 7946)) for peer in peers),
-        "limits": limits,
-    }
-    return LimiterSpec(**{**values, **changes})
 
 
 class Bench:
