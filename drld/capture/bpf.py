@@ -24,6 +24,7 @@ NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 _SCHED_CLS = 3
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
 _PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26
+_ENABLE_STATS = 32
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361}
 _LD_IMM64_MAP = b"\x18"
 _PSEUDO_MAP_FD = 1
@@ -291,6 +292,18 @@ class Program:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def enable_statistics() -> int:
+    """Have the kernel count the runs and the run time of all programs (Linux 5.8).
+
+    Returns:
+        A descriptor; it goes on until that is closed, however the process ends.
+
+    Raises:
+        OSError: the kernel cannot, or CAP_SYS_ADMIN is missing.
+    """
+    return _call(_ENABLE_STATS, struct.pack("<I", 0))[0]
 
 
 def references(instructions: bytes, names: Mapping[int, str]) -> dict[int, str]:

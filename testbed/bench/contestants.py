@@ -6,12 +6,14 @@ All of them are given a limit that never binds, so that what is compared is mete
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -19,7 +21,7 @@ import httpx
 from drld.capture.nfqueue import QUEUE_PACKETS
 from drld.capture.packet import COPY_BYTES
 from testbed import netns
-from testbed.bench.lanes import Place, Setting
+from testbed.bench.lanes import Lane, Place, Setting
 from testbed.bench.traffic import tool
 from testbed.crew import Child
 from testbed.errors import HostError, MeasurementError
@@ -58,6 +60,12 @@ class _Process(Nothing):
 
     process: Child | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the process, once it is started."""
+        assert self.process is not None
+        return self.process.pid
+
     def pause(self) -> None:
         """See `Contestant`."""
         self._signal(signal.SIGSTOP)
@@ -67,9 +75,15 @@ class _Process(Nothing):
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, number)
+        if self.process is not None:
+            tell(self.process, number)
+
+
+def tell(process: Child, number: signal.Signals) -> None:
+    """Send a signal to a process that may have ended."""
+    if process.process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 class Daemon(_Process):
@@ -81,8 +95,9 @@ class Daemon(_Process):
 
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
-        limit = {"id": 1, "name": "never", **NEVER, "match": {"out": place.lane.exit}}
-        self.process, status = await start_daemon(place, {"datapath": self._datapath}, [limit])
+        limits = everything()(place.lane)
+        self.process = launch_daemon(place, {"datapath": self._datapath}, limits)
+        status = await ready(place, self.process)
         if status["datapath"]["name"] != self._datapath:
             raise HostError(f"{self.name}: {status['datapath']['reason']}")
         self._control = place.control
@@ -214,13 +229,96 @@ async def ask(control: Path, path: str) -> Any:
         return (await client.get(path)).raise_for_status().json()
 
 
-async def start_daemon(
+class Program(_Process):
+    """A BPF program without a daemon (`testbed.bench.program`)."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: Callable[[Lane], list[dict[str, Any]]] | None = None,
+        records: Sequence[Mapping[str, int]] = (),
+        *,
+        kind: str = "empty",
+        count: int = 1,
+    ) -> None:
+        """drld's with these limits, enforcing `records` in turn; or one of another kind.
+
+        A `hash` or `trie` knows `count` of the lane's addresses that lead nowhere.
+        """
+        self.name = name
+        self._limits = limits
+        self._records = records
+        self._kind = kind
+        self._count = count
+
+    async def start(self, place: Place) -> None:
+        """See `Contestant`."""
+        lane = place.lane
+        job: dict[str, Any] = {
+            "kind": self._kind,
+            "device": lane.exit,
+            "first": lane.nowhere,
+            "count": self._count,
+        }
+        if self._limits is not None:
+            # So long an interval that the program does not take a stopped process for dead.
+            limits = [{**limit, "interval": "10s"} for limit in self._limits(lane)]
+            file = write_configuration(place, {}, limits)
+            job = {"kind": "drld", "config": str(file), "records": self._records}
+        command = [sys.executable, "-m", "testbed.bench.program"]
+        self.process = place.members.start(f"program-{lane.number}", lane.namespace, command)
+        await self.process.send(job)
+        await self.process.receive(_READY_S)
+
+
+def everything(count: int = 1, **match: str) -> Callable[[Lane], list[dict[str, Any]]]:
+    """Limits on all packets that leave a lane."""
+    return lambda lane: [_limit(number, lane, match) for number in range(count)]
+
+
+def prefixes(count: int) -> Callable[[Lane], list[dict[str, Any]]]:
+    """A limit for each of the first addresses that lead nowhere."""
+
+    def make(lane: Lane) -> list[dict[str, Any]]:
+        first = ipaddress.IPv4Address(lane.nowhere)
+        return [
+            _limit(number, lane, {"destination": f"{first + number}/32"}) for number in range(count)
+        ]
+
+    return make
+
+
+def _limit(number: int, lane: Lane, match: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "id": number + 1, "name": f"limit-{number}", **NEVER,
+        "match": {"out": lane.exit, **match},
+    }  # fmt: skip
+
+
+def launch_daemon(
     place: Place,
     limiter: Mapping[str, Any],
     limits: Sequence[Mapping[str, Any]],
-    fleet: Mapping[str, Any] | None = None,
-) -> tuple[Child, dict[str, Any]]:
-    """Start a daemon in a lane; return it when it is ready and hears its peers, and its status."""
+    fleet: Mapping[str, Any] = MappingProxyType({}),
+) -> Child:
+    """Start a daemon in a lane; `fleet` are its tables about gossip and peers."""
+    file = write_configuration(place, limiter, limits, fleet)
+    command = [sys.executable, "-m", "drld", "--config", str(file)]
+    return place.members.start(place.name, place.lane.namespace, command)
+
+
+async def ready(place: Place, daemon: Child) -> dict[str, Any]:
+    """Wait until a daemon is ready and hears its peers; return its status."""
+    return await await_peers(place.control, daemon, _READY_S)
+
+
+def write_configuration(
+    place: Place,
+    limiter: Mapping[str, Any],
+    limits: Sequence[Mapping[str, Any]],
+    fleet: Mapping[str, Any] = MappingProxyType({}),
+) -> Path:
+    """A daemon's configuration in a lane."""
     document = {
         "limiter": {
             "name": place.name,
@@ -228,11 +326,9 @@ async def start_daemon(
             "control": str(place.control),
             **limiter,
         },
-        **(fleet or {}),
+        **fleet,
         "limit": list(limits),
     }
     file = place.setting.state / f"{place.name}.toml"
     file.write_text(toml(document), encoding="utf-8")
-    command = [sys.executable, "-m", "drld", "--config", str(file)]
-    process = place.members.start(place.name, place.lane.namespace, command)
-    return process, await await_peers(place.control, process, _READY_S)
+    return file

@@ -18,42 +18,46 @@ from testbed.errors import HostError
 
 FLOWS = 4
 RATIO, _RATE = ("rate over none's", ""), ("rate", "Gbit/s")
-_OFFLOADS: dict[str, Sequence[str]] = {"1,500-byte packets": (), "GSO": ("tso", "gso")}
+OFFLOADS: dict[str, Sequence[str]] = {"1,500-byte packets": (), "GSO": ("tso", "gso")}
 _SLICE_S, _WARMUP_S = 0.5, 0.1
 
 
 async def measure(setting: Setting) -> Outcome:
     """Compare all of them, with and without offloads."""
-    rows: list[Row] = []
+    peers = {peer.name: peer for peer in (Nft(), Hashlimit(), Police())}
     missing: dict[str, str] = {}
-    for group, offloads in _OFFLOADS.items():
-        rivals: list[Contestant] = [
-            *(Nothing(), Daemon("kernel"), Daemon("nfqueue")), *(Nft(), Hashlimit(), Police())
-        ]  # fmt: skip
-        for rival in rivals:
-            if rival.name in missing:
-                continue
-            try:
-                rows += await _against_none(setting, rival, group, offloads)
-            except HostError as error:
-                missing[rival.name] = f"{rival.name} is not available here: {_reason(error)}"
+    for name, peer in peers.items():
+        try:
+            async with contest(setting, [peer]):
+                pass
+        except HostError as error:
+            missing[name] = f"{name} is not available here: {_reason(error)}"
+    rows: list[Row] = []
+    for group, offloads in OFFLOADS.items():
+        there = [peer for name, peer in peers.items() if name not in missing]
+        rivals = [Nothing(), Daemon("kernel"), Daemon("nfqueue"), *there]
+        rows += await _against_none(setting, rivals, group, offloads)
     return Outcome(rows, RATIO[0], list(missing.values()))
 
 
 async def _against_none(
-    setting: Setting, rival: Contestant, group: str, offloads: Sequence[str]
+    setting: Setting, rivals: Sequence[Contestant], group: str, offloads: Sequence[str]
 ) -> list[Row]:
-    async with contest(setting, [Nothing(), rival], offloads) as field:
+    rows = []
+    async with contest(setting, [Nothing(), *rivals], offloads) as field:
         tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
-        none, with_it = await field.alternate(
-            f"{group}, {rival.name}", setting.choose(25, 5), tcp.measure
-        )
-    found = ratios(with_it, none, "bps")
-    target = Target(0.97) if rival.name == "drld kernel" else None
-    return [
-        row(group, rival.name, RATIO, found, target=target),
-        row(group, rival.name, _RATE, [bps / 1e9 for bps in values(with_it, "bps")]),
-    ]
+        for place, rival in enumerate(rivals, 1):
+            none, with_it = await field.alternate(
+                f"{group}, {rival.name}", setting.choose(25, 5), tcp.measure, (0, place)
+            )
+            found = ratios(with_it, none, "bps")
+            target = Target(0.97) if rival.name == "drld kernel" else None
+            rate = [bps / 1e9 for bps in values(with_it, "bps")]
+            rows += [
+                row(group, rival.name, RATIO, found, target=target),
+                row(group, rival.name, _RATE, rate),
+            ]
+    return rows
 
 
 def _reason(error: HostError) -> str:

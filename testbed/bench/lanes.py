@@ -175,6 +175,8 @@ async def wired(
             [
                 f"neighbour add {nowhere} lladdr {_NOWHERE_MAC} dev {lane.exit} nud permanent",
                 f"route add {lane.nowhere}/16 via {nowhere}",
+                # To the other lanes, for gossip.
+                f"route replace 10.2.0.0/16 via {behind.far.address}",
             ]
         )
     try:
@@ -199,20 +201,27 @@ class Field:
     contestants: Sequence[Contestant]
 
     async def alternate(
-        self, what: str, rounds: int, measure: Callable[[Lane], Awaitable[Sample]]
+        self,
+        what: str,
+        rounds: int,
+        measure: Callable[[Lane], Awaitable[Sample]],
+        some: Sequence[int] | None = None,
     ) -> list[list[Sample]]:
-        """For each lane what `measure` saw, round for round; every other round goes backward."""
-        seen: list[list[Sample]] = [[] for _ in self.lanes]
+        """What `measure` saw, round for round, for each lane or for `some`, by their places.
+
+        Every other round goes backward.
+        """
+        order = range(len(self.lanes)) if some is None else some
+        seen: dict[int, list[Sample]] = {index: [] for index in order}
         for number in range(rounds):
             self.setting.progress.step(f"{what}, round {number + 1} of {rounds}")
-            order = range(len(self.lanes))
             for index in order if number % 2 == 0 else reversed(order):
                 self.contestants[index].resume()
                 try:
                     seen[index].append(await measure(self.lanes[index]))
                 finally:
                     self.contestants[index].pause()
-        return seen
+        return list(seen.values())
 
 
 @asynccontextmanager

@@ -9,44 +9,38 @@ process can do at most; and what a program in C does with the same queue.
 from __future__ import annotations
 
 from testbed.bench.contestants import Daemon, Nothing, bare_loop, loop_in_c
-from testbed.bench.lanes import Contestant, Setting, contest, ratios, values
+from testbed.bench.lanes import Setting, contest, ratios, values
 from testbed.bench.summary import Outcome, Row, Target, row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast
 
 RATIO = ("ratio", "")
 _RATE, _PER_CORE = ("packets/s", "k"), ("packets/s and busy core", "k")
-_SLICE_S = 1.0
+_SLICE_S = 0.7
 
 
 async def measure(setting: Setting) -> Outcome:
     """Compare them, two at a time."""
-    none, bare = "over none", "over a bare netfilterqueue loop"
-    return Outcome(
-        [
-            *await _pair(setting, none, Nothing(), Daemon("kernel")),
-            *await _pair(setting, none, Nothing(), Daemon("nfqueue")),
-            *await _pair(setting, bare, bare_loop(), Daemon("nfqueue"), Target(0.85)),
-            *await _pair(setting, bare, bare_loop(), loop_in_c()),
-        ],
-        RATIO[0],
-    )
-
-
-async def _pair(
-    setting: Setting,
-    group: str,
-    reference: Contestant,
-    rival: Contestant,
-    target: Target | None = None,
-) -> list[Row]:
-    async with contest(setting, [reference, rival]) as field:
+    contestants = {
+        each.name: each
+        for each in (Nothing(), Daemon("kernel"), Daemon("nfqueue"), bare_loop(), loop_in_c())
+    }
+    none, kernel, nfqueue, bare, in_c = contestants
+    pairs = [(none, kernel, None), (none, nfqueue, None), (bare, nfqueue, Target(0.85)),
+             (bare, in_c, None)]  # fmt: skip
+    rows: list[Row] = []
+    async with contest(setting, list(contestants.values())) as field:
         blast = Blast(field, SMALLEST_FRAME, _SLICE_S)
-        first, second = await field.alternate(
-            f"{rival.name} {group}", setting.choose(9, 3), blast.measure
-        )
-    rows = [row(group, rival.name, RATIO, ratios(second, first, "pps"), target=target)]
-    for contestant, seen in ((reference, first), (rival, second)):
-        for metric, quantity in ((_RATE, "pps"), (_PER_CORE, "pps_per_core")):
-            found = [pps / 1e3 for pps in values(seen, quantity)]
-            rows.append(row(group, contestant.name, metric, found))
-    return rows
+        places = {name: place for place, name in enumerate(contestants)}
+        for reference, rival, target in pairs:
+            first, second = await field.alternate(
+                f"{rival} over {reference}", setting.choose(15, 3), blast.measure,
+                (places[reference], places[rival]),
+            )  # fmt: skip
+            group = f"over {reference}"
+            found = ratios(second, first, "pps")
+            rows.append(row(group, rival, RATIO, found, target=target))
+            for name, seen in ((reference, first), (rival, second)):
+                for metric, quantity in ((_RATE, "pps"), (_PER_CORE, "pps_per_core")):
+                    rates = [pps / 1e3 for pps in values(seen, quantity)]
+                    rows.append(row(group, name, metric, rates))
+    return Outcome(rows, RATIO[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from testbed.bench import forward, latency, pps
+from testbed.bench import cost, flows, forward, gso, latency, limits, pps
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome
 
@@ -20,6 +20,10 @@ class Benchmark(NamedTuple):
 BENCHMARKS: Mapping[str, Benchmark] = {
     "forward": Benchmark("TCP through a limit that never binds", forward.measure),
     "latency": Benchmark("what a packet's way takes longer", latency.measure),
+    "cost": Benchmark("a packet in the kernel datapath", cost.measure),
+    "limits": Benchmark("a packet under many limits", limits.measure),
     "pps": Benchmark("smallest packets", pps.measure),
+    "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
+    "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """In the order in which they run."""

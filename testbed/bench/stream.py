@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import resource
 import select
@@ -16,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 from testbed import child
@@ -35,12 +37,13 @@ _POLL_S = 0.002
 
 
 class _Flows:
-    """The connections to one destination."""
+    """Connections to one destination, or to several in turn."""
 
-    def __init__(self, destination: str, count: int, buffer: int | None) -> None:
+    def __init__(self, destinations: list[str], count: int, buffer: int | None) -> None:
         self.by_descriptor: dict[int, socket.socket] = {}
+        self.destinations: dict[int, str] = {}
         self.epoll = select.epoll()
-        for _ in range(count):
+        for destination in itertools.islice(itertools.cycle(destinations), count):
             flow = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             flow.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode())
             if buffer is not None:
@@ -48,17 +51,17 @@ class _Flows:
             flow.connect((destination, PORT))
             flow.setblocking(False)
             self.by_descriptor[flow.fileno()] = flow
+            self.destinations[flow.fileno()] = destination
             self.epoll.register(flow.fileno(), select.EPOLLOUT)
 
-    def acknowledged(self) -> int:
-        """Bytes that arrived, since ever."""
-        return sum(
-            _ACKNOWLEDGED.unpack_from(
-                flow.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES),
-                _ACKNOWLEDGED_OFFSET,
-            )[0]
-            for flow in self.by_descriptor.values()
-        )
+    def acknowledged(self) -> Counter[str]:
+        """Bytes that arrived since ever, by destination."""
+        found: Counter[str] = Counter()
+        for descriptor, flow in self.by_descriptor.items():
+            information = flow.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            (size,) = _ACKNOWLEDGED.unpack_from(information, _ACKNOWLEDGED_OFFSET)
+            found[self.destinations[descriptor]] += size
+        return found
 
     def send_until(self, end: float) -> None:
         """Keep all of them busy."""
@@ -82,26 +85,32 @@ class _Flows:
 
 
 def send_slices() -> None:
-    """Send for a slice whenever asked; a request names destination, seconds and warm-up."""
+    """Send for a slice whenever asked.
+
+    A request names destinations, seconds, warm-up, and whether to drain.
+    """
     job = child.receive()
     _allow_files()
     flows: dict[str, _Flows] = {}
     child.send(ready=True)
     while True:
         request: dict[str, Any] = child.receive()
-        destination = request["destination"]
-        if destination not in flows:
-            flows[destination] = _Flows(destination, job["flows"], job["buffer"])
-        busy = flows[destination]
+        destinations: list[str] = request["destinations"]
+        if destinations[0] not in flows:
+            flows[destinations[0]] = _Flows(destinations, job["flows"], job["buffer"])
+        busy = flows[destinations[0]]
         busy.send_until(time.monotonic() + request["warmup"])
         cpu, begin, first = CpuTimes.now(), time.monotonic(), busy.acknowledged()
         busy.send_until(begin + request["seconds"])
         used, end, last = cpu.until(CpuTimes.now()), time.monotonic(), busy.acknowledged()
-        busy.drain()
-        size = last - first
+        if request["drain"]:
+            busy.drain()
+        size = last.total() - first.total()
         cores = used["busy"] * (os.cpu_count() or 1)
         child.send(
-            bps=size * 8 / (end - begin), cpu_s_per_gb=cores * (end - begin) / max(size, 1) * 1e9
+            bps=size * 8 / (end - begin),
+            cpu_s_per_gb=cores * (end - begin) / max(size, 1) * 1e9,
+            each={to: (last[to] - first[to]) * 8 / (end - begin) for to in destinations},
         )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -22,8 +25,8 @@ _MARGIN_S = 0.1
 """For a program to start."""
 _LEAST_CORES = 0.01
 """What /proc/stat can tell apart."""
-SMALLEST_FRAME = 60
-"""Bytes without the checksum: what is called a 64-byte frame."""
+SMALLEST_FRAME, LARGE_FRAME = 60, 1442
+"""Bytes without the checksum: what is called a 64-byte frame; and 1,400 bytes in UDP."""
 
 
 def pinned(cpu: int) -> list[str]:
@@ -73,8 +76,26 @@ class Tcp:
 
     async def measure(self, lane: Lane) -> Sample:
         """Goodput of a slice (`bps`), and processor time of the whole host (`cpu_s_per_gb`)."""
+        return await self.through([lane])
+
+    async def through(self, lanes: Sequence[Lane]) -> Sample:
+        """The same with the connections spread over lanes."""
+        found = await self._ask(lanes, drain=True)
+        return {quantity: found[quantity] for quantity in ("bps", "cpu_s_per_gb")}
+
+    async def each(self, lanes: Sequence[Lane]) -> list[float]:
+        """Goodput of each lane, bits/s; nobody waits for what is still under way."""
+        found: dict[str, float] = (await self._ask(lanes, drain=False))["each"]
+        return [found[lane.sink_address] for lane in lanes]
+
+    async def _ask(self, lanes: Sequence[Lane], *, drain: bool) -> dict[str, Any]:
         await self._sender.send(
-            {"destination": lane.sink_address, "seconds": self._seconds, "warmup": self._warmup_s}
+            {
+                "destinations": [lane.sink_address for lane in lanes],
+                "seconds": self._seconds,
+                "warmup": self._warmup_s,
+                "drain": drain,
+            }
         )
         return await self._sender.receive(self._seconds + self._warmup_s + _PATIENCE_S)
 
@@ -101,6 +122,8 @@ class Blast:
     """How many destinations take turns."""
     cpus: tuple[int, ...] = ()
     """A sender on each; none: where senders run."""
+    apart: bool = False
+    """Whether each sender has addresses of its own."""
     warmup_s: float = 0.3
 
     async def measure(self, lane: Lane) -> Sample:
@@ -108,13 +131,16 @@ class Blast:
         setting, (source, gateway) = self.field.setting, lane.macs
         command = [
             *(str(tool(setting, "blast")), lane.source_device, source, gateway),
-            *(lane.source_address, lane.nowhere, str(self.addresses), str(self.frame_bytes)),
-            *(str(self.warmup_s + self.seconds + 2 * _MARGIN_S), str(self.rate)),
+            lane.source_address,
         ]
+        duration = str(self.warmup_s + self.seconds + 2 * _MARGIN_S)
+        first = IPv4Address(lane.nowhere)
         senders = []
         try:
-            for cpu in self.cpus or setting.cpus[:1]:
-                line = [*pinned(cpu), *command]
+            for number, cpu in enumerate(self.cpus or setting.cpus[:1]):
+                own = first + number * self.addresses if self.apart else first
+                line = [*pinned(cpu), *command, str(own), str(self.addresses)]
+                line += [str(self.frame_bytes), duration, str(self.rate)]
                 senders.append(self.field.members.start("blast", netns.namespace(SOURCE), line))
             await trio.sleep(self.warmup_s + _MARGIN_S)
             cpu_before, began, before = CpuTimes.now(), time.monotonic(), _arrived(lane)

@@ -1,0 +1,81 @@
+"""What the kernel datapath's program costs a packet, and where it goes.
+
+Nanoseconds by the kernel's own statistics, at a lane's exit, less those of an empty program there:
+the statistics themselves cost something. Each line asks the program for one thing more than a line
+above it, by configuration alone: what runs is the production program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from testbed.bench.bpf_stats import Exit, statistics_on, timed
+from testbed.bench.contestants import Daemon, Program, everything, prefixes
+from testbed.bench.forward import FLOWS, OFFLOADS
+from testbed.bench.lanes import Field, Setting, contest, differences, values
+from testbed.bench.summary import Outcome, Row, Target, row
+from testbed.bench.traffic import LARGE_FRAME, Blast, Tcp
+
+OVER_EMPTY = ("over an empty program", "ns a packet")
+_EMPTY = ("empty program", "ns a packet")
+_SLICE_S, _WARMUP_S = 0.3, 0.1
+_FULL, _REFUSING = [{"fill_rate": 10**10, "depth": 10**9}], [{"fill_rate": 1, "depth": 1}]
+_TARGET = Target(40.0, at_least=False)
+
+
+def exits_of(field: Field) -> dict[int, Exit]:
+    """The programs of a field whose every lane has one."""
+    found = {}
+    for lane, contestant in zip(field.lanes, field.contestants, strict=True):
+        assert isinstance(contestant, (Program, Daemon))
+        found[lane.number] = Exit(lane, contestant.pid)
+    return found
+
+
+async def measure(setting: Setting) -> Outcome:
+    """A stream of UDP through each configuration, then TCP through a daemon's."""
+    with statistics_on():
+        rows = await _configurations(setting)
+        for group, offloads in OFFLOADS.items():
+            rows += await _under_tcp(setting, f"TCP, {group}", offloads)
+    return Outcome(rows, OVER_EMPTY[0])
+
+
+async def _configurations(setting: Setting) -> list[Row]:
+    cases = [
+        Program("no limit matches: hook, headers", everything(protocol="tcp"), _FULL),
+        Program("a limit without bucket: clock, counters, flow sample", everything(), [{}]),
+        Program("a limit with a bucket", everything(), _FULL),
+        Program("a limit of an address: one hash lookup more", prefixes(1), _FULL),
+        Program("two limits", everything(2), _FULL),
+        Program("a limit that refuses: the exact clock", everything(), _REFUSING),
+    ]
+    async with contest(setting, [Program("empty"), *cases]) as field:
+        blast = Blast(field, LARGE_FRAME, _SLICE_S, warmup_s=_WARMUP_S)
+        empty, *others = await field.alternate(
+            "UDP", setting.choose(25, 3), timed(exits_of(field), blast.measure)
+        )
+    group = "UDP, 1,428 bytes"
+    return [
+        row(group, case.name, OVER_EMPTY, differences(seen, empty, "ns"),
+            target=_TARGET if case.name == "a limit with a bucket" else None)
+        for case, seen in zip(cases, others, strict=True)
+    ] + [row(group, "empty program", _EMPTY, values(empty, "ns"))]  # fmt: skip
+
+
+async def _under_tcp(setting: Setting, group: str, offloads: Sequence[str]) -> list[Row]:
+    async with contest(setting, [Program("empty"), Daemon("kernel")], offloads) as field:
+        tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
+        empty, with_it = await field.alternate(
+            group, setting.choose(25, 3), timed(exits_of(field), tcp.measure)
+        )
+    return [
+        row(
+            group,
+            "drld kernel",
+            OVER_EMPTY,
+            differences(with_it, empty, "ns"),
+            target=None if offloads else _TARGET,
+        ),
+        row(group, "empty program", _EMPTY, values(empty, "ns")),
+    ]

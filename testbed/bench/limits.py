@@ -1,0 +1,90 @@
+"""What a packet costs under 1 to 10,000 limits on the kernel datapath, and from two processors.
+
+Each limit is one of an address. Packets go round all of them, so that no cache has what the next
+packet needs, or all to the same. Beside that, what a lookup alone costs: in a hash table as the
+datapath has, and in the kernel's longest-prefix trie, which it has not. Then a limit that senders
+on two processors charge at once, against a limit for each of them, and against one sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from testbed.bench.bpf_stats import statistics_on, timed
+from testbed.bench.contestants import Program, prefixes
+from testbed.bench.cost import OVER_EMPTY, exits_of
+from testbed.bench.lanes import Lane, Sample, Setting, contest, differences
+from testbed.bench.summary import Outcome, Row, row
+from testbed.bench.traffic import LARGE_FRAME, Blast
+
+COUNTS = (1, 10, 100, 1_000, 10_000)
+_RECORDS = [{"fill_rate": 10**10, "depth": 10**9}]
+_SLICE_S, _WARMUP_S = 0.3, 0.1
+
+
+async def measure(setting: Setting) -> Outcome:
+    """All counts of limits, then contention."""
+    counts = COUNTS[::2] if setting.quick else COUNTS
+    kinds: dict[str, Callable[[int], Program]] = {
+        "drld": lambda count: Program(f"{count} limits", prefixes(count), _RECORDS),
+        "a hash lookup alone": lambda count: Program("hash", kind="hash", count=count),
+        "a trie lookup alone": lambda count: Program("trie", kind="trie", count=count),
+    }
+    rows: list[Row] = []
+    with statistics_on():
+        for group, make in kinds.items():
+            rows += await _by_count(setting, group, {count: make(count) for count in counts})
+        rows += await _by_processors(setting)
+    return Outcome(rows, OVER_EMPTY[0])
+
+
+async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) -> list[Row]:
+    patterns = {f"{group}, packets to all": True}
+    if group == "drld":
+        patterns[f"{group}, packets to one"] = False
+    rows = []
+    async with contest(setting, [Program("empty"), *programs.values()]) as field:
+        exits = exits_of(field)
+        for pattern, spread in patterns.items():
+            most = dict(enumerate([1, *programs], 1)) if spread else {}
+
+            async def through(lane: Lane, addresses: dict[int, int] = most) -> Sample:
+                blast = Blast(
+                    field, LARGE_FRAME, _SLICE_S,
+                    addresses=addresses.get(lane.number, 1), warmup_s=_WARMUP_S,
+                )  # fmt: skip
+                return await blast.measure(lane)
+
+            empty, *others = await field.alternate(
+                pattern, setting.choose(11, 3), timed(exits, through)
+            )
+            rows += [
+                row(pattern, f"{count:,}", OVER_EMPTY, differences(seen, empty, "ns"), x=count)
+                for count, seen in zip(programs, others, strict=True)
+            ]
+    return rows
+
+
+async def _by_processors(setting: Setting) -> list[Row]:
+    cases = {
+        "one sender": (1, False),
+        "two senders, a limit each": (2, True),
+        "two senders, the same limit": (2, False),
+    }
+    seen = {}
+    async with contest(
+        setting, [Program("empty"), Program("2 limits", prefixes(2), _RECORDS)]
+    ) as field:
+        exits = exits_of(field)
+        for case, (senders, apart) in cases.items():
+            blast = Blast(
+                field, LARGE_FRAME, _SLICE_S,
+                cpus=setting.cpus[:senders], apart=apart, warmup_s=_WARMUP_S,
+            )  # fmt: skip
+            seen[case] = await field.alternate(
+                case, setting.choose(11, 3), timed(exits, blast.measure)
+            )
+    return [
+        row("contention", case, OVER_EMPTY, differences(loaded, empty, "ns"))
+        for case, (empty, loaded) in seen.items()
+    ]
