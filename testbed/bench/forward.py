@@ -48,7 +48,7 @@ async def _against_none(
         tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
         for place, rival in enumerate(rivals, 1):
             none, with_it = await field.alternate(
-                f"{group}, {rival.name}", setting.choose(25, 5), tcp.measure, (0, place)
+                f"{group}, {rival.name}", setting.choose(20, 3), tcp.measure, (0, place)
             )
             found = ratios(with_it, none, "bps")
             target = Target(0.97) if rival.name == "drld kernel" else None

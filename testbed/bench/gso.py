@@ -29,7 +29,7 @@ _DEPTHS = (15_000, 30_000, 75_000, 150_000, 300_000)
 _RTTS = {"no delay": 0, "40 ms": 40_000_000}
 _SENDERS = ("GSO, 64 kB", "gso_max_size 8192", "no GSO")
 _FLOWS = 5
-_WINDOW_S, _WARMUP_S = 8.0, 4.0
+_WINDOW_S, _WARMUP_S = 6.0, 3.0
 
 
 async def measure(setting: Setting) -> Outcome:

@@ -42,7 +42,7 @@ async def measure(setting: Setting) -> Outcome:
         async def time_packets(lane: Lane) -> Sample:
             return await _time_packets(field, lane, stream)
 
-        none, *others = await field.alternate("all", setting.choose(9, 2), time_packets)
+        none, *others = await field.alternate("all", setting.choose(7, 2), time_packets)
     rows: list[Row] = []
     for name in _QUANTILES:
         rows.append(row(name, "none", _WHOLE, values(none, name)))

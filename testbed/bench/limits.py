@@ -56,7 +56,7 @@ async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) 
                 return await blast.measure(lane)
 
             empty, *others = await field.alternate(
-                pattern, setting.choose(11, 3), timed(exits, through)
+                pattern, setting.choose(11, 2), timed(exits, through)
             )
             rows += [
                 row(pattern, f"{count:,}", OVER_EMPTY, differences(seen, empty, "ns"), x=count)
@@ -82,7 +82,7 @@ async def _by_processors(setting: Setting) -> list[Row]:
                 cpus=setting.cpus[:senders], apart=apart, warmup_s=_WARMUP_S,
             )  # fmt: skip
             seen[case] = await field.alternate(
-                case, setting.choose(11, 3), timed(exits, blast.measure)
+                case, setting.choose(11, 2), timed(exits, blast.measure)
             )
     return [
         row("contention", case, OVER_EMPTY, differences(loaded, empty, "ns"))

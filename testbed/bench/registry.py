@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from testbed.bench import cost, flows, forward, gso, latency, limits, pps
+from testbed.bench import control, cost, flows, forward, gso, latency, limits, pps
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome
 
@@ -23,6 +23,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "cost": Benchmark("a packet in the kernel datapath", cost.measure),
     "limits": Benchmark("a packet under many limits", limits.measure),
     "pps": Benchmark("smallest packets", pps.measure),
+    "control": Benchmark("a daemon", control.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }

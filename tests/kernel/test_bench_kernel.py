@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -9,13 +10,32 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from testbed import netns
-from testbed.bench.contestants import Daemon, Hashlimit, Nothing, bare_loop, loop_in_c
-from testbed.bench.lanes import Contestant, Setting, contest
+from testbed.bench.__main__ import main
+from testbed.bench.bpf_stats import statistics_on, timed
+from testbed.bench.contestants import (
+    Daemon,
+    Hashlimit,
+    Nft,
+    Nothing,
+    Program,
+    bare_loop,
+    everything,
+    loop_in_c,
+    prefixes,
+)
+from testbed.bench.cost import exits_of
+from testbed.bench.lanes import Contestant, Setting, contest, ratios
+from testbed.bench.registry import Benchmark
+from testbed.bench.summary import Outcome, row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast, Tcp
 from testbed.progress import Progress
 from tests.kernel.topology import DEADLINE_S
@@ -24,19 +44,20 @@ pytestmark = pytest.mark.kernel
 
 CONTESTANTS = [
     *(Nothing(), Daemon("kernel"), Daemon("nfqueue")),
-    *(Hashlimit(), bare_loop(), loop_in_c()),
+    *(Nft(), Hashlimit(), bare_loop(), loop_in_c()),
 ]
 
 
-def bench(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "testbed.bench", *arguments]
+@contextmanager
+def workspace() -> Iterator[Setting]:
+    with netns.workspace() as state, Path(os.devnull).open("w", encoding="ascii") as silence:
+        cpus = sorted(os.sched_getaffinity(0))
+        yield Setting(state, Progress(silence), True, (cpus[0], cpus[-1]))
 
 
 @pytest.mark.parametrize("contestant", CONTESTANTS, ids=lambda contestant: contestant.name)
 async def test_every_contestant_lets_all_kinds_of_traffic_pass(contestant: Contestant) -> None:
-    with netns.workspace() as state, Path(os.devnull).open("w", encoding="ascii") as silence:
-        cpus = sorted(os.sched_getaffinity(0))
-        setting = Setting(state, Progress(silence), True, (cpus[0], cpus[-1]))
+    with workspace() as setting:
         async with contest(setting, [Nothing(), contestant]) as field:
             tcp = await Tcp.start(field, 2, 0.1, 0.1)
             blast = Blast(field, SMALLEST_FRAME, 0.1, rate=1000, warmup_s=0.1)
@@ -47,55 +68,96 @@ async def test_every_contestant_lets_all_kinds_of_traffic_pass(contestant: Conte
         assert netns.own() == []
 
 
-def test_a_quick_benchmark_writes_its_result(tmp_path: Path) -> None:
-    file = tmp_path / "result.json"
-    done = subprocess.run(
-        bench("latency", "--quick", "--json", str(file)),
-        capture_output=True, text=True, timeout=4 * DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("latency: ")
-    assert "round 1 of 3" in done.stderr
+async def tiny(setting: Setting) -> Outcome:
+    async with contest(setting, [Nothing(), Daemon("kernel")]) as field:
+        tcp = await Tcp.start(field, 2, 0.1, 0.1)
+        none, limited = await field.alternate("pair", setting.choose(9, 2), tcp.measure)
+    return Outcome([row("", "drld", ("ratio", ""), ratios(limited, none, "bps"))], "ratio")
+
+
+def test_a_benchmark_writes_its_result_and_cleans_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.bench.__main__.BENCHMARKS", {"forward": Benchmark("a pair", tiny)})
+    shown = io.StringIO()
+    monkeypatch.setattr("testbed.bench.__main__.Progress", partial(Progress, shown))
+    file, figure = tmp_path / "result.json", tmp_path / "figure.png"
+    arguments = ["forward", "--quick", "--json", str(file), "--plot", str(figure)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert "forward: a pair" in done.stdout
+    assert "forward: pair, round 2 of 2" in shown.getvalue().splitlines()
     found = json.loads(file.read_text(encoding="utf-8"))
-    assert list(found["benchmarks"]) == ["latency"]
-    assert len(found["benchmarks"]["latency"]["rows"]) > 3
+    (measured,) = found["benchmarks"]["forward"]["rows"]
+    assert measured["summary"]["count"] == 2
+    assert measured["summary"]["median"] > 0
+    assert figure.exists()
+    assert netns.own() == []
+    assert not netns.state_directory().exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_benchmark_leaves_nothing(number: signal.Signals) -> None:
-    with subprocess.Popen(bench("forward", "--quick"), stderr=subprocess.PIPE) as process:
+@contextmanager
+def in_the_middle() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A benchmark in a slice, with a daemon that is stopped, and its owner's name."""
+    command = [sys.executable, "-m", "testbed.bench", "pps", "--quick"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         owner = netns.owner(process.pid)
         try:
             assert process.stderr is not None
             seen = b""
-            deadline = time.monotonic() + DEADLINE_S
-            # In the middle of a slice, with a daemon that is stopped.
-            while b"drld kernel, round" not in seen:
+            deadline = time.monotonic() + 2 * DEADLINE_S
+            while b"drld kernel over none, round" not in seen:
                 ready, _, _ = select.select([process.stderr], [], [], deadline - time.monotonic())
-                assert ready, seen
-                seen += os.read(process.stderr.fileno(), 4096)
-            assert list(netns.NETNS_DIRECTORY.glob(f"*{owner}*"))
-            process.send_signal(number)
-            assert process.wait(DEADLINE_S) == 128 + number
-            assert not list(netns.NETNS_DIRECTORY.glob(f"*{owner}*"))
-            assert not list(netns.STATE_DIRECTORY.glob(f"*{owner}*"))
+                read = os.read(process.stderr.fileno(), 4096) if ready else b""
+                assert read, seen
+                seen += read
+            assert left_of(owner)
+            yield process, owner
         finally:
             process.kill()
             process.wait()
             netns.remove_stale()
 
 
+def left_of(owner: str) -> list[Path]:
+    return [
+        *netns.NETNS_DIRECTORY.glob(f"{netns.PREFIX}-{owner}*"),
+        *netns.STATE_DIRECTORY.glob(f"{netns.PREFIX}-{owner}*"),
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_benchmark_leaves_nothing(number: signal.Signals) -> None:
+    with in_the_middle() as (process, owner):
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == 128 + number
+        assert left_of(owner) == []
+
+
 def test_what_a_killed_benchmark_left_is_removed_by_the_next() -> None:
-    with subprocess.Popen(bench("forward", "--quick"), stderr=subprocess.PIPE) as process:
-        owner = netns.owner(process.pid)
-        assert process.stderr is not None
-        seen = b""
-        while b"drld kernel, round" not in seen:
-            ready, _, _ = select.select([process.stderr], [], [], DEADLINE_S)
-            assert ready, seen
-            seen += os.read(process.stderr.fileno(), 4096)
+    with in_the_middle() as (process, owner):
         process.kill()
-    # One that is stopped does not hear that its parent died; the next run finds it.
-    assert any(owner in name for name in netns.remove_stale())
-    assert not list(netns.NETNS_DIRECTORY.glob(f"*{owner}*"))
-    assert not list(netns.STATE_DIRECTORY.glob(f"*{owner}*"))
+        process.wait()
+        # One that is stopped does not hear that its parent died.
+        assert any(owner in name for name in netns.remove_stale())
+        assert left_of(owner) == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program("empty"),
+        Program("hash", kind="hash", count=3),
+        Program("trie", kind="trie", count=3),
+        Program("drld", prefixes(3), [{"fill_rate": 10**9, "depth": 10**6}]),
+        Program("refuses", everything(), [{"fill_rate": 1, "depth": 1}]),
+    ],
+    ids=lambda program: program.name,
+)
+async def test_programs_are_measured_and_only_one_refuses(program: Program) -> None:
+    with workspace() as setting, statistics_on():
+        async with contest(setting, [Program("empty"), program]) as field:
+            blast = Blast(field, SMALLEST_FRAME, 0.2, rate=1000, addresses=3, warmup_s=0.1)
+            _, (seen,) = await field.alternate("test", 1, timed(exits_of(field), blast.measure))
+    assert seen["ns"] > 0
+    assert (seen["pps"] > 0) == (program.name != "refuses")

@@ -1,0 +1,127 @@
+"""What a daemon costs: processor time by limits and by peers, and memory.
+
+A real daemon on the kernel datapath, at 50 ms, measured by the kernel's account of its process for
+over ten seconds. Limits are of an address each; packets keep those that shall be active so, in each
+tick; two peers gossip with it, in a mesh. By peers: one limit, active, with either fabric. The
+peers are stand-ins that answer each update with one (`testbed.bench.echo`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import trio
+
+from testbed.bench.contestants import ask, launch_daemon, prefixes, ready
+from testbed.bench.echo import PORT
+from testbed.bench.lanes import Field, Lane, Place, Setting, wired
+from testbed.bench.summary import Outcome, Row, Target, row
+from testbed.bench.traffic import SMALLEST_FRAME, Blast
+from testbed.crew import Child
+from testbed.errors import MeasurementError
+from testbed.footprint import cpu_s, status_bytes
+
+CORE, MEMORY = ("processor", "% of a core"), ("resident", "MB")
+_HOST = "127.0.0.1"
+_PACKETS_PER_S = 25
+"""Of an active limit: one or more in each tick."""
+_LEAST_RATE = 100
+_SETTLE_S = 2.0
+_SOME = 100
+_COUNTS = (1, 10, 100, 1_000, 10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    group: str
+    limits: int
+    active: int
+    peers: int = 2
+    fabric: str = "mesh"
+    target: Target | None = None
+    by_peers: bool = False
+
+    @property
+    def x(self) -> int:
+        return self.peers if self.by_peers else self.limits
+
+
+def _cases(quick: bool) -> Iterable[_Case]:
+    below = {1_000: Target(40.0, at_least=False), 10_000: Target(60.0, at_least=False)}
+    counts = (1_000,) if quick else _COUNTS
+    for count in (1_000, 10_000) if quick else _COUNTS[2:]:
+        yield _Case(f"limits, {_SOME} active", count, _SOME, target=below.get(count))
+    yield from (_Case("limits, all idle", count, 0) for count in counts)
+    yield from (_Case("limits, all active", count, count) for count in counts)
+    for fabric in ("mesh",) if quick else ("mesh", "pushsum"):
+        for peers in (100,) if quick else (2, 10, 100, 1_000):
+            yield _Case(f"peers, {fabric}", 1, 1, peers, fabric, by_peers=True)
+
+
+async def measure(setting: Setting) -> Outcome:
+    """One daemon after the other."""
+    rows: list[Row] = []
+    for case in _cases(setting.quick):
+        what = f"{case.limits} limits, {case.active} active, {case.peers} peers, {case.fabric}"
+        setting.progress.step(f"{what}: starting")
+        lane = Lane(1, "lane1")
+        async with wired(setting, [lane]) as members:
+            place = Place(setting, members, lane)
+            daemon = await _start(place, case)
+            setting.progress.step(f"{what}: measuring")
+            cores, resident = await _watch(place, daemon, case)
+        rows += [
+            row(case.group, f"{case.x:,}", CORE, [100 * core for core in cores],
+                target=case.target, x=case.x),
+            row(case.group, f"{case.x:,}", MEMORY, [resident / 1e6], x=case.x),
+        ]  # fmt: skip
+    return Outcome(rows, CORE[0])
+
+
+async def _start(place: Place, case: _Case) -> Child:
+    """Peers first, then the daemon; return when all know each other."""
+    peers = {
+        f"peer-{number}": f"127.1.{number // 250}.{number % 250 + 1}"
+        for number in range(case.peers)
+    }
+    daemon = launch_daemon(
+        place,
+        {"listen": f"{_HOST}:{PORT}", "datapath": "kernel"},
+        prefixes(case.limits)(place.lane),
+        {
+            "gossip": {"fabric": case.fabric},
+            "peer": [{"name": name, "address": f"{at}:{PORT}"} for name, at in peers.items()],
+        },
+    )
+    command = [sys.executable, "-m", "testbed.bench.echo"]
+    echo = place.members.start("peers", place.lane.namespace, command)
+    await echo.send({"daemon": place.name, "address": _HOST, "peers": peers})
+    await echo.receive()
+    await ready(place, daemon)
+    return daemon
+
+
+async def _watch(place: Place, daemon: Child, case: _Case) -> tuple[list[float], int]:
+    """Shares of a core, window for window, and bytes resident at the end."""
+    windows, window_s = place.setting.choose(6, 2), 2.0
+    field = Field(place.setting, place.members, [place.lane], [])
+    cores = []
+    async with trio.open_nursery() as nursery:
+        if case.active:
+            blast = Blast(
+                field, SMALLEST_FRAME, _SETTLE_S + windows * window_s,
+                rate=max(case.active * _PACKETS_PER_S, _LEAST_RATE), addresses=case.active,
+            )  # fmt: skip
+            nursery.start_soon(blast.measure, place.lane)
+        await trio.sleep(_SETTLE_S)
+        for _ in range(windows):
+            began, before = trio.current_time(), cpu_s(daemon)
+            await trio.sleep(window_s)
+            cores.append((cpu_s(daemon) - before) / (trio.current_time() - began))
+        resident = status_bytes(daemon, "VmRSS")
+    reached = sum(limit["arrived_packets"] > 0 for limit in await ask(place.control, "/v1/limits"))
+    if reached != case.active:
+        raise MeasurementError(f"packets reached {reached} limits, not {case.active}")
+    return cores, resident

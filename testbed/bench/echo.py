@@ -1,0 +1,60 @@
+"""Stand-ins for the peers of a daemon: they tell it what it tells them.
+
+So each peer hears and is heard, and a daemon gets as many updates as it sends, as in a fleet of its
+like, at a small part of the cost. In push-sum an echo gives the mass back; in a mesh each peer
+seems to want what the daemon wants.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+from drld.gossip.transport import Transport
+from testbed import child
+
+PORT = 7946
+_ROUND_S = 0.02
+_TOKEN = 2.0**-10
+"""A weight that says no more than that the peer is heard."""
+
+
+class _Peer:
+    """One stand-in."""
+
+    def __init__(self, name: str, address: str, daemon: tuple[str, str]) -> None:
+        self._daemon, host = daemon
+        self._transport = Transport((address, PORT), name, {self._daemon: (host, PORT)})
+        self._sequence: dict[int, itertools.count[int]] = defaultdict(itertools.count)
+
+    def answer(self) -> None:
+        """Send everything back that has come."""
+        answers = [
+            replace(
+                update,
+                sequence=next(self._sequence[update.limit_id]),
+                weight=update.weight or _TOKEN,
+            )
+            for _, update in self._transport.receive()
+        ]
+        if answers:
+            self._transport.send(self._daemon, answers)
+
+
+def work() -> None:
+    """Be the job's peers of its daemon."""
+    job: dict[str, Any] = child.receive()
+    daemon = (job["daemon"], job["address"])
+    peers = [_Peer(name, address, daemon) for name, address in job["peers"].items()]
+    child.send(ready=True)
+    while True:
+        for peer in peers:
+            peer.answer()
+        time.sleep(_ROUND_S)
+
+
+if __name__ == "__main__":
+    child.main(work)
