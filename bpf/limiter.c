@@ -394,7 +394,9 @@ int apply(struct __sk_buff *skb)
 		if (then > depth)
 			then = depth;
 	}
-	__sync_fetch_and_add(&limit->tokens, then - tokens);
+	/* That takes a value is a full barrier: who sees the new number sees the new record. */
+	u64 before = __sync_fetch_and_add(&limit->tokens, then - tokens);
+	asm volatile("" : : "r"(before) : "memory");
 	*(volatile u32 *)&limit->sequence = sequence + 1;
 	return 1;
 }

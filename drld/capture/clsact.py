@@ -140,6 +140,15 @@ class Clsact:
             ):
                 self._netlink.tc("del", "clsact", index)
 
+    def has(self, index: int, direction: Direction) -> bool:
+        """Whether our filter is there.
+
+        Raises:
+            DatapathError: the kernel does not say.
+        """
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            return any(self._ours(entry) for entry in self._filters(index, direction))
+
     def found(self) -> list[Found]:
         """All filters of this limiter, on whatever interface."""
         return [

@@ -20,17 +20,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf import Code, Map, Program, possible_cpus
+from drld.capture.bpf import Code, possible_cpus
 from drld.capture.bpf_compiler import compiled
-from drld.capture.clsact import Clsact, Device, Hook, cleaning_up
+from drld.capture.kernel_hooks import Hooks
 from drld.capture.kernel_state import State
-from drld.capture.kernel_tables import hook_maps
 from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
@@ -43,20 +41,6 @@ the peers of a mesh, and later those of any other fabric, count its limiter out 
 
 _LOOK_NS = NS_PER_S
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")
-
-
-@dataclass(slots=True)
-class _Attached:
-    """A hook's program and its tables."""
-
-    device: Device
-    program: Program
-    maps: list[Map]
-
-    def close(self) -> None:
-        self.program.close()
-        for each in self.maps:
-            each.close()
 
 
 @dataclass(slots=True)
@@ -84,8 +68,7 @@ class KernelDatapath:
         self._compile = compile
         self._code: Mapping[str, Code] = {}
         self._state: State | None = None
-        self._clsact: Clsact | None = None
-        self._hooks: dict[Hook, _Attached] = {}
+        self._hooks: Hooks | None = None
         self._limits: dict[int, LimitSpec] = {}
         self._counted: dict[int, _Counted] = {}
         self._ids: dict[int, int] = {}
@@ -114,7 +97,7 @@ class KernelDatapath:
             undo.callback(self.detach)
             self._taken_over = False
             self._code = self._compile()
-            self._clsact = Clsact(self._limiter_name)
+            self._hooks = Hooks(self._limiter_name, self._code["police"], self._seed)
             self._state = self._adopt() or State.create(
                 len(pairs), possible_cpus(_POSSIBLE.read_text()), self._code["apply"]
             )
@@ -193,7 +176,7 @@ class KernelDatapath:
         state.beat(now_ns)
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
-            self._follow_interfaces()
+            self._reattached += self._on_hooks().put_back_lost(state.note)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""
@@ -209,28 +192,18 @@ class KernelDatapath:
         """See `Datapath.detach`."""
         if self._state is not None:
             self.counters()
-        clsact = self._clsact
-        if clsact is not None:
-            for hook, attached in self._hooks.items():
-                with cleaning_up():
-                    clsact.remove(attached.device.index, hook.direction)
-            with cleaning_up():
-                self._remove_others(clsact, {})
-            clsact.close()
-        for attached in self._hooks.values():
-            attached.close()
+        if self._hooks is not None:
+            self._hooks.close()
         if self._state is not None:
             self._state.close()
-        self._hooks = {}
-        self._state = self._clsact = None
+        self._state = self._hooks = None
 
     # What only this one does
 
     @property
     def reason(self) -> str:
         """One sentence for an operator: where the programs are."""
-        where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._hooks)
-        return f"tc-BPF on {where or 'no interface'}" + (
+        return f"tc-BPF on {self._hooks or 'no interface'}" + (
             ", taken over from a daemon that died" if self._taken_over else ""
         )
 
@@ -239,33 +212,16 @@ class KernelDatapath:
             raise DatapathError("the kernel datapath is not attached")
         return self._state
 
-    def _follow_interfaces(self) -> None:
-        """An interface that went and came back (a tunnel, a restarted VM) has lost its filter."""
-        assert self._clsact is not None
-        for hook, attached in self._hooks.items():
-            try:
-                if socket.if_nametoindex(hook.interface) == attached.device.index:
-                    continue
-            except OSError:
-                continue  # gone; nothing passes it
-            try:
-                device = self._clsact.device(hook.interface)
-                self._clsact.put(
-                    device.index, hook.direction, attached.program.fd, self._attached().note
-                )
-            except DatapathError as error:
-                log.error("%s: not limited again yet: %s", hook.interface, error)
-                continue
-            attached.device = device
-            self._reattached += 1
-            log.warning("%s is a new interface: attached again", hook.interface)
+    def _on_hooks(self) -> Hooks:
+        if self._hooks is None:
+            raise DatapathError("the kernel datapath is not attached")
+        return self._hooks
 
     def _adopt(self) -> State | None:
         """The maps of a dead daemon of this name, if there are any."""
-        assert self._clsact is not None
-        for found in self._clsact.found():
+        for note in self._on_hooks().notes():
             try:
-                state = State.adopt(found.note, self._code["apply"])
+                state = State.adopt(note, self._code["apply"])
             except DatapathError as error:
                 log.warning("limits start with full buckets: %s", error)
                 continue
@@ -275,9 +231,7 @@ class KernelDatapath:
 
     def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """Enforce these limits instead of those that there are."""
-        assert self._clsact is not None
-        old_state, old_hooks = self._attached(), self._hooks
-        state = old_state
+        state = old_state = self._attached()
         if len(pairs) + len(set(old_state.slots()) - {limit.id for limit, _ in pairs}) > (
             old_state.capacity
         ):
@@ -286,7 +240,6 @@ class KernelDatapath:
         kept = state.slots()
         slots = _place(pairs, state)
         fresh = [limit.id for limit, _ in pairs if limit.id not in kept]
-        made: dict[Hook, _Attached] = {}
         try:
             for limit, enforcement in pairs:
                 if limit.id in fresh:
@@ -295,12 +248,9 @@ class KernelDatapath:
                         slots[limit.id],
                         layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
                     )
-            for hook in _hooks_of(pairs):
-                made[hook] = self._make(hook, [limit for limit, _ in pairs], slots, state)
-            self._install(made, old_hooks, state)
+            limits = [limit for limit, _ in pairs]
+            self._on_hooks().replace(limits, slots, state, old_state.note)
         except BaseException:
-            for attached in made.values():
-                attached.close()
             if state is old_state:
                 for limit_id in fresh:
                     state.release(slots[limit_id])
@@ -310,9 +260,7 @@ class KernelDatapath:
         if state is not old_state:
             self._account(old_state, state, kept)
             old_state.close()
-        for attached in old_hooks.values():
-            attached.close()
-        self._hooks, self._state = made, state
+        self._state = state
         self._settle_in(pairs, slots, kept, now_ns)
 
     def _settle_in(
@@ -354,74 +302,9 @@ class KernelDatapath:
                 late = zip(counted.counts, new.counts(slot), old.counts(slot), strict=True)
                 counted.counts = tuple(base + there - then for base, there, then in late)
 
-    def _make(
-        self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
-    ) -> _Attached:
-        """Tables and program of a hook.
-
-        Raises:
-            DatapathError: no such interface, or more limits than the program has bounds for.
-        """
-        assert self._clsact is not None
-        device = self._clsact.device(hook.interface)
-        own = [limit for limit in limits if _hook_of(limit) == hook]
-        tables = layout.tables(own, slots, state.cpus, device.link_bytes, self._seed)
-        maps = hook_maps(tables)
-        try:
-            program = Program.load("police", self._code["police"], {**state.maps, **maps})
-        except BaseException:
-            for each in maps.values():
-                each.close()
-            raise
-        return _Attached(device, program, list(maps.values()))
-
-    def _install(
-        self, made: Mapping[Hook, _Attached], old: Mapping[Hook, _Attached], state: State
-    ) -> None:
-        """Put the new programs in the place of the old ones, or leave the old ones.
-
-        Raises:
-            DatapathError: the kernel refuses.
-        """
-        clsact = self._clsact
-        assert clsact is not None
-        done: list[Hook] = []
-        try:
-            for hook, attached in made.items():
-                done.append(hook)
-                clsact.put(attached.device.index, hook.direction, attached.program.fd, state.note)
-            self._remove_others(clsact, made)
-        except DatapathError:
-            for hook in done:
-                self._put_back(clsact, hook, made[hook], old.get(hook))
-            raise
-
-    def _put_back(self, clsact: Clsact, hook: Hook, new: _Attached, old: _Attached | None) -> None:
-        with cleaning_up():
-            if old is None:
-                clsact.remove(new.device.index, hook.direction)
-            else:
-                note = self._attached().note
-                clsact.put(old.device.index, hook.direction, old.program.fd, note)
-
-    @staticmethod
-    def _remove_others(clsact: Clsact, wanted: Mapping[Hook, _Attached]) -> None:
-        """Remove the filters of this limiter on any other hook."""
-        for found in clsact.found():
-            if Hook(found.interface, found.direction) not in wanted:
-                clsact.remove(found.index, found.direction)
-
 
 def _place(pairs: Sequence[tuple[LimitSpec, Enforcement]], state: State) -> dict[int, int]:
     """A slot for each limit: its own if it has one."""
     there = state.slots()
     free = iter(state.free_slots())
     return {limit.id: there[limit.id] if limit.id in there else next(free) for limit, _ in pairs}
-
-
-def _hook_of(limit: LimitSpec) -> Hook:
-    return Hook(limit.match.interface, limit.match.direction)
-
-
-def _hooks_of(pairs: Sequence[tuple[LimitSpec, Enforcement]]) -> list[Hook]:
-    return list(dict.fromkeys(_hook_of(limit) for limit, _ in pairs))

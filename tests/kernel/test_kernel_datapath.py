@@ -343,3 +343,32 @@ def test_an_interface_that_comes_back_is_limited_again(topology: Topology, start
         assert "clsact" not in topology.run("limiter", "tc", "qdisc", "show", "dev", "again0")
     finally:
         topology.run("limiter", "ip", "link", "del", "again0", check=False)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ("filter", "del", "dev", "out0", "egress"),
+        ("qdisc", "del", "dev", "out0", "clsact"),
+    ],
+    ids=["filter", "qdisc"],
+)
+def test_a_filter_that_was_deleted_by_hand_is_put_back(
+    topology: Topology, start: Start, lost: tuple[str, ...]
+) -> None:
+    datapath = start()
+    datapath.place((limit(1), only(5)), (limit(2, "in0"), UNLIMITED))
+    assert passed(topology, datapath, 3) == 3
+    before = filters(topology)
+    topology.run("limiter", "tc", *lost)
+    assert len(filters(topology)) < len(before)
+    counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
+    assert counters["reattached"] == 1
+    assert filters(topology) == before
+    # With the tokens that it had.
+    assert passed(topology, datapath, 10) == 2
+    # What is there is left alone: nothing else was attached again when this one is.
+    topology.run("limiter", "tc", *lost)
+    assert (
+        wait_for(datapath.counters, lambda counters: counters["reattached"] > 1)["reattached"] == 2
+    )

@@ -1,0 +1,184 @@
+"""The programs on their hooks: made for a set of limits, put in place as one, and kept there.
+
+A filter can be lost while its program is not: the interface went and came back (a tunnel, a
+restarted VM), or somebody deleted filter or qdisc by hand. `put_back_lost` finds out, and is to be
+called once a second or so.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drld.capture import kernel_layout as layout
+from drld.capture.bpf import Code, Map, Program
+from drld.capture.clsact import Clsact, Device, Hook, cleaning_up
+from drld.capture.kernel_state import State
+from drld.capture.kernel_tables import hook_maps
+from drld.errors import DatapathError
+from drld.spec import LimitSpec
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Attached:
+    """A hook's program and its tables."""
+
+    device: Device
+    program: Program
+    maps: list[Map]
+
+    def close(self) -> None:
+        self.program.close()
+        for each in self.maps:
+            each.close()
+
+
+class Hooks:
+    """The hooks of one limiter, each with an instance of `police`."""
+
+    def __init__(self, limiter_name: str, police: Code, seed: int) -> None:
+        """Touch nothing yet.
+
+        Raises:
+            DatapathError: there is no netlink socket to be had.
+        """
+        self._clsact = Clsact(limiter_name)
+        self._police = police
+        self._seed = seed
+        self._attached: dict[Hook, _Attached] = {}
+        self._lost: set[Hook] = set()
+        """Filters that could not be put back, which was logged."""
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._attached)
+        return where or "no interface"
+
+    def notes(self) -> list[str]:
+        """What the filters say that a dead daemon of this name left."""
+        return [found.note for found in self._clsact.found()]
+
+    def replace(
+        self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State, old_note: str
+    ) -> None:
+        """Have programs for these limits on their hooks and on no others; or those there were.
+
+        Args:
+            limits: in the order of the configuration.
+            slots: of the limits in `state`.
+            state: the maps that the programs share.
+            old_note: of the state of the programs that are there.
+
+        Raises:
+            DatapathError: no such interface, more limits than the program has bounds for, or the
+                kernel refuses.
+        """
+        made: dict[Hook, _Attached] = {}
+        try:
+            for hook in dict.fromkeys(map(_hook_of, limits)):
+                made[hook] = self._make(hook, limits, slots, state)
+            self._install(made, state.note, old_note)
+        except BaseException:
+            for attached in made.values():
+                attached.close()
+            raise
+        for attached in self._attached.values():
+            attached.close()
+        self._attached = made
+        self._lost.clear()
+
+    def put_back_lost(self, note: str) -> int:
+        """Attach again what was lost; how many those were."""
+        count = 0
+        for hook, attached in self._attached.items():
+            try:
+                index = socket.if_nametoindex(hook.interface)
+            except OSError:
+                continue  # gone; nothing passes it
+            try:
+                if self._is_there(hook, index):
+                    continue
+                device = self._clsact.device(hook.interface)
+                self._clsact.put(device.index, hook.direction, attached.program.fd, note)
+            except DatapathError as error:
+                if hook not in self._lost:
+                    log.error("%s: not limited again yet: %s", hook.interface, error)
+                self._lost.add(hook)
+                continue
+            new = index != attached.device.index
+            attached.device = device
+            self._lost.discard(hook)
+            count += 1
+            log.warning(
+                "%s: attached again: %s",
+                hook.interface,
+                "a new interface" if new else f"the filter was gone ({hook.direction.value})",
+            )
+        return count
+
+    def close(self) -> None:
+        """Remove every filter of this limiter, as far as that is possible."""
+        for hook, attached in self._attached.items():
+            with cleaning_up():
+                self._clsact.remove(attached.device.index, hook.direction)
+        with cleaning_up():
+            self._remove_others({})
+        self._clsact.close()
+        for attached in self._attached.values():
+            attached.close()
+        self._attached = {}
+
+    def _is_there(self, hook: Hook, index: int) -> bool:
+        return index == self._attached[hook].device.index and self._clsact.has(
+            index, hook.direction
+        )
+
+    def _make(
+        self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
+    ) -> _Attached:
+        """Tables and program of a hook."""
+        device = self._clsact.device(hook.interface)
+        own = [limit for limit in limits if _hook_of(limit) == hook]
+        tables = layout.tables(own, slots, state.cpus, device.link_bytes, self._seed)
+        maps = hook_maps(tables)
+        try:
+            program = Program.load("police", self._police, {**state.maps, **maps})
+        except BaseException:
+            for each in maps.values():
+                each.close()
+            raise
+        return _Attached(device, program, list(maps.values()))
+
+    def _install(self, made: Mapping[Hook, _Attached], note: str, old_note: str) -> None:
+        """Put the new programs in the place of the old ones, or leave the old ones."""
+        done: list[Hook] = []
+        try:
+            for hook, attached in made.items():
+                done.append(hook)
+                self._clsact.put(attached.device.index, hook.direction, attached.program.fd, note)
+            self._remove_others(made)
+        except DatapathError:
+            for hook in done:
+                self._restore(hook, made[hook], old_note)
+            raise
+
+    def _restore(self, hook: Hook, new: _Attached, old_note: str) -> None:
+        old = self._attached.get(hook)
+        with cleaning_up():
+            if old is None:
+                self._clsact.remove(new.device.index, hook.direction)
+            else:
+                self._clsact.put(old.device.index, hook.direction, old.program.fd, old_note)
+
+    def _remove_others(self, wanted: Mapping[Hook, _Attached]) -> None:
+        """Remove the filters of this limiter on any other hook."""
+        for found in self._clsact.found():
+            if Hook(found.interface, found.direction) not in wanted:
+                self._clsact.remove(found.index, found.direction)
+
+
+def _hook_of(limit: LimitSpec) -> Hook:
+    return Hook(limit.match.interface, limit.match.direction)
