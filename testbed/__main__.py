@@ -13,8 +13,8 @@ import click
 
 from drld import units
 from drld.errors import ConfigError
+from testbed import arrival, linkcheck, netns
 from testbed import experiment as experiments
-from testbed import linkcheck, netns
 from testbed.errors import HostError
 from testbed.experiment import ALLOCATOR_NAMES
 from testbed.fleet import DATAPATHS
@@ -163,6 +163,50 @@ def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: 
     ):
         middle, most = statistics.median(values), max(values)
         click.echo(f"{what:<15} median {middle:6.2f} {unit}, most {most:6.2f} {unit}")
+
+
+@main.command("arrival")
+@click.option(
+    "--source", "sources", multiple=True, type=click.Choice(arrival.SOURCES),
+    help="Only this one; may be repeated.",
+)  # fmt: skip
+@click.option("--rate", default="20mbit", show_default=True)
+@click.option("--burst", default="15kB", show_default=True, help="Depth of the bucket.")
+@click.option("--load", type=click.FloatRange(0.01, 1), default=0.95, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1, 300), default=10.0, show_default=True)
+@click.option("--repeat", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option(
+    "--busy", type=click.IntRange(0, 1000), default=2 * (os.cpu_count() or 1), show_default=True,
+    help="Busy processes.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), default=_OUT / "arrival", show_default=True)
+def arrival_command(
+    *,
+    sources: tuple[str, ...],
+    rate: str,
+    burst: str,
+    load: float,
+    seconds: float,
+    repeat: int,
+    busy: int,
+    out: Path,
+) -> None:
+    """Does a bucket drop packets of a conforming stream because its daemon is run late?"""
+    progress = Progress()
+
+    async def work() -> dict[str, Any]:
+        stream = arrival.Stream(
+            units.parse_rate(rate) * 8, units.parse_size(burst), 1000, load, seconds, busy
+        )
+        return await arrival.compare(stream, sources or arrival.SOURCES, repeat, progress)
+
+    result = run_to_end(work)
+    progress.end()
+    click.echo(arrival.table(result))
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / RESULT
+    file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    click.echo(f"{file}")
 
 
 @main.command()

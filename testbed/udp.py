@@ -24,8 +24,9 @@ _READ_EVERY_S = 0.1
 
 
 def send_stream() -> None:
-    """Send a constant rate, each packet with its sending time."""
+    """Send a constant rate, each packet with its sending time and as much else as told."""
     job = child.receive()
+    padding = bytes(job.get("padding", 0))
     rate: int = job["rate"]
     total = round(rate * job["seconds"])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
@@ -36,7 +37,7 @@ def send_stream() -> None:
         while sent < total:
             elapsed_ns = time.monotonic_ns() - begin_ns
             while sent < min(total, elapsed_ns * rate // 1_000_000_000):
-                stream.send(_SENT.pack(time.time_ns()))
+                stream.send(_SENT.pack(time.time_ns()) + padding)
                 sent += 1
             time.sleep(_TICK_NS / 1e9)
         seconds = (time.monotonic_ns() - begin_ns) / 1e9

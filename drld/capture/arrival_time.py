@@ -15,7 +15,7 @@ is slewed could have, the clock was set, and what still waits may bear the old t
 stamp counts until the queue has been empty.
 
 Records are put in force, and buckets settled, at the time up to which every packet has been judged
-(`settled_ns`): now if none waits, else the latest arrival of a judged packet. A bucket that were
+(`settled_ns`): now if none waits, else the arrival of the packet that was judged last. A bucket that were
 settled at the present while packets wait in the queue would be filled to its depth once, and not
 in the pauses between them: that is the burst of which stamps should relieve it.
 
@@ -49,6 +49,7 @@ class ArrivalTimes:
     __slots__ = (
         "_clock",
         "_distrusted",
+        "_empty_ns",
         "_latest_ns",
         "_learned_ns",
         "_now_ns",
@@ -76,7 +77,7 @@ class ArrivalTimes:
         """At the time that the kernel stamped."""
         self.read = 0
         """At the time when they were read."""
-        self._now_ns = self._latest_ns = clock()
+        self._now_ns = self._latest_ns = self._empty_ns = clock()
         self.emptied(self._now_ns)
         self._offset_ns = 0
         self._learned_ns: int | None = None
@@ -92,7 +93,7 @@ class ArrivalTimes:
         if not self._oldest_ns <= stamp_ns <= self._now_ns:
             return self._by_wall_clock(stamp_ns)
         self.ebpf += 1
-        self._latest_ns = max(self._latest_ns, stamp_ns)
+        self._latest_ns = stamp_ns
         return stamp_ns
 
     def _by_wall_clock(self, stamp_ns: int) -> int:
@@ -108,7 +109,7 @@ class ArrivalTimes:
             return self._reading_ns()
         self.kernel += 1
         arrival_ns = min(arrival_ns, self._now_ns)  # the two clocks are not read at once
-        self._latest_ns = max(self._latest_ns, arrival_ns)
+        self._latest_ns = arrival_ns
         return arrival_ns
 
     def _learn(self) -> None:
@@ -138,11 +139,11 @@ class ArrivalTimes:
 
     def emptied(self, now_ns: int) -> None:
         """Every packet that was in the queue at this time has been judged."""
-        self._latest_ns = max(self._latest_ns, now_ns)
+        self._empty_ns = max(self._empty_ns, now_ns)
         self._oldest_ns = now_ns - SLACK_NS
         self._stamped_before = self.ebpf + self.kernel
         self._distrusted = False
 
     def settled_ns(self) -> int:
         """The time up to which every packet has been judged."""
-        return self._latest_ns
+        return max(self._latest_ns, self._empty_ns)

@@ -18,7 +18,7 @@ class DatapathReport(TypedDict):
     firewall: str
     queue: int | None
     counters: dict[str, int]
-    """What went wrong, by name."""
+    """What went wrong; with nfqueue also how many packets were charged at which time."""
 
 
 class FabricReport(TypedDict):

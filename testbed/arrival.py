@@ -1,0 +1,261 @@
+"""Do arrival timestamps relieve a daemon that is run late?
+
+    src ==== limiter ==== sink
+
+A stream of UDP packets passes a daemon on the nfqueue datapath whose bucket it conforms to, while
+more busy processes than processors keep the daemon waiting. What its bucket drops, it drops only
+for having read packets late.
+
+That the stream conforms is not left to the sender, which is late as well: the kernel's token bucket
+filter shapes it to a third of the depth, and what arrives at the limiter is taken down
+(`testbed.stamps`) and checked against rate and depth (`beyond`, to be 0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trio
+
+from testbed import netns
+from testbed.crew import Child, Crew, crew
+from testbed.errors import MeasurementError
+from testbed.fleet import toml
+from testbed.footprint import await_peers
+from testbed.progress import Progress
+from testbed.stamps import Recorder, beyond
+from testbed.topology import SINK, Veth, build, veth
+from testbed.udp import PORT
+
+SOURCES = ("ebpf", "kernel", "read")
+"""Of arrival times: drld's `limiter.timestamps`."""
+
+_LIMITER = "limiter"
+_LIMIT = "stream"
+_CONTROL = "limiter.sock"
+_HEADERS = 28
+_SENT_BYTES = 8
+_SHAPED = 3
+"""The stream is shaped to this part of the depth: its packets come closer together on their way."""
+_SHAPER_QUEUE = 10_000_000
+_SETTLE_S = 0.5
+_PATIENCE_S = 15.0
+_LOOK_S, _QUIET_LOOKS = 0.1, 10
+_BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What is sent, and how much else goes on."""
+
+    rate_bps: int
+    """Of the bucket."""
+    depth_bytes: int
+    packet_bytes: int
+    """IP length."""
+    load: float
+    """What is sent, as a share of the rate."""
+    seconds: float
+    busy: int
+    """Busy processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one stream, in packets."""
+
+    source: str
+    sent: int
+    beyond: int
+    """Of those that arrived at the limiter: packets that did not conform then."""
+    arrived: int
+    """At the bucket."""
+    dropped: int
+    """By the bucket."""
+    overflow: int
+    """Dropped by the kernel, because the queue was full."""
+    lost: int
+    """Anywhere else."""
+    stamped_ebpf: int
+    stamped_kernel: int
+    unstamped: int
+    waited_ms: float
+    """How long the daemon waited for a processor, each time it did, on average."""
+
+
+async def compare(
+    stream: Stream, sources: Sequence[str], repeat: int, progress: Progress
+) -> dict[str, Any]:
+    """Run the stream with each source of arrival times in turn; the result as a document.
+
+    Raises:
+        MeasurementError: a process ended or did not answer.
+    """
+    outcomes = []
+    for number in range(1, repeat + 1):
+        for source in sources:
+            progress.begin(f"arrival {source} {number}/{repeat}")
+            with netns.workspace() as state:
+                outcomes.append(await _run(stream, source, state, progress))
+    return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
+
+
+def table(result: dict[str, Any]) -> str:
+    """A result for people."""
+    heads = ("source", "arrived", "dropped", "share", "overflow", "lost", "beyond", "waited")
+    lines = [" ".join(f"{head:>9}" for head in heads)]
+    for run in result["runs"]:
+        share = run["dropped"] / max(run["arrived"], 1)
+        lines.append(
+            f"{run['source']:>9} {run['arrived']:>9} {run['dropped']:>9} {share:>9.2%} "
+            f"{run['overflow']:>9} {run['lost']:>9} {run['beyond']:>9} {run['waited_ms']:>6.2f} ms"
+        )
+    return "\n".join(lines)
+
+
+async def _run(stream: Stream, source: str, state: Path, progress: Progress) -> Outcome:
+    progress.step("building")
+    uplink = veth(1, 1, (_LIMITER, "up"), ("src", "eth0"))
+    downlink = veth(2, 1, (_LIMITER, "down"), (SINK, "in"))
+    _build(uplink, downlink)
+    limiter = netns.namespace(_LIMITER)
+    packets_per_s = round(stream.rate_bps / 8 / stream.packet_bytes * stream.load)
+    limiter = netns.namespace(_LIMITER)
+    with contextlib.ExitStack() as sockets:
+        sockets.enter_context(netns.within(netns.namespace(SINK), _receiver))
+        recorder = netns.within(
+            limiter, lambda: Recorder("up", round(2 * packets_per_s * stream.seconds))
+        )
+        sockets.callback(recorder.close)
+        async with crew(state) as members:
+            daemon = await _daemon(members, state, stream, source)
+            job = {
+                "destination": downlink.far.address,
+                "rate": packets_per_s,
+                "seconds": stream.seconds,
+                "padding": stream.packet_bytes - _HEADERS - _SENT_BYTES,
+            }
+            sender = await members.start_module(
+                "sender", netns.namespace("src"), "udp", job, "send"
+            )
+            await sender.receive()
+            _shape(stream)
+            busy = _BUSY.format(seconds=stream.seconds + _SETTLE_S)
+            for number in range(stream.busy):
+                members.start(f"busy{number}", limiter, [sys.executable, "-c", busy])
+            progress.step(f"a stream for {stream.seconds:g} s")
+            before = _scheduling(daemon)
+            await sender.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
+            sent = (await sender.receive(stream.seconds + _PATIENCE_S))["result"]["packets"]
+            after = _scheduling(daemon)
+            progress.step("counting")
+            counted = await _counted(state / _CONTROL, sent)
+            counters = (await _get(state / _CONTROL, "status"))["datapath"]["counters"]
+            arrivals = recorder.arrivals()
+            if recorder.missed():
+                raise MeasurementError(f"{recorder.missed()} packets were not taken down")
+    return Outcome(
+        source=source,
+        sent=sent,
+        beyond=beyond(arrivals, stream.rate_bps // 8, stream.depth_bytes),
+        arrived=counted["arrived_packets"],
+        dropped=counted["dropped_packets"],
+        overflow=counters["overflow"],
+        lost=sent - counted["arrived_packets"] - counters["overflow"],
+        stamped_ebpf=counters["stamped_ebpf"],
+        stamped_kernel=counters["stamped_kernel"],
+        unstamped=counters["unstamped"],
+        waited_ms=(after[0] - before[0]) / max(after[1] - before[1], 1) / 1e6,
+    )
+
+
+def _shape(stream: Stream) -> None:
+    tbf = f"rate {stream.rate_bps}bit burst {stream.depth_bytes // _SHAPED} limit {_SHAPER_QUEUE}"
+    command = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf"]
+    netns.run(["ip", "netns", "exec", netns.namespace("src"), *command, *tbf.split()])
+
+
+def _build(uplink: Veth, downlink: Veth) -> None:
+    build(
+        {
+            _LIMITER: [],
+            "src": [f"route add default via {uplink.near.address}"],
+            SINK: [f"route add default via {downlink.near.address}"],
+        },
+        [uplink, downlink],
+    )
+
+
+def _receiver() -> socket.socket:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("", PORT))
+    return receiver
+
+
+async def _daemon(members: Crew, state: Path, stream: Stream, source: str) -> Child:
+    """Start a daemon with a bucket for the stream."""
+    document = {
+        "limiter": {
+            "name": _LIMITER,
+            "listen": "127.0.0.1:7946",
+            "control": str(state / _CONTROL),
+            "datapath": "nfqueue",
+            "timestamps": source,
+        },
+        "limit": [
+            {
+                "id": 1,
+                "name": _LIMIT,
+                "rate": f"{stream.rate_bps}bit",
+                "burst": f"{stream.depth_bytes}B",
+                "allocator": "ctb",
+                "match": {"out": "down"},
+            }
+        ],
+    }
+    file = state / "limiter.toml"
+    file.write_text(toml(document), encoding="utf-8")
+    command = [sys.executable, "-m", "drld", "--config", str(file)]
+    daemon = members.start("daemon", netns.namespace(_LIMITER), command)
+    await await_peers(state / _CONTROL, daemon)
+    return daemon
+
+
+async def _get(control: Path, what: str) -> dict[str, Any]:
+    transport = httpx.AsyncHTTPTransport(uds=str(control), verify=False)
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://drld", timeout=_PATIENCE_S
+    ) as client:
+        try:
+            answer: dict[str, Any] = (await client.get(f"/v1/{what}")).raise_for_status().json()
+        except httpx.HTTPError as error:
+            raise MeasurementError(f"{control.stem} does not answer: {error}") from error
+        return answer
+
+
+async def _counted(control: Path, packets: int) -> dict[str, Any]:
+    """What a daemon counted, once that is so many packets, or no more come."""
+    counted = await _get(control, f"limits/{_LIMIT}")
+    quiet = 0
+    while counted["arrived_packets"] < packets and quiet < _QUIET_LOOKS:
+        await trio.sleep(_LOOK_S)
+        seen, counted = counted, await _get(control, f"limits/{_LIMIT}")
+        quiet = quiet + 1 if counted["arrived_packets"] == seen["arrived_packets"] else 0
+    return counted
+
+
+def _scheduling(daemon: Child) -> tuple[int, int]:
+    """How long, ns, a process has waited for a processor, and how often it was given one."""
+    try:
+        words = Path(f"/proc/{daemon.pid}/schedstat").read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        raise MeasurementError(f"{daemon.name} ended") from None
+    return int(words[1]), int(words[2])
