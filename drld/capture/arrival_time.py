@@ -15,9 +15,9 @@ is slewed could have, the clock was set, and what still waits may bear the old t
 stamp counts until the queue has been empty.
 
 Records are put in force, and buckets settled, at the time up to which every packet has been judged
-(`settled_ns`): now if none waits, else the arrival of the packet that was judged last. A bucket that were
-settled at the present while packets wait in the queue would be filled to its depth once, and not
-in the pauses between them: that is the burst of which stamps should relieve it.
+(`settled_ns`): now if none waits, else the arrival of the packet that was judged last. A bucket
+that were settled at the present while packets wait in the queue would be filled to its depth once,
+and not in the pauses between them: that is the burst of which stamps should relieve it.
 
 A bucket's time never runs backward, so packets that are read out of the order of arrival (other
 CPUs, other interfaces) are charged at the time of the one before. A packet without a stamp that is

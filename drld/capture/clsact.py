@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,9 +125,10 @@ class Clsact:
             DatapathError: the kernel refuses.
         """
         with _explained(f"tc filter on interface {index} {direction.value}"):
-            if not any(link["index"] == index for link in self._links()):
+            if not _exists(index):
                 return
-            if any(self._ours(entry) for entry in self._filters(index, direction)):
+            ours = any(self._ours(entry) for entry in self._filters(index, direction))
+            if ours:
                 self._netlink.tc(
                     "del-filter",
                     "bpf",
@@ -135,7 +137,8 @@ class Clsact:
                     parent=_PARENT[direction],
                     prio=PRIORITY,
                 )
-            if self._has_clsact(index) and not any(
+            # Looking for clsact is slow where there are many interfaces.
+            if (ours or self._has_clsact(index)) and not any(
                 self._filters(index, each) for each in Direction
             ):
                 self._netlink.tc("del", "clsact", index)
@@ -151,10 +154,15 @@ class Clsact:
 
     def found(self) -> list[Found]:
         """All filters of this limiter, on whatever interface."""
+        there = {
+            qdisc["index"]
+            for qdisc in self._netlink.get_qdiscs()
+            if qdisc.get_attr("TCA_KIND") == "clsact"
+        }
         return [
             Found(link.get_attr("IFLA_IFNAME"), link["index"], direction, name[len(self._prefix) :])
             for link in self._links()
-            if self._has_clsact(link["index"])
+            if link["index"] in there
             for direction in Direction
             for entry in self._filters(link["index"], direction)
             if (name := self._ours(entry))
@@ -179,6 +187,14 @@ class Clsact:
             options.get_attr("TCA_BPF_NAME") if hasattr(options, "get_attr") else None
         )
         return name if name is not None and name.startswith(self._prefix) else None
+
+
+def _exists(index: int) -> bool:
+    try:
+        socket.if_indextoname(index)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -59,8 +59,7 @@ _HOOKS = {
     Point.GENERATED: "output",
 }
 _TABLES = {
-    # Behind filter, so that nobody is charged for what a firewall refuses. Comes first here: while
-    # a hook moves from one rule to three, a packet may meet two of them, but not none.
+    # Behind filter, so that nobody is charged for what a firewall refuses.
     "security": (Point.FORWARDED, Point.GENERATED),
     "mangle": (Point.IN, Point.OUT),
 }
@@ -230,6 +229,8 @@ class ChainState:
     exists: bool = False
     jumps: int = 0
     """Rules in the built-in chain that jump to it."""
+    rules: int = 0
+    """Rules in it."""
 
 
 def iptables_state(limiter: str, saved: str) -> dict[Point, ChainState]:
@@ -248,6 +249,7 @@ def iptables_state(limiter: str, saved: str) -> dict[Point, ChainState]:
         states[point] = ChainState(
             exists=any(line.startswith(f":{chain} ") for line in there),
             jumps=there.count(f"-A {hook.upper()} -j {chain}"),
+            rules=sum(line.startswith(f"-A {chain} ") for line in there),
         )
     return states
 
@@ -266,7 +268,11 @@ def iptables_install(
     """
     relevant = [hook for hook in hooks if family in hook.families]
     text: list[str] = []
-    for table, points in _TABLES.items():
+    tables = list(_TABLES.items())
+    if sum(hook.stamped for hook in relevant) < states[Point.FORWARDED].rules:
+        # While a hook moves between one rule and three, a packet may meet two of them, not none.
+        tables.reverse()
+    for table, points in tables:
         chains: list[str] = []
         rules: list[str] = []
         for point in points:

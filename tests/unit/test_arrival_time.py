@@ -64,6 +64,14 @@ def test_a_wall_clock_stamp_is_converted(clocks: Clocks, times: ArrivalTimes) ->
     assert charged(times) == (0, 1, 0)
 
 
+def test_a_wall_clock_stamp_of_this_moment_is_not_later_than_the_reading(
+    clocks: Clocks, times: ArrivalTimes
+) -> None:
+    """The two clocks are read one after the other."""
+    assert times.arrival_ns(stamp(clocks.wall() + 20_000)) == clocks.now_ns
+    assert charged(times) == (0, 1, 0)
+
+
 def test_no_stamp_is_the_reading_time(clocks: Clocks, times: ArrivalTimes) -> None:
     clocks.wait(300 * MS)
     assert times.arrival_ns(0.0) == clocks.now_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -247,10 +248,78 @@ COMMIT
 """
 
 
+# Where packets bear the time of their arrival
+
+STAMPED = replace(SETS[2], stamped=True)
+STAMPED_4 = """*security
+:drld-lim1-fwd - [0:0]
+:drld-lim1-gen - [0:0]
+-A drld-lim1-fwd -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17
+-A FORWARD -j drld-lim1-fwd
+-A drld-lim1-gen -o eth1 -d 10.9.2.0/24 -m addrtype ! --src-type LOCAL -j NFQUEUE --queue-num 17
+-A OUTPUT -j drld-lim1-gen
+COMMIT
+*mangle
+:drld-lim1-out - [0:0]
+-A drld-lim1-out -o eth1 -d 10.9.2.0/24 -m addrtype --src-type LOCAL -j NFQUEUE --queue-num 17
+-A POSTROUTING -j drld-lim1-out
+COMMIT
+"""
+
+
+def test_hooks_out_are_stamped_unless_a_limit_matches_marks() -> None:
+    plain, inwards = limit("eth1", OUT), limit("eth0", IN)
+    marked = replace(plain, match=replace(plain.match, interface="eth2", mark=(1, 1)))
+    hooks = plan([plain, inwards, marked], stamped=True)
+    assert [(hook.interface, hook.stamped) for hook in hooks] == [
+        ("eth0", False),
+        ("eth1", True),
+        ("eth2", False),
+    ]
+    assert not any(hook.stamped for hook in plan([plain, inwards, marked]))
+    (both,) = plan([plain, replace(plain, match=replace(plain.match, mark=(1, 1)))], stamped=True)
+    assert not both.stamped
+
+
+def test_nft_install_of_a_stamped_hook() -> None:
+    assert nft_install("lim1", [replace(SETS[3], stamped=True)], 17) == (
+        "add table inet drld-lim1\n"
+        "add chain inet drld-lim1 in"
+        " { type filter hook prerouting priority -149; policy accept; }\n"
+        "add chain inet drld-lim1 out"
+        " { type filter hook postrouting priority -149; policy accept; }\n"
+        "add chain inet drld-lim1 fwd"
+        " { type filter hook forward priority 51; policy accept; }\n"
+        "add chain inet drld-lim1 gen"
+        " { type filter hook output priority 51; policy accept; }\n"
+        "flush table inet drld-lim1\n"
+        'add rule inet drld-lim1 fwd oifname "eth2" queue num 17 bypass\n'
+        'add rule inet drld-lim1 out oifname "eth2" fib saddr type local queue num 17 bypass\n'
+        'add rule inet drld-lim1 gen oifname "eth2" fib saddr type != local queue num 17 bypass\n'
+    )
+
+
+def test_iptables_install_of_a_stamped_hook() -> None:
+    assert iptables_install("lim1", [STAMPED], 17, 4, NOTHING) == STAMPED_4
+
+
+def test_a_hook_that_moves_is_never_without_a_rule() -> None:
+    """Between two tables a packet may meet both, but not none."""
+    states = iptables_state("lim1", STAMPED_4)
+    assert states[Point.FORWARDED] == ChainState(True, 1, 1)
+    back = iptables_install("lim1", [SETS[2]], 17, 4, states)
+    assert back.index("*mangle") < back.index("*security")
+    assert "-F drld-lim1-fwd\n-X drld-lim1-fwd\n" in back
+    there = iptables_install("lim1", [STAMPED], 17, 4, iptables_state("lim1", RULES_4))
+    assert there.index("*security") < there.index("*mangle")
+    again = iptables_install("lim1", [STAMPED], 17, 4, states)
+    assert again.count("-j drld-lim1") == 0
+
+
 def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
     assert iptables_state("lim1", SAVED) == {
         **NOTHING,
-        Point.IN: ChainState(True, 2),
+        Point.IN: ChainState(True, 2, 1),
     }
     assert iptables_state("lim10", SAVED) == {
         **NOTHING,
