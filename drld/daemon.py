@@ -226,7 +226,8 @@ class Daemon:
 
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
-        return map(report.limit_report, self.engine.entries.values())
+        now_ns = clock()
+        return (report.limit_report(entry, now_ns) for entry in self.engine.entries.values())
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""

@@ -138,7 +138,8 @@ class Engine:
             self._look(now_ns)
         self._receive(now_ns)
         for name in watched:
-            self._wake(self._by_name[name])
+            if (entry := self._by_name.get(name)) is not None:
+                self._wake(entry)
         ticks = [
             (entry.limiter.limit.name, self._tick(entry, now_ns))
             for entry in self._awake.values()

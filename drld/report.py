@@ -13,8 +13,8 @@ from drld.limiter import Tick
 from drld.model import NS_PER_S, Quantity
 
 
-def limit_report(entry: Entry) -> LimitReport:
-    """One limit, as of its last tick."""
+def limit_report(entry: Entry, now_ns: int) -> LimitReport:
+    """One limit, as of its last tick; nothing has changed since if it is at rest."""
     limit, totals, tick = entry.limiter.limit, entry.totals, entry.last
     enforcement = tick.enforcement if tick else entry.limiter.initial()
     return LimitReport(
@@ -28,7 +28,7 @@ def limit_report(entry: Entry) -> LimitReport:
         interval_s=limit.interval_ns / NS_PER_S,
         limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
         demand_bps=tick.demand.rate * 8 if tick else 0.0,
-        fleet=_fleet(entry),
+        fleet=_fleet(entry, now_ns),
         local_limit_bps=_local_limit_bps(tick),
         drop_probability=enforcement.drop_probability,
         fill_rate_bps=enforcement.fill_rate * 8,
@@ -87,15 +87,18 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
         )
 
 
-def _fleet(entry: Entry) -> FleetView:
+def _fleet(entry: Entry, now_ns: int) -> FleetView:
     tick = entry.last
+    age_ns = tick.view.age_ns if tick else None
+    if age_ns is not None and entry.limiter.at_rest:
+        age_ns = entry.limiter.membership.age_ns(now_ns)
     quantity = entry.limiter.fabric.quantity
     return FleetView(
         quantity="rate" if quantity is Quantity.RATE else "weight",
         local=_shared(tick.allocation.value, quantity) if tick else 0.0,
         remote=_shared(tick.view.remote, quantity) if tick else 0.0,
         connected=sorted(tick.view.connected) if tick else [],
-        age_s=tick.view.age_ns / NS_PER_S if tick and tick.view.age_ns is not None else None,
+        age_s=None if age_ns is None else age_ns / NS_PER_S,
     )
 
 

@@ -150,7 +150,7 @@ def test_an_update_wakes_its_limit() -> None:
     # Until what it said is too old to count.
     names = bench.run(102, 180)
     assert 20 <= names.count("first") < 40
-    assert limit_report(bench.engine.entries[1])["fleet"]["remote"] == 0.0
+    assert limit_report(bench.engine.entries[1], 0)["fleet"]["remote"] == 0.0
 
 
 def test_a_change_of_the_membership_wakes_every_limit() -> None:
@@ -159,12 +159,15 @@ def test_a_change_of_the_membership_wakes_every_limit() -> None:
     bench.transport.inbox = [("b", heartbeat())]
     names = bench.run(101, 102)
     assert set(names) == {"first", "slow"}
-    report = limit_report(bench.engine.entries[1])
+    report = limit_report(bench.engine.entries[1], 0)
     assert report["fleet"]["connected"] == ["b"]
     assert report["limit_in_force_bps"] == 10_000_000
+    bench.transport.inbox = [("b", heartbeat(sequence)) for sequence in range(1, 9)]
+    bench.run(103, 110)
+    assert limit_report(bench.engine.entries[1], 112 * TICK_NS)["fleet"]["age_s"] == 0.45
     # And again, when the peer is gone.
-    bench.run(103, 200)
-    assert limit_report(bench.engine.entries[1])["fleet"]["connected"] == []
+    bench.run(111, 200)
+    assert limit_report(bench.engine.entries[1], 0)["fleet"]["connected"] == []
 
 
 def test_a_watched_limit_does_not_rest() -> None:
@@ -223,12 +226,12 @@ def test_updates_reach_their_limit_and_unknown_ones_are_counted() -> None:
 def test_reports_are_in_bits_per_second() -> None:
     bench = Bench(spec(FIRST))
     entry = bench.engine.entries[1]
-    before = limit_report(entry)
+    before = limit_report(entry, 0)
     assert (before["rate_bps"], before["fill_rate_bps"]) == (10_000_000, 5_000_000)
     assert before["limit_in_force_bps"] == 5_000_000
     bench.transport.inbox = [("b", weight(1))]
     ((name, tick),) = bench.engine.tick(TICK_NS)
-    after, record = limit_report(entry), trace_record(name, tick, 1.0)
+    after, record = limit_report(entry, 0), trace_record(name, tick, 1.0)
     assert after["limit_in_force_bps"] == record["limit_in_force_bps"] == 10_000_000
     assert after["fleet"]["quantity"] == "weight"
     assert after["fleet"]["remote"] == record["remote"] == 2.0
@@ -250,7 +253,7 @@ def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
         )
     ]
     bench.engine.tick(TICK_NS)
-    report = limit_report(bench.engine.entries[1])
+    report = limit_report(bench.engine.entries[1], 0)
     assert report["fleet"]["quantity"] == "rate"
     assert report["fleet"]["remote"] == 1_000_000
     assert report["local_limit_bps"] is None
