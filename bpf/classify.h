@@ -2,6 +2,8 @@
 /* Classification: drld.capture.matcher, over tables that kernel_layout makes of the same
  * limits. Part of limiter.c. */
 
+#include "packet.h"
+
 inline_always int within(struct drld_range *ranges, u32 count, u32 port)
 {
 	s64 misses = -(s64)(count != 0); /* negative while no range has the port */

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Headers: drld.capture.packet, byte for byte. Part of limiter.c. */
 
+#ifndef DRLD_PACKET_H
+#define DRLD_PACKET_H
+
+#include "maps.h"
+
 /* What a packet is. */
 struct packet {
 	__u32 source[4], destination[4];
@@ -294,3 +299,5 @@ inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct p
 		segment(skb, packet, offset, size);
 	return 1;
 }
+
+#endif

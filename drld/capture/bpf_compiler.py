@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ PROGRAMS = {"limiter": ("police", "apply"), "arrival": ("stamp",)}
 HEADERS = (Path("/var/lib/drld/kernel-headers"), SOURCES.parent / ".venv/kernel-headers")
 """Where scripts/setup puts kernel headers if there are none for the running kernel."""
 
+_INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
 _TIMEOUT_S = 120
 
 
@@ -104,12 +106,11 @@ def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def _one_text(source: str) -> str:
-    """A source with its parts: bcc understands operations on maps in the main file alone."""
-    text = (SOURCES / f"{source}.c").read_text(encoding="utf-8")
-    for part in ("packet.h", "classify.h"):
-        text = text.replace(f'#include "{part}"\n', (SOURCES / part).read_text(encoding="utf-8"))
-    return text
+def _one_text(name: str) -> str:
+    """A source with what it includes: bcc understands operations on maps in the main file alone."""
+    return _INCLUDE.sub(
+        lambda found: _one_text(found[1]), (SOURCES / name).read_text(encoding="utf-8")
+    )
 
 
 def _running_headers() -> bool:
@@ -145,8 +146,8 @@ def main(source: str, flags: list[str]) -> int:
         return 1
     try:
         module = BPF(
-            text=_one_text(source),
-            cflags=[f"-I{SOURCES}", "-Wno-unused-function", *flags],
+            text=_one_text(f"{source}.c"),
+            cflags=["-Wno-unused-function", *flags],
         )
     except Exception as error:
         # The compiler has written its errors to standard error by itself.

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The maps, and what all parts of limiter.c use. */
+#ifndef DRLD_MAPS_H
+#define DRLD_MAPS_H
+
+#include <uapi/linux/bpf.h>
+#include <uapi/linux/if_ether.h>
+#include <uapi/linux/in.h>
+#include <uapi/linux/pkt_cls.h>
+#include "drld.h"
+
+/* Sizes and flags of these are the daemon's to choose: it makes the maps. */
+BPF_TABLE("array", u32, struct drld_hook, hook, 1);
+BPF_TABLE("array", u32, struct drld_control, control, 1);
+BPF_TABLE("array", u32, struct drld_limit, limits, 1);
+BPF_TABLE("array", u32, struct drld_counts, counts, 1);
+BPF_TABLE("array", u32, struct drld_oddities, oddities, 1);
+BPF_TABLE("array", u32, struct drld_flows, flows, 1);
+BPF_TABLE("array", u32, struct drld_letter, letters, 1);
+BPF_TABLE("array", u32, struct drld_entry, entries, 1);
+BPF_TABLE("array", u32, struct drld_ports, ports, 1);
+BPF_TABLE("hash", struct drld_key4, struct drld_found, keys4, 1);
+BPF_TABLE("hash", struct drld_key6, struct drld_found, keys6, 1);
+
+/* Where the careful parser is. In memory, not in registers: the verifier forgets what is in memory,
+ * and so does not follow every way through a loop apart. */
+struct walk {
+	__u32 offset, protocol, length, fragmented, later, defect;
+};
+
+struct scratch {
+	__u8 bytes[2 * DRLD_COPY_BYTES];	/* indices are masked to the first half */
+	__s64 lists[DRLD_MAX_LIST];
+	__u32 outcomes[DRLD_MAX_LIST];
+	struct walk walk;
+};
+BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);
+
+#define NO_LIMIT 0x7fffffffffffffffll /* position and slot of no limit, after all others */
+#define inline_always static __always_inline
+#define volatile_read(x) (*(volatile typeof(x) *)&(x))
+#define no_unroll _Pragma("clang loop unroll(disable)")
+
+inline_always struct drld_oddities *odd(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	return oddities.lookup(&cpu);
+}
+
+#endif
