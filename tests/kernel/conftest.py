@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from drld.capture.bpf_compiler import compiled
 from drld.capture.rules import Hook, nft_install
+from drld.errors import DatapathError
 from drld.spec import Direction
 from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
 
@@ -37,8 +40,11 @@ def nft_can_queue() -> bool:
 
 @pytest.fixture(scope="session")
 def built_topology() -> Iterator[Topology]:
-    """The namespaces, made once."""
+    """The namespaces, made once; and what datapaths would compile, which takes an emulated machine
+    longer than a test waits."""
     remove_stale()
+    with contextlib.suppress(DatapathError):  # a host without bcc: the kernel stamps
+        compiled(source="arrival")
     topology = Topology()
     try:
         topology.build()
