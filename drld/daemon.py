@@ -128,7 +128,10 @@ class Daemon:
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
             self.datapath = self.engine.datapath = _nfqueue(spec)
-            self.engine.start(clock())
+            try:
+                self.engine.start(clock())
+            except DatapathError as other:
+                raise DatapathError(f"{other}; no kernel datapath: {error}") from error
 
     def _why(self) -> str:
         """Which datapath it is, and why this one."""

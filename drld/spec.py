@@ -29,6 +29,8 @@ class Mode(enum.Enum):
 class OnFailure(enum.Enum):
     """What happens to a limit's packets when the daemon is dead."""
 
+    DEFAULT = "default"
+    """Not said: the static share on the datapath that can keep it up, no packet on the other."""
     SHARE = "share"
     OPEN = "open"
     CLOSED = "closed"
@@ -73,7 +75,7 @@ class LimitSpec:
     ewma: float
     """Weight that history one second old keeps, 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE
-    on_failure: OnFailure = OnFailure.SHARE
+    on_failure: OnFailure = OnFailure.DEFAULT
     shares: Mapping[str, float] = field(default_factory=dict)
     """Static share of each limiter, summing to 1; empty means 1/N each."""
 

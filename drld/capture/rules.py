@@ -13,9 +13,9 @@ this host sends, at postrouting where its source is an address of this host, and
 where it is not (a transparent proxy, DHCP). A packet meets one of the three. A hook with a limit
 that matches marks keeps its one rule, for marks may be set in postrouting.
 
-A hook is bypassed when no daemon listens only if every limit of it says `on_failure = "open"`;
-otherwise its packets are dropped then. A dead daemon cannot enforce a share, so `share` counts as
-closed here.
+A hook is bypassed when no daemon listens if its limits say `on_failure = "open"`; otherwise its
+packets are dropped then. All of them have to agree, for they have one rule, and none may ask for a
+share, for a dead daemon enforces none: those are refused.
 
 Two tools: nft (an own table; narrowed to the prefixes that the limits name, where all of them
 name some) and iptables (own chains in mangle; narrowed to the address family and, where there is
@@ -103,7 +103,8 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
         stamped: packets bear the time of their arrival.
 
     Raises:
-        DatapathError: an interface name that a firewall could take for something else.
+        DatapathError: an interface name that a firewall could take for something else, or an
+            `on_failure` that a queue cannot do.
     """
     groups: dict[tuple[str, str], list[LimitSpec]] = {}
     for limit in limits:
@@ -120,7 +121,7 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
 
 
 def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped: bool) -> Hook:
-    bypass = all(limit.on_failure is OnFailure.OPEN for limit in limits)
+    bypass = _bypass(f"{direction.value} {interface}", limits)
     stamped = (
         stamped and direction is Direction.OUT and all(limit.match.mark is None for limit in limits)
     )
@@ -140,6 +141,23 @@ def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped
         if None not in networks:
             return replace(whole, families=tuple(sorted(families)), side=side, prefixes=prefixes)
     return replace(whole, families=tuple(sorted(families)))
+
+
+def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
+    for limit in limits:
+        if limit.on_failure is OnFailure.SHARE:
+            raise DatapathError(
+                f'limit {limit.name}: on_failure = "share": only the kernel datapath keeps up a '
+                'share when the daemon is dead; nfqueue has "open" and "closed"'
+            )
+    passing = [limit for limit in limits if limit.on_failure is OnFailure.OPEN]
+    if passing and len(passing) < len(limits):
+        other = next(limit for limit in limits if limit.on_failure is not OnFailure.OPEN)
+        raise DatapathError(
+            f'limit {passing[0].name}: on_failure = "open", but not of limit {other.name}: with '
+            f"nfqueue the limits on {where} share a rule; only the kernel datapath can do both"
+        )
+    return bool(passing)
 
 
 def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from drld.config.checks import (
     check_fleet,
     check_limits,
     check_match,
+    check_on_failure,
     check_shares,
 )
 from drld.config.problems import Location, Problems
@@ -115,6 +116,8 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     check_fleet(limiter, [table for _, table in peers], problems)
     check_datapath(limiter, problems)
     check_limits([table for _, table in limits], problems)
+    if limiter and limiter.datapath == "nfqueue":
+        check_on_failure([table for _, table in limits], problems)
     fleet = _Fleet(
         size=1 + len(peers),
         members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
@@ -211,7 +214,7 @@ def _limit_spec(
         interval_ns=table.interval or fleet.interval_ns,
         ewma=table.ewma,
         mode=Mode(table.mode),
-        on_failure=OnFailure(table.on_failure),
+        on_failure=OnFailure(table.on_failure or "default"),
         shares=table.shares,
     )
 

@@ -54,13 +54,46 @@ def _check_reachable(
 
 
 def check_datapath(limiter: LimiterTable | None, problems: Problems) -> None:
-    """Nobody asks for arrival times where packets are judged as they arrive."""
-    if limiter and limiter.datapath == "kernel" and limiter.timestamps != "auto":
-        problems.refuse(
-            ["limiter", "timestamps"],
+    """Nobody asks the kernel datapath for what only nfqueue has."""
+    if limiter is None or limiter.datapath != "kernel":
+        return
+    for key, value, allowed in (
+        (
+            "timestamps",
             limiter.timestamps,
             '"auto", for datapath = "kernel" judges packets as they arrive',
+        ),
+        ("firewall", limiter.firewall, '"auto", for datapath = "kernel" needs no firewall'),
+    ):
+        if value != "auto":
+            problems.refuse(["limiter", key], value, allowed)
+    if limiter.queue is not None:
+        problems.refuse(
+            ["limiter", "queue"], limiter.queue, 'left out, for datapath = "kernel" has no queue'
         )
+
+
+def check_on_failure(limits: Sequence[LimitTable | None], problems: Problems) -> None:
+    """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
+    first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
+    for index, limit in enumerate(limits):
+        if limit is None:
+            continue
+        where: Location = ["limit", index, "on_failure"]
+        is_open = limit.on_failure == "open"
+        other, others = first.setdefault((limit.match.in_, limit.match.out), (index, is_open))
+        if limit.on_failure == "share":
+            problems.refuse(
+                where,
+                "share",
+                '"open" or "closed", for with datapath = "nfqueue" nobody can keep up a share',
+            )
+        elif is_open != others:
+            problems.add(
+                where,
+                f'"open" on both this limit and limit[{other}], or on neither: with datapath = '
+                '"nfqueue" the limits of an interface and direction share a rule',
+            )
 
 
 def check_limits(limits: Sequence[LimitTable | None], problems: Problems) -> None:

@@ -88,5 +88,5 @@ class LimitTable(Table):
     interval: Interval | None = None
     ewma: Annotated[float, Field(ge=0, lt=1)] = 0.1
     mode: Literal["enforce", "shadow"] = "enforce"
-    on_failure: Literal["share", "open", "closed"] = "share"
+    on_failure: Literal["share", "open", "closed"] | None = None
     shares: dict[str, Share] = Field(default_factory=dict)

@@ -52,7 +52,7 @@ class DaemonHost:
             f'listen = "{listen}"',
             f'control = "{self.socket}"',
             f'datapath = "{self.datapath}"',
-            f'firewall = "{firewall}"',
+            f'firewall = "{firewall if self.datapath != "kernel" else "auto"}"',
             "[gossip]",
             f'fabric = "{fabric}"',
         ]

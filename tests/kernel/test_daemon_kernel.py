@@ -383,6 +383,34 @@ def test_auto_takes_nfqueue_where_the_kernel_datapath_cannot_be_had(
     assert undecided.stop() == 0
 
 
+def test_auto_refuses_what_only_the_other_datapath_can_do(
+    topology: Topology, undecided: DaemonHost, tmp_path: Path
+) -> None:
+    share = SHARED + '\non_failure = "share"'
+    undecided.configure({"customer-a": share})
+    undecided.start()
+    assert undecided.ask("status")["datapath"]["name"] == "kernel"
+    assert undecided.limit("customer-a")["on_failure"] == "share"
+    assert undecided.stop() == 0
+    undecided.environment = {
+        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+        "CACHE_DIRECTORY": str(tmp_path / "cache"),
+    }
+    undecided.spawn()
+    assert undecided.wait() == 1
+    told = undecided.log.splitlines()[-1]
+    assert 'limit customer-a: on_failure = "share": only the kernel datapath' in told
+    assert "no kernel datapath: no kernel headers" in told
+    assert not rules(topology)
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    undecided.configure({"customer-a": share})
+    refused = undecided.ctl("reload", check=False)
+    assert refused.returncode == 1
+    assert 'limit customer-a: on_failure = "share"' in refused.stderr
+    assert undecided.limit("customer-a")["on_failure"] == "default"
+
+
 def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
     undecided: DaemonHost,
 ) -> None:

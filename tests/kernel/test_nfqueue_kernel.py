@@ -65,7 +65,7 @@ def limit(
     destination: str | None = None,
     *,
     mode: Mode = Mode.ENFORCE,
-    on_failure: OnFailure = OnFailure.SHARE,
+    on_failure: OnFailure = OnFailure.DEFAULT,
     source: str | None = None,
     protocol: int | None = None,
     ports: tuple[tuple[int, int], ...] = (),
@@ -538,10 +538,10 @@ def test_leftovers_of_the_other_tool_are_removed(
     [
         ([OnFailure.OPEN], True),
         ([OnFailure.CLOSED], False),
-        ([OnFailure.SHARE], False),
-        ([OnFailure.OPEN, OnFailure.SHARE], False),
+        ([OnFailure.DEFAULT], False),
+        ([OnFailure.OPEN, OnFailure.OPEN], True),
     ],
-    ids=["open", "closed", "share", "mixed"],
+    ids=["open", "closed", "default", "both"],
 )
 def test_what_happens_when_the_daemon_is_dead(
     topology: Topology, start: Start, family: int, settings: list[OnFailure], passes: bool
@@ -562,7 +562,7 @@ def test_what_happens_when_the_daemon_is_dead(
         assert len(capture.packets) == (6 if passes else 1)
 
 
-@pytest.mark.parametrize("on_failure", [OnFailure.OPEN, OnFailure.SHARE])
+@pytest.mark.parametrize("on_failure", [OnFailure.OPEN, OnFailure.DEFAULT])
 def test_a_packet_whose_judgement_raises_gets_the_verdict_of_a_dead_daemon(
     topology: Topology, start: Start, on_failure: OnFailure
 ) -> None:

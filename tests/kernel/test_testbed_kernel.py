@@ -91,9 +91,10 @@ async def test_a_timed_event_narrows_a_link(make_links: MakeLinks) -> None:
     assert 0 < found["aggregate_bps"] <= 1e6 + 2 * 3028 * 8 / 2
 
 
-async def test_daemons_limit_and_gossip(make_links: MakeLinks) -> None:
-    found = await run(make_links, "fps", "auto", seconds=4, warmup="2s")
-    assert found["datapath"] in ("nfqueue", "kernel")
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) -> None:
+    found = await run(make_links, "fps", datapath, seconds=4, warmup="2s")
+    assert found["datapath"] == datapath
     assert 0 < found["aggregate_bps"] < 20e6
     assert min(found["share"].values()) > 0
     assert found["gossip"]["received"] > 0
@@ -107,7 +108,10 @@ async def test_a_daemon_that_does_not_start_is_quoted(make_links: MakeLinks) -> 
         await run(make_links, "fps", "auto", gossip={"fabric": "carrier-pigeon"})
 
 
-async def test_a_daemon_that_dies_in_the_middle_fails_the_run(make_links: MakeLinks) -> None:
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_a_daemon_that_dies_in_the_middle_fails_the_run(
+    make_links: MakeLinks, datapath: str
+) -> None:
     async def kill_when_running() -> None:
         namespace = netns.NETNS_DIRECTORY / netns.namespace("lim-l1")
         control = netns.state_directory() / "l1.sock"
@@ -121,14 +125,17 @@ async def test_a_daemon_that_dies_in_the_middle_fails_the_run(make_links: MakeLi
         async with trio.open_nursery() as nursery:
             nursery.start_soon(kill_when_running)
             with pytest.raises(MeasurementError, match=r"daemon l1 .*exit status -9"):
-                await run(make_links, "fps", "auto", seconds=10)
+                await run(make_links, "fps", datapath, seconds=10)
 
 
 @contextlib.contextmanager
-def running_testbed(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str, list[int]]]:
+def running_testbed(
+    tmp_path: Path, datapath: str
+) -> Iterator[tuple[subprocess.Popen[bytes], str, list[int]]]:
     """A testbed in the middle of a run: the process, its owner's name, its children's ids."""
     command = [sys.executable, "-m", "testbed", "run", "baseline", "--seconds", "60"]
     command += ["--allocator", "fps", "--repeat", "1", "--out", str(tmp_path / "out")]
+    command += ["--datapath", datapath]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         owner = netns.owner(process.pid)
         try:
@@ -176,9 +183,13 @@ def wait_until_gone(pids: list[int]) -> None:
             os.close(descriptor)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    with running_testbed(tmp_path) as (process, owner, children):
+@pytest.mark.parametrize(
+    ("datapath", "number"), [("nfqueue", signal.SIGINT), ("kernel", signal.SIGTERM)]
+)
+def test_an_interrupted_run_leaves_nothing(
+    tmp_path: Path, datapath: str, number: signal.Signals
+) -> None:
+    with running_testbed(tmp_path, datapath) as (process, owner, children):
         assert len(children) >= 6  # sampler, receiver, two senders, two daemons
         assert left_of(owner)
         process.send_signal(number)
@@ -187,8 +198,9 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
         assert left_of(owner) == []
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    with running_testbed(tmp_path) as (process, owner, children):
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, datapath: str) -> None:
+    with running_testbed(tmp_path, datapath) as (process, owner, children):
         process.kill()
         process.wait()
         # Without anybody's help: the kernel tells them.

@@ -81,7 +81,7 @@ def test_defaults() -> None:
     assert limit.allocator == "fps"
     assert limit.parameters == ALLOCATORS["fps"].Parameters()
     assert (limit.interval_ns, limit.ewma) == (50_000_000, 0.1)
-    assert (limit.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.SHARE)
+    assert (limit.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.DEFAULT)
     assert limit.shares == {}
 
 
@@ -318,6 +318,28 @@ WRONG: dict[str, tuple[str, str]] = {
     "unknown timestamps": (
         changed(("[limiter]", "[limiter]\ntimestamps = 'hardware'")),
         "limiter.timestamps: 'hardware': 'auto', 'ebpf', 'kernel' or 'read'",
+    ),
+    "firewall on the kernel datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nfirewall = 'nft'")),
+        'limiter.firewall: \'nft\': "auto", for datapath = "kernel" needs no firewall',
+    ),
+    "queue on the kernel datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nqueue = 0")),
+        'limiter.queue: 0: left out, for datapath = "kernel" has no queue',
+    ),
+    "a share that nfqueue cannot keep up": (
+        changed(
+            ("[limiter]", "[limiter]\ndatapath = 'nfqueue'"),
+            ("[[limit]]", "[[limit]]\non_failure = 'share'"),
+        ),
+        'limit[0].on_failure: \'share\': "open" or "closed", for with datapath = "nfqueue" '
+        "nobody can keep up a share",
+    ),
+    "open and closed in one rule of nfqueue": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'nfqueue'"))
+        + LIMIT.replace("id = 1", "id = 2").replace('"a"', "'b'\non_failure = 'open'"),
+        'limit[1].on_failure: "open" on both this limit and limit[0], or on neither: with '
+        'datapath = "nfqueue" the limits of an interface and direction share a rule',
     ),
     "timestamps on the kernel datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\ntimestamps = 'read'")),

@@ -65,9 +65,9 @@ def test_one_hook_for_each_interface_and_direction() -> None:
     [
         ("open", True),
         ("open open", True),
-        ("share", False),
+        ("default", False),
         ("closed", False),
-        ("open share", False),
+        ("closed default", False),
     ],
 )
 def test_a_hook_is_bypassed_if_every_limit_of_it_is_open(settings: str, bypass: bool) -> None:
@@ -75,6 +75,25 @@ def test_a_hook_is_bypassed_if_every_limit_of_it_is_open(settings: str, bypass: 
     other = limit("eth1", IN, on_failure=OnFailure.CLOSED)
     (_, hook) = plan([*limits, other])
     assert hook.bypass is bypass
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("closed share", r'limit b: on_failure = "share": only the kernel datapath'),
+        ("open default", r'limit a: on_failure = "open", but not of limit b: .* on out eth1 share'),
+        ("closed open", r'limit b: on_failure = "open", but not of limit a'),
+    ],
+)
+def test_what_only_the_kernel_can_do_without_the_daemon_is_refused(
+    settings: str, said: str
+) -> None:
+    limits = [
+        replace(limit("eth1", OUT, on_failure=OnFailure(word)), name=name)
+        for name, word in zip("ab", settings.split(), strict=True)
+    ]
+    with pytest.raises(DatapathError, match=said):
+        plan(limits)
 
 
 def test_prefixes_narrow_a_hook_if_every_limit_has_one_on_the_same_side() -> None:
