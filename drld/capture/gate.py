@@ -3,9 +3,11 @@
 Puts header parser, matcher and policers together. Pure, so that a trace of (bytes, interface,
 direction, mark, time) replays to the same verdicts anywhere.
 
-What parser and matcher say of a plain packet (`packet.outline`) is remembered, for its flow's next
-packets: a dictionary bounded by `MEMORY`, which is emptied when it is full. Nothing depends on
-it but time: a flood of new flows costs each packet what it cost without a memory, and a little.
+What parser and matcher say of a plain packet (`packet.outline`) is remembered when a second one
+like it comes, for all that follow: in a dictionary bounded by `MEMORY`, which is emptied when it is
+full. Nothing depends on it but time. Flows of one packet (a scan, a flood of SYNs) leave no more
+behind than one byte each, in a table of fixed size: to remember them would cost more than to read
+them, and push out the others.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ _IN = Direction.IN  # looking up a member of an enumeration takes longer than a 
 
 MEMORY = 8192
 """Flows whose limits are remembered, about 4 MB of them."""
+
+_SLOTS = 1 << 14
+"""Bytes in which flows are recognized when their second packet comes."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,7 @@ class Gate:
         self._memory = memory
         self._policers: dict[int, Policer] = {}
         self._matcher = Matcher(())
+        self._met = bytearray(_SLOTS)
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
         self._stirred: set[int] = set()
         self._stirred_ns = 0
@@ -92,7 +98,7 @@ class Gate:
             length = header.length
             limits = self._matcher.classify(header, interface, direction, mark)
             known = header.flow, [self._policers[limit.id] for limit in limits]
-            if plain is not None:
+            if plain is not None and self._met_before(key):
                 if len(self._known) >= self._memory:
                     self._known.clear()
                 self._known[key] = known
@@ -102,6 +108,14 @@ class Gate:
         if not policers:
             self.counts.unmatched += 1
         return police(policers, flow, length, now_ns, self._rng)
+
+    def _met_before(self, key: Hashable) -> bool:
+        """Whether a packet like this came lately, as far as one byte can tell."""
+        fingerprint = hash(key)
+        slot, tag = fingerprint % _SLOTS, fingerprint >> 32 & 0xFF
+        met = self._met[slot] == tag
+        self._met[slot] = tag
+        return met
 
     def _parse(self, data: bytes) -> Header:
         header = parse(data)

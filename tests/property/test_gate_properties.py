@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from random import Random
@@ -209,15 +209,25 @@ def test_one_flow_is_remembered_for_each_place(elsewhere: tuple[str, Direction, 
     gate = Gate(Random(1))
     limit = limit_spec(id=1, match=Match("eth0", IN, mark=(1, 1)))
     gate.replace([(limit, Enforcement(drop_probability=1.0))], 0)
-    for _ in range(2):
+    for _ in range(4):
         assert not gate.judge(PLAIN["udp"], "eth0", IN, 1, 0)
         assert gate.judge(PLAIN["udp"], *elsewhere, 0)
 
 
-def test_a_flood_of_flows_does_not_fill_the_memory() -> None:
-    gate = Gate(Random(1), memory=10)
+def flood(gate: Gate, packets: int) -> Iterator[int]:
+    """How many flows are remembered, after each of 1,000 flows with so many packets."""
     for number in range(1000):
         data = bytearray(PLAIN["udp"])
         data[12:16] = number.to_bytes(4, "big")
-        assert gate.judge(bytes(data), "eth0", IN, number % 7, 0)
-        assert len(gate._known) <= 10
+        for _ in range(packets):
+            assert gate.judge(bytes(data), "eth0", IN, number % 7, 0)
+        yield len(gate._known)
+
+
+def test_a_flood_of_flows_does_not_fill_the_memory() -> None:
+    remembered = list(flood(Gate(Random(1), memory=10), packets=2))
+    assert (min(remembered), max(remembered)) == (1, 10)
+
+
+def test_flows_of_one_packet_are_not_remembered() -> None:
+    assert max(flood(Gate(Random(1)), packets=1)) < 50
