@@ -103,7 +103,7 @@ def outline(data: bytes) -> tuple[Hashable, int]:
     A plain packet is whole, without IPv4 options or IPv6 extension headers, and long enough for
     ports, in what it says and in what was copied: nearly all packets are. `parse` says the same
     of any two with one outline but for their lengths, finds no defect in them, and the length
-    that is given here; so what it says can be remembered. It costs a tenth of `parse`.
+    that is given here; so what it says can be remembered. It costs a quarter of `parse`.
 
     Returns:
         The outline, None if the packet is not plain; its length in bytes, if it is.
