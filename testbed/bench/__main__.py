@@ -81,6 +81,7 @@ def _empty(quick: bool) -> dict[str, Any]:
             "processors": len(os.sched_getaffinity(0)),
             "kernel": ".".join(platform.release().split(".")[:2]),
             "python": platform.python_version(),
+            "load": round(os.getloadavg()[0], 1),
         },
         "benchmarks": {},
     }

@@ -77,7 +77,7 @@ async def measure(setting: Setting) -> Outcome:
                 target=case.target, x=case.x),
             row(case.group, f"{case.x:,}", MEMORY, [resident / 1e6], x=case.x),
         ]  # fmt: skip
-    return Outcome(rows, CORE[0])
+    return Outcome(rows, CORE[0], axis="limits, or peers")
 
 
 async def _start(place: Place, case: _Case) -> Child:

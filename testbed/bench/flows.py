@@ -17,7 +17,7 @@ from testbed.crew import Child
 from testbed.errors import MeasurementError
 
 FLOWS = 5000
-_BUFFER = 16 * 1024
+_BUFFER = 64 * 1024
 _SLICE_S, _WARMUP_S = 1.0, 0.5
 _RATE = ("rate over none's", "")
 _CPU = ("processor time a byte over none's", "")

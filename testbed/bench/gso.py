@@ -71,7 +71,7 @@ async def measure(setting: Setting) -> Outcome:
             [bps / 8 / _RATE for bps in seen], x=depth / 1000)
         for (rtt, sender, depth), seen in zip(cases, zip(*windows, strict=True), strict=True)
     ]  # fmt: skip
-    return Outcome(rows, USED[0], notes)
+    return Outcome(rows, USED[0], notes, "depth of the bucket (kB)")
 
 
 def _set_sender(device: str, sender: str) -> None:

@@ -35,7 +35,7 @@ async def measure(setting: Setting) -> Outcome:
         for group, make in kinds.items():
             rows += await _by_count(setting, group, {count: make(count) for count in counts})
         rows += await _by_processors(setting)
-    return Outcome(rows, OVER_EMPTY[0])
+    return Outcome(rows, OVER_EMPTY[0], axis="limits")
 
 
 async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) -> list[Row]:

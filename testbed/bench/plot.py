@@ -15,27 +15,34 @@ from testbed.bench.summary import Row
 from testbed.plot import COLOURS, STYLE
 
 _WIDTH = 11.0
+_FAR = 20.0
+"""Values that lie apart further than this leave nothing to be seen of the others."""
 _LINE_HEIGHT, _BAR_HEIGHT, _MARGIN = 2.9, 0.24, 1.0
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Draw each benchmark's headline: lines where cases are numbers, else points with spread."""
-    panels = [
-        (f"{name}: {benchmark['title']}", [row for row in rows_of(benchmark)
-                                           if row.metric == benchmark["headline"]])
-        for name, benchmark in result["benchmarks"].items()
-    ]  # fmt: skip
-    panels = [(title, rows) for title, rows in panels if rows]
+    """Draw each benchmark's headline: lines of the cases that are numbers, else points."""
+    panels = []
+    for name, benchmark in result["benchmarks"].items():
+        rows = [row for row in rows_of(benchmark) if row.metric == benchmark["headline"]]
+        rows = [row for row in rows if row.x is not None] or rows
+        if rows:
+            panels.append((f"{name}: {benchmark['title']}", benchmark["axis"], rows))
     heights = [
-        _LINE_HEIGHT if _numeric(rows) else _MARGIN + _BAR_HEIGHT * len(rows) for _, rows in panels
+        _LINE_HEIGHT if _numeric(rows) else _MARGIN + _BAR_HEIGHT * len(rows)
+        for _, _, rows in panels
     ]
     with rc_context(STYLE):
         figure, grid = plt.subplots(
             len(panels), 1, figsize=(_WIDTH, sum(heights) + 0.6), squeeze=False,
             height_ratios=heights, layout="constrained",
         )  # fmt: skip
-        for (title, rows), axes in zip(panels, grid[:, 0], strict=True):
-            _lines(axes, rows) if _numeric(rows) else _points(axes, rows)
+        for (title, axis, rows), axes in zip(panels, grid[:, 0], strict=True):
+            if _numeric(rows):
+                _lines(axes, rows)
+                axes.set_xlabel(axis, fontsize=8)
+            else:
+                _points(axes, rows)
             unit = f" ({rows[0].unit})" if rows[0].unit else ""
             axes.set_title(f"{title}\n{rows[0].metric}{unit}", loc="left", fontsize=9)
         figure.savefig(path)
@@ -75,5 +82,8 @@ def _points(axes: Axes, rows: Sequence[Row]) -> None:
             axes.plot(row.target.bound, place, "|", color="#b00020", markersize=12)
     axes.set_yticks(list(places), [f"{row.group}: {row.case}" for row in rows], fontsize=8)
     axes.set_ylim(0.4, len(rows) + 0.6)
-    if all(row.summary.least >= 0 for row in rows):
+    middles = sorted(abs(row.summary.median) for row in rows)
+    if middles[-1] > _FAR * middles[len(middles) // 2]:
+        axes.set_xscale("symlog")
+    elif all(row.summary.least >= 0 for row in rows):
         axes.set_xlim(left=0)

@@ -15,7 +15,7 @@ from testbed.bench.traffic import SMALLEST_FRAME, Blast
 
 RATIO = ("ratio", "")
 _RATE, _PER_CORE = ("packets/s", "k"), ("packets/s and busy core", "k")
-_SLICE_S = 0.7
+_SLICE_S, _WARMUP_S = 0.5, 0.2
 
 
 async def measure(setting: Setting) -> Outcome:
@@ -29,7 +29,7 @@ async def measure(setting: Setting) -> Outcome:
              (bare, in_c, None)]  # fmt: skip
     rows: list[Row] = []
     async with contest(setting, list(contestants.values())) as field:
-        blast = Blast(field, SMALLEST_FRAME, _SLICE_S)
+        blast = Blast(field, SMALLEST_FRAME, _SLICE_S, warmup_s=_WARMUP_S)
         places = {name: place for place, name in enumerate(contestants)}
         for reference, rival, target in pairs:
             first, second = await field.alternate(

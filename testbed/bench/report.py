@@ -1,7 +1,7 @@
 """A result of the benchmark as data, as text and as a section of a document. Pure.
 
 A result is a JSON document: `taken` (date), `quick`, `host` (what it ran on), and by name of a
-benchmark its `title`, `seconds`, `headline`, `rows` (`summary.Row`) and `notes`.
+benchmark its `title`, `seconds`, and what is in a `summary.Outcome`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     kind = "quick" if result["quick"] else "full"
     parts = [
         f"A {kind} run of {result['taken']}: {host['processors']} processors ({host['model']}), "
-        f"Linux {host['kernel']}, Python {host['python']}. "
+        f"Linux {host['kernel']}, Python {host['python']}, load before it began {host['load']}. "
         "Medians with their quartiles; `ok` and `short of` say how they compare to the target.",
         "",
     ]

@@ -86,3 +86,5 @@ class Outcome:
     """The metric that is drawn."""
     notes: Sequence[str] = field(default=())
     """What could not be measured and why, and what else one should know."""
+    axis: str = ""
+    """What the rows' `x` is, where they have one."""

@@ -39,7 +39,7 @@ def result(*outcomes: Outcome) -> dict[str, Any]:
         f"b{number}": report.record(f"title {number}", 12.34, found)
         for number, found in enumerate(outcomes, 1)
     }
-    host = {"model": "CPU", "processors": 2, "kernel": "6.1", "python": "3.11"}
+    host = {"model": "CPU", "processors": 2, "kernel": "6.1", "python": "3.11", "load": 0.5}
     document = {"taken": "2020-01-01", "quick": True, "host": host, "benchmarks": benchmarks}
     loaded: dict[str, Any] = json.loads(json.dumps(document))
     return loaded
@@ -130,10 +130,10 @@ def test_the_project_s_document_has_a_place_for_it() -> None:
 
 
 def test_points_and_lines_are_drawn(tmp_path: Path) -> None:
-    growing = Outcome(
-        [row("kernel", f"{x}", RATIO, [x, x + 1], x=float(x)) for x in (1, 10)], "ratio"
-    )
-    draw(result(outcome(), growing, Outcome([], "ratio")), tmp_path / "figure.png")
+    growing = [row("kernel", f"{x}", RATIO, [x, x + 1], x=float(x)) for x in (1, 10)]
+    far = [row("", f"{x}", RATIO, [-1.0, x]) for x in (1, 2, 10_000)]
+    found = [outcome(), Outcome([*growing, *far], "ratio", axis="limits"), Outcome(far, "ratio")]
+    draw(result(*found, Outcome([], "ratio")), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
