@@ -201,7 +201,7 @@ class Queue(_Process):
             place.lane.namespace,
             [*self._command(place.setting), *arguments],
         )
-        await self.process.receive()
+        await self.process.receive(_READY_S)
         netns.run(
             ["ip", "netns", "exec", place.lane.namespace, "iptables-restore"],
             stdin=delayline_rules({place.lane.exit: _QUEUE}),

@@ -62,7 +62,7 @@ async def _time_packets(field: Field, lane: Lane, stream: dict[str, int]) -> Sam
     processes = (receiver, sender)
     try:
         for process in processes:
-            await process.receive()
+            await process.receive(_PATIENCE_S)
         start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
         for process in processes:
             await process.send({"start_ns": start_ns})

@@ -68,10 +68,10 @@ class Tcp:
     ) -> Tcp:
         """Start sender and sink; `buffer` is what a flow may have unsent, in bytes."""
         sink = await start_pinned(field, SINK, "bench.stream", {}, "take")
-        await sink.receive()
+        await sink.receive(_PATIENCE_S)
         job = {"flows": flows, "buffer": buffer}
         sender = await start_pinned(field, SOURCE, "bench.stream", job, "send")
-        await sender.receive()
+        await sender.receive(_PATIENCE_S)
         return cls(sender, seconds, warmup_s)
 
     async def measure(self, lane: Lane) -> Sample:

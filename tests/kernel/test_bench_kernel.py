@@ -105,7 +105,7 @@ def in_the_middle() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         try:
             assert process.stderr is not None
             seen = b""
-            deadline = time.monotonic() + 2 * DEADLINE_S
+            deadline = time.monotonic() + 6 * DEADLINE_S
             while b"drld kernel over none, round" not in seen:
                 ready, _, _ = select.select([process.stderr], [], [], deadline - time.monotonic())
                 read = os.read(process.stderr.fileno(), 4096) if ready else b""
