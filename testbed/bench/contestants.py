@@ -35,6 +35,8 @@ NEVER = {"rate": "100gbit", "burst": "1GB"}
 _NFT_NEVER = "rate over 10000 mbytes/second burst 1000 mbytes"
 _QUEUE = 7
 _READY_S = 120.0
+_ANSWER_S = 60.0
+"""A daemon that needs more than a core has little time to answer."""
 
 
 class Nothing:
@@ -223,10 +225,19 @@ def loop_in_c() -> Queue:
 
 
 async def ask(control: Path, path: str) -> Any:
-    """What a daemon's control API answers."""
+    """What a daemon's control API answers.
+
+    Raises:
+        MeasurementError: nothing, for a long time.
+    """
     transport = httpx.AsyncHTTPTransport(uds=str(control), verify=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
-        return (await client.get(path)).raise_for_status().json()
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://drld", timeout=_ANSWER_S
+    ) as client:
+        try:
+            return (await client.get(path)).raise_for_status().json()
+        except httpx.HTTPError as error:
+            raise MeasurementError(f"{control}{path}: {error!r}") from error
 
 
 class Program(_Process):

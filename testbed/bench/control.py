@@ -4,6 +4,9 @@ A real daemon on the kernel datapath, at 50 ms, measured by the kernel's account
 over ten seconds. Limits are of an address each; packets keep those that shall be active so, in each
 tick; two peers gossip with it, in a mesh. By peers: one limit, active, with either fabric. The
 peers are stand-ins that answer each update with one (`testbed.bench.echo`).
+
+How many ticks there were shows in the updates that were sent: in each, one of every active limit
+for each peer that has its turn. A daemon that gets too little of the processors keeps fewer.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ from testbed.crew import Child
 from testbed.errors import MeasurementError
 from testbed.footprint import cpu_s, status_bytes
 
-CORE, MEMORY = ("processor", "% of a core"), ("resident", "MB")
+CORE, TICK = ("processor", "% of a core"), ("processor time of a tick", "ms")
+KEPT, MEMORY = ("ticks kept", ""), ("resident", "MB")
+INTERVAL_S = 0.05
+BRANCHING = 3
 _HOST = "127.0.0.1"
 _PACKETS_PER_S = 25
 """Of an active limit: one or more in each tick."""
@@ -44,8 +50,25 @@ class _Case:
     by_peers: bool = False
 
     @property
+    def updates_a_tick(self) -> int:
+        """One of each active limit, or a heartbeat, to each peer that has its turn."""
+        told = self.peers if self.fabric == "mesh" else min(self.peers, BRANCHING)
+        return told * max(self.active, 1)
+
+    @property
     def x(self) -> int:
         return self.peers if self.by_peers else self.limits
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    cores: list[float]
+    """Share of a core, window for window."""
+    tick_s: float
+    """Processor time of a tick."""
+    kept: float
+    """Ticks over those that were due."""
+    resident_bytes: int
 
 
 def _cases(quick: bool) -> Iterable[_Case]:
@@ -71,12 +94,14 @@ async def measure(setting: Setting) -> Outcome:
             place = Place(setting, members, lane)
             daemon = await _start(place, case)
             setting.progress.step(f"{what}: measuring")
-            cores, resident = await _watch(place, daemon, case)
+            seen = await _watch(place, daemon, case)
+        named = case.group, f"{case.x:,}"
         rows += [
-            row(case.group, f"{case.x:,}", CORE, [100 * core for core in cores],
-                target=case.target, x=case.x),
-            row(case.group, f"{case.x:,}", MEMORY, [resident / 1e6], x=case.x),
-        ]  # fmt: skip
+            row(*named, CORE, [100 * core for core in seen.cores], target=case.target, x=case.x),
+            row(*named, TICK, [seen.tick_s * 1e3], x=case.x),
+            row(*named, KEPT, [seen.kept], x=case.x),
+            row(*named, MEMORY, [seen.resident_bytes / 1e6], x=case.x),
+        ]
     return Outcome(rows, CORE[0], axis="limits, or peers")
 
 
@@ -91,7 +116,7 @@ async def _start(place: Place, case: _Case) -> Child:
         {"listen": f"{_HOST}:{PORT}", "datapath": "kernel"},
         prefixes(case.limits)(place.lane),
         {
-            "gossip": {"fabric": case.fabric},
+            "gossip": {"fabric": case.fabric, "branching": BRANCHING, "interval": "50ms"},
             "peer": [{"name": name, "address": f"{at}:{PORT}"} for name, at in peers.items()],
         },
     )
@@ -103,8 +128,8 @@ async def _start(place: Place, case: _Case) -> Child:
     return daemon
 
 
-async def _watch(place: Place, daemon: Child, case: _Case) -> tuple[list[float], int]:
-    """Shares of a core, window for window, and bytes resident at the end."""
+async def _watch(place: Place, daemon: Child, case: _Case) -> _Seen:
+    """Measure for some windows."""
     windows, window_s = place.setting.choose(6, 2), 2.0
     field = Field(place.setting, place.members, [place.lane], [])
     cores = []
@@ -116,12 +141,22 @@ async def _watch(place: Place, daemon: Child, case: _Case) -> tuple[list[float],
             )  # fmt: skip
             nursery.start_soon(blast.measure, place.lane)
         await trio.sleep(_SETTLE_S)
+        first = await _account(place, daemon)
         for _ in range(windows):
             began, before = trio.current_time(), cpu_s(daemon)
             await trio.sleep(window_s)
             cores.append((cpu_s(daemon) - before) / (trio.current_time() - began))
+        last = await _account(place, daemon)
         resident = status_bytes(daemon, "VmRSS")
     reached = sum(limit["arrived_packets"] > 0 for limit in await ask(place.control, "/v1/limits"))
     if reached != case.active:
         raise MeasurementError(f"packets reached {reached} limits, not {case.active}")
-    return cores, resident
+    elapsed_s, used_s, sent = (after - before for after, before in zip(last, first, strict=True))
+    ticks = sent / case.updates_a_tick
+    return _Seen(cores, used_s / ticks, ticks * INTERVAL_S / elapsed_s, resident)
+
+
+async def _account(place: Place, daemon: Child) -> tuple[float, float, float]:
+    """Time, processor time, updates sent."""
+    status = await ask(place.control, "/v1/status")
+    return trio.current_time(), cpu_s(daemon), status["gossip"]["sent"]
