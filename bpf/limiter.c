@@ -7,11 +7,16 @@
  *
  * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form,
  * which moves once a jiffy, costs 15 ns, and next to nothing where it is asked once a jiffy and
- * remembered; it is then at most two jiffies behind. A packet that conforms at the coarse time conforms at the exact
- * one, as a bucket only fills (one that drains, GTB's, passes what two jiffies would have drained);
- * only one that does not is judged again at the exact time. So the verdict is exact and most
- * packets do not pay for it. Coarse time is never ahead of exact time, and a bucket's time never
- * runs backward.
+ * remembered; it is then at most two jiffies behind, never ahead, and a bucket's time never runs
+ * backward. The exact time is asked for in two cases:
+ *
+ * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
+ * - The bucket is full: what it cannot hold is lost, so it matters when that was.
+ *
+ * So a packet that conforms is never refused. One that does not may pass if the bucket was full, and
+ * was not known to be, within two jiffies: the bytes that pass in any time are at most those of the
+ * rate, the depth, and two jiffies of the rate; of a bucket that drains (GTB's), two jiffies of the
+ * drain.
  *
  * Cost of a packet over an empty program, on the machine it was written on (1,400-byte UDP at veth
  * egress, the kernel's own statistics): 31 ns under one limit, 68 ns under one of 10,000 prefixes;
@@ -85,7 +90,7 @@ inline_always u32 draw(void)
 /* The token bucket: drld.allocators.token_bucket. */
 
 inline_always void settle(struct drld_limit *limit, struct drld_record *record, u32 sequence,
-			  u64 now)
+			  u64 now, int exact)
 {
 	u64 updated = volatile_read(limit->updated_ns);
 	s64 dt = now - updated;
@@ -97,6 +102,12 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 	u64 mode = volatile_read(record->mode);
 	if (volatile_read(limit->sequence) != sequence)
 		return; /* `apply` has just settled */
+	if (!exact && !(mode & DRLD_DRAIN) &&
+	    ((u64)dt >= span ||
+	     (s64)volatile_read(limit->tokens) + (s64)(rate * dt) >= (s64)depth)) {
+		now = fine_time();
+		dt = now - updated;
+	}
 	if (__sync_val_compare_and_swap(&limit->updated_ns, updated, now) != updated)
 		return; /* another CPU does it */
 	s64 tokens = volatile_read(limit->tokens), next;
@@ -134,14 +145,14 @@ inline_always int check(struct drld_limit *limit, u64 cost, u64 now)
 	struct drld_record *record = record_in_force(limit, sequence, now);
 	u64 mode = volatile_read(record->mode);
 	if (mode & DRLD_BUCKET)
-		settle(limit, record, sequence, now);
+		settle(limit, record, sequence, now, 0);
 	if (mode >> 8 && draw() < mode >> 8)
 		return DROPPED;
 	if (!(mode & DRLD_BUCKET))
 		return FREE;
 	if ((s64)volatile_read(limit->tokens) >= (s64)cost)
 		return CHARGED;
-	settle(limit, record, sequence, fine_time());
+	settle(limit, record, sequence, fine_time(), 1);
 	return (s64)volatile_read(limit->tokens) >= (s64)cost ? CHARGED : DROPPED;
 }
 
@@ -337,7 +348,7 @@ int apply(struct __sk_buff *skb)
 	u32 sequence = limit->sequence;
 	struct drld_record *old = record_in_force(limit, sequence, letter->now_ns);
 	struct drld_record *next = &limit->record[(sequence + 1) & 1];
-	settle(limit, old, sequence, letter->now_ns);
+	settle(limit, old, sequence, letter->now_ns, 1);
 	u64 had_bucket = old->mode & DRLD_BUCKET;
 	s64 depth = letter->record.depth, tokens = volatile_read(limit->tokens), then = tokens;
 	next->rate = letter->record.rate;

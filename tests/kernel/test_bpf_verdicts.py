@@ -36,6 +36,12 @@ class TwoClocks(TokenBucket):
 
     fine_ns = 0
 
+    def settle(self, now_ns: int) -> None:
+        before_ns = self._updated_ns
+        super().settle(now_ns)
+        if before_ns < now_ns and self._fill_rate >= 0 and self._tokens == self._depth:
+            self._updated_ns = max(now_ns, self.fine_ns)
+
     def conforms(self, length: int) -> bool:
         if super().conforms(length):
             return True
@@ -262,3 +268,17 @@ def test_the_exact_clock_is_asked_where_the_coarse_one_does_not_do(
     pair = Pair(benches[1], [Enforcement(fill_rate=1_250_000, depth=1500)], [Mode.ENFORCE])
     assert pair.arrive(Arrival(1500, 0, 0, (0, 0, 0)))
     assert pair.arrive(Arrival(1500, 1_200_000, 1_000_000, (0, 0, 0)))
+
+
+@pytest.mark.parametrize("behind_ns", [0, 1_000_000, 8_000_000])
+def test_a_burst_after_silence_is_no_larger_than_the_depth(
+    benches: dict[int, Bench], behind_ns: int
+) -> None:
+    """However late the coarse clock is."""
+    pair = Pair(benches[1], [Enforcement(fill_rate=2_500_000, depth=15_000)], [Mode.ENFORCE])
+    for _ in range(3):
+        passed = [
+            pair.arrive(Arrival(1500, 0 if number else NS_PER_S, behind_ns, (0, 0, 0)))
+            for number in range(40)
+        ]
+        assert passed == [True] * 10 + [False] * 30
