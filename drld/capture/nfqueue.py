@@ -20,18 +20,13 @@ What can go wrong:
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import os
-import select
 import socket
 import time
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from random import Random
 
 import netfilterqueue
@@ -39,32 +34,14 @@ import netfilterqueue
 from drld.capture.arrival import Arrival
 from drld.capture.firewall import Firewall, choose, remove_leftovers
 from drld.capture.gate import Gate
-from drld.capture.packet import COPY_BYTES
+from drld.capture.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
 from drld.capture.rules import Hook, plan
-from drld.capture.verdicts import Verdicts
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import Direction, LimitSpec
 
 log = logging.getLogger(__name__)
 
-TURN = 256
-"""Packets handled in one `drain`: a few milliseconds, so that the ticker gets its turn."""
-
-BATCH = 32
-"""Packets whose verdicts go to the kernel together. The first of them waits for the last: 0.2 ms
-at most, and only while more packets are there already."""
-
-QUEUE_PACKETS = 4096
-"""Packets that wait for a verdict before the kernel drops: enough for a pause of the daemon of
-80 ms at 50,000 packets/s, which is also the delay that an overloaded daemon adds at most."""
-
-SOCKET_BYTES = 4 << 20
-"""Receive buffer asked for, which the kernel doubles: a full queue takes 5 MiB of it."""
-
-_QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
-_FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
-_SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
 _IN, _OUT = Direction.IN, Direction.OUT
 _HOOKS_IN = (0, 1)  # prerouting, local input; at the others it is known where a packet goes out
 _NAMES_LIVE_NS = 1_000_000_000
@@ -76,7 +53,7 @@ class _Session:
     """What is there between attach and detach."""
 
     firewall: Firewall
-    queue: _Queue
+    queue: PacketQueue
     hooks: Sequence[Hook]
     reason: str
 
@@ -235,7 +212,7 @@ class NfqueueDatapath:
         self._errors = self._overflow = 0
         with contextlib.ExitStack() as undo:
             # The queue first: if a live daemon of this name holds it, its rules must stay.
-            queue = _Queue(self._queue_wanted, self._limiter_name, self._verdict)
+            queue = PacketQueue(self._queue_wanted, self._limiter_name, self._verdict)
             undo.callback(queue.close)
             undo.callback(self._arrival.stop)
             self._arrival.start()
@@ -269,7 +246,7 @@ class NfqueueDatapath:
                     self._turn(queue)
         installed.result()
 
-    def _turn(self, queue: _Queue) -> int:
+    def _turn(self, queue: PacketQueue) -> int:
         now_ns = self._clock()
         judged = queue.drain()
         self._arrival.turned(now_ns, judged, judged < TURN)
@@ -307,118 +284,6 @@ class NfqueueDatapath:
             return ""  # gone meanwhile, and the kernel has dropped the packet with it
         self._interfaces[index] = name
         return name
-
-
-class _TurnOver(Exception):  # noqa: N818 - it is no error
-    """Enough packets for one `drain`."""
-
-
-class _Queue:
-    """One bound NFQUEUE."""
-
-    def __init__(
-        self,
-        wanted: int | None,
-        limiter_name: str,
-        judge: Callable[[netfilterqueue.Packet], bool],
-    ) -> None:
-        try:
-            self._queue = netfilterqueue.NetfilterQueue()
-        except OSError as error:
-            raise DatapathError(f"NFQUEUE: {error}") from error
-        self._judge = judge
-        self._left = 0
-        self.number = self._bind(wanted, limiter_name)
-        self._verdicts = Verdicts(self.number)
-        self._socket = socket.socket(fileno=os.dup(self._queue.get_fd()))
-        # Otherwise the first drop makes the kernel drop everything until the socket is empty.
-        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
-
-    def _bind(self, wanted: int | None, limiter_name: str) -> int:
-        failure: OSError | None = None
-        for number in (wanted,) if wanted is not None else _candidates(limiter_name):
-            try:
-                with warnings.catch_warnings():
-                    # A smaller socket buffer than asked for, in a container, shows as overflow.
-                    warnings.simplefilter("ignore", RuntimeWarning)
-                    self._queue.bind(
-                        number,
-                        self._on_packet,
-                        max_len=QUEUE_PACKETS,
-                        mode=netfilterqueue.COPY_PACKET,
-                        range=COPY_BYTES,
-                        sock_len=SOCKET_BYTES,
-                    )
-            except OSError as error:
-                failure = error
-            else:
-                return number
-        if wanted is not None:
-            raise DatapathError(f"NFQUEUE {wanted}: {failure} Does another process hold it?")
-        raise DatapathError(f"NFQUEUE: no free queue in {_QUEUE_ATTEMPTS} attempts: {failure}")
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def waiting(self, patience_s: float = 0.0) -> bool:
-        """Whether packets wait, or come within this time."""
-        return bool(select.select([self._socket], [], [], patience_s)[0])
-
-    def drain(self) -> int:
-        """Give a verdict for the packets that wait, `TURN` at most; return how many."""
-        self._left = TURN
-        try:
-            with contextlib.suppress(_TurnOver):
-                self._queue.run(block=False)
-            self._send_verdicts()
-        except OSError as error:
-            raise DatapathError(f"NFQUEUE {self.number}: {error}") from error
-        return TURN - self._left
-
-    def _on_packet(self, packet: netfilterqueue.Packet) -> None:
-        self._verdicts.give(packet.id, self._judge(packet))
-        self._left -= 1
-        if not self._left % BATCH:
-            self._send_verdicts()
-            if not self._left:
-                raise _TurnOver  # which the library hands on to who called `run`
-
-    def _send_verdicts(self) -> None:
-        verdicts = self._verdicts.take()
-        if verdicts:
-            self._socket.send(verdicts)
-
-    def dropped(self) -> int:
-        """Packets that the kernel dropped because queue or socket were full."""
-        return sum(_listed().get(self.number, (0, 0)))
-
-    def close(self) -> None:
-        """Unbind; the kernel drops what still waits."""
-        self._queue.unbind()
-        self._socket.close()
-
-
-def _listed() -> dict[int, tuple[int, int]]:
-    """Queues bound by anybody, with what the kernel dropped at a full queue and a full socket."""
-    try:
-        rows = _QUEUES.read_text(encoding="ascii").splitlines()
-    except FileNotFoundError:
-        return {}  # the module loads when the first queue is bound
-    fields = (row.split() for row in rows)
-    return {int(row[0]): (int(row[5]), int(row[6])) for row in fields}
-
-
-def _candidates(limiter_name: str) -> Iterator[int]:
-    """Queue numbers to try, none of them bound.
-
-    A limiter begins at a number that its name decides: rules of a killed run lead to the next
-    run's queue, and not to another limiter's.
-    """
-    taken = _listed()
-    digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4).digest()
-    start = int.from_bytes(digest, "big")
-    numbers = (_FIRST_QUEUE + (start + step) % _QUEUE_NUMBERS for step in range(_QUEUE_ATTEMPTS))
-    return (number for number in numbers if number not in taken)
 
 
 def _unless_it_fails(undo: Callable[[], None]) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx
 
-from drld.capture.nfqueue import QUEUE_PACKETS
 from drld.capture.packet import COPY_BYTES
+from drld.capture.packet_queue import QUEUE_PACKETS
 from testbed import netns
 from testbed.bench.lanes import Lane, Place, Setting
 from testbed.bench.traffic import tool

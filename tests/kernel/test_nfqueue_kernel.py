@@ -28,7 +28,7 @@ from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import GRE
 from scapy.packet import Packet, Raw
 
-from drld.capture.nfqueue import QUEUE_PACKETS, TURN
+from drld.capture.packet_queue import QUEUE_PACKETS, TURN
 from drld.capture.rules import ChainState, Point, iptables_install, nft_install, plan
 from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement, FlowKey

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from drld.capture import nfqueue
+from drld.capture import packet_queue
 from drld.capture.nfqueue import NfqueueDatapath
 from drld.errors import DatapathError
 
@@ -90,22 +90,22 @@ PROC = """    0   1234     0 2    60     0     0        0  1
 @pytest.fixture
 def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "nfnetlink_queue"
-    monkeypatch.setattr(nfqueue, "_QUEUES", path)
+    monkeypatch.setattr(packet_queue, "_QUEUES", path)
     return path
 
 
 def test_bound_queues_and_their_drops_are_listed(listing: Path) -> None:
-    assert nfqueue._listed() == {}  # no queue was ever bound
+    assert packet_queue.listed() == {}  # no queue was ever bound
     listing.write_text(PROC)
-    assert nfqueue._listed() == {0: (0, 0), 4711: (10, 3)}
+    assert packet_queue.listed() == {0: (0, 0), 4711: (10, 3)}
 
 
 def test_a_limiters_first_queue_is_decided_by_its_name(listing: Path) -> None:
     listing.write_text("")
-    first = list(nfqueue._candidates("lim1"))
-    assert first == list(nfqueue._candidates("lim1"))
+    first = list(packet_queue.candidates("lim1"))
+    assert first == list(packet_queue.candidates("lim1"))
     assert len(first) == len(set(first)) == 64
     assert all(1024 <= number <= 65535 for number in first)
-    assert first[0] != next(iter(nfqueue._candidates("lim2")))
+    assert first[0] != next(iter(packet_queue.candidates("lim2")))
     listing.write_text(PROC.replace("4711", str(first[0])))
-    assert list(nfqueue._candidates("lim1")) == first[1:]
+    assert list(packet_queue.candidates("lim1")) == first[1:]
