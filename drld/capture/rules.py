@@ -44,11 +44,14 @@ NFT_LATE_PRIORITY = 51
 
 
 class Point(Enum):
-    """Where in a packet's way a chain of ours hangs; the value is part of its name."""
+    """Where in a packet's way a chain of ours hangs.
+
+    The value is part of its name, and so none of nft's own words ("fwd").
+    """
 
     IN = "in"
     OUT = "out"
-    FORWARDED = "fwd"
+    FORWARDED = "via"
     GENERATED = "gen"
 
 

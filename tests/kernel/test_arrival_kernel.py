@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,9 +17,10 @@ from scapy.layers.inet import IP, UDP
 
 from drld.capture.bpf import Code, Program
 from drld.capture.bpf_compiler import compiled
+from drld.capture.rules import Hook, Point, nft_install
 from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement
-from drld.spec import LimitSpec
+from drld.spec import Direction, LimitSpec
 
 from .remote import RemoteDatapath
 from .test_nfqueue_kernel import SINK, SOURCE, limit, our_rules, queues, send_udp, went_wrong
@@ -426,3 +428,12 @@ def test_a_killed_daemons_filters_are_replaced(
     assert second.wait(2, 3).arrived_packets == 3
     second.detach()
     assert (our_rules(topology), queues(topology), filters(topology)) == ([], [], [])
+
+
+def test_nft_takes_the_names_of_our_chains() -> None:
+    """On a kernel without its queue statement, too: some words are nft's own."""
+    hooks = [Hook("lo", direction, True, (4, 6), stamped=True) for direction in Direction]
+    lines = [line for line in nft_install("probe", hooks, 0).splitlines() if "rule" not in line]
+    assert sum(line.startswith("add chain") for line in lines) == len(Point)
+    command = ["unshare", "--net", "nft", "-c", "-f", "-"]
+    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True)

@@ -271,10 +271,10 @@ COMMIT
 
 STAMPED = replace(SETS[2], stamped=True)
 STAMPED_4 = """*security
-:drld-lim1-fwd - [0:0]
+:drld-lim1-via - [0:0]
 :drld-lim1-gen - [0:0]
--A drld-lim1-fwd -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17
--A FORWARD -j drld-lim1-fwd
+-A drld-lim1-via -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17
+-A FORWARD -j drld-lim1-via
 -A drld-lim1-gen -o eth1 -d 10.9.2.0/24 -m addrtype ! --src-type LOCAL -j NFQUEUE --queue-num 17
 -A OUTPUT -j drld-lim1-gen
 COMMIT
@@ -307,12 +307,12 @@ def test_nft_install_of_a_stamped_hook() -> None:
         " { type filter hook prerouting priority -149; policy accept; }\n"
         "add chain inet drld-lim1 out"
         " { type filter hook postrouting priority -149; policy accept; }\n"
-        "add chain inet drld-lim1 fwd"
+        "add chain inet drld-lim1 via"
         " { type filter hook forward priority 51; policy accept; }\n"
         "add chain inet drld-lim1 gen"
         " { type filter hook output priority 51; policy accept; }\n"
         "flush table inet drld-lim1\n"
-        'add rule inet drld-lim1 fwd oifname "eth2" queue num 17 bypass\n'
+        'add rule inet drld-lim1 via oifname "eth2" queue num 17 bypass\n'
         'add rule inet drld-lim1 out oifname "eth2" fib saddr type local queue num 17 bypass\n'
         'add rule inet drld-lim1 gen oifname "eth2" fib saddr type != local queue num 17 bypass\n'
     )
@@ -328,7 +328,7 @@ def test_a_hook_that_moves_is_never_without_a_rule() -> None:
     assert states[Point.FORWARDED] == ChainState(True, 1, 1)
     back = iptables_install("lim1", [SETS[2]], 17, 4, states)
     assert back.index("*mangle") < back.index("*security")
-    assert "-F drld-lim1-fwd\n-X drld-lim1-fwd\n" in back
+    assert "-F drld-lim1-via\n-X drld-lim1-via\n" in back
     there = iptables_install("lim1", [STAMPED], 17, 4, iptables_state("lim1", RULES_4))
     assert there.index("*security") < there.index("*mangle")
     again = iptables_install("lim1", [STAMPED], 17, 4, states)
