@@ -8,8 +8,8 @@
  *
  * What is there already stays: the kernel's timestamp (whose clock is CLOCK_REALTIME; user space
  * knows the two apart), and a departure time that lies in the future (somebody paces this packet).
- * A departure time in the past asks for nothing any more, but every TCP packet of a network namespace
- * of this host bears one, and it hides what is written here: it gives way to the stamp.
+ * A departure time in the past asks for nothing any more, but every TCP packet of a network
+ * namespace of this host bears one, and it hides what is written here: it gives way to the stamp.
  */
 #include <uapi/linux/bpf.h>
 #include <uapi/linux/pkt_cls.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The kernel datapath: what drld.capture.{packet,matcher,policer} do, for each packet in the kernel.
+/* The kernel datapath: what drld.capture.{packet,matcher,policer} do, for each packet, in there.
  *
  * `police` runs at clsact ingress or egress of an interface: one instance a hook, which differ only
  * in their frozen maps. `apply` puts new records in force; the daemon runs it (BPF_PROG_TEST_RUN,
@@ -13,8 +13,8 @@
  * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
  * - The bucket is full: what it cannot hold is lost, so it matters when that was.
  *
- * So a packet that conforms is never refused. One that does not may pass if the bucket was full, and
- * was not known to be, within two jiffies: the bytes that pass in any time are at most those of the
+ * So a packet that conforms is never refused. One that does not may pass if the bucket was full,
+ * and was not known to be, within two jiffies: the bytes that pass in any time are at most those of the
  * rate, the depth, and two jiffies of the rate; of a bucket that drains (GTB's), two jiffies of the
  * drain.
  *
@@ -69,7 +69,7 @@ inline_always u64 coarse_time(void)
 	struct drld_oddities *mine = odd();
 	if (!mine)
 		return bpf_ktime_get_coarse_ns();
-	if (mine->jiffies != jiffies) {
+	if (unlikely(mine->jiffies != jiffies)) {
 		mine->coarse_ns = bpf_ktime_get_coarse_ns();
 		mine->jiffies = jiffies;
 	}
@@ -94,7 +94,7 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 {
 	u64 updated = volatile_read(limit->updated_ns);
 	s64 dt = now - updated;
-	if (dt <= 0)
+	if (likely(dt <= 0))
 		return;
 	u64 rate = volatile_read(record->rate);
 	u64 depth = volatile_read(record->depth);
@@ -130,7 +130,8 @@ inline_always struct drld_record *record_in_force(struct drld_limit *limit, u32 
 {
 	u32 zero = 0;
 	struct drld_control *shared = control.lookup(&zero);
-	if (shared && (s64)(now - volatile_read(shared->heartbeat_ns)) > (s64)limit->grace_ns)
+	if (shared &&
+	    unlikely((s64)(now - volatile_read(shared->heartbeat_ns)) > (s64)limit->grace_ns))
 		return &limit->fallback;
 	return &limit->record[sequence & 1];
 }
@@ -146,11 +147,11 @@ inline_always int check(struct drld_limit *limit, u64 cost, u64 now)
 	u64 mode = volatile_read(record->mode);
 	if (mode & DRLD_BUCKET)
 		settle(limit, record, sequence, now, 0);
-	if (mode >> 8 && draw() < mode >> 8)
+	if (unlikely(mode >> 8) && draw() < mode >> 8)
 		return DROPPED;
 	if (!(mode & DRLD_BUCKET))
 		return FREE;
-	if ((s64)volatile_read(limit->tokens) >= (s64)cost)
+	if (likely((s64)volatile_read(limit->tokens) >= (s64)cost))
 		return CHARGED;
 	settle(limit, record, sequence, fine_time(), 1);
 	return (s64)volatile_read(limit->tokens) >= (s64)cost ? CHARGED : DROPPED;
@@ -196,7 +197,7 @@ inline_always void sample(u32 slot, u64 id, u32 bytes)
 	struct drld_flow *set = &table->slot[(id >> 60) * DRLD_FLOW_WAYS];
 #pragma unroll
 	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		if (volatile_read(set[way].id) == id) {
+		if (likely(volatile_read(set[way].id) == id)) {
 			__sync_fetch_and_add(&set[way].bytes, bytes);
 			return;
 		}
@@ -218,7 +219,7 @@ inline_always void sample(u32 slot, u64 id, u32 bytes)
 /* After the packet was counted: who sees the mark and takes it away reads what it stands for. */
 inline_always void stir(struct drld_limit *limit)
 {
-	if (!volatile_read(limit->stirred))
+	if (unlikely(!volatile_read(limit->stirred)))
 		*(volatile u16 *)&limit->stirred = 1;
 }
 
@@ -231,10 +232,10 @@ inline_always void count(struct drld_hook *fixed, u32 slot, struct packet *packe
 	struct drld_counts *counted = counts.lookup(&index);
 	if (!counted)
 		return;
-	if (outcome == DROPPED) {
+	if (unlikely(outcome == DROPPED)) {
 		counted->dropped_bytes += packet->length;
 		counted->dropped_packets += packet->segments;
-	} else if (forwarded) {
+	} else if (likely(forwarded)) {
 		counted->forwarded_bytes += packet->length;
 		counted->forwarded_packets += packet->segments;
 	} else {
@@ -311,7 +312,7 @@ int police(struct __sk_buff *skb)
 		for (int i = 0; i < DRLD_MAX_LIST; i++)
 			*(volatile s64 *)&room->lists[i] = NO_LIMIT;
 	}
-	if (packet.family == FAMILY_4)
+	if (likely(packet.family == FAMILY_4))
 		classify(skb, fixed, &packet, &fixed->family[FAMILY_4], room, &only);
 	else if (packet.family == FAMILY_6)
 		classify(skb, fixed, &packet, &fixed->family[FAMILY_6], room, &only);
@@ -319,13 +320,13 @@ int police(struct __sk_buff *skb)
 		classify(skb, fixed, &packet, &fixed->family[FAMILY_UNKNOWN], room, &only);
 	if (room)
 		only = volatile_read(room->lists[0]);
-	if (only == NO_LIMIT) {
+	if (unlikely(only == NO_LIMIT)) {
 		struct drld_oddities *counted = odd();
 		if (counted)
 			counted->unmatched++;
 		return TC_ACT_UNSPEC;
 	}
-	if (room && volatile_read(room->lists[1]) != NO_LIMIT)
+	if (unlikely(room && volatile_read(room->lists[1]) != NO_LIMIT))
 		return police_many(fixed, &packet, room);
 	return police_one(fixed, &packet, only);
 }

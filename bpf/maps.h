@@ -39,6 +39,9 @@ BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);
 #define NO_LIMIT 0x7fffffffffffffffll /* position and slot of no limit, after all others */
 #define inline_always static __always_inline
 #define volatile_read(x) (*(volatile typeof(x) *)&(x))
+/* What is rare goes out of the way: instructions that are not fetched cost nothing. */
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define likely(x) __builtin_expect(!!(x), 1)
 #define no_unroll _Pragma("clang loop unroll(disable)")
 
 inline_always struct drld_oddities *odd(void)

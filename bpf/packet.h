@@ -218,15 +218,15 @@ inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 
 			      u32 wire)
 {
 	u8 *bytes = (u8 *)(long)skb->data + offset, *end = (u8 *)(long)skb->data_end;
-	if (bytes + 24 > end)
+	if (unlikely(bytes + 24 > end))
 		return 0;
 	u32 length, protocol;
 	u8 *transport;
 	if (bytes[0] == 0x45) {
-		length = wire ? wire : be16(bytes + 2);
+		length = wire ? wire : bpf_ntohs(*(u16 *)(bytes + 2));
 		protocol = bytes[9];
 		transport = bytes + 20;
-		if (length < 24 || *(u16 *)(bytes + 6) & bpf_htons(0x3fff))
+		if (unlikely(length < 24 || *(u16 *)(bytes + 6) & bpf_htons(0x3fff)))
 			return 0;
 		packet->family = FAMILY_4;
 		packet->source[0] = *(u32 *)(bytes + 12);
@@ -243,7 +243,7 @@ inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 
 		__builtin_memcpy(packet->source, bytes + 8, 16);
 		__builtin_memcpy(packet->destination, bytes + 24, 16);
 	}
-	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
+	if (unlikely(protocol != IPPROTO_TCP && protocol != IPPROTO_UDP))
 		return 0;
 	packet->protocol = protocol;
 	packet->length = length;
@@ -277,7 +277,8 @@ inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct p
 	if (offset) {
 		no_unroll for (int tags = 0; tags < 2; tags++) {
 			u16 inner;
-			if (protocol != bpf_htons(ETH_P_8021Q) && protocol != bpf_htons(ETH_P_8021AD))
+			if (likely(protocol != bpf_htons(ETH_P_8021Q) &&
+				   protocol != bpf_htons(ETH_P_8021AD)))
 				break;
 			if (bpf_skb_load_bytes(skb, offset + 2, &inner, 2))
 				return 0;
@@ -292,10 +293,10 @@ inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct p
 		return 0;
 	u32 wire = size ? available : 0;
 	packet->segments = 1;
-	if (!parse_plain(skb, packet, offset, wire) &&
+	if (unlikely(!parse_plain(skb, packet, offset, wire)) &&
 	    !parse_with_care(skb, packet, offset, available, wire))
 		return 0;
-	if (size && packet->ports_known)
+	if (unlikely(size && packet->ports_known))
 		segment(skb, packet, offset, size);
 	return 1;
 }
