@@ -2,9 +2,9 @@
 
 `ebpf`: bpf/arrival.c, at the ingress of the interfaces on which limited packets can come in: those
 of the limits on packets coming in, and, where a limit is on packets going out, every interface but
-loopback, for a forwarded packet may come from anywhere (a hairpin's from where it goes). Its filter
-is found again by name, like those of the kernel datapath (`drld.capture.clsact`): a killed daemon's
-goes on stamping, which harms nobody, until the next daemon of that name takes it away.
+loopback, for a forwarded packet may come from anywhere (a hairpin's from where it goes). It is
+found again by name, like those of the kernel datapath (`drld.capture.attachment`): a killed
+daemon's goes on stamping, which harms nobody, until the next daemon of that name takes it away.
 
 `kernel`: the kernel stamps every received packet while anybody holds a socket that wants
 timestamps; this is one. The stamps are of the wall clock.
@@ -22,9 +22,9 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 
 from drld.capture.arrival_time import ArrivalTimes
+from drld.capture.attachment import Attachment, attachment, cleaning_up
 from drld.capture.bpf import Program
 from drld.capture.bpf_compiler import compiled
-from drld.capture.clsact import Clsact, cleaning_up
 from drld.capture.rules import Hook, plan
 from drld.errors import DatapathError
 from drld.model import NS_PER_S
@@ -50,14 +50,16 @@ class Arrival:
         wanted: str,
         clock: Callable[[], int],
         wall: Callable[[], int],
+        attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
         """Touch nothing before `start`.
 
         Args:
-            limiter_name: what filters are named after.
+            limiter_name: what programs are named after.
             wanted: `auto` (the first of the others that can be had), `ebpf`, `kernel` or `read`.
             clock: monotonic time, ns.
             wall: time of day, ns.
+            attachment: how programs are attached.
         """
         self.source = READ
         """Which of the three it is."""
@@ -67,12 +69,13 @@ class Arrival:
         self._wanted = wanted
         self._clock = clock
         self._wall = wall
+        self._attach = attachment
         self._read = 0
         self._looked_ns = 0
         self._refusal = ""
         self._late = ""
         self._program: Program | None = None
-        self._clsact: Clsact | None = None
+        self._attachment: Attachment | None = None
         self._socket: socket.socket | None = None
         self._hooks: Sequence[Hook] = ()
         self._stamping: dict[int, str] = {}
@@ -86,7 +89,7 @@ class Arrival:
             DatapathError: the source that is wanted cannot be had.
         """
         with cleaning_up():
-            self._remove_filters()
+            self._remove_programs()
         self._refusal = self._late = ""
         self._read = 0
         self.source = self._choose()
@@ -95,9 +98,11 @@ class Arrival:
     def _choose(self) -> str:
         if self._wanted in ("auto", EBPF):
             try:
-                self._program = Program.load("stamp", compiled(source="arrival")["stamp"], {})
-                self._clsact = Clsact(self._limiter_name)
+                code = compiled(source="arrival")["stamp"]
+                self._attachment = self._attach(self._limiter_name)
+                self._program = Program.load(self._attachment.program_name("stamp"), code, {})
             except DatapathError as error:
+                self.stop()
                 if self._wanted == EBPF:
                     raise
                 self._refusal = f" (no eBPF: {error})"
@@ -146,11 +151,11 @@ class Arrival:
 
     def stop(self) -> None:
         """Stamp no more; safe to call twice."""
-        if self._clsact is not None:
+        if self._attachment is not None:
             with cleaning_up():
-                self._remove_filters()
-            self._clsact.close()
-            self._clsact = None
+                self._remove_programs()
+            self._attachment.close()
+            self._attachment = None
         if self._program is not None:
             self._program.close()
             self._program = None
@@ -210,8 +215,8 @@ class Arrival:
         return said + (f"; those out on {', '.join(late)} when read{self._late}" if late else "")
 
     def _follow_interfaces(self) -> None:
-        clsact, program = self._clsact, self._program
-        if clsact is None or program is None:
+        attachment, program = self._attachment, self._program
+        if attachment is None or program is None:
             return
         coming_in = {hook.interface for hook in self._hooks if hook.direction is Direction.IN}
         anywhere = any(hook.stamped for hook in self._hooks)
@@ -222,7 +227,7 @@ class Arrival:
         }
         for index in self._stamping.keys() - wanted.keys():
             with cleaning_up():
-                clsact.remove(index, Direction.IN)
+                attachment.remove(index, Direction.IN)
             del self._stamping[index]
         self._refused = {
             index: name for index, name in self._refused.items() if wanted.get(index) == name
@@ -232,17 +237,17 @@ class Arrival:
                 continue
             if index not in self._stamping:
                 try:
-                    clsact.put(index, Direction.IN, program.fd, _NOTE)
+                    attachment.put(index, Direction.IN, program, _NOTE)
                 except DatapathError as error:
                     self._refused[index] = name
                     log.warning("%s: packets coming in are not stamped: %s", name, error)
                     continue
             self._stamping[index] = name
 
-    def _remove_filters(self) -> None:
-        with contextlib.closing(Clsact(self._limiter_name)) as clsact:
-            for found in clsact.found():
-                clsact.remove(found.index, found.direction)
+    def _remove_programs(self) -> None:
+        with contextlib.closing(self._attach(self._limiter_name)) as attachment:
+            for found in attachment.found():
+                attachment.remove(found.index, found.direction)
 
 
 def _listed(interfaces: Mapping[int, str]) -> str:

@@ -19,12 +19,17 @@ from drld.errors import DatapathError
 
 HASH, ARRAY, PERCPU_ARRAY = 1, 2, 6
 
+TCX_INGRESS, TCX_EGRESS = 46, 47
+"""Hooks of an interface that programs are attached to without a filter (Linux 6.6)."""
+
 NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 
 _SCHED_CLS = 3
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
 _PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26
-_ENABLE_STATS = 32
+_PROG_ATTACH, _PROG_DETACH, _PROG_QUERY, _ENABLE_STATS = 8, 9, 16, 32
+_REPLACE, _BEFORE = 1 << 2, 1 << 3
+_MOST_ATTACHED = 64
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361}
 _LD_IMM64_MAP = b"\x18"
 _PSEUDO_MAP_FD = 1
@@ -229,6 +234,14 @@ class Program:
         """
         return cls(_call(_PROG_FROM_ID, struct.pack("<III", identity, 0, 0))[0])
 
+    def identity(self) -> int:
+        """Its id, by which others find it."""
+        return int(struct.unpack_from("<I", _information(self.fd, 64), 4)[0])
+
+    def name(self) -> str:
+        """What it was loaded as, as far as the kernel keeps it."""
+        return _information(self.fd, 80)[64:].rstrip(b"\0").decode()
+
     def map_ids(self) -> Sequence[int]:
         """Ids of the maps that it uses."""
         # struct bpf_prog_info: nr_map_ids at 52, map_ids at 56
@@ -292,6 +305,39 @@ class Program:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def attached(index: int, hook: int) -> list[int]:
+    """Ids of the programs on a hook (`TCX_INGRESS`) of an interface, as they run one after another.
+
+    Raises:
+        OSError: the interface is gone, or the kernel has no such hooks.
+    """
+    ids = (ctypes.c_uint32 * _MOST_ATTACHED)()
+    where = ctypes.addressof(ids), len(ids)
+    _, memory = _call(
+        _PROG_QUERY, struct.pack("<IIIIQIxxxxQQQQ", index, hook, 0, 0, *where, 0, 0, 0, 0)
+    )
+    return list(ids[: struct.unpack_from("<I", memory.raw, 24)[0]])
+
+
+def attach(index: int, hook: int, program: Program, replaced: Program | None = None) -> None:
+    """Attach to a hook of an interface: in the place of another program, or before all of them.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    how = (_REPLACE, replaced.fd) if replaced else (_BEFORE, 0)
+    _call(_PROG_ATTACH, struct.pack("<IIIIIIQ", index, program.fd, hook, *how, 0, 0))
+
+
+def detach(index: int, hook: int, program: Program) -> None:
+    """Take a program off a hook of an interface.
+
+    Raises:
+        OSError: it is not there.
+    """
+    _call(_PROG_DETACH, struct.pack("<IIIIIIQ", index, program.fd, hook, 0, 0, 0, 0))
 
 
 def enable_statistics() -> int:

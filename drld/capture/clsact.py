@@ -1,5 +1,7 @@
 """BPF programs on clsact, the classifier hooks of an interface (tc-bpf(8)), through pyroute2.
 
+For kernels without tcx (`drld.capture.tcx`), which does the same for less.
+
 A filter keeps its program, and so the program's maps, alive without any process or file. It has a
 name, `drld:<limiter>:<note>`, by which the next daemon of that limiter finds it. Adding a filter
 with the handle of an old one replaces it in one step: each packet meets the one or the other.
@@ -8,57 +10,29 @@ with the handle of an old one replaces it in one step: each packet meets the one
 from __future__ import annotations
 
 import hashlib
-import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from drld.capture.attachment import Found
+from drld.capture.bpf import Program
 from drld.errors import DatapathError
 from drld.spec import Direction
-
-log = logging.getLogger(__name__)
 
 PRIORITY = 0x647
 """Of our filters among those of others."""
 
 _PARENT = {Direction.IN: 0xFFFFFFF2, Direction.OUT: 0xFFFFFFF3}
-_LINK_BYTES = {1: 14, 772: 14, 512: 0, 519: 0, 768: 0, 769: 0, 776: 0, 65534: 0}
-"""Length of the link header by ARPHRD type: Ethernet, loopback; PPP, raw IP, tunnels, none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """One direction of one interface."""
-
-    interface: str
-    direction: Direction
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """An interface as it is now."""
-
-    index: int
-    link_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A filter of this limiter that is there already."""
-
-    interface: str
-    index: int
-    direction: Direction
-    note: str
 
 
 class Clsact:
-    """The filters of one limiter in the current network namespace."""
+    """The filters of one limiter in the current network namespace (`attachment.Attachment`)."""
+
+    way = "clsact"
 
     def __init__(self, limiter_name: str) -> None:
         """Open a netlink socket; needs CAP_NET_ADMIN for what follows.
@@ -75,32 +49,15 @@ class Clsact:
             raise DatapathError(f"netlink: {error}") from error
 
     def close(self) -> None:
-        """Close the socket; the filters stay."""
+        """See `Attachment.close`."""
         self._netlink.close()
 
-    def device(self, interface: str) -> Device:
-        """Look an interface up.
+    def program_name(self, kind: str) -> str:
+        """See `Attachment.program_name`."""
+        return kind
 
-        Raises:
-            DatapathError: it is not there, or has a link layer that is not known here.
-        """
-        links = [link for link in self._links() if link.get_attr("IFLA_IFNAME") == interface]
-        if not links:
-            raise DatapathError(f"interface {interface}: there is none of this name")
-        kind = links[0]["ifi_type"]
-        if kind not in _LINK_BYTES:
-            raise DatapathError(
-                f"interface {interface}: the kernel datapath does not know its link layer "
-                f"(ARPHRD type {kind})"
-            )
-        return Device(links[0]["index"], _LINK_BYTES[kind])
-
-    def put(self, index: int, direction: Direction, program: int, note: str) -> None:
-        """Attach a program (its descriptor), in place of an earlier one of this limiter.
-
-        Raises:
-            DatapathError: the kernel refuses.
-        """
+    def put(self, index: int, direction: Direction, program: Program, note: str) -> None:
+        """See `Attachment.put`."""
         with _explained(f"tc filter on interface {index} {direction.value}"):
             if not self._has_clsact(index):
                 self._netlink.tc("add", "clsact", index)
@@ -109,7 +66,7 @@ class Clsact:
                 "bpf",
                 index,
                 self._handle,
-                fd=program,
+                fd=program.fd,
                 name=self._prefix + note,
                 parent=_PARENT[direction],
                 prio=PRIORITY,
@@ -117,13 +74,7 @@ class Clsact:
             )
 
     def remove(self, index: int, direction: Direction) -> None:
-        """Remove our filter, and clsact itself if nobody's filter is left on it.
-
-        An interface that is gone has taken both with it.
-
-        Raises:
-            DatapathError: the kernel refuses.
-        """
+        """See `Attachment.remove`; clsact itself goes too if nobody's filter is left on it."""
         with _explained(f"tc filter on interface {index} {direction.value}"):
             if not _exists(index):
                 return
@@ -144,16 +95,12 @@ class Clsact:
                 self._netlink.tc("del", "clsact", index)
 
     def has(self, index: int, direction: Direction) -> bool:
-        """Whether our filter is there.
-
-        Raises:
-            DatapathError: the kernel does not say.
-        """
+        """See `Attachment.has`."""
         with _explained(f"tc filter on interface {index} {direction.value}"):
             return any(self._ours(entry) for entry in self._filters(index, direction))
 
     def found(self) -> list[Found]:
-        """All filters of this limiter, on whatever interface."""
+        """See `Attachment.found`."""
         there = {
             qdisc["index"]
             for qdisc in self._netlink.get_qdiscs()
@@ -203,12 +150,3 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except (NetlinkError, OSError) as error:
         raise DatapathError(f"{what}: {error}") from error
-
-
-@contextmanager
-def cleaning_up() -> Iterator[None]:
-    """For each step of undoing something: the other steps follow though this one fails."""
-    try:
-        yield
-    except DatapathError as error:
-        log.error("while cleaning up: %s", error)

@@ -1,17 +1,17 @@
-"""The datapath inside the kernel: BPF programs on clsact (bpf/limiter.c).
+"""The datapath inside the kernel: BPF programs at tc's hooks of an interface (bpf/limiter.c).
 
 Each hook (interface and direction) has an instance of one program with classification tables of
 its own; all share the maps that hold the limits' state. A packet costs this process nothing: it
 reads counters and flow samples from mapped memory, and writes a tick's new records in one system
 call.
 
-Everything hangs on the filters. A daemon that dies leaves them, and they go on: with the last
-records, and when its heartbeat is older than `GRACE_INTERVALS` of a limit's intervals with the
-limit's fallback. The next daemon of that name finds the filters by their name and the maps by the
-ids in it, puts its own programs in their place, and keeps tokens, so there is no moment without a
-limit. No file is needed for this, and what belongs to a network namespace ends with it.
+Everything hangs on the programs (`drld.capture.attachment`). A daemon that dies leaves them, and
+they go on: with the last records, and when its heartbeat is older than `GRACE_INTERVALS` of a
+limit's intervals with the limit's fallback. The next daemon of that name finds them by name and the
+maps by their ids, puts its own programs in their place, and keeps tokens, so there is no moment
+without a limit. No file is needed for this, and what belongs to a network namespace ends with it.
 
-A reload makes new tables and programs around the same state, and replaces the filters one by one;
+A reload makes new tables and programs around the same state, and replaces the old ones one by one;
 each packet meets the old configuration or the new.
 """
 
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drld.capture import kernel_layout as layout
+from drld.capture.attachment import Attachment, attachment
 from drld.capture.bpf import Code, possible_cpus
 from drld.capture.bpf_compiler import compiled
 from drld.capture.kernel_hooks import Hooks
@@ -61,9 +62,13 @@ class KernelDatapath:
     queue = None
 
     def __init__(
-        self, limiter_name: str, compile: Callable[[], Mapping[str, Code]] = compiled
+        self,
+        limiter_name: str,
+        compile: Callable[[], Mapping[str, Code]] = compiled,
+        attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
-        """Touch nothing before `attach`; `compile` gives the programs."""
+        """Touch nothing before `attach`; they come from `compile`, and go to `attachment`."""
+        self._attachment = attachment
         self._limiter_name = limiter_name
         self._compile = compile
         self._code: Mapping[str, Code] = {}
@@ -97,7 +102,9 @@ class KernelDatapath:
             undo.callback(self.detach)
             self._taken_over = False
             self._code = self._compile()
-            self._hooks = Hooks(self._limiter_name, self._code["police"], self._seed)
+            self._hooks = Hooks(
+                self._attachment(self._limiter_name), self._code["police"], self._seed
+            )
             self._state = self._adopt() or State.create(
                 len(pairs), possible_cpus(_POSSIBLE.read_text()), self._code["apply"]
             )
@@ -203,7 +210,7 @@ class KernelDatapath:
     @property
     def reason(self) -> str:
         """One sentence for an operator: where the programs are."""
-        return f"tc-BPF on {self._hooks or 'no interface'}" + (
+        return f"tc-BPF {self._hooks or 'on no interface'}" + (
             ", taken over from a daemon that died" if self._taken_over else ""
         )
 

@@ -1,7 +1,7 @@
 """The programs on their hooks: made for a set of limits, put in place as one, and kept there.
 
-A filter can be lost while its program is not: the interface went and came back (a tunnel, a
-restarted VM), or somebody deleted filter or qdisc by hand. `put_back_lost` finds out, and is to be
+A hook can lose its program: the interface went and came back (a tunnel, a restarted VM), or
+somebody took the program, a filter or a qdisc away by hand. `put_back_lost` finds out, and is to be
 called once a second or so.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drld.capture import kernel_layout as layout
+from drld.capture.attachment import Attachment, Device, Hook, cleaning_up, device
 from drld.capture.bpf import Code, Map, Program
-from drld.capture.clsact import Clsact, Device, Hook, cleaning_up
 from drld.capture.kernel_state import State
 from drld.capture.kernel_tables import hook_maps
 from drld.errors import DatapathError
@@ -40,26 +40,22 @@ class _Attached:
 class Hooks:
     """The hooks of one limiter, each with an instance of `police`."""
 
-    def __init__(self, limiter_name: str, police: Code, seed: int) -> None:
-        """Touch nothing yet.
-
-        Raises:
-            DatapathError: there is no netlink socket to be had.
-        """
-        self._clsact = Clsact(limiter_name)
+    def __init__(self, attachment: Attachment, police: Code, seed: int) -> None:
+        """Touch nothing yet; the attachment is this object's to close."""
+        self._attachment = attachment
         self._police = police
         self._seed = seed
         self._attached: dict[Hook, _Attached] = {}
         self._lost: set[Hook] = set()
-        """Filters that could not be put back, which was logged."""
+        """Hooks whose program could not be put back, which was logged."""
 
     def __str__(self) -> str:
         where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._attached)
-        return where or "no interface"
+        return f"({self._attachment.way}) on {where or 'no interface'}"
 
     def notes(self) -> list[str]:
-        """What the filters say that a dead daemon of this name left."""
-        return [found.note for found in self._clsact.found()]
+        """Which maps the programs have that a dead daemon of this name left."""
+        return [found.note for found in self._attachment.found()]
 
     def replace(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State, old_note: str
@@ -101,38 +97,38 @@ class Hooks:
             try:
                 if self._is_there(hook, index):
                     continue
-                device = self._clsact.device(hook.interface)
-                self._clsact.put(device.index, hook.direction, attached.program.fd, note)
+                there = device(hook.interface)
+                self._attachment.put(there.index, hook.direction, attached.program, note)
             except DatapathError as error:
                 if hook not in self._lost:
                     log.error("%s: not limited again yet: %s", hook.interface, error)
                 self._lost.add(hook)
                 continue
             new = index != attached.device.index
-            attached.device = device
+            attached.device = there
             self._lost.discard(hook)
             count += 1
             log.warning(
                 "%s: attached again: %s",
                 hook.interface,
-                "a new interface" if new else f"the filter was gone ({hook.direction.value})",
+                "a new interface" if new else f"the program was gone ({hook.direction.value})",
             )
         return count
 
     def close(self) -> None:
-        """Remove every filter of this limiter, as far as that is possible."""
+        """Remove every program of this limiter, as far as that is possible."""
         for hook, attached in self._attached.items():
             with cleaning_up():
-                self._clsact.remove(attached.device.index, hook.direction)
+                self._attachment.remove(attached.device.index, hook.direction)
         with cleaning_up():
             self._remove_others({})
-        self._clsact.close()
+        self._attachment.close()
         for attached in self._attached.values():
             attached.close()
         self._attached = {}
 
     def _is_there(self, hook: Hook, index: int) -> bool:
-        return index == self._attached[hook].device.index and self._clsact.has(
+        return index == self._attached[hook].device.index and self._attachment.has(
             index, hook.direction
         )
 
@@ -140,17 +136,19 @@ class Hooks:
         self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
     ) -> _Attached:
         """Tables and program of a hook."""
-        device = self._clsact.device(hook.interface)
+        there = device(hook.interface)
         own = [limit for limit in limits if _hook_of(limit) == hook]
-        tables = layout.tables(own, slots, state.cpus, device.link_bytes, self._seed)
+        tables = layout.tables(own, slots, state.cpus, there.link_bytes, self._seed)
         maps = hook_maps(tables)
         try:
-            program = Program.load("police", self._police, {**state.maps, **maps})
+            program = Program.load(
+                self._attachment.program_name("police"), self._police, {**state.maps, **maps}
+            )
         except BaseException:
             for each in maps.values():
                 each.close()
             raise
-        return _Attached(device, program, list(maps.values()))
+        return _Attached(there, program, list(maps.values()))
 
     def _install(self, made: Mapping[Hook, _Attached], note: str, old_note: str) -> None:
         """Put the new programs in the place of the old ones, or leave the old ones."""
@@ -158,7 +156,7 @@ class Hooks:
         try:
             for hook, attached in made.items():
                 done.append(hook)
-                self._clsact.put(attached.device.index, hook.direction, attached.program.fd, note)
+                self._attachment.put(attached.device.index, hook.direction, attached.program, note)
             self._remove_others(made)
         except DatapathError:
             for hook in done:
@@ -169,15 +167,15 @@ class Hooks:
         old = self._attached.get(hook)
         with cleaning_up():
             if old is None:
-                self._clsact.remove(new.device.index, hook.direction)
+                self._attachment.remove(new.device.index, hook.direction)
             else:
-                self._clsact.put(old.device.index, hook.direction, old.program.fd, old_note)
+                self._attachment.put(old.device.index, hook.direction, old.program, old_note)
 
     def _remove_others(self, wanted: Mapping[Hook, _Attached]) -> None:
-        """Remove the filters of this limiter on any other hook."""
-        for found in self._clsact.found():
+        """Remove the programs of this limiter on any other hook."""
+        for found in self._attachment.found():
             if Hook(found.interface, found.direction) not in wanted:
-                self._clsact.remove(found.index, found.direction)
+                self._attachment.remove(found.index, found.direction)
 
 
 def _hook_of(limit: LimitSpec) -> Hook:

@@ -85,16 +85,19 @@ class State:
 
     @classmethod
     def adopt(cls, note: str, apply: Code) -> State:
-        """Take over the maps that `note` names.
+        """Take over those of the maps that `note` names by which limits last.
 
         Raises:
             DatapathError: they are gone, of another version, or may not be had.
         """
         maps: dict[str, Map] = {}
         try:
-            for identity in note.split("."):
+            for identity in filter(None, note.split(".")):
                 found = Map.from_id(int(identity))
-                maps[found.name] = found
+                if found.name in _LASTING:
+                    maps[found.name] = found
+                else:
+                    found.close()
             if set(maps) != set(_LASTING):
                 raise DatapathError("the maps are not those of this program")
             maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
@@ -108,7 +111,7 @@ class State:
 
     @property
     def note(self) -> str:
-        """Names the maps that a filter keeps alive, for `adopt`."""
+        """Names the maps that a program keeps alive, for `adopt`."""
         return ".".join(str(self.maps[name].identity()) for name in _LASTING)
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ from random import Random
 import netfilterqueue
 
 from drld.capture.arrival import Arrival
+from drld.capture.attachment import Attachment, attachment
 from drld.capture.firewall import Firewall, choose, remove_leftovers
 from drld.capture.gate import Gate
 from drld.capture.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
@@ -73,6 +74,7 @@ class NfqueueDatapath:
         *,
         timestamps: str = "auto",
         wall: Callable[[], int] = time.time_ns,
+        attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
         """Touch nothing before `attach`.
 
@@ -84,13 +86,14 @@ class NfqueueDatapath:
             clock: monotonic time in nanoseconds, the one that the methods' `now_ns` come from.
             timestamps: when a packet arrived: `auto`, `ebpf`, `kernel` or `read`.
             wall: time of day in nanoseconds, the kernel's timestamps'.
+            attachment: how the program that stamps is attached.
         """
         self._limiter_name = limiter_name
         self._firewall_wanted = firewall
         self._queue_wanted = queue
         self._rng = rng
         self._clock = clock
-        self._arrival = Arrival(limiter_name, timestamps, clock, wall)
+        self._arrival = Arrival(limiter_name, timestamps, clock, wall, attachment)
         self._gate = Gate(rng)
         self._session: _Session | None = None
         self._errors = 0

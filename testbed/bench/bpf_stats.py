@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from drld.capture import bpf
@@ -33,13 +35,14 @@ def statistics_on() -> Iterator[None]:
 
 
 class Exit:
-    """The program at the exit of a lane, found by its process and its filter."""
+    """The program at the exit of a lane, found by its process and its hook."""
 
     def __init__(self, lane: Lane, pid: int) -> None:
         """The process has a descriptor of the program."""
         show = ["tc", "-json", "-netns", lane.namespace, "filter", "show", "dev", lane.exit]
         filters = json.loads(netns.run([*show, "egress"]))
         found = [each["options"]["prog"]["id"] for each in filters if "options" in each]
+        found += netns.within(lane.namespace, partial(_on_tcx, lane.exit))
         if len(found) != 1:
             raise MeasurementError(f"{lane.exit}: {len(found)} BPF programs")
         for file in Path(f"/proc/{pid}/fdinfo").iterdir():
@@ -55,6 +58,13 @@ class Exit:
             line.split(":\t", 1) for line in self._file.read_text(encoding="ascii").splitlines()
         )
         return int(fields["run_time_ns"]), int(fields["run_cnt"])
+
+
+def _on_tcx(interface: str) -> list[int]:
+    try:
+        return bpf.attached(socket.if_nametoindex(interface), bpf.TCX_EGRESS)
+    except OSError:  # a kernel without it
+        return []
 
 
 def timed(

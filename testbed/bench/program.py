@@ -18,8 +18,8 @@ from typing import Any
 
 from drld import config
 from drld.capture import bpf
+from drld.capture.attachment import attachment, device
 from drld.capture.bpf import Code, Map, Program
-from drld.capture.clsact import Clsact
 from drld.capture.kernel import KernelDatapath
 from drld.model import Enforcement
 from drld.spec import Direction
@@ -98,9 +98,9 @@ def _attach_other(job: dict[str, Any]) -> None:
     if kind != "empty":
         code = _lookup(kind == "trie")
         maps = {"addresses": _addresses(kind == "trie", job["first"], job["count"])}
-    clsact = Clsact("bench")
-    device = clsact.device(job["device"])
-    clsact.put(device.index, Direction.OUT, Program.load(kind, code, maps).fd, kind)
+    place = attachment("bench")
+    program = Program.load(place.program_name(kind), code, maps)
+    place.put(device(job["device"]).index, Direction.OUT, program, kind)
 
 
 def work() -> None:

@@ -15,6 +15,7 @@ from drld.errors import DatapathError
 from drld.spec import Direction
 from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
 
+from .attached import WAYS, take_off_tcx
 from .remote import RemoteDatapath
 from .topology import Topology, remove_stale
 
@@ -23,6 +24,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what needs a firewall, or links, with every kind of them that this kernel has."""
     if "firewall" in metafunc.fixturenames:
         metafunc.parametrize("firewall", ["nft", "iptables"] if nft_can_queue() else ["iptables"])
+    if "way" in metafunc.fixturenames:
+        metafunc.parametrize("way", WAYS)
     if "make_links" in metafunc.fixturenames:
         ways = [pytest.param(DelayLineLinks, id="delayline", marks=pytest.mark.realtime)]
         if kernel_has_netem():
@@ -64,6 +67,7 @@ def topology(built_topology: Topology) -> Iterator[Topology]:
     built_topology.run("limiter", "nft", "flush", "ruleset")
     for device in ("in0", "out0"):
         built_topology.run("limiter", "tc", "qdisc", "del", "dev", device, "clsact", check=False)
+    take_off_tcx(built_topology)
 
 
 @pytest.fixture
@@ -79,6 +83,7 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDat
         tool: str = firewall,
         timestamps: str = "auto",
         environment: Mapping[str, str] | None = None,
+        way: str | None = None,
     ) -> RemoteDatapath:
         started = RemoteDatapath(
             topology.names["limiter"],
@@ -88,6 +93,7 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDat
             path,
             timestamps=timestamps,
             environment=environment,
+            way=way,
         )
         processes.append(started)
         return started

@@ -1,8 +1,8 @@
 """A process with a kernel datapath in a network namespace, driven over a pipe (remote.py).
 
-Usage: kernel_host.py <namespace> <descriptor>. The first message is the limiter's name; then come
-(method, arguments), answered by ("done", result) or ("failed", exception). While attached it ticks
-every 5 ms, as a daemon does, unless it is paused.
+Usage: kernel_host.py <namespace> <descriptor>. The first message is the limiter's name and a way of
+attaching (`WAYS`); then come (method, arguments), answered by ("done", result) or ("failed",
+exception). While attached it ticks every 5 ms, as a daemon does, unless it is paused.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 
+from drld.capture.attachment import attachment
+from drld.capture.clsact import Clsact
 from drld.capture.kernel import KernelDatapath
+from drld.capture.tcx import Tcx
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 from testbed.netns import enter
 
 TICK_S = 0.005
+WAYS = {None: attachment, "tcx": Tcx, "clsact": Clsact}
 
 
 class Host:
     """What can be called from the other end."""
 
-    def __init__(self, limiter: str) -> None:
-        self.datapath = KernelDatapath(limiter)
+    def __init__(self, limiter: str, way: str | None) -> None:
+        self.datapath = KernelDatapath(limiter, attachment=WAYS[way])
         self.attached = False
         self.paused = False
 
@@ -56,7 +60,7 @@ class Host:
 
 
 def serve(pipe: Connection) -> None:
-    host = Host(pipe.recv())
+    host = Host(*pipe.recv())
     while True:
         if host.attached and not host.paused:
             host.datapath.flush(time.monotonic_ns())

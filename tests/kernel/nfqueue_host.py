@@ -1,9 +1,9 @@
 """A process with an nfqueue datapath in a network namespace, driven over a pipe (conftest.py).
 
 Usage: nfqueue_host.py <namespace> <descriptor>. The first message is the arguments of
-`NfqueueDatapath` (limiter name, firewall, queue); then come (method, arguments), answered by
-("done", result) or ("failed", exception). Methods of the datapath get the current time where
-they take one.
+`NfqueueDatapath` (limiter name, firewall, queue, timestamps, way of attaching); then come (method,
+arguments), answered by ("done", result) or ("failed", exception). Methods of the datapath get the
+current time where they take one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from typing import Any
 
 from netfilterqueue import Packet
 
+from drld.capture.attachment import attachment
+from drld.capture.clsact import Clsact
 from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.tcx import Tcx
 from drld.model import Enforcement, FlowKey, Measurement
 from drld.spec import LimitSpec
 from testbed.netns import enter
+
+WAYS = {None: attachment, "tcx": Tcx, "clsact": Clsact}
 
 
 class BreakableDatapath(NfqueueDatapath):
@@ -39,10 +44,21 @@ class Host:
     """What can be called from the other end."""
 
     def __init__(
-        self, limiter: str, firewall: str, queue: int | None, timestamps: str = "auto"
+        self,
+        limiter: str,
+        firewall: str,
+        queue: int | None,
+        timestamps: str = "auto",
+        way: str | None = None,
     ) -> None:
         self.datapath = BreakableDatapath(
-            limiter, firewall, queue, Random(1), self.clock, timestamps=timestamps
+            limiter,
+            firewall,
+            queue,
+            Random(1),
+            self.clock,
+            timestamps=timestamps,
+            attachment=WAYS[way],
         )
         self.frozen_ns: int | None = None
         self.draining = True

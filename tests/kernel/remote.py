@@ -32,10 +32,11 @@ class RemoteDatapath:
         *,
         timestamps: str = "auto",
         environment: Mapping[str, str] | None = None,
+        way: str | None = None,
     ) -> None:
         """`path` is a directory of tools that come before the system's."""
         self._start("nfqueue_host.py", namespace, path, environment)
-        self._pipe.send((limiter, firewall, queue, timestamps))
+        self._pipe.send((limiter, firewall, queue, timestamps, way))
 
     def _start(
         self,
@@ -148,9 +149,9 @@ class RemoteDatapath:
 class RemoteKernelDatapath(RemoteDatapath):
     """A `KernelDatapath` in a process of its own inside the limiter's namespace."""
 
-    def __init__(self, namespace: str, limiter: str) -> None:
+    def __init__(self, namespace: str, limiter: str, way: str | None = None) -> None:
         self._start("kernel_host.py", namespace)
-        self._pipe.send(limiter)
+        self._pipe.send((limiter, way))
 
     def place(self, *limits: tuple[LimitSpec, Enforcement]) -> str:
         """Attach, and return what it says of itself."""

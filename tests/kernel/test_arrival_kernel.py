@@ -22,6 +22,7 @@ from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement
 from drld.spec import Direction, LimitSpec
 
+from .attached import tcx_programs
 from .remote import RemoteDatapath
 from .test_nfqueue_kernel import SINK, SOURCE, limit, our_rules, queues, send_udp, went_wrong
 from .topology import Topology, wait_for
@@ -88,7 +89,7 @@ def filters(topology: Topology) -> list[str]:
             "limiter", "tc", *kind, "dev", device, *(["ingress"] if kind[0] == "filter" else [])
         ).splitlines()
         if "clsact" in line or "drld" in line
-    ]
+    ] + [" ".join(program) for program in tcx_programs(topology)]
 
 
 # Charged at arrival
@@ -293,14 +294,14 @@ def mark_at_ingress(marks: Mapping[int, int]) -> None:
 
 @both_directions
 def test_marks_and_other_filters_are_left_alone(
-    topology: Topology, start: Start, interface: str
+    topology: Topology, start: Start, way: str, interface: str
 ) -> None:
     """Marks of a classifier before ours, of one behind it and of the firewall come through."""
     topology.within("limiter", lambda: mark_at_ingress({1: 0x07, 50000: 0x08}))
     set_more = "-t mangle -A PREROUTING -i in0 -j MARK --or-mark 0x50"
     count = "-t mangle -A POSTROUTING -o out0 -m mark --mark 0x5f"
     topology.run("limiter", "iptables", *set_more.split())
-    datapath = start()
+    datapath = start(way=way)
     spec = limit(1, interface, SINK[4])
     datapath.attach((spec, Enforcement()))
     topology.run("limiter", "iptables", *count.split())
@@ -377,9 +378,9 @@ def test_ebpf_that_is_demanded_and_cannot_be_had_is_an_error(
 
 
 def test_limits_on_packets_coming_in_stamp_their_interface_alone(
-    topology: Topology, start: Start
+    topology: Topology, start: Start, way: str
 ) -> None:
-    datapath = start()
+    datapath = start(way=way)
     datapath.attach((limit(1, "in0"), Enforcement()))
     assert datapath.reason().endswith("by eBPF on in0")
     datapath.attach((limit(1, "in0"), Enforcement()), (limit(2, "out0"), Enforcement()))
@@ -391,8 +392,8 @@ def test_limits_on_packets_coming_in_stamp_their_interface_alone(
     assert filters(topology) == []
 
 
-def test_interfaces_may_come_and_go(topology: Topology, start: Start) -> None:
-    datapath = start()
+def test_interfaces_may_come_and_go(topology: Topology, start: Start, way: str) -> None:
+    datapath = start(way=way)
     datapath.attach((limit(1, "out0"), Enforcement()))
 
     def reason() -> str:
@@ -414,14 +415,14 @@ def test_interfaces_may_come_and_go(topology: Topology, start: Start) -> None:
 
 @pytest.mark.parametrize("then", ["auto", "kernel", "read"])
 def test_a_killed_daemons_filters_are_replaced(
-    topology: Topology, start: Start, specs: list[LimitSpec], then: str
+    topology: Topology, start: Start, way: str, specs: list[LimitSpec], then: str
 ) -> None:
-    first = start()
+    first = start(way=way)
     first.attach(*((spec, Enforcement()) for spec in specs))
     first.kill()
     left = filters(topology)
     assert len(left) > 0
-    second = start(timestamps=then)
+    second = start(timestamps=then, way=way)
     second.attach(*((spec, Enforcement()) for spec in specs))
     assert len(filters(topology)) == (len(left) if then == "auto" else 0)
     send_udp(topology, SINK[4], 3)

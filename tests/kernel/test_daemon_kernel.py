@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from .attached import WAYS, tcx_programs
 from .daemon_host import DaemonHost
 from .topology import Topology, wait_for
 
@@ -64,8 +65,9 @@ def rules(topology: Topology) -> str:
         for hook in ("ingress", "egress"):
             listed.append(topology.run("limiter", "tc", "filter", "show", "dev", device, hook))
         listed.append(topology.run("limiter", "tc", "qdisc", "show", "dev", device))
+    listed += [" ".join(program) for program in tcx_programs(topology)]
     lines = "\n".join(listed).lower().splitlines()
-    ours = re.compile(r"\bqueue (num|to)|nfqueue|drld:|clsact")
+    ours = re.compile(r"\bqueue (num|to)|nfqueue|drld[:_]|clsact")
     return "\n".join(line for line in lines if ours.search(line))
 
 
@@ -359,10 +361,11 @@ def undecided(topology: Topology, tmp_path: Path) -> Iterator[DaemonHost]:
 def test_auto_takes_the_kernel_where_it_can(topology: Topology, undecided: DaemonHost) -> None:
     undecided.configure({"customer-a": SHARED})
     undecided.start()
+    said = f"tc-BPF ({WAYS[-1]}) on out0 out"
     status = undecided.ask("status")["datapath"]
-    assert (status["name"], status["reason"]) == ("kernel", "tc-BPF on out0 out")
-    assert "kernel (tc-BPF on out0 out)" in undecided.ctl("status").stdout
-    assert undecided.wait_for_log("tc-BPF on out0 out")
+    assert (status["name"], status["reason"]) == ("kernel", said)
+    assert f"kernel ({said})" in undecided.ctl("status").stdout
+    assert undecided.wait_for_log(said)
     assert undecided.stop() == 0
 
 

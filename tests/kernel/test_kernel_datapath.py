@@ -5,21 +5,28 @@ Buckets that do not fill let an exact number of packets pass, so every count her
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
+import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_network
 
 import pytest
 
+from drld.capture import bpf
+from drld.capture.bpf import Code, Program
+from drld.capture.clsact import Clsact
 from drld.capture.kernel import GRACE_INTERVALS
 from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.spec import Direction, LimitSpec, Match, Mode, OnFailure
 
 from ..factories import MS, limit_spec
+from .attached import WAYS, ours, take_off_tcx, tcx_programs
 from .remote import RemoteKernelDatapath
 from .topology import Topology, wait_for
 
@@ -41,12 +48,12 @@ GRACE_NS = GRACE_INTERVALS * INTERVAL_NS
 
 
 @pytest.fixture
-def start(topology: Topology) -> Iterator[Start]:
-    """Starts a process with a datapath; all of them end with the test."""
+def start(topology: Topology, way: str) -> Iterator[Start]:
+    """Starts a process with a datapath that attaches this way; all of them end with the test."""
     processes: list[RemoteKernelDatapath] = []
 
     def start(limiter: str = "lim1") -> RemoteKernelDatapath:
-        processes.append(RemoteKernelDatapath(topology.names["limiter"], limiter))
+        processes.append(RemoteKernelDatapath(topology.names["limiter"], limiter, way))
         return processes[-1]
 
     yield start
@@ -92,15 +99,17 @@ def send_udp(topology: Topology, destination: str, packets: int, port: int = 900
 
 
 def filters(topology: Topology) -> list[str]:
-    """Filters and clsact qdiscs in the limiter's namespace."""
-    lines = []
-    for device in ("in0", "out0"):
-        for hook in ("ingress", "egress"):
-            listed = topology.run("limiter", "tc", "filter", "show", "dev", device, hook)
-            lines += [f"{device} {hook}" for line in listed.splitlines() if "drld:" in line]
-        listed = topology.run("limiter", "tc", "qdisc", "show", "dev", device)
-        lines += [f"{device} clsact" for line in listed.splitlines() if "clsact" in line]
-    return lines
+    """Our programs and clsact qdiscs in the limiter's namespace."""
+    return ours(topology, "in0", "out0")
+
+
+def expected(way: str, *hooks: str) -> list[str]:
+    """What there has to be for these hooks, one an interface."""
+    return [
+        line
+        for hook in hooks
+        for line in ([hook, f"{hook.split()[0]} clsact"] if way == "clsact" else [hook])
+    ]
 
 
 def passed(topology: Topology, datapath: RemoteKernelDatapath, packets: int) -> int:
@@ -169,10 +178,10 @@ def test_all_limits_of_a_packet_are_charged_or_none(topology: Topology, start: S
     assert (total[3].forwarded_packets, total[3].dropped_packets) == (10, 0)
 
 
-def test_detach_leaves_nothing(topology: Topology, start: Start) -> None:
+def test_detach_leaves_nothing(topology: Topology, start: Start, way: str) -> None:
     datapath = start()
     datapath.place((limit(1, "in0"), UNLIMITED), (limit(2, "out0"), NOTHING))
-    assert filters(topology) == ["in0 ingress", "in0 clsact", "out0 egress", "out0 clsact"]
+    assert filters(topology) == expected(way, "in0 ingress", "out0 egress")
     datapath.detach()
     datapath.detach()
     assert filters(topology) == []
@@ -181,7 +190,7 @@ def test_detach_leaves_nothing(topology: Topology, start: Start) -> None:
         assert len(capture.wait(3)) == 3
 
 
-def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start) -> None:
+def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start, way: str) -> None:
     datapath = start()
     datapath.place((limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
     send_udp(topology, SINK[4], 4)
@@ -192,7 +201,7 @@ def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start) ->
     assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
     assert datapath.wait(3, 20).forwarded_packets == 20
     datapath.place((limit(3, "in0"), only(100)))
-    assert filters(topology) == ["in0 ingress", "in0 clsact"]
+    assert filters(topology) == expected(way, "in0 ingress")
 
 
 def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start: Start) -> None:
@@ -224,17 +233,17 @@ def test_a_refused_start_leaves_nothing(topology: Topology, start: Start) -> Non
     datapath.place((limit(1), UNLIMITED))
 
 
-def test_two_limiters_police_one_interface(topology: Topology, start: Start) -> None:
+def test_two_limiters_police_one_interface(topology: Topology, start: Start, way: str) -> None:
     first, other = start(), start("lim2")
     first.place((limit(1), only(5)))
     other.place((limit(1), only(3)))
     send_udp(topology, SINK[4], 10)
-    # The newest filter comes first; the others see what it lets pass.
+    # The newest program comes first; the others see what it lets pass.
     assert other.wait(1, 10).forwarded_packets == 3
     assert first.wait(1, 3).forwarded_packets == 3
     assert filters(topology).count("out0 egress") == 2
     first.detach()
-    assert filters(topology) == ["out0 egress", "out0 clsact"]
+    assert filters(topology) == expected(way, "out0 egress")
 
 
 @pytest.mark.parametrize(
@@ -327,7 +336,9 @@ def test_a_record_that_drains_and_one_that_fills(topology: Topology, start: Star
     assert passed(topology, datapath, 5) == 5
 
 
-def test_an_interface_that_comes_back_is_limited_again(topology: Topology, start: Start) -> None:
+def test_an_interface_that_comes_back_is_limited_again(
+    topology: Topology, start: Start, way: str
+) -> None:
     pair = ("link", "add", "name", "again0", "type", "veth", "peer", "name", "again1")
     topology.run("limiter", "ip", *pair)
     try:
@@ -337,38 +348,74 @@ def test_an_interface_that_comes_back_is_limited_again(topology: Topology, start
         topology.run("limiter", "ip", *pair)
         counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
         assert counters["reattached"] == 1
-        shown = topology.run("limiter", "tc", "filter", "show", "dev", "again0", "egress")
-        assert "drld:lim1:" in shown
+        assert ours(topology, "again0") == expected(way, "again0 egress")
         datapath.detach()
-        assert "clsact" not in topology.run("limiter", "tc", "qdisc", "show", "dev", "again0")
+        assert ours(topology, "again0") == []
     finally:
         topology.run("limiter", "ip", "link", "del", "again0", check=False)
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [
-        ("filter", "del", "dev", "out0", "egress"),
-        ("qdisc", "del", "dev", "out0", "clsact"),
-    ],
-    ids=["filter", "qdisc"],
-)
-def test_a_filter_that_was_deleted_by_hand_is_put_back(
-    topology: Topology, start: Start, lost: tuple[str, ...]
+def take_filter(topology: Topology) -> None:
+    topology.run("limiter", "tc", "filter", "del", "dev", "out0", "egress")
+
+
+def take_qdisc(topology: Topology) -> None:
+    topology.run("limiter", "tc", "qdisc", "del", "dev", "out0", "clsact")
+
+
+def take_program(topology: Topology) -> None:
+    take_off_tcx(topology, "out0")
+
+
+BY_HAND = {"clsact": [take_filter, take_qdisc], "tcx": [take_program]}
+
+
+def test_what_was_taken_away_by_hand_is_put_back(
+    topology: Topology, start: Start, way: str
 ) -> None:
     datapath = start()
     datapath.place((limit(1), only(5)), (limit(2, "in0"), UNLIMITED))
     assert passed(topology, datapath, 3) == 3
     before = filters(topology)
-    topology.run("limiter", "tc", *lost)
-    assert len(filters(topology)) < len(before)
-    counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
-    assert counters["reattached"] == 1
-    assert filters(topology) == before
-    # With the tokens that it had.
-    assert passed(topology, datapath, 10) == 2
-    # What is there is left alone: nothing else was attached again when this one is.
-    topology.run("limiter", "tc", *lost)
-    assert (
-        wait_for(datapath.counters, lambda counters: counters["reattached"] > 1)["reattached"] == 2
-    )
+    # With the tokens that it had; and what is there is left alone, so each time one is put back.
+    for times, (take, left) in enumerate(zip(BY_HAND[way] * 2, (2, 0, 0, 0), strict=False), 1):
+        take(topology)
+        assert len(filters(topology)) < len(before)
+        counters = wait_for(datapath.counters, partial(reattached, times))
+        assert counters["reattached"] == times
+        assert filters(topology) == before
+        assert passed(topology, datapath, 10) == left
+
+
+def reattached(times: int, counters: Mapping[str, int]) -> bool:
+    return counters["reattached"] >= times
+
+
+# What belongs to others
+
+
+def attach_others() -> None:
+    """Another's programs on tcx and clsact of out0: they let everything go on."""
+    instructions = struct.pack("<BBhiBBhi", 0xB7, 0, 0, -1, 0x95, 0, 0, 0)
+    index = socket.if_nametoindex("out0")
+    program = Program.load("other", Code(instructions, {}), {})
+    with contextlib.closing(program), contextlib.closing(Clsact("other")) as clsact:
+        clsact.put(index, Direction.OUT, program, "")
+        if "tcx" in WAYS:
+            bpf.attach(index, bpf.TCX_EGRESS, program)
+
+
+def test_programs_of_others_are_left_alone(topology: Topology, start: Start, way: str) -> None:
+    topology.within("limiter", attach_others)
+    kept = filters(topology), tcx_programs(topology)
+    first = start()
+    first.place((limit(1), only(10)))
+    assert passed(topology, first, 4) == 4
+    assert len(filters(topology)) == len(kept[0]) + 1
+    first.kill()
+    second = start()
+    assert f"tc-BPF ({way}) on out0 out, taken over" in second.place((limit(1), only(10)))
+    assert len(filters(topology)) == len(kept[0]) + 1
+    assert passed(topology, second, 20) == 6
+    second.detach()
+    assert (filters(topology), tcx_programs(topology)) == kept

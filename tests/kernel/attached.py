@@ -1,0 +1,64 @@
+"""What is attached in the limiter's namespace, by either way, and how to take it away by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+from drld.capture import bpf, tcx
+from drld.capture.bpf import Program
+from drld.spec import Direction
+
+from .topology import Topology
+
+WAYS = ["clsact", "tcx"] if tcx.available() else ["clsact"]
+HOOKS = {"ingress": Direction.IN, "egress": Direction.OUT}
+
+
+def _programs() -> Iterator[tuple[str, str, Program]]:
+    for index, device in socket.if_nameindex():
+        for hook, direction in HOOKS.items():
+            for identity in bpf.attached(index, tcx.HOOK[direction]):
+                with contextlib.closing(Program.from_id(identity)) as program:
+                    yield device, hook, program
+
+
+def tcx_programs(topology: Topology) -> list[tuple[str, str, str]]:
+    """Interface, hook and name of every program on tcx, whoever's it is."""
+
+    def look() -> list[tuple[str, str, str]]:
+        return [(device, hook, program.name()) for device, hook, program in _programs()]
+
+    return topology.within("limiter", look) if "tcx" in WAYS else []
+
+
+def take_off_tcx(topology: Topology, *devices: str) -> None:
+    """Detach every program from these interfaces, or from all."""
+
+    def take() -> None:
+        for device, hook, program in _programs():
+            if device in devices or not devices:
+                bpf.detach(socket.if_nametoindex(device), tcx.HOOK[HOOKS[hook]], program)
+
+    if "tcx" in WAYS:
+        topology.within("limiter", take)
+
+
+def ours(topology: Topology, *devices: str) -> list[str]:
+    """Our programs on these interfaces, and the clsact qdiscs there, whoever's they are."""
+    on_tcx = [
+        f"{device} {hook}"
+        for device, hook, name in tcx_programs(topology)
+        if name.startswith("drld_")
+    ]
+    lines = []
+    for device in devices:
+        for hook in HOOKS:
+            at = f"{device} {hook}"
+            listed = topology.run("limiter", "tc", "filter", "show", "dev", device, hook)
+            lines += [at for line in listed.splitlines() if "drld:" in line]
+            lines += [at for each in on_tcx if each == at]
+        listed = topology.run("limiter", "tc", "qdisc", "show", "dev", device)
+        lines += [f"{device} clsact" for line in listed.splitlines() if "clsact" in line]
+    return lines
