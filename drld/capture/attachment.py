@@ -112,7 +112,7 @@ def attachment(limiter_name: str) -> Attachment:
 
     if tcx.available():
         return tcx.Tcx(limiter_name)
-    # Takes longer to import than everything else together.
+    # pyroute2 takes longer to import than the rest of the datapath.
     from drld.capture.clsact import Clsact
 
     return Clsact(limiter_name)
