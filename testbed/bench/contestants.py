@@ -53,8 +53,9 @@ class Nothing:
     def resume(self) -> None:
         """See `Contestant`."""
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         """See `Contestant`."""
+        return ""
 
 
 class _Process(Nothing):
@@ -104,12 +105,13 @@ class Daemon(_Process):
             raise HostError(f"{self.name}: {status['datapath']['reason']}")
         self._control = place.control
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         """See `Contestant`."""
         (limit,) = await ask(self._control, "/v1/limits")
         metered, dropped = limit["forwarded_packets"], limit["dropped_packets"]
         if dropped or not metered:
             raise MeasurementError(f"{self.name}: metered {metered}, dropped {dropped} packets")
+        return ""
 
 
 class Nft(Nothing):
@@ -129,10 +131,10 @@ class Nft(Nothing):
             }}
             """)  # fmt: skip
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         """See `Contestant`."""
-        _check_drops(self.name, netns.run([*self._inside, "nft", "list", "ruleset"]),
-                     r"counter packets (\d+)")  # fmt: skip
+        listed = netns.run([*self._inside, "nft", "list", "ruleset"])
+        return _drops(self.name, listed, r"counter packets (\d+)")
 
 
 class Hashlimit(Nothing):
@@ -152,10 +154,10 @@ class Hashlimit(Nothing):
             ]
         )
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         """See `Contestant`."""
         listed = netns.run([*self._inside, "iptables", "-vxnL", "FORWARD"])
-        _check_drops(self.name, listed, r"(\d+) +\d+ DROP")
+        return _drops(self.name, listed, r"(\d+) +\d+ DROP")
 
 
 class Police(Nothing):
@@ -177,15 +179,21 @@ class Police(Nothing):
         )
         self._show = [*self._tc, "-s", "filter", "show", *at, "egress"]
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         """See `Contestant`."""
-        _check_drops(self.name, netns.run(self._show), r"dropped (\d+)")
+        return _drops(self.name, netns.run(self._show), r"dropped (\d+)")
 
 
-def _check_drops(name: str, listed: str, pattern: str) -> None:
+def _drops(name: str, listed: str, pattern: str) -> str:
     found = re.search(pattern, listed)
-    if found is None or int(found[1]):
-        raise MeasurementError(f"{name} is not there, or dropped packets: {listed}")
+    if found is None:
+        raise MeasurementError(f"{name} is not there: {listed}")
+    dropped = int(found[1])
+    return (
+        f"{name} dropped {dropped} packets: the highest limit it can have was too low"
+        if dropped
+        else ""
+    )
 
 
 class Queue(_Process):

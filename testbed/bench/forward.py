@@ -33,16 +33,20 @@ async def measure(setting: Setting) -> Outcome:
         except HostError as error:
             missing[name] = f"{name} is not available here: {_reason(error)}"
     rows: list[Row] = []
+    notes = list(missing.values())
     for group, offloads in OFFLOADS.items():
         there = [peer for name, peer in peers.items() if name not in missing]
         rivals = [Nothing(), Daemon("kernel"), Daemon("nfqueue"), *there]
-        rows += await _against_none(setting, rivals, group, offloads)
-    return Outcome(rows, RATIO[0], list(missing.values()))
+        found, disqualified = await _against_none(setting, rivals, group, offloads)
+        rows += found
+        notes += [f"{group}: {reason}." for reason in disqualified]
+    return Outcome(rows, RATIO[0], notes)
 
 
 async def _against_none(
     setting: Setting, rivals: Sequence[Contestant], group: str, offloads: Sequence[str]
-) -> list[Row]:
+) -> tuple[list[Row], list[str]]:
+    """The rows of those whose figures count, and why the others' do not."""
     rows = []
     async with contest(setting, [Nothing(), *rivals], offloads) as field:
         tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
@@ -57,7 +61,8 @@ async def _against_none(
                 row(group, rival.name, RATIO, found, target=target),
                 row(group, rival.name, _RATE, rate),
             ]
-    return rows
+    counting = [each for each in rows if each.case not in field.disqualified]
+    return counting, list(field.disqualified.values())
 
 
 def _reason(error: HostError) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -146,8 +146,12 @@ class Contestant(Protocol):
     def resume(self) -> None:
         """Go on."""
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         """At the end: see whether it did what it was there for.
+
+        Returns:
+            Why its figures do not count; nothing, if they do.
+
 
         Raises:
             MeasurementError: it did not.
@@ -199,6 +203,8 @@ class Field:
     members: Crew
     lanes: Sequence[Lane]
     contestants: Sequence[Contestant]
+    disqualified: dict[str, str] = field(default_factory=dict)
+    """At the end: why whose figures do not count."""
 
     async def alternate(
         self,
@@ -242,10 +248,12 @@ async def contest(
                 started.append(contestant)
                 await contestant.start(Place(setting, members, lane))
                 contestant.pause()
-            yield Field(setting, members, lanes, contestants)
+            there = Field(setting, members, lanes, contestants)
+            yield there
             for contestant in contestants:
                 contestant.resume()
-                await contestant.check()
+                if reason := await contestant.check():
+                    there.disqualified[contestant.name] = reason
         finally:
             # What is stopped does not hear that it shall end.
             for contestant in started:
