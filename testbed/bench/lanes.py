@@ -152,7 +152,6 @@ class Contestant(Protocol):
         Returns:
             Why its figures do not count; nothing, if they do.
 
-
         Raises:
             MeasurementError: it did not.
         """
