@@ -49,6 +49,7 @@ def main() -> None:
 @click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Default: testbed-out/NAME.")
+@click.option("--resume", is_flag=True, help="Keep the runs that OUT has; do only those missing.")
 @click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
 @click.option("--plots/--no-plots", default=True)
 def run(
@@ -62,6 +63,7 @@ def run(
     datapath: str,
     links: str,
     out: Path | None,
+    resume: bool,
     traces: bool,
     plots: bool,
 ) -> None:
@@ -86,7 +88,7 @@ def run(
     async def work() -> dict[str, Any]:
         make_links = functools.partial(choose_links, _backend(links))
         options = RunOptions(datapath, make_links, directory / "traces" if traces else None)
-        return await run_suite(loaded, options, directory, progress)
+        return await run_suite(loaded, options, directory, progress, resumed=resume)
 
     result = run_to_end(work)
     progress.end()

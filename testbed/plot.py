@@ -22,14 +22,14 @@ _SMOOTHING_S = 1.0
 """Rates are drawn as averages over this time: 50 ms of a few TCP flows are noise to the eye."""
 _LABELLED_WARMUP = 0.12
 """A warm-up shorter than this share of the run leaves no room for its name."""
-_RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
-_MBIT = 1e6
+RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
+MBIT = 1e6
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
 """Okabe and Ito's colours, which the colour-blind can tell apart, and two more."""
 _TOTAL_COLOUR = "#1a1a1a"
-_LIMIT_COLOUR = "#b00020"
-_MUTED = "#5a5a5a"
-_TITLES = {
+LIMIT_COLOUR = "#b00020"
+MUTED = "#5a5a5a"
+TITLES = {
     "ctb": "Central token bucket (CTB)",
     "crd": "Central random drop (CRD)",
     "static": "Static split",
@@ -49,8 +49,8 @@ STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.8,
-    "xtick.color": _MUTED,
-    "ytick.color": _MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
     "legend.frameon": False,
     "figure.dpi": 130,
 }
@@ -68,13 +68,13 @@ def plot_result(result: dict[str, Any], directory: Path) -> list[Path]:
         top = _top(result, list(first.values()))
         for allocator, run in first.items():
             figure, axes = plt.subplots(figsize=(7.2, 3.7), layout="constrained")
-            _panel(axes, result, run, top)
+            panel(axes, result, run, top)
             axes.set_xlabel("Time (s)")
-            axes.set_ylabel(_RATE_LABEL)
-            _legend(figure, axes)
-            files.append(_save(figure, directory / f"{name}-{allocator}.png"))
+            axes.set_ylabel(RATE_LABEL)
+            legend(figure, axes)
+            files.append(save(figure, directory / f"{name}-{allocator}.png"))
         if len(first) > 1:
-            files.append(_save(_grid(result, list(first.values()), top), directory / f"{name}.png"))
+            files.append(save(_grid(result, list(first.values()), top), directory / f"{name}.png"))
     return files
 
 
@@ -87,18 +87,18 @@ def _grid(result: dict[str, Any], runs: Sequence[dict[str, Any]], top: float) ->
     )  # fmt: skip
     panels: list[Axes] = list(grid.flat)
     for axes, run in zip(panels, runs, strict=False):
-        _panel(axes, result, run, top)
+        panel(axes, result, run, top)
     for axes in panels[len(runs) :]:
         axes.set_visible(False)
     for column in range(2):
         panels[(len(runs) - 1 - column) // 2 * 2 + column].xaxis.set_tick_params(labelbottom=True)
     figure.supxlabel("Time (s)", fontsize=10)
-    figure.supylabel(_RATE_LABEL, fontsize=10)
-    _legend(figure, panels[0])
+    figure.supylabel(RATE_LABEL, fontsize=10)
+    legend(figure, panels[0])
     return figure
 
 
-def _panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -> None:
+def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -> None:
     """One allocator: a line for each limiter, their sum, and the limit."""
     series = run["series"]
     step_s = run["series_step_s"]
@@ -113,22 +113,22 @@ def _panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) 
         axes.plot(value_times, _smoothed(values, width), color=colour, linewidth=1.5, label=label)
     axes.plot(times, _smoothed(total, smooth), color=_TOTAL_COLOUR, linewidth=1.5, label="total")
     axes.axhline(
-        result["limit_bps"] / _MBIT, color=_LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)),
+        result["limit_bps"] / MBIT, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)),
         label="limit",
     )  # fmt: skip
     axes.axvspan(0, run["warmup_s"], color="#000000", alpha=0.045, linewidth=0)
     if run["warmup_s"] > _LABELLED_WARMUP * run["seconds"]:
         axes.annotate(
             "warm-up", (run["warmup_s"] / 2, 0), xytext=(0, 4), textcoords="offset points",
-            ha="center", color=_MUTED, fontsize=8,
+            ha="center", color=MUTED, fontsize=8,
         )  # fmt: skip
     axes.set_xlim(0, run["seconds"])
     axes.set_ylim(0, top)
-    axes.set_title(_TITLES.get(run["allocator"], run["allocator"]))
+    axes.set_title(TITLES.get(run["allocator"], run["allocator"]))
     used = run["aggregate_bps"] / result["limit_bps"]
     axes.set_title(
         f"Jain {run['jain']:.3f}, rate {used:.3f} of the limit",
-        loc="right", fontsize=8.5, fontweight="normal", color=_MUTED,
+        loc="right", fontsize=8.5, fontweight="normal", color=MUTED,
     )  # fmt: skip
 
 
@@ -171,22 +171,24 @@ def _smoothed(values: Sequence[float], width: int) -> list[float]:
     found = []
     for index in range(1, len(sums)):
         begin = max(index - width, 0)
-        found.append((sums[index] - sums[begin]) / (index - begin) / _MBIT)
+        found.append((sums[index] - sums[begin]) / (index - begin) / MBIT)
     return found
 
 
 def _top(result: dict[str, Any], runs: Sequence[dict[str, Any]]) -> float:
     """Upper end of the rate axis, the same in all panels: slow start may shoot out of it."""
     highest = max(max(run["windows"][0]["bps"], default=0) for run in runs)
-    return float(max(1.3 * result["limit_bps"], 1.05 * highest) / _MBIT)
+    return float(max(1.3 * result["limit_bps"], 1.05 * highest) / MBIT)
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def legend(figure: Figure, axes: Axes) -> None:
+    """The labels of one panel, for all."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6))
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
+    """Write it, and let go of it."""
     figure.savefig(path)
     plt.close(figure)
     return path

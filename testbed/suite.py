@@ -4,72 +4,131 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
-from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime, timezone
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed import netns
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
 from testbed.progress import Progress
+from testbed.provenance import provenance
 from testbed.result import median_and_range
+from testbed.resume import resume
 from testbed.run import RunOptions, run_once
 
 SCHEMA = 1
 RESULT = "result.json"
+PREVIOUS = "result.previous.json"
+"""A result that is done anew stays under this name."""
 
 _ATTEMPTS = 2
 """A run that could not be measured properly is done once more; both failures are recorded."""
-_ROOT = Path(__file__).resolve().parent.parent
-_GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
-"""The checkout may be another user's than root's."""
+
+RunOne = Callable[[Experiment, str, int], Awaitable[dict[str, Any]]]
+"""Carries out one run, of an allocator and a repetition, and returns its record."""
 
 
 async def run_suite(
-    experiment: Experiment, options: RunOptions, out: Path, progress: Progress
+    experiment: Experiment,
+    options: RunOptions,
+    out: Path,
+    progress: Progress,
+    *,
+    resumed: bool = False,
 ) -> dict[str, Any]:
-    """Carry out all runs, writing the result so far to `out` after each; return the result.
+    """Carry out all runs in namespaces; see `carry_out`.
 
     Raises:
         HostError: the host cannot do it.
     """
-    result = _header(experiment)
+
+    async def run(experiment: Experiment, allocator: str, repetition: int) -> dict[str, Any]:
+        return await run_once(experiment, allocator, repetition, options, progress)
+
+    setting = {"datapath": options.datapath, "links": options.make_links().name}
+    header = _header(experiment, setting)
+    return await carry_out(experiment, run, header, out, progress, resumed=resumed)
+
+
+async def carry_out(
+    experiment: Experiment,
+    run_one: RunOne,
+    header: dict[str, Any],
+    out: Path,
+    progress: Progress,
+    *,
+    resumed: bool,
+) -> dict[str, Any]:
+    """Carry out the runs, writing the result so far to `out` after each; return the result.
+
+    Where a series is resumed, those runs that `out` has already, and that still count
+    (`testbed.resume`), are taken over.
+    """
+    result = {**header, "runs": [], "discarded": []}
+    if resumed:
+        _take_over(result, out, progress)
     # Before the first run: an hour of measuring must not end at a directory that cannot be made.
     write(result, out)
     table = experiment.table
-    total = len(table.allocators) * table.repeat
-    number = 0
+    done = {(run["allocator"], run["repetition"]) for run in result["runs"]}
     # Allocators alternate, so that a change of the machine's mood meets all of them.
-    for repetition in range(1, table.repeat + 1):
-        for allocator in table.allocators:
-            number += 1
-            progress.begin(f"[{number}/{total}] {allocator}")
-            for _ in range(_ATTEMPTS):
-                try:
-                    run = await run_once(experiment, allocator, repetition, options, progress)
-                except MeasurementError as error:
-                    progress.note(f"{allocator}, repetition {repetition} does not count: {error}")
-                    result["discarded"].append(
-                        {"allocator": allocator, "repetition": repetition, "reason": str(error)}
-                    )
-                    continue
-                result["runs"].append(run)
-                break
-            write(result, out)
+    wanted = [
+        (allocator, repetition)
+        for repetition in range(1, table.repeat + 1)
+        for allocator in table.allocators
+    ]
+    for number, (allocator, repetition) in enumerate(wanted, 1):
+        if (allocator, repetition) in done:
+            continue
+        progress.begin(f"{table.name} [{number}/{len(wanted)}] {allocator}")
+        for _ in range(_ATTEMPTS):
+            try:
+                run = await run_one(experiment, allocator, repetition)
+            except MeasurementError as error:
+                progress.note(f"{allocator}, repetition {repetition} does not count: {error}")
+                result["discarded"].append(
+                    {"allocator": allocator, "repetition": repetition, "reason": str(error)}
+                )
+                continue
+            result["runs"].append(run)
+            break
+        write(result, out)
     return result
 
 
+def _take_over(result: dict[str, Any], out: Path, progress: Progress) -> None:
+    """Put into a new result what the one in `out` has and what still counts."""
+    earlier = read(out)
+    result["runs"], result["discarded"], changed = resume(earlier, result)
+    if changed:
+        (out / RESULT).replace(out / PREVIOUS)
+        progress.note(
+            f"{result['experiment']}: all runs are done anew, for what changed is "
+            f"{'; '.join(changed)} (the earlier ones are in {out / PREVIOUS})"
+        )
+    elif result["runs"]:
+        progress.note(f"{result['experiment']}: {len(result['runs'])} runs are there already")
+
+
+def read(out: Path) -> dict[str, Any] | None:
+    """The result in a directory; None where there is none."""
+    try:
+        text = (out / RESULT).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
 def failed(result: dict[str, Any]) -> list[str]:
-    """The runs that are missing, for none of their attempts could be measured."""
-    attempts = Counter((run["allocator"], run["repetition"]) for run in result["discarded"])
+    """The runs that are missing, for no attempt could be measured."""
+    done = {(run["allocator"], run["repetition"]) for run in result["runs"]}
+    attempted = [(run["allocator"], run["repetition"]) for run in result["discarded"]]
     return [
         f"{allocator}, repetition {repetition}"
-        for (allocator, repetition), count in attempts.items()
-        if count >= _ATTEMPTS
+        for allocator, repetition in dict.fromkeys(attempted)
+        if (allocator, repetition) not in done
     ]
 
 
@@ -81,7 +140,8 @@ def write(result: dict[str, Any], out: Path) -> None:
     unfinished.replace(out / RESULT)
 
 
-def _header(experiment: Experiment) -> dict[str, Any]:
+def _header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
+    """What a result says before it has any run; `setting` is what the user chose beside it."""
     table = experiment.table
     return {
         "schema": SCHEMA,
@@ -94,35 +154,9 @@ def _header(experiment: Experiment) -> dict[str, Any]:
         ],
         "limit_bps": table.limit.rate * 8,
         "seed": table.seed,
-        "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "versions": {
-            "python": platform.python_version(),
-            "iproute2": _version(["ip", "-V"]),
-            "iptables": _version(["iptables", "-V"]),
-        },
-        "runs": [],
-        "discarded": [],
+        "setting": setting,
+        **provenance(),
     }
-
-
-def _commit() -> str:
-    try:
-        commit = netns.run([*_GIT, "rev-parse", "HEAD"]).strip()
-        changed = netns.run([*_GIT, "status", "--porcelain", "-uno"]).strip()
-    except HostError:
-        return "unknown"
-    return f"{commit}-changed" if changed else commit
-
-
-def _version(command: list[str]) -> str:
-    try:
-        return netns.run(command).strip()
-    except HostError:
-        return "none"
 
 
 def table_of(result: dict[str, Any]) -> str:

@@ -1,0 +1,63 @@
+"""Where a result comes from: the code that measured, and the host that it ran on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from testbed import netns
+from testbed.errors import HostError
+
+_ROOT = Path(__file__).resolve().parent.parent
+_GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
+"""The checkout may be another user's than root's."""
+_MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
+"""Files that decide what a run measures; a document or a figure's colours do not."""
+_SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py")
+
+
+def provenance(*, simulated: bool = False) -> dict[str, Any]:
+    """The part of a result's header that tells it, but not the experiment."""
+    return {
+        "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "code": _digest(_SIMULATING if simulated else _MEASURING),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "versions": {
+            "python": platform.python_version(),
+            "iproute2": _version(["ip", "-V"]),
+            "iptables": _version(["iptables", "-V"]),
+        },
+    }
+
+
+def commit() -> str:
+    """The commit that is checked out; it ends in `-changed` if files differ from it."""
+    try:
+        head = netns.run([*_GIT, "rev-parse", "HEAD"]).strip()
+        changed = netns.run([*_GIT, "status", "--porcelain", "-uno"]).strip()
+    except HostError:
+        return "unknown"
+    return f"{head}-changed" if changed else head
+
+
+def _digest(patterns: tuple[str, ...]) -> str:
+    """Of the names and contents of files as they are, committed or not."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in patterns for path in _ROOT.glob(pattern)):
+        digest.update(f"{path.relative_to(_ROOT)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _version(command: list[str]) -> str:
+    try:
+        return netns.run(command).strip()
+    except HostError:
+        return "none"

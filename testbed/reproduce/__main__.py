@@ -1,0 +1,116 @@
+"""`python -m testbed.reproduce`: the paper's figures and tables, each by its name."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import click
+
+from testbed import netns
+from testbed.fleet import DATAPATHS
+from testbed.interrupt import run_to_end
+from testbed.link import choose_links
+from testbed.progress import Progress
+from testbed.reproduce import report
+from testbed.reproduce.registry import FIGURES
+from testbed.reproduce.runner import (
+    Setting,
+    conclude,
+    duration,
+    measure,
+    series_of,
+    summaries,
+    write_report,
+)
+from testbed.reproduce.summary import missing
+from testbed.run import RunOptions
+
+_DOCUMENT = Path(__file__).parents[2] / "docs/reproduction.md"
+_OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
+
+
+class _Command(click.Command):
+    """Its help ends with the names, and how long each takes."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
+        rows = []
+        for figure in FIGURES.values():
+            full, quick = (
+                duration(sum(series.seconds(quick) for series in figure.series))
+                for quick in (False, True)
+            )
+            shared = ", ".join(series.name for series in figure.series)
+            rows.append((figure.name, f"{figure.title}; {full}, quick {quick} (runs: {shared})"))
+        every = series_of(list(FIGURES.values()))
+        full, quick = (
+            duration(sum(series.seconds(quick) for series in every)) for quick in (False, True)
+        )
+        rows.append(("all", f"{full}, quick {quick}: figures share runs"))
+        with formatter.section("Names, and how long they take"):
+            formatter.write_dl(rows)
+
+
+@click.command(cls=_Command)
+@click.argument("names", nargs=-1, type=click.Choice(list(FIGURES)), metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="Few and short runs: a look, not a reproduction.")
+@click.option(
+    "--datapath", type=click.Choice([name for name in DATAPATHS if name != "tbf"]),
+    default="auto", show_default=True,
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path),
+    help=f"Default: {_OUT}, and {_QUICK_OUT} with --quick.",
+)  # fmt: skip
+@click.option("--only-report", is_flag=True, help="Measure nothing: check and draw what OUT has.")
+@click.option("--docs", is_flag=True, help="Write the table into docs/reproduction.md.")
+def main(
+    *,
+    names: tuple[str, ...],
+    quick: bool,
+    datapath: str,
+    out: Path | None,
+    only_report: bool,
+    docs: bool,
+) -> None:
+    """Reproduce figures and tables of the paper: NAMES of them, or all.
+
+    Runs that OUT has already are kept, so what was interrupted goes on where it was.
+    """
+    directory = out or (_QUICK_OUT if quick else _OUT)
+    figures = [FIGURES[name] for name in names or FIGURES]
+    progress = Progress()
+
+    async def work() -> None:
+        await measure(figures, setting)
+
+    # Probe once rather than before every run; a report needs no links.
+    make_links = functools.partial(choose_links, "auto" if only_report else _links())
+    setting = Setting(directory, quick, RunOptions(datapath, make_links), progress)
+    if only_report:
+        for figure in figures:
+            conclude(figure, setting)
+    else:
+        run_to_end(work)
+    progress.end()
+    everything = list(FIGURES.values())
+    known = summaries(everything, directory)
+    click.echo(report.text([one for one in known if one["name"] in {f.name for f in figures}]))
+    click.echo(f"{write_report(everything, directory)}")
+    if docs:
+        document = _DOCUMENT.read_text(encoding="utf-8")
+        section = report.markdown(known)
+        _DOCUMENT.write_text(report.replace_section(document, section), encoding="utf-8")
+        click.echo(f"{_DOCUMENT}")
+    absent = [run for one in known for run in missing(one)]
+    if absent and not only_report:
+        raise click.ClickException(f"{len(absent)} runs are missing; the same command does them")
+
+
+def _links() -> str:
+    with netns.workspace():
+        return choose_links("auto").name
+
+
+if __name__ == "__main__":
+    main()

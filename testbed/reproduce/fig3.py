@@ -1,0 +1,72 @@
+"""Figure 3: forwarding rate over time of each limiter and in sum, in the baseline experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.reproduce.baseline import BASELINE, FURTHER, NAMES, PAPERS
+from testbed.reproduce.draw import rates_over_time
+from testbed.reproduce.figure import Figure
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import Results, text
+
+_TOP_MBIT = 15.0
+_SMALL, _LARGE = "l1", "l2"
+"""Limiters of three and of seven flows."""
+
+
+def _share(results: Results, allocator: str, limiter: str) -> float | None:
+    return results.median(BASELINE.name, allocator, lambda run: float(run["share"][limiter]))
+
+
+def evaluate(results: Results) -> Finding:
+    """Limit and split."""
+    used = {name: results.used(BASELINE.name, name) for name in (*PAPERS, *FURTHER)}
+    small = {name: _share(results, name, _SMALL) for name in used}
+    checks = [
+        *(
+            near(f"{NAMES[name]}: aggregate over the limit", used[name], 1.0,
+                 0.03 if name.startswith("fps") else 0.05)
+            for name in (*PAPERS, "fps-random-drop")
+        ),
+        *(
+            near(f"{NAMES[name]}: share of the 3-flow limiter, 0.3 is its due", small[name],
+                 0.3, 0.05)
+            for name in ("grd", "fps", "fps-random-drop")
+        ),
+        Check("GTB: share of the 7-flow limiter, which gets nearly everything",
+              _share(results, "gtb", _LARGE), least=0.85),
+    ]  # fmt: skip
+    rows = [
+        [NAMES[name], text(used[name], 3), text(small[name], 3),
+         text(_share(results, name, _LARGE), 3)]
+        for name in used
+    ]  # fmt: skip
+    ours = (
+        f"aggregate over the limit: CTB {text(used['ctb'], 3)}, GTB {text(used['gtb'], 3)}, "
+        f"GRD {text(used['grd'], 3)}, FPS {text(used['fps'], 3)}; share of the three flows: "
+        f"GTB {text(small['gtb'], 3)}, GRD {text(small['grd'], 3)}, FPS {text(small['fps'], 3)}"
+    )
+    header = ["", "aggregate / limit", "3-flow limiter", "7-flow limiter"]
+    return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """The first run of each allocator."""
+    panels = [
+        (NAMES[name], dict(results.by_series[BASELINE.name]), runs[0])
+        for name in (*PAPERS, "fps-random-drop")
+        if (runs := results.runs(BASELINE.name, name))
+    ]
+    return rates_over_time(panels, directory / "fig3.png", _TOP_MBIT)
+
+
+FIGURE = Figure(
+    "fig3",
+    "Figure 3: forwarding rate over time, baseline",
+    "All hold about 10 Mbit/s in sum; GRD and FPS split it about 3 : 7; GTB gives the 7-flow "
+    "limiter nearly everything",
+    [BASELINE],
+    evaluate,
+    draw,
+)

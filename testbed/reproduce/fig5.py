@@ -1,0 +1,98 @@
+"""Figure 5: quantile-quantile plots of Jain's index over the baseline's runs against CTB's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+from matplotlib import rc_context
+
+from testbed.plot import COLOURS, STYLE, save
+from testbed.reproduce.baseline import BASELINE, FURTHER, NAMES, PAPERS
+from testbed.reproduce.figure import Figure
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import Results, difference, text
+
+_NOISE = 0.01
+"""Of a median over ten runs; CTB's own index varies by more from run to run."""
+_LEAST_AXIS = 0.6
+
+
+def indices(results: Results, allocator: str) -> list[float]:
+    """Jain's index of each run, in order of size."""
+    return sorted(results.values(BASELINE.name, allocator, lambda run: float(run["jain"])))
+
+
+def quantiles(left: list[float], right: list[float]) -> list[tuple[float, float]]:
+    """Pairs of equal quantiles; of samples that differ in size, those of the smaller one."""
+    count = min(len(left), len(right))
+    return [(_quantile(left, rank, count), _quantile(right, rank, count)) for rank in range(count)]
+
+
+def _quantile(values: list[float], rank: int, count: int) -> float:
+    place = rank / max(count - 1, 1) * (len(values) - 1)
+    below = int(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (place - below) * (values[above] - values[below])
+
+
+def evaluate(results: Results) -> Finding:
+    """Fairness beside CTB's."""
+    median = {name: results.jain(BASELINE.name, name) for name in (*PAPERS, *FURTHER)}
+    pairs = quantiles(indices(results, "ctb"), indices(results, "fps"))
+    worst = min((fps - ctb for ctb, fps in pairs), default=None)
+    checks = [
+        near("GTB: Jain's index about 0.7", median["gtb"], 0.7, 0.1),
+        Check("GRD: Jain's index close to 1", median["grd"], least=0.99),
+        Check("FPS at or above CTB: difference of the medians",
+              difference(median["fps"], median["ctb"]), least=-_NOISE),
+        Check("FPS at or above CTB: least difference of the quantiles", worst, least=-2 * _NOISE),
+        Check("Central random drop is as fair as GRD: difference of the medians",
+              difference(median["crd"], median["grd"]), least=-_NOISE, most=_NOISE),
+        Check("FPS with random drop at least as fair as GRD: difference of the medians",
+              difference(median["fps-random-drop"], median["grd"]), least=-_NOISE / 2),
+    ]  # fmt: skip
+    rows = []
+    for name, middle in median.items():
+        own = indices(results, name)
+        rows.append([NAMES[name], text(middle, 3), text(own[0] if own else None, 3),
+                     text(own[-1] if own else None, 3), str(len(own))])  # fmt: skip
+    ours = "median of Jain's index: " + ", ".join(
+        f"{NAMES[name]} {text(middle, 3)}" for name, middle in median.items()
+    )
+    table = Table("Jain's index over the goodput of all ten flows",
+                  ["", "median", "least", "most", "runs"], rows)  # fmt: skip
+    return Finding(checks, ours, tables=[table])
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """One point a quantile; above the line is fairer than CTB."""
+    reference = indices(results, "ctb")
+    names = [name for name in (*PAPERS[1:], *FURTHER) if indices(results, name)]
+    if not reference or not names:
+        return []
+    with rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
+        least = _LEAST_AXIS
+        for name, colour, marker in zip(names, COLOURS, "os^Dv", strict=False):
+            pairs = quantiles(reference, indices(results, name))
+            least = min([least, *(value for pair in pairs for value in pair)])
+            axes.plot(*zip(*pairs, strict=True), marker, color=colour, label=NAMES[name],
+                      markersize=5)  # fmt: skip
+        axes.plot([0, 1], [0, 1], color="#8a8a8a", linewidth=1, label="x = y")
+        axes.set_xlim(least - 0.02, 1.005)
+        axes.set_ylim(least - 0.02, 1.005)
+        axes.set_xlabel("Jain's index, central token bucket")
+        axes.set_ylabel("Jain's index, limiter")
+        axes.legend()
+        return [save(figure, directory / "fig5.png")]
+
+
+FIGURE = Figure(
+    "fig5",
+    "Figure 5: fairness beside a central token bucket's",
+    "GTB about 0.7; GRD close to 1.0, and central random drop as fair; FPS at or above CTB",
+    [BASELINE],
+    evaluate,
+    draw,
+)

@@ -1,0 +1,140 @@
+"""Figure 7: flows that meet a bottleneck elsewhere, and one that does not.
+
+Three flows at one limiter, seven at the other. At 15 s the seven meet 2 Mbit/s: the three should
+get the other 8. At 31 s an unbottlenecked flow joins the seven's limiter, which then deserves 4:
+2 for the seven, 2 for the one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count, takewhile
+from pathlib import Path
+
+from drld import units
+from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.draw import rates_over_time
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, near
+from testbed.reproduce.results import Results, Run, forwarded, goodput, text
+
+_TOP_MBIT = 15.0
+_WINDOW_S, _STEP_S = 3.0, 0.2
+_TOLERANCE_MBIT = 0.5
+_PATIENCE_S = 5.0
+_ALLOCATORS = ("fps", "fps-random-drop")
+
+BOTTLENECK = Series(
+    "bottleneck",
+    "bottleneck",
+    full={"allocators": [*_ALLOCATORS, "ctb"], "repeat": 5},
+    quick={"seconds": 44, "allocators": [*_ALLOCATORS], "repeat": 1},
+)
+
+
+def _changes(results: Results) -> tuple[float, float]:
+    """When the bottleneck comes and when the flow joins, seconds."""
+    definition = results.by_series[BOTTLENECK.name]["definition"]
+    (event,) = definition["events"]
+    start = max(units.parse_duration(group.get("start", "0s")) for group in definition["flows"])
+    return units.parse_duration(event["at"]) / 1e9, start / 1e9
+
+
+def off_target(
+    run: Run, targets_mbit: Sequence[float], begin_s: float, end_s: float
+) -> list[tuple[float, float]]:
+    """(start, largest distance of a limiter from its target in Mbit/s) of every 3 s mean."""
+    starts = takewhile(
+        lambda start_s: start_s + _WINDOW_S <= end_s + 1e-9,
+        (begin_s + index * _STEP_S for index in count()),
+    )
+    return [
+        (
+            start_s,
+            max(
+                abs(forwarded(run, limiter, start_s, start_s + _WINDOW_S) / 1e6 - target)
+                for limiter, target in zip(run["series"], targets_mbit, strict=True)
+            ),
+        )
+        for start_s in starts
+    ]
+
+
+def settled_after(distances: Sequence[tuple[float, float]]) -> float:
+    """Seconds from the first window to the first that is near enough; infinite where none is."""
+    for start_s, distance in distances:
+        if distance <= _TOLERANCE_MBIT:
+            return start_s - distances[0][0]
+    return float("inf")
+
+
+def evaluate(results: Results) -> Finding:
+    """How soon each of the three splits is reached, and whether it lasts."""
+    checks: list[Check] = []
+    said = []
+    change = _changes(results) if BOTTLENECK.name in results.by_series else (15.0, 31.0)
+    for allocator in _ALLOCATORS:
+        name = NAMES[allocator]
+        checks.append(near(f"{name}: aggregate over the limit",
+                           results.used(BOTTLENECK.name, allocator), 1.0, 0.03))  # fmt: skip
+        times = []
+        for what, targets, begin_s, end_s in (
+            ("8 : 2 once the seven are bottlenecked", (8.0, 2.0), *change),
+            ("6 : 4 once an unbottlenecked flow joins them", (6.0, 4.0), change[1], None),
+        ):
+            seen = [
+                off_target(run, targets, begin_s, end_s or run["seconds"])
+                for run in results.runs(BOTTLENECK.name, allocator)
+            ]
+            after = _middle([settled_after(distances) for distances in seen])
+            later = _middle(
+                [
+                    _middle([off for start_s, off in run if start_s >= begin_s + _PATIENCE_S])
+                    for run in seen
+                ]
+            )
+            checks += [
+                Check(f"{name}: {what}, 3 s means within 0.5 Mbit/s, after", after, "s",
+                      most=_PATIENCE_S),
+                Check(f"{name}: {what}, distance of the 3 s means from 5 s on, median", later,
+                      "Mbit/s", most=_TOLERANCE_MBIT),
+            ]  # fmt: skip
+            times.append(text(after, 1))
+        joined = results.median(BOTTLENECK.name, allocator, lambda run: _joined(run, change[1]))
+        checks.append(near(f"{name}: goodput of the flow that joined, from 8 s after (due: 2)",
+                           joined, 2.0, _TOLERANCE_MBIT, "Mbit/s"))  # fmt: skip
+        said.append(f"{name}: 8 : 2 after {times[0]} s, 6 : 4 after {times[1]} s")
+    return Finding(checks, "; ".join(said))
+
+
+def _joined(run: Run, joined_s: float) -> float:
+    """Goodput of the flow that joined, Mbit/s, from when the paper has it at its share."""
+    (flow,) = (flow for flow in run["flows"] if flow["start_s"] >= joined_s)
+    return goodput(flow, run["flow_step_s"], joined_s + 8.0, run["seconds"]) / 1e6
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = sorted(value for value in values if value is not None)
+    # The lower of two in the middle would be kind where one never settled.
+    return known[len(known) // 2] if known else None
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """The first run of each allocator."""
+    panels = [
+        (NAMES[name], dict(results.by_series[BOTTLENECK.name]), runs[0])
+        for name in (*_ALLOCATORS, "ctb")
+        if (runs := results.runs(BOTTLENECK.name, name))
+    ]
+    return rates_over_time(panels, directory / "fig7.png", _TOP_MBIT)
+
+
+FIGURE = Figure(
+    "fig7",
+    "Figure 7: bottlenecked flows",
+    "At 15 s the seven flows meet 2 Mbit/s, and FPS quickly gives the other 8 to the three; at "
+    "31 s an unbottlenecked flow joins the seven, whose limiter by 39 s has 4 Mbit/s",
+    [BOTTLENECK],
+    evaluate,
+    draw,
+)

@@ -1,0 +1,67 @@
+"""What a figure of the paper is made of: series of runs, checks, a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed import experiment as experiments
+from testbed.experiment import Experiment
+from testbed.reproduce.finding import Finding
+from testbed.reproduce.results import Results
+
+_OVERHEAD_S = 5.0
+"""What a run in namespaces takes beside its seconds: building, starting, collecting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An experiment, run for each allocator as often as it says; figures may share one."""
+
+    name: str
+    """Of its directory; figures that name the same series use the same runs."""
+    experiment: str
+    """One of testbed/experiments."""
+    full: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the experiment's top level that are replaced."""
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    """Those that are replaced, after those of `full`, for a quick look."""
+    settings: tuple[str, ...] = ()
+    """Keys of its tables that are replaced, such as `gossip.interval=500ms`."""
+    simulated: bool = False
+    """It runs in the simulator, and not on the testbed."""
+    pace: float = 1.0
+    """In the simulator: seconds that it takes for a simulated one."""
+
+    def load(self, quick: bool) -> Experiment:
+        """The experiment as it will run.
+
+        Raises:
+            ConfigError: it cannot be run.
+        """
+        overrides = {**self.full, **(self.quick if quick else {})}
+        return experiments.load(experiments.find(self.experiment), overrides, self.settings)
+
+    def seconds(self, quick: bool) -> float:
+        """How long it takes, about."""
+        table = self.load(quick).table
+        one = table.seconds * self.pace if self.simulated else table.seconds + _OVERHEAD_S
+        return one * len(table.allocators) * table.repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure or a table of the paper."""
+
+    name: str
+    """On the command line, and of its directory."""
+    title: str
+    paper: str
+    """What the paper shows or says, in a sentence or two."""
+    series: Sequence[Series]
+    evaluate: Callable[[Results], Finding]
+    """The checks; runs may be missing."""
+    draw: Callable[[Results, Path], list[Path]]
+    """Draw into a directory and return the files, the one for the report's top first."""

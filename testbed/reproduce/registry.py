@@ -1,0 +1,19 @@
+"""The figures and tables by name: a new one is a file, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from testbed.reproduce import fig3, fig4, fig5, fig7
+from testbed.reproduce.figure import Figure
+
+FIGURES: Mapping[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        fig3.FIGURE,
+        fig4.FIGURE,
+        fig5.FIGURE,
+        fig7.FIGURE,
+    )
+}
+"""In the order in which they run and are reported."""

@@ -1,0 +1,119 @@
+"""The runs of several series, and the figures that checks are made of. Pure.
+
+Rates are bits/s, times seconds from the start of a run, as in result.json (docs/testbed.md).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Run = Mapping[str, Any]
+OfRun = Callable[[Run], float]
+
+
+class Results:
+    """Results by the name of their series; a series may be missing, and so may runs."""
+
+    def __init__(self, by_series: Mapping[str, Mapping[str, Any]]) -> None:
+        self.by_series = by_series
+
+    def runs(self, series: str, allocator: str) -> list[Run]:
+        """The runs of an allocator, by repetition."""
+        found = self.by_series.get(series, {}).get("runs", [])
+        own = [run for run in found if run["allocator"] == allocator]
+        return sorted(own, key=lambda run: int(run["repetition"]))
+
+    def limit_bps(self, series: str) -> float:
+        """The global limit; NaN where the series is missing."""
+        return float(self.by_series.get(series, {}).get("limit_bps", "nan"))
+
+    def values(self, series: str, allocator: str, of_run: OfRun) -> list[float]:
+        """A figure of each run."""
+        return [of_run(run) for run in self.runs(series, allocator)]
+
+    def median(self, series: str, allocator: str, of_run: OfRun) -> float | None:
+        """The median over the runs; None where there are none."""
+        values = self.values(series, allocator, of_run)
+        return statistics.median(values) if values else None
+
+    def used(self, series: str, allocator: str) -> float | None:
+        """The aggregate over the limit, IP-layer bytes; median over the runs."""
+        aggregate = self.median(series, allocator, lambda run: float(run["aggregate_bps"]))
+        return None if aggregate is None else aggregate / self.limit_bps(series)
+
+    def jain(self, series: str, allocator: str) -> float | None:
+        """Jain's index over all flows; median over the runs."""
+        return self.median(series, allocator, lambda run: float(run["jain"]))
+
+
+def totals(
+    run: Run, window_s: float, begin_s: float | None = None, end_s: float | None = None
+) -> list[float]:
+    """What all limiters forwarded in consecutive windows of the measured time, bits/s."""
+    return windows(
+        [sum(row[1] for row in rows) for rows in zip(*run["series"].values(), strict=True)],
+        run["series_step_s"],
+        window_s,
+        run["warmup_s"] if begin_s is None else begin_s,
+        run["seconds"] if end_s is None else end_s,
+    )
+
+
+def forwarded(run: Run, limiter: str, begin_s: float, end_s: float) -> float:
+    """Mean rate of one limiter, bits/s."""
+    (rate,) = windows(
+        [row[1] for row in run["series"][limiter]],
+        run["series_step_s"],
+        end_s - begin_s,
+        begin_s,
+        end_s,
+    )
+    return rate
+
+
+def goodput(flow: Mapping[str, Any], step_s: float, begin_s: float, end_s: float) -> float:
+    """Mean goodput of one flow, bits/s."""
+    (rate,) = windows(flow["goodput_series_bps"], step_s, end_s - begin_s, begin_s, end_s)
+    return rate
+
+
+def windows(
+    rates: Sequence[float], step_s: float, window_s: float, begin_s: float, end_s: float
+) -> list[float]:
+    """Means of rates over consecutive windows; a last one that would not be whole is left out."""
+    first, last = round(begin_s / step_s), min(round(end_s / step_s), len(rates))
+    width = max(round(window_s / step_s), 1)
+    return [
+        sum(rates[start : start + width]) / width for start in range(first, last - width + 1, width)
+    ]
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation; 0 of one value."""
+    return statistics.pstdev(values)
+
+
+def ratio(above: float | None, below: float | None) -> float | None:
+    """A quotient; None where a part of it is missing."""
+    return None if above is None or not below else above / below
+
+
+def difference(left: float | None, right: float | None) -> float | None:
+    """A difference; None where a part of it is missing."""
+    return None if left is None or right is None else left - right
+
+
+def mean_and_spread(values: Iterable[float], scale: float = 1.0) -> tuple[str, str]:
+    """Mean and standard deviation over runs as the paper's tables have them; dashes for none."""
+    scaled = [value / scale for value in values]
+    if not scaled:
+        return "-", "-"
+    deviation = f"{statistics.stdev(scaled):.2f}" if len(scaled) > 1 else "-"
+    return f"{statistics.fmean(scaled):.2f}", deviation
+
+
+def text(value: float | None, digits: int = 2) -> str:
+    """A figure for a sentence; a dash where it is missing."""
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,92 @@
+"""A figure's summary: what was found, as data (OUT/NAME/summary.json). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Finding, Verdict
+
+SCHEMA = 1
+
+
+def summarize(
+    figure: Figure,
+    finding: Finding,
+    plots: Sequence[str],
+    results: Mapping[str, Mapping[str, Any]],
+    *,
+    quick: bool,
+) -> dict[str, Any]:
+    """Everything that the report says of a figure; `plots` are file names beside the summary."""
+    return {
+        "schema": SCHEMA,
+        "name": figure.name,
+        "title": figure.title,
+        "quick": quick,
+        "paper": figure.paper,
+        "ours": finding.ours,
+        "difference": finding.difference,
+        "checks": [
+            {
+                **asdict(check),
+                "measured": check.measured,
+                "bounds": check.bounds,
+                "verdict": check.verdict.value,
+            }
+            for check in finding.checks
+        ],
+        "tables": [asdict(table) for table in finding.tables],
+        "plots": list(plots),
+        "series": [_series(series, results.get(series.name), quick) for series in figure.series],
+    }
+
+
+def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> dict[str, Any]:
+    """What a series was, and what of it is missing and why."""
+    table = series.load(quick).table
+    runs = result["runs"] if result else []
+    done = {(run["allocator"], run["repetition"]) for run in runs}
+    reasons = {
+        (run["allocator"], run["repetition"]): run["reason"]
+        for run in (result["discarded"] if result else [])
+    }
+    return {
+        "name": series.name,
+        "where": "simulator" if series.simulated else "testbed",
+        "wanted": len(table.allocators) * table.repeat,
+        "runs": len(done),
+        "seconds": table.seconds,
+        "discarded": len(result["discarded"]) if result else 0,
+        "missing": [
+            {
+                "allocator": allocator,
+                "repetition": repetition,
+                "reason": reasons.get((allocator, repetition), "not run"),
+            }
+            for repetition in range(1, table.repeat + 1)
+            for allocator in table.allocators
+            if (allocator, repetition) not in done
+        ],
+        "datapaths": sorted({run["datapath"] for run in runs}),
+        **{
+            key: result[key] if result else None
+            for key in ("commit", "kernel", "cpus", "started_at")
+        },
+    }
+
+
+def unmet(summary: Mapping[str, Any], verdict: Verdict) -> list[Mapping[str, Any]]:
+    """The checks of a summary with this verdict."""
+    return [check for check in summary["checks"] if check["verdict"] == verdict.value]
+
+
+def missing(summary: Mapping[str, Any]) -> list[str]:
+    """The runs that are missing, in words."""
+    return [
+        f"{series['name']}: {run['allocator']}, repetition {run['repetition']} ({run['reason']})"
+        for series in summary["series"]
+        for run in series["missing"]
+    ]

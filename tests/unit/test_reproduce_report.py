@@ -1,0 +1,192 @@
+"""Verdicts, summaries, and the report in its three forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.reproduce import __main__ as command
+from testbed.reproduce import report, runner
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table, Verdict, near
+from testbed.reproduce.registry import FIGURES
+from testbed.reproduce.results import Results
+from testbed.reproduce.summary import missing, summarize, unmet
+from tests.reproduce_factories import a_result, a_run, constant
+
+PNG = b"\x89PNG\r\n\x1a\nplot"
+SERIES = Series("two", "baseline", full={"allocators": ["ctb", "fps"], "repeat": 2})
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (Check("at least", 1.0, least=1.0), Verdict.PASSED),
+        (Check("below", 0.999, least=1.0), Verdict.FAILED),
+        (Check("at most", 1.0, most=1.0), Verdict.PASSED),
+        (Check("above", 1.001, most=1.0), Verdict.FAILED),
+        (near("within", 1.05, 1.0, 0.05), Verdict.PASSED),
+        (near("outside", 1.06, 1.0, 0.05), Verdict.FAILED),
+        (near("outside", 0.94, 1.0, 0.05), Verdict.FAILED),
+        (Check("never", float("inf"), most=5.0), Verdict.FAILED),
+        (Check("no number", float("nan"), most=5.0), Verdict.FAILED),
+        (Check("absent", None, least=1.0), Verdict.MISSING),
+    ],
+)
+def test_a_check_holds_within_its_bounds(check: Check, verdict: Verdict) -> None:
+    assert check.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("check", "measured", "bounds"),
+    [
+        (near("", 0.98765, 1.0, 0.05), "0.988", "0.95 to 1.05"),
+        (Check("", 12.345, "Mbit/s", least=10), "12.3 Mbit/s", "at least 10"),
+        (Check("", None, "s", most=5000), "-", "at most 5,000"),
+        (Check("", float("inf"), "s", most=5), "inf s", "at most 5"),
+    ],
+)
+def test_a_check_in_words(check: Check, measured: str, bounds: str) -> None:
+    assert (check.measured, check.bounds) == (measured, bounds)
+
+
+def evaluate(results: Results) -> Finding:
+    fps = results.used("two", "fps")
+    return Finding(
+        [near("FPS holds <the> limit", fps, 1.0, 0.03), Check("as CTB", 0.5, least=0.9),
+         Check("absent", None, least=0.9)],
+        "fps | 1.0",
+        "TCP is another.",
+        [Table("Rates", ["", "Mbit/s"], [["FPS", "10"]])],
+    )  # fmt: skip
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    (directory / "two.png").write_bytes(PNG)
+    return [directory / "two.png"]
+
+
+FIGURE = Figure("two", "Two & more", "The paper says so", [SERIES], evaluate, draw)
+
+
+def canned() -> dict[str, Any]:
+    """One of four runs is missing, for it was discarded; another was never done."""
+    limiters = {"l1": constant(3), "l2": constant(7)}
+    result = a_result(
+        a_run("ctb", 1, limiters=limiters), a_run("fps", 1, limiters=limiters),
+        discarded=[{"allocator": "fps", "repetition": 2, "reason": "the delay line stalled"}],
+    )  # fmt: skip
+    results = {"two": result}
+    found = summarize(FIGURE, evaluate(Results(results)), ["two.png"], results, quick=True)
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_a_summary_says_what_holds_and_what_is_missing() -> None:
+    summary = canned()
+    assert [check["verdict"] for check in summary["checks"]] == ["ok", "failed", "not measured"]
+    assert missing(summary) == [
+        "two: ctb, repetition 2 (not run)",
+        "two: fps, repetition 2 (the delay line stalled)",
+    ]
+    (series,) = summary["series"]
+    assert (series["runs"], series["wanted"], series["datapaths"]) == (2, 4, ["kernel"])
+    assert [check["statement"] for check in unmet(summary, Verdict.FAILED)] == ["as CTB"]
+
+
+def test_a_series_without_any_run_is_missing_altogether() -> None:
+    summary = summarize(FIGURE, Finding([], ""), [], {}, quick=False)
+    assert len(missing(summary)) == 4
+    assert report.markdown([summary]).count("\n- ") == 0
+
+
+def test_the_page_holds_everything_and_needs_nothing() -> None:
+    page = report.html([canned()], {"two": [PNG]})
+    assert "data:image/png;base64,iVBORw0KGgpwbG90" in page
+    assert '<span class="failed">failed</span>' in page
+    assert '<span class="missing">not measured</span>' in page
+    assert "FPS holds &lt;the&gt; limit" in page
+    assert "missing: two: fps, repetition 2 (the delay line stalled)" in page
+    assert "http" not in page
+
+
+def test_the_table_of_the_document() -> None:
+    lines = report.markdown([canned()]).splitlines()
+    (row,) = [line for line in lines if line.startswith("| Two")]
+    assert row.count(" | ") == 4
+    assert "1 of 3 checks hold" in row
+    assert "Does not hold: as CTB: 0.5, not at least 0.9." in row
+    assert "2 runs are missing." in row
+    assert any("two (quick): 2 of 4 runs of 60 s (testbed, kernel datapath)" in x for x in lines)
+
+
+def test_only_its_own_section_of_the_document_is_replaced() -> None:
+    document = f"before\n{report.BEGIN}\nold\n{report.END}\nafter"
+    replaced = report.replace_section(document, "new")
+    assert replaced == f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter"
+    with pytest.raises(ValueError, match="no section"):
+        report.replace_section("nothing", "new")
+
+
+def test_the_document_has_a_place_for_it() -> None:
+    document = command._DOCUMENT.read_text(encoding="utf-8")
+    assert "new section" in report.replace_section(document, "new section")
+
+
+def test_the_terminal_is_told_what_does_not_hold() -> None:
+    said = report.text([canned()])
+    assert "Two & more: 1 of 3 checks hold" in said
+    assert "failed: as CTB: 0.5 (at least 0.9)" in said
+    assert "not measured: absent" in said
+
+
+def test_a_report_of_what_is_there_measures_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "FIGURES", {"two": FIGURE})
+    runs = tmp_path / "runs/two"
+    runs.mkdir(parents=True)
+    result = a_result(a_run("fps", limiters={"l1": constant(10)}))
+    (runs / "result.json").write_text(json.dumps(result))
+    done = CliRunner().invoke(command.main, ["--only-report", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "1 of 3 checks hold" in done.output
+    assert "Two &amp; more" in (tmp_path / runner.REPORT).read_text()
+    assert json.loads((tmp_path / "two/summary.json").read_text())["name"] == "two"
+
+
+def test_the_help_names_every_figure_and_its_time() -> None:
+    said = CliRunner().invoke(command.main, ["--help"]).output
+    assert all(f"  {name} " in said for name in FIGURES)
+    assert "quick" in said
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_series_can_be_run(figure: Figure, quick: bool) -> None:
+    assert all(series.seconds(quick) > 0 for series in figure.series)
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
+def test_a_figure_without_runs_is_not_measured_and_says_so(figure: Figure, tmp_path: Path) -> None:
+    found = figure.evaluate(Results({}))
+    assert found.checks
+    assert {check.verdict for check in found.checks} == {Verdict.MISSING}
+    assert figure.draw(Results({}), tmp_path) == []
+
+
+def test_series_that_share_a_name_are_one() -> None:
+    series = [one for figure in FIGURES.values() for one in figure.series]
+    assert all(one == other for one in series for other in series if one.name == other.name)
+    shared = runner.series_of([FIGURES["fig3"], FIGURES["fig5"]])
+    assert [one.name for one in shared] == ["baseline"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(53.2, "53 s"), (900, "15 min"), (3900, "1 h 05 min")]
+)
+def test_durations_in_words(seconds: float, said: str) -> None:
+    assert runner.duration(seconds) == said

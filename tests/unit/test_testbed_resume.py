@@ -1,0 +1,139 @@
+"""Which runs of an earlier result are taken over, and which are done anew."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed import suite
+from testbed.link import DelayLineLinks
+from testbed.progress import Progress
+from testbed.resume import changes, resume
+from testbed.run import RunOptions
+from tests.testbed_factories import document, experiment
+
+DEFINITION = document(repeat=2)
+RUN = {"allocator": "fps", "repetition": 1}
+FAILED = {"allocator": "fps", "repetition": 2, "reason": "late"}
+
+
+def a_header(**changes: Any) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "definition": DEFINITION,
+        "code": "abc",
+        "setting": {"datapath": "auto", "links": "netem"},
+        "kernel": "6.1",
+        "machine": "x86_64",
+        "commit": "1",
+        **changes,
+    }
+
+
+def earlier(**changes: Any) -> dict[str, Any]:
+    found = a_header(runs=[RUN], discarded=[FAILED], **changes)
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert resume(None, a_header()) == ([], [], [])
+
+
+def test_what_was_measured_alike_is_kept() -> None:
+    assert resume(earlier(commit="another"), a_header()) == ([RUN], [FAILED], [])
+
+
+@pytest.mark.parametrize(
+    "change", [{"repeat": 9}, {"allocators": ["gtb"]}, {"description": "better"}]
+)
+def test_how_many_runs_there_are_changes_none_of_them(change: dict[str, Any]) -> None:
+    assert changes(earlier(), a_header(definition={**DEFINITION, **change})) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"definition": document(seconds=9)}, "definition (seconds)"),
+        ({"definition": document(gossip={"rtt": "1ms"}, warmup="2s")}, "(gossip.rtt, warmup)"),
+        ({"definition": document(flows=document()["flows"][:1])}, "definition (flows)"),
+        ({"code": "abd"}, "code"),
+        ({"setting": {"datapath": "kernel", "links": "netem"}}, "datapath"),
+        ({"kernel": "6.2"}, "kernel"),
+        ({"machine": "aarch64"}, "machine"),
+        ({"schema": 2}, "format"),
+    ],
+)
+def test_what_was_measured_otherwise_is_done_anew_and_named(
+    change: dict[str, Any], named: str
+) -> None:
+    runs, discarded, changed = resume(earlier(), a_header(**change))
+    assert (runs, discarded) == ([], [])
+    assert len(changed) == 1
+    assert named in changed[0]
+
+
+class Runs:
+    """Stands in for `run_once`."""
+
+    def __init__(self) -> None:
+        self.attempts: list[tuple[str, int]] = []
+
+    async def __call__(
+        self, experiment: object, allocator: str, repetition: int, *others: object
+    ) -> dict[str, Any]:
+        self.attempts.append((allocator, repetition))
+        return {"allocator": allocator, "repetition": repetition}
+
+
+async def run_suite(
+    monkeypatch: pytest.MonkeyPatch, out: Path, *, resumed: bool = True, **wanted: Any
+) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    runs, said = Runs(), io.StringIO()
+    monkeypatch.setattr(suite, "run_once", runs)
+    result = await suite.run_suite(
+        experiment(**wanted), RunOptions("auto", DelayLineLinks), out, Progress(said),
+        resumed=resumed,
+    )  # fmt: skip
+    return runs.attempts, said.getvalue(), result
+
+
+async def test_only_the_missing_runs_are_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await run_suite(monkeypatch, tmp_path, allocators=["fps"])
+    attempts, said, result = await run_suite(
+        monkeypatch, tmp_path, repeat=2, allocators=["ctb", "fps"]
+    )
+    assert attempts == [("ctb", 1), ("ctb", 2), ("fps", 2)]
+    assert len(result["runs"]) == 4
+    assert "1 runs are there already" in said
+    assert suite.read(tmp_path) == json.loads(json.dumps(result))
+
+
+async def test_without_being_asked_to_resume_all_are_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await run_suite(monkeypatch, tmp_path)
+    attempts, _, _ = await run_suite(monkeypatch, tmp_path, resumed=False)
+    assert attempts == [("ctb", 1), ("fps", 1)]
+
+
+async def test_what_is_replaced_is_said_and_kept_beside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, _, first = await run_suite(monkeypatch, tmp_path)
+    attempts, said, _ = await run_suite(monkeypatch, tmp_path, seconds=6)
+    assert attempts == [("ctb", 1), ("fps", 1)]
+    assert "done anew" in said
+    assert "(seconds)" in said
+    assert json.loads((tmp_path / suite.PREVIOUS).read_text()) == json.loads(json.dumps(first))
+
+
+def test_a_run_that_came_in_the_end_is_not_missing() -> None:
+    twice = [FAILED, FAILED]
+    assert suite.failed({"runs": [], "discarded": twice}) == ["fps, repetition 2"]
+    assert suite.failed({"runs": [{**RUN, "repetition": 2}], "discarded": twice}) == []
