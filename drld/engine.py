@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from drld.capture.base import Datapath
@@ -46,6 +46,8 @@ class Entry:
 
     limiter: Limiter
     due_ns: int
+    silent_until_ns: int = 0
+    """It rested, and no packet came, up to then at least."""
     last: Tick | None = None
     totals: Totals = field(default_factory=Totals)
 
@@ -71,6 +73,8 @@ class Engine:
         """When to look for limits that must wake up."""
         self._looked_ns = 0
         """When the last look was due: those that wake up join its grid."""
+        self._looks_ns = (0, 0)
+        """When the one before the last look was, and the last."""
         self._round_due_ns = 0
         self._seen = self.membership.version
 
@@ -167,8 +171,9 @@ class Engine:
     def _look(self, now_ns: int) -> None:
         """Wake the limits where something has happened."""
         self._looked_ns = self._look_due_ns
+        self._looks_ns = (self._looks_ns[1], now_ns)
         self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
-        for limit_id in self.datapath.stirred(now_ns):
+        for limit_id in self.datapath.stirred():
             self._wake(self.entries[limit_id])
         self.membership.connected(now_ns)
         if self.membership.version != self._seen:
@@ -182,15 +187,20 @@ class Engine:
             self._awake[limit_id] = entry
             # It may have been due long ago.
             entry.due_ns = max(entry.due_ns, self._looked_ns)
+            # What the last look found came after the one before.
+            entry.silent_until_ns = self._looks_ns[0]
 
     def _tick(self, entry: Entry, now_ns: int) -> Tick:
         limiter = entry.limiter
         entry.due_ns = _next(entry.due_ns, now_ns, limiter.limit.interval_ns)
         limit_id = limiter.limit.id
-        tick = limiter.tick(self.datapath.read(limit_id, now_ns), now_ns)
+        measured = self.datapath.read(limit_id, now_ns)
+        if measured.interval_ns > now_ns - entry.silent_until_ns:
+            measured = replace(measured, interval_ns=now_ns - entry.silent_until_ns)
+        tick = limiter.tick(measured, now_ns)
         self.datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
         entry.last = tick
-        measured, totals = tick.measurement, entry.totals
+        totals = entry.totals
         totals.arrived_bytes += measured.arrived_bytes
         totals.arrived_packets += measured.arrived_packets
         totals.forwarded_bytes += measured.forwarded_bytes

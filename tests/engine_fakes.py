@@ -21,8 +21,6 @@ class FakeDatapath:
         self.flushed_ns: list[int] = []
         self.attached: list[LimitSpec] = []
         self.read_limits: list[int] = []
-        self._stirred: set[int] = set()
-        self._stirred_ns = 0
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         if self.refuse:
@@ -34,12 +32,8 @@ class FakeDatapath:
             for limit, enforcement in limits
         }
 
-    def stirred(self, now_ns: int) -> Collection[int]:
-        stirred = {limit_id for limit_id, policer in self.policers.items() if policer.stirred}
-        for limit_id in stirred - self._stirred:
-            self.policers[limit_id].silent_until(self._stirred_ns)
-        self._stirred, self._stirred_ns = stirred, now_ns
-        return stirred
+    def stirred(self) -> Collection[int]:
+        return [limit_id for limit_id, policer in self.policers.items() if policer.stirred]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         self.read_limits.append(limit_id)

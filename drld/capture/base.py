@@ -29,11 +29,10 @@ class Datapath(Protocol):
             DatapathError: the host refuses; nothing is left behind.
         """
 
-    def stirred(self, now_ns: int) -> Collection[int]:
+    def stirred(self) -> Collection[int]:
         """Limits that may have seen a packet since the last call; all others have seen none.
 
-        It costs next to nothing for a limit without packets. The interval of the next read of a
-        limit that was not named the last time begins no earlier than then.
+        It costs next to nothing for a limit without packets.
         """
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

@@ -56,8 +56,6 @@ class Gate:
         self._matcher = Matcher(())
         self._met = bytearray(_SLOTS)
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
-        self._stirred: set[int] = set()
-        self._stirred_ns = 0
         self.fail_open = False
         """Whether a packet that cannot be judged passes: only if every limit says `open`."""
 
@@ -128,13 +126,9 @@ class Gate:
             self.counts.fragments += 1
         return header
 
-    def stirred(self, now_ns: int) -> Collection[int]:
+    def stirred(self) -> Collection[int]:
         """See `Datapath.stirred`."""
-        stirred = {limit_id for limit_id, policer in self._policers.items() if policer.stirred}
-        for limit_id in stirred - self._stirred:
-            self._policers[limit_id].silent_until(self._stirred_ns)
-        self._stirred, self._stirred_ns = stirred, now_ns
-        return stirred
+        return [limit_id for limit_id, policer in self._policers.items() if policer.stirred]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """What was counted since the last read of this limit."""

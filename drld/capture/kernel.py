@@ -78,8 +78,6 @@ class KernelDatapath:
         self._counted: dict[int, _Counted] = {}
         self._ids: dict[int, int] = {}
         """Limit by slot."""
-        self._stirred: set[int] = set()
-        self._stirred_ns = 0
         self._records: dict[int, Enforcement] = {}
         self._changed: dict[int, Enforcement] = {}
         self._oddities: Sequence[int] = (0, 0, 0, 0)
@@ -114,14 +112,9 @@ class KernelDatapath:
             self._replace(pairs, now_ns)
             undo.pop_all()
 
-    def stirred(self, now_ns: int) -> Collection[int]:
+    def stirred(self) -> Collection[int]:
         """See `Datapath.stirred`."""
-        stirred = {self._ids[slot] for slot in self._attached().stirred() if slot in self._ids}
-        for limit_id in stirred - self._stirred:
-            counted = self._counted[limit_id]
-            counted.read_ns = max(counted.read_ns, self._stirred_ns)
-        self._stirred, self._stirred_ns = stirred, now_ns
-        return stirred
+        return [self._ids[slot] for slot in self._attached().stirred() if slot in self._ids]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""

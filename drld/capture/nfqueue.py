@@ -114,9 +114,9 @@ class NfqueueDatapath:
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
 
-    def stirred(self, now_ns: int) -> Collection[int]:
+    def stirred(self) -> Collection[int]:
         """See `Datapath.stirred`."""
-        return self._gate.stirred(now_ns)
+        return self._gate.stirred()
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""

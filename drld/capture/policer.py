@@ -63,10 +63,6 @@ class Policer:
         """Whether a packet has arrived since the last read."""
         return self._arrived_packets > 0
 
-    def silent_until(self, now_ns: int) -> None:
-        """No packet had come until then: the interval of the next read begins no earlier."""
-        self._read_ns = max(self._read_ns, now_ns)
-
     def read(self, now_ns: int) -> Measurement:
         """What was counted since the last read."""
         measurement = Measurement(

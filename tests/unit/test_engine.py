@@ -128,6 +128,16 @@ def test_a_packet_wakes_its_limit_alone() -> None:
     assert set(bench.datapath.read_limits) == {1}
 
 
+def test_a_limit_that_pauses_is_measured_over_its_whole_interval() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.packet(2)
+    bench.run(1, 7)
+    bench.packet(2)
+    (tick,) = [tick for name, tick in bench.engine.tick(8 * TICK_NS) if name == "slow"]
+    assert tick.measurement.arrived_packets == 1
+    assert tick.measurement.interval_ns == 4 * TICK_NS
+
+
 def test_a_limit_that_falls_idle_says_so_and_comes_to_rest() -> None:
     bench = Bench(spec(FIRST, SLOW))
     bench.packet(1)
