@@ -257,17 +257,23 @@ inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 
 /* A GSO packet leaves as segments of gso_size bytes of payload, each with all headers. */
 inline_always void segment(struct __sk_buff *skb, struct packet *packet, u64 offset, u32 size)
 {
-	u32 headers = packet->transport + 8;
-	u8 words;
+	u32 headers = packet->transport + 8, segments = skb->gso_segs;
 	if (packet->protocol == IPPROTO_TCP) {
-		if (bpf_skb_load_bytes(skb, offset + packet->transport + 12, &words, 1))
+		u64 place = (offset + packet->transport + 12) & (2 * DRLD_COPY_BYTES - 1);
+		u8 *bytes = (u8 *)(long)skb->data + place, words;
+		if (likely(bytes + 1 <= (u8 *)(long)skb->data_end))
+			words = *bytes;
+		else if (bpf_skb_load_bytes(skb, place, &words, 1))
 			return;
 		headers = packet->transport + (words >> 4) * 4;
 	}
 	if (packet->length <= headers)
 		return;
-	packet->segments = (packet->length - headers + size - 1) / size;
-	packet->length += (packet->segments - 1) * headers;
+	/* Of what a virtual machine or a tun device sent, the kernel counts them later. */
+	if (unlikely(!segments))
+		segments = (packet->length - headers + size - 1) / size;
+	packet->segments = segments;
+	packet->length += (segments - 1) * headers;
 }
 
 inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet)

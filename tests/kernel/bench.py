@@ -83,14 +83,20 @@ class Bench:
         *,
         mark: int = 0,
         segment: int = 0,
+        segments: int = 0,
     ) -> bool:
-        """Whether this frame, Ethernet header first, is forwarded."""
+        """Whether this frame, Ethernet header first, is forwarded.
+
+        `segment` is the payload of one segment of a GSO packet; `segments` their number, where
+        the kernel has counted them already.
+        """
         padded = [*draws, *[0] * (layout.MAX_LIST - len(draws))]
         content = layout.TEST.pack(coarse_ns, fine_ns, *padded, 0)
         self.test.memory()[: len(content)] = content
         context = bytearray(_CONTEXT_BYTES)
         struct.pack_into("=I", context, _MARK_OFFSET, mark)
         struct.pack_into("=I", context, _GSO_SIZE_OFFSET, segment)
+        struct.pack_into("=I", context, _GSO_SEGS_OFFSET, segments)
         verdict = self.program.run(data, bytes(context))
         assert verdict in (FORWARD, DROP)
         return verdict == FORWARD

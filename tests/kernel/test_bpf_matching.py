@@ -199,23 +199,28 @@ def compare(bench: Bench, gate: Gate, example: object) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1000, 2500, 3), (1000, 3000, 3), (500, 300, 1)], ids=str)
-@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("counted", [False, True], ids=["not counted", "counted"])
+@pytest.mark.parametrize(
+    "network",
+    [IP(), IPv6(), IP(options=IPOption_Router_Alert())],
+    ids=["IPv4", "IPv6", "IPv4 with options"],
+)
 def test_a_gso_packet_counts_as_its_segments(
     code: Mapping[str, Code],
     made: list[Bench],
-    family: int,
+    network: Packet,
+    counted: bool,
     sizes: tuple[int, int, int],
 ) -> None:
     segment, payload, segments = sizes
     made.append(Bench(code, [limit_spec(id=1)]))
     bench = made[0]
     bench.reset([PASS], 0)
-    network = IP() if family == 4 else IPv6()
     data = bytes(
         network / TCP(sport=1, dport=2, options=[("Timestamp", (1, 2))]) / Raw(bytes(payload))
     )
     headers = len(data) - payload
-    assert bench.packet(frame(data), segment=segment)
+    assert bench.packet(frame(data), segment=segment, segments=segments if counted else 0)
     assert bench.state.counts(0)[:2] == (payload + segments * headers, segments)
     assert sum(bench.state.flows(0)[1::2]) == payload + segments * headers
 
