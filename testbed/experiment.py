@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import Field, PlainValidator, ValidationError
 
 from drld import units
 from drld.allocators import ALLOCATORS
@@ -21,6 +21,8 @@ from drld.config.allocator import read_allocator
 from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
+from testbed.fields import Duration, Name, PathTable, Probability, Size, Table, duration
+from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,31 +39,10 @@ CENTRAL = {"ctb": "ctb", "crd": "grd"}
 """One limiter that all flows pass: the central token bucket, and central random drop (GRD)."""
 ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
 
-_LONGEST_NAME = 11
-"""Interface names have 15 characters, and some of ours begin with `in-`."""
-_NAME = rf"[a-z][a-z0-9_-]{{0,{_LONGEST_NAME - 1}}}"
 _RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
 _MAX_LINKS = 250
 _START_JITTER_NS = 20_000_000
 """Flows that start together start this much apart at most, or they would move in step."""
-
-
-def _duration(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError('a duration such as "50ms" or "1.5s"')
-    try:
-        return units.parse_duration(value)
-    except units.QuantityError as error:
-        raise ValueError(error.allowed) from None
-
-
-def _size(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError('a size such as "15kB"')
-    try:
-        return units.parse_size(value)
-    except units.QuantityError as error:
-        raise ValueError(error.allowed) from None
 
 
 def _rate_or_none(value: object) -> int | None:
@@ -74,10 +55,10 @@ def _rate_or_none(value: object) -> int | None:
 
 
 def _stepped(value: object) -> int:
-    duration = _duration(value)
-    if duration % STEP_NS:
+    length = duration(value)
+    if length % STEP_NS:
         raise ValueError("a multiple of 200ms, the resolution of the goodput")
-    return duration
+    return length
 
 
 def _allocator(value: object) -> str:
@@ -86,20 +67,12 @@ def _allocator(value: object) -> str:
     return str(value)
 
 
-Duration = Annotated[int, PlainValidator(_duration)]
 Stepped = Annotated[int, PlainValidator(_stepped)]
-Size = Annotated[int, PlainValidator(_size)]
 RateOrNone = Annotated[int | None, PlainValidator(_rate_or_none)]
 AllocatorName = Annotated[str, PlainValidator(_allocator)]
-Name = Annotated[str, Field(pattern=rf"^{_NAME}$")]
-Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LimitTable(_Table):
+class LimitTable(Table):
     """The global limit."""
 
     rate: Rate
@@ -111,7 +84,7 @@ class LimitTable(_Table):
     """Parameters of allocators, by allocator."""
 
 
-class GossipTable(_Table):
+class GossipTable(Table):
     """The fabric, and the network between the limiters."""
 
     fabric: str = "pushsum"
@@ -121,22 +94,16 @@ class GossipTable(_Table):
     loss: Probability = 0.0
 
 
-class FlowsTable(_Table):
-    """A group of long TCP flows from one source through one limiter."""
+class FlowsTable(PathTable):
+    """A group of long TCP flows."""
 
-    name: Name | None = None
-    limiter: Name
     count: Annotated[int, Field(ge=1, le=10_000)]
-    rtt: Duration
-    loss: Probability = 0.0
-    rate: Rate | None = None
-    queue: Size | None = None
     start: Duration = 0
     end: Duration | None = None
     period: Duration | None = None
 
 
-class EventTable(_Table):
+class EventTable(Table):
     """A change of a group's link in the middle of a run."""
 
     at: Duration
@@ -145,7 +112,7 @@ class EventTable(_Table):
     queue: Size | None = None
 
 
-class ExperimentTable(_Table):
+class ExperimentTable(Table):
     """The whole file."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
@@ -158,8 +125,10 @@ class ExperimentTable(_Table):
     limiters: list[Name] = Field(default_factory=list)
     limit: LimitTable
     gossip: GossipTable = GossipTable()
-    flows: Annotated[list[FlowsTable], Field(min_length=1)]
+    flows: list[FlowsTable] = Field(default_factory=list)
+    web: list[WebTable] = Field(default_factory=list)
     events: list[EventTable] = Field(default_factory=list)
+    demand: list[DemandTable] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +160,14 @@ class Experiment:
     definition: dict[str, Any]
     """What was read, overrides included: enough to run it again."""
     groups: tuple[Group, ...]
+    """Long flows."""
+    web: tuple[WebGroup, ...]
     limiters: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[Group | WebGroup, ...]:
+        """Everything that has a source of its own."""
+        return (*self.groups, *self.web)
 
     @property
     def duration_ns(self) -> int:
@@ -200,8 +176,8 @@ class Experiment:
 
     @property
     def bottlenecked(self) -> bool:
-        """Some flows meet another rate than the limit: then shares of it need not be equal."""
-        return bool(self.table.events) or any(group.table.rate for group in self.groups)
+        """Something else than the limit holds some flows: shares of it need not be equal."""
+        return bool(self.table.events or self.web) or any(group.table.rate for group in self.groups)
 
     def flows(self, group: Group, rng: Random) -> list[Flow]:
         """The group's connections, each start moved by up to 20 ms at random."""
@@ -287,20 +263,18 @@ def build(document: dict[str, Any], file: str) -> Experiment:
         Group(flows.name or f"f{number}", flows.limiter, flows)
         for number, flows in enumerate(table.flows, 1)
     )
-    limiters = tuple(table.limiters or dict.fromkeys(flows.limiter for flows in table.flows))
-    _cross_check(table, groups, limiters, problems)
+    web = web_groups(table.web, table.demand)
+    mentioned = dict.fromkeys(traffic.limiter for traffic in [*table.flows, *table.web])
+    experiment = Experiment(table, document, groups, web, tuple(table.limiters or mentioned))
+    _cross_check(experiment, problems)
     if problems.lines:
         raise ConfigError(problems.lines)
-    return Experiment(table, document, groups, limiters)
+    return experiment
 
 
-def _cross_check(
-    table: ExperimentTable,
-    groups: tuple[Group, ...],
-    limiters: tuple[str, ...],
-    problems: Problems,
-) -> None:
+def _cross_check(experiment: Experiment, problems: Problems) -> None:
     """What concerns several keys at once."""
+    table, limiters = experiment.table, experiment.limiters
     if table.warmup >= table.seconds * NS_PER_S:
         left = f"leaves nothing of the {table.seconds:g} seconds to measure"
         problems.add(["warmup"], f"{left} (--set warmup=1s makes it shorter)")
@@ -308,31 +282,42 @@ def _cross_check(
         problems.refuse(["seconds"], table.seconds, "a multiple of 0.2")
     if len(set(limiters)) != len(limiters):
         problems.add(["limiters"], "a name stands there twice")
-    if len(limiters) > _MAX_LINKS or len(groups) > _MAX_LINKS:
+    if not experiment.sources:
+        problems.add(["flows"], "missing: no traffic without [[flows]] or [[web]]")
+    if len(limiters) > _MAX_LINKS or len(experiment.sources) > _MAX_LINKS:
         problems.add(["flows"], f"more than {_MAX_LINKS} limiters or groups")
     for name, parameters in table.limit.parameters.items():
         read_allocator(["limit", "parameters", name], {**parameters, "name": name}, problems)
     if table.limit.shares and set(table.limit.shares) != set(limiters):
         problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
-    seen: set[str] = set()
-    for index, group in enumerate(groups):
+    _check_sources(experiment, problems)
+    for index, group in enumerate(experiment.groups):
         flows = group.table
         where: list[int | str] = ["flows", index]
-        if group.limiter not in limiters:
-            problems.refuse([*where, "limiter"], group.limiter, f"one of {', '.join(limiters)}")
-        if group.name in seen or group.name in _RESERVED:
-            problems.refuse([*where, "name"], group.name, "a name that is not taken")
-        seen.add(group.name)
         if flows.end is not None and flows.end <= flows.start:
             problems.add([*where, "end"], "not after the start")
         if flows.period is not None and (
             flows.end is None or flows.period < flows.end - flows.start
         ):
             problems.add([*where, "period"], "needs an `end`, and to be as long as the flows live")
-        if flows.queue is not None and flows.rate is None:
-            problems.add([*where, "queue"], "means nothing without a `rate`")
+    check_web(experiment.web, table.demand, experiment.duration_ns, problems)
+    names = sorted(source.name for source in experiment.sources)
     for index, event in enumerate(table.events):
-        if event.flows not in seen:
-            problems.refuse(
-                ["events", index, "flows"], event.flows, f"one of {', '.join(sorted(seen))}"
-            )
+        if event.flows not in names:
+            problems.refuse(["events", index, "flows"], event.flows, f"one of {', '.join(names)}")
+
+
+def _check_sources(experiment: Experiment, problems: Problems) -> None:
+    """What groups of flows and web servers have in common."""
+    seen: set[str] = set()
+    places: list[tuple[str, int]] = [("flows", index) for index in range(len(experiment.groups))]
+    places += [("web", index) for index in range(len(experiment.web))]
+    for where, source in zip(places, experiment.sources, strict=True):
+        if source.limiter not in experiment.limiters:
+            known = ", ".join(experiment.limiters)
+            problems.refuse([*where, "limiter"], source.limiter, f"one of {known}")
+        if source.name in seen or source.name in _RESERVED:
+            problems.refuse([*where, "name"], source.name, "a name that is not taken")
+        seen.add(source.name)
+        if source.table.queue is not None and source.table.rate is None:
+            problems.add([*where, "queue"], "means nothing without a `rate`")

@@ -126,8 +126,9 @@ def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -
     axes.set_ylim(0, top)
     axes.set_title(TITLES.get(run["allocator"], run["allocator"]))
     used = run["aggregate_bps"] / result["limit_bps"]
+    fairness = "" if run["jain"] is None else f"Jain {run['jain']:.3f}, "
     axes.set_title(
-        f"Jain {run['jain']:.3f}, rate {used:.3f} of the limit",
+        f"{fairness}rate {used:.3f} of the limit",
         loc="right", fontsize=8.5, fontweight="normal", color=MUTED,
     )  # fmt: skip
 
@@ -143,24 +144,26 @@ def _by_limiter(
     In a central run one limiter forwards everything; what would pass each of the configured
     limiters is then the goodput of its flows, in coarser steps.
     """
-    flows = {name: _flows(result, name) for name in result["limiters"]}
-    labels = {
-        name: f"{name} ({count} flow{'' if count == 1 else 's'})" for name, count in flows.items()
-    }
+    labels = {name: f"{name} ({_traffic(result, name)})" for name in result["limiters"]}
     if run["share_of"] == "forwarded":
         return [(labels[name], list(map(float, forwarded[name])), times) for name in forwarded]
     step_s = run["flow_step_s"]
-    steps = len(run["flows"][0]["goodput_series_bps"])
+    received = [*run["flows"], *run.get("web", {}).get("sites", [])]
+    steps = len(received[0]["goodput_series_bps"])
     ends = [(index + 1) * step_s for index in range(steps)]
     found = []
     for name in result["limiters"]:
-        own = [flow["goodput_series_bps"] for flow in run["flows"] if flow["limiter"] == name]
+        own = [item["goodput_series_bps"] for item in received if item["limiter"] == name]
         found.append((labels[name], [sum(column) for column in zip(*own, strict=True)], ends))
     return found
 
 
-def _flows(result: dict[str, Any], limiter: str) -> int:
-    return sum(group["flows"] for group in result["groups"] if group["limiter"] == limiter)
+def _traffic(result: dict[str, Any], limiter: str) -> str:
+    """What a limiter's traffic is, in a few words."""
+    flows = sum(group["flows"] for group in result["groups"] if group["limiter"] == limiter)
+    web = any(site["limiter"] == limiter for site in result.get("web", []))
+    parts = [f"{flows} flow{'' if flows == 1 else 's'}"] if flows or not web else []
+    return ", ".join([*parts, "web"] if web else parts)
 
 
 def _smoothed(values: Sequence[float], width: int) -> list[float]:

@@ -22,6 +22,7 @@ from testbed.result import (
     within_limit,
 )
 from testbed.topology import Plan
+from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
 
@@ -49,6 +50,8 @@ class Observation:
     limiters: FleetReport
     link: dict[str, Any]
     cpu: dict[str, float]
+    web: tuple[SiteReport, ...] = ()
+    """Of every web group."""
 
 
 def record(
@@ -76,7 +79,10 @@ def record(
     delivered = dict.fromkeys(experiment.limiters, 0.0)
     for flow in flows:
         delivered[flow.limiter] += sum(flow.steps[first_step:])
-    check_goodput(sum(delivered.values()), sum(forwarded.values()))
+    for report in seen.web:
+        delivered[report.limiter] += received_in(report, first_step)
+    requests = sum(len(report.fetches) for report in seen.web)
+    check_goodput(sum(delivered.values()), sum(forwarded.values()), OVERHEAD * requests)
     central = allocator in CENTRAL
     windows_bps = {
         window_s: [round(rate) for rate in rates_bps(seen.times_s, total, begin_s, end_s, window_s)]
@@ -85,6 +91,7 @@ def record(
     gossiped = sum(
         _increase(seen, f"gossip/{limiter}", begin_s, end_s) for limiter in layout.limiters
     )
+    bulk = sum(sum(flow.steps[first_step:]) for flow in flows)
     return {
         "allocator": allocator,
         "repetition": repetition,
@@ -97,7 +104,10 @@ def record(
         "share_of": "goodput" if central else "forwarded",
         "jain": jain(
             [rate for rate, flow in zip(goodputs, flows, strict=True) if flow.end_s > begin_s]
-        ),
+        )
+        if flows
+        else None,
+        "bulk_goodput_bps": bulk * 8 / (end_s - begin_s),
         "windows_within_limit": within_limit(windows_bps[1.0], limit_bps),
         "windows": [{"seconds": seconds, "bps": bps} for seconds, bps in windows_bps.items()],
         "flows": _flow_records(
@@ -114,6 +124,7 @@ def record(
         },
         "datapath_counters": seen.limiters.counters,
         "link": seen.link,
+        **({"web": web_record(seen.web, begin_s, end_s, step_s)} if seen.web else {}),
         "sampler_worst_ms": seen.sampler_worst_ms,
         "cpu": seen.cpu,
     }

@@ -109,13 +109,15 @@ def goodput_bps(flow: FlowGoodput, begin_s: float, end_s: float, step_s: float) 
     return sum(flow.steps[first:last]) * 8 / ((last - first) * step_s)
 
 
-def check_goodput(goodput_bytes: float, forwarded_bytes: float) -> None:
+def check_goodput(goodput_bytes: float, forwarded_bytes: float, overhead_bytes: float) -> None:
     """What the sink received must be what the limiters forwarded, less headers.
+
+    `overhead_bytes` were forwarded, at most, besides full packets of goodput.
 
     Raises:
         MeasurementError: the two counts do not belong to the same packets.
     """
-    least = _LEAST_EFFICIENCY * GOODPUT_SHARE * forwarded_bytes
+    least = _LEAST_EFFICIENCY * GOODPUT_SHARE * (forwarded_bytes - overhead_bytes)
     most = _SLACK * GOODPUT_SHARE * forwarded_bytes + 64 * MTU
     if not least <= goodput_bytes <= most:
         raise MeasurementError(

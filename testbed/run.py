@@ -36,6 +36,7 @@ from testbed.topology import (
     source_role,
 )
 from testbed.traffic import FIRST_PORT
+from testbed.web import Web
 
 SAMPLE_NS = 50_000_000
 
@@ -125,6 +126,7 @@ class _Run:
         self._senders: dict[str, Child] = {}
         self._sampler: Child
         self._receiver: Child
+        self._web: Web
 
     async def prepare(self, state: Path, seed: int, progress: Progress) -> None:
         """Start everything, up to the moment when only the start time is missing."""
@@ -177,10 +179,13 @@ class _Run:
                 },
                 "send",
             )
+        self._web = Web(self._experiment, layout, seed)
+        await self._web.start(self._crew)
         progress.step("starting the limiters")
         await self.fleet.start(self._crew, state)
         for member in self._members():
             await member.receive()
+        await self._web.ready()
 
     def _members(self) -> list[Child]:
         return [self._sampler, self._receiver, *self._senders.values()]
@@ -190,7 +195,7 @@ class _Run:
         duration_s = self._experiment.duration_ns / NS_PER_S
         begin_ns = time.monotonic_ns() + round(_LEAD_S * NS_PER_S)
         begin_unix_s = time.time() + _LEAD_S
-        for member in self._members():
+        for member in [*self._members(), *self._web.timed()]:
             await member.send({"start_ns": begin_ns})
         cpu = CpuTimes.now()
         async with trio.open_nursery() as nursery:
@@ -211,6 +216,7 @@ class _Run:
             group: (await sender.receive(_PATIENCE_S))["result"]
             for group, sender in self._senders.items()
         }
+        web = await self._web.report(_PATIENCE_S)
         limiters = await self.fleet.report()
         link = await self._links.stop()
         return Observation(
@@ -224,6 +230,7 @@ class _Run:
             limiters=limiters,
             link={"backend": self._links.name, **(asdict(link) if link else {})},
             cpu=used,
+            web=web,
         )
 
     async def _change_links(self, begin_ns: int) -> None:

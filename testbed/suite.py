@@ -152,6 +152,7 @@ def _header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
             {"name": group.name, "limiter": group.limiter, "flows": group.table.count}
             for group in experiment.groups
         ],
+        "web": [{"name": group.name, "limiter": group.limiter} for group in experiment.web],
         "limit_bps": table.limit.rate * 8,
         "seed": table.seed,
         "setting": setting,
@@ -165,6 +166,8 @@ def table_of(result: dict[str, Any]) -> str:
     joins = any("convergence" in flow for run in result["runs"] for flow in run["flows"])
     header = ["allocator", "runs", "rate/limit", *limiters, "Jain", "1s<=1.10", "gossip B/s"]
     header += ["t80 first s", "t80 lasting s"] if joins else []
+    web = any("web" in run for run in result["runs"])
+    header += ["bulk Mbit/s", "web Mbit/s"] if web else []
     rows = [header]
     for allocator in dict.fromkeys(run["allocator"] for run in result["runs"]):
         runs = [run for run in result["runs"] if run["allocator"] == allocator]
@@ -185,6 +188,14 @@ def table_of(result: dict[str, Any]) -> str:
                     _times([convergence[key] for convergence in joined])
                     for key in ("first_s", "lasting_s")
                     if joins
+                ),
+                *(
+                    _median([rate / 1e6 for rate in rates], 2)
+                    for rates in (
+                        [run["bulk_goodput_bps"] for run in runs],
+                        [run["web"]["goodput_bps"] for run in runs if web],
+                    )
+                    if web
                 ),
             ]
         )

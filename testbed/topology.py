@@ -6,9 +6,10 @@
 
 Each box is a network namespace, each line a veth pair. All links are emulated in `wan`, on the
 egress of its interfaces: towards a limiter (data), towards a source (acknowledgements) and
-towards a limiter's `ctl` (gossip), half a round trip each. A group of flows has its own source
-and its own interface at the limiter, named after the group; `wan` tells the groups of a limiter
-apart by policy routing. Limits match `out`, the limiter's interface towards the sink.
+towards a limiter's `ctl` (gossip), half a round trip each. A group, of long flows or a web server
+(its clients are in the sink), has its own source and its own interface at the limiter, named
+after the group; `wan` tells the groups of a limiter apart by policy routing. Limits match `out`,
+the limiter's interface towards the sink.
 
 In a central topology (`ctb`) there is one limiter, and every group goes through it.
 
@@ -138,17 +139,17 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         )
         commands[role] = [f"route add 10.3.0.0/16 via {control.near.address}"]
     path: dict[str, str] = {}
-    for g, group in enumerate(experiment.groups, 1):
+    for g, group in enumerate(experiment.sources, 1):
         limiter = limiters[0] if central else group.limiter
         role, source = limiter_role(limiter), source_role(group.name)
         uplink = veth(1, g, (WAN, f"s-{group.name}"), (source, "eth0"))
         data = veth(2, g, (WAN, data_device(group.name)), (role, group.name))
         veths += [uplink, data]
-        flows = group.table
+        way = group.table
         links += [
-            Link(data.near.device, flows.rtt // 2, flows.loss, flows.rate, flows.queue,
-                 round_trip_ns=flows.rtt, seed=seed * 1000 + 3 * g + 1),
-            Link(uplink.near.device, flows.rtt // 2, round_trip_ns=flows.rtt,
+            Link(data.near.device, way.rtt // 2, way.loss, way.rate, way.queue,
+                 round_trip_ns=way.rtt, seed=seed * 1000 + 3 * g + 1),
+            Link(uplink.near.device, way.rtt // 2, round_trip_ns=way.rtt,
                  seed=seed * 1000 + 3 * g + 2),
         ]  # fmt: skip
         network = f"10.1.{g}.0/24"
@@ -167,7 +168,7 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         links=tuple(links),
         limiters=limiters,
         path=path,
-        source_address={group.name: f"10.1.{g}.2" for g, group in enumerate(experiment.groups, 1)},
+        source_address={group.name: f"10.1.{g}.2" for g, group in enumerate(experiment.sources, 1)},
         sink_address={limiter: f"10.4.{i}.2" for limiter, i in number.items()},
         gossip_address={limiter: f"10.3.{i}.2" for limiter, i in number.items()},
     )

@@ -31,6 +31,17 @@ def document(**changes: Any) -> dict[str, Any]:
     }
 
 
+def web(**changes: Any) -> dict[str, Any]:
+    """A web server at `l1` that is asked for 100 objects a second of 1 to 20 kB."""
+    return {
+        "limiter": "l1",
+        "rtt": "20ms",
+        "requests": 100,
+        "sizes": {"shape": 1.1, "least": "1kB", "most": "20kB"},
+        **changes,
+    }
+
+
 def experiment(**changes: Any) -> Experiment:
     return build(document(**changes), "small.toml")
 

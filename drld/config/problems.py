@@ -89,7 +89,9 @@ def _allowed(mistake: ErrorDetails) -> str:
 def _keys(model: type[BaseModel], location: Location) -> list[str]:
     """The keys of the table at `location` inside the table that `model` describes."""
     for part in location:
+        if isinstance(part, int):  # in an array, whose elements are all alike
+            continue
         field = next(f for name, f in model.model_fields.items() if part in (name, f.alias))
-        candidates = (field.annotation, *get_args(field.annotation))
+        candidates = get_args(field.annotation) or (field.annotation,)
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return [field.alias or name for name, field in model.model_fields.items()]

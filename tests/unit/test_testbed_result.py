@@ -75,9 +75,9 @@ def test_a_flow_that_ended_before_the_measured_time_has_no_goodput() -> None:
 
 @pytest.mark.parametrize("goodput", [1_100_000, 700_000])
 def test_goodput_that_does_not_fit_what_was_forwarded_is_a_failure(goodput: float) -> None:
-    result.check_goodput(965_000, 1_000_000)
+    result.check_goodput(965_000, 1_000_000, 0)
     with pytest.raises(MeasurementError, match="do not fit"):
-        result.check_goodput(goodput, 1_000_000)
+        result.check_goodput(goodput, 1_000_000, 0)
 
 
 def test_convergence_counts_from_the_syn_to_the_window_that_is_fair_enough() -> None:

@@ -1,0 +1,161 @@
+"""From what became of web requests to their part of a run's record (docs/testbed.md). Pure.
+
+Sizes bytes, times ns from the start of the run, rates bits/s of object bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from testbed.errors import MeasurementError
+from testbed.workload import Request
+
+LATE_NS = 50_000_000
+"""A request of an open loop that started later than this fails the run."""
+CLASSES = (0, 5_000, 50_000, 500_000)
+"""Least sizes of the classes of table 1 of the paper; the last one has no upper end."""
+MOST_ROWS = 20_000
+"""Requests that are told one by one in a run's record."""
+OVERHEAD = 450
+"""IP-layer bytes from the server, at most, that a request costs besides full packets of object:
+its SYN-ACK, acknowledgements, FIN, the response's head, and a packet that is not full."""
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A request that was started."""
+
+    start_ns: int
+    """When its SYN was sent."""
+    end_ns: int | None
+    """When the object had come; None where it was broken off."""
+    size: int
+    received: int
+    """Bytes of the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteReport:
+    """What was seen of one server's clients."""
+
+    name: str
+    limiter: str
+    planned: tuple[Request, ...]
+    """Of an open loop; nothing for a closed one."""
+    fetches: tuple[Fetch, ...]
+    """In the order of asking."""
+    steps: tuple[int, ...]
+    """Object bytes that came in each step of the run."""
+    late_ns: int
+    """How late the latest request of an open loop started."""
+
+
+def site_report(
+    name: str, limiter: str, planned: Sequence[Request], told: dict[str, Any], open_loop: bool
+) -> SiteReport:
+    """Read what the client tells of a server, and check it against the plan.
+
+    Raises:
+        MeasurementError: a request broke, or the arrivals were not those of the plan.
+    """
+    fetches = []
+    for start_ns, end_ns, size, received, error in told["fetches"]:
+        if error is not None:
+            raise MeasurementError(f"web {name}: request for {size} bytes: {error}")
+        fetches.append(Fetch(start_ns, end_ns, size, received))
+    late_ns = _lateness(name, planned, fetches) if open_loop else 0
+    return SiteReport(name, limiter, tuple(planned), tuple(fetches), tuple(told["steps"]), late_ns)
+
+
+def _lateness(name: str, planned: Sequence[Request], fetches: Sequence[Fetch]) -> int:
+    """How late the latest request started.
+
+    Raises:
+        MeasurementError: arrivals are missing, in disorder, or came at other times.
+    """
+    if [request.size for request in planned] != [fetch.size for fetch in fetches]:
+        raise MeasurementError(
+            f"web {name}: {len(fetches)} requests were started, not the {len(planned)} planned"
+        )
+    worst_ns = max(
+        (abs(f.start_ns - request.start_ns) for request, f in zip(planned, fetches, strict=True)),
+        default=0,
+    )
+    if worst_ns > LATE_NS:
+        raise MeasurementError(
+            f"web {name}: a request started {worst_ns / 1e6:.1f} ms late "
+            f"(at most {LATE_NS / 1e6:.0f} ms): the arrivals were not those of the plan"
+        )
+    return worst_ns
+
+
+def class_rates(fetches: Sequence[Fetch], begin_ns: int) -> list[dict[str, Any]]:
+    """Harmonic mean of the rates of finished requests by size, as in table 1 of the paper.
+
+    Of the requests that started at `begin_ns` or later; a rate is the size over the time from SYN
+    to last byte. None where there are none. Those not finished have no rate: they are counted.
+    """
+    found = []
+    for least, beyond in pairwise([*CLASSES, math.inf]):
+        own = [f for f in fetches if f.start_ns >= begin_ns and least <= f.size < beyond]
+        rates = [
+            f.size * 8 * _NS_PER_S / (f.end_ns - f.start_ns) for f in own if f.end_ns is not None
+        ]
+        found.append(
+            {
+                "from": least,
+                "finished": len(rates),
+                "unfinished": len(own) - len(rates),
+                "rate_bps": statistics.harmonic_mean(rates) if rates else None,
+            }
+        )
+    return found
+
+
+def received_in(report: SiteReport, first_step: int) -> int:
+    """Object bytes from a step on."""
+    return sum(report.steps[first_step:])
+
+
+def web_record(
+    reports: Sequence[SiteReport], begin_s: float, end_s: float, step_s: float
+) -> dict[str, Any]:
+    """The `web` part of a run's record."""
+    first_step = int(begin_s / step_s + 1e-9)
+    fetches = [fetch for report in reports for fetch in report.fetches]
+    by_time = sorted(
+        ((index, fetch) for index, report in enumerate(reports) for fetch in report.fetches),
+        key=lambda item: item[1].start_ns,
+    )
+    goodputs = [received_in(report, first_step) * 8 / (end_s - begin_s) for report in reports]
+    return {
+        "goodput_bps": sum(goodputs),
+        "classes": class_rates(fetches, round(begin_s * _NS_PER_S)),
+        "worst_late_ms": max((report.late_ns for report in reports), default=0) / 1e6,
+        "sites": [
+            {
+                "name": report.name,
+                "limiter": report.limiter,
+                "goodput_bps": goodput,
+                "requests": len(report.fetches),
+                "goodput_series_bps": [count * 8 / step_s for count in report.steps],
+            }
+            for report, goodput in zip(reports, goodputs, strict=True)
+        ],
+        "requests": [
+            [site, _seconds(fetch.start_ns), fetch.size, fetch.received, _seconds(fetch.end_ns)]
+            for site, fetch in by_time[:MOST_ROWS]
+        ],
+        "requests_left_out": max(len(by_time) - MOST_ROWS, 0),
+    }
+
+
+def _seconds(time_ns: int | None) -> float | None:
+    return None if time_ns is None else round(time_ns / 1e9, 4)
