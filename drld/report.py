@@ -29,7 +29,7 @@ def limit_report(entry: Entry, now_ns: int) -> LimitReport:
         limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
         demand_bps=tick.demand.rate * 8 if tick else 0.0,
         fleet=_fleet(entry, now_ns),
-        local_limit_bps=_local_limit_bps(tick),
+        local_limit_bps=local_limit_bps(tick),
         drop_probability=enforcement.drop_probability,
         fill_rate_bps=enforcement.fill_rate * 8,
         depth_bytes=enforcement.depth,
@@ -57,7 +57,7 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
         local=_shared(tick.allocation.value, quantity),
         remote=_shared(tick.view.remote, quantity),
         limit_in_force_bps=tick.in_force.rate * 8,
-        local_limit_bps=_local_limit_bps(tick),
+        local_limit_bps=local_limit_bps(tick),
         drop_probability=tick.enforcement.drop_probability,
         fill_rate_bps=tick.enforcement.fill_rate * 8,
         depth_bytes=tick.enforcement.depth,
@@ -107,7 +107,7 @@ def _shared(value: float, quantity: Quantity) -> float:
     return value * 8 if quantity is Quantity.RATE else value
 
 
-def _local_limit_bps(tick: Tick | None) -> float | None:
+def local_limit_bps(tick: Tick | None) -> float | None:
     """The rate in force here, or None where only a drop probability is."""
     if tick is None:
         return None

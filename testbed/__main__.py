@@ -12,20 +12,16 @@ from typing import Any
 import click
 
 from drld import units
-from drld.errors import ConfigError
 from testbed import arrival, linkcheck, netns
-from testbed import experiment as experiments
 from testbed.errors import HostError
-from testbed.experiment import ALLOCATOR_NAMES
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, choose_links
+from testbed.options import OUT, draw, experiment_options, load
 from testbed.progress import Progress
 from testbed.run import RunOptions
 from testbed.suite import RESULT, failed, run_suite, table_of
-
-_OUT = Path("testbed-out")
 
 
 @click.group()
@@ -34,24 +30,10 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("experiment")
-@click.option("--seconds", type=float, help="Length of a run, warm-up included.")
-@click.option(
-    "--allocator", "allocators", multiple=True, type=click.Choice(ALLOCATOR_NAMES),
-    help="Only this one; may be repeated.",
-)  # fmt: skip
-@click.option("--repeat", type=int, help="Runs of each allocator.")
-@click.option("--seed", type=int)
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="Replace another key of the experiment, such as gossip.interval=500ms.",
-)  # fmt: skip
+@experiment_options
 @click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Default: testbed-out/NAME.")
-@click.option("--resume", is_flag=True, help="Keep the runs that OUT has; do only those missing.")
 @click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
-@click.option("--plots/--no-plots", default=True)
 def run(
     *,
     experiment: str,
@@ -68,21 +50,11 @@ def run(
     plots: bool,
 ) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    overrides: dict[str, Any] = {
-        "seconds": seconds,
-        "allocators": list(allocators) or None,
-        "repeat": repeat,
-        "seed": seed,
-    }
-    try:
-        loaded = experiments.load(
-            experiments.find(experiment),
-            {key: value for key, value in overrides.items() if value is not None},
-            settings,
-        )
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from None
-    directory = out or _OUT / loaded.table.name
+    loaded = load(
+        experiment, seconds=seconds, allocators=allocators, repeat=repeat, seed=seed,
+        settings=settings,
+    )  # fmt: skip
+    directory = out or OUT / loaded.table.name
     progress = Progress()
 
     async def work() -> dict[str, Any]:
@@ -96,7 +68,7 @@ def run(
         click.echo(table_of(result))
         click.echo(f"{directory / RESULT}")
         if plots:
-            _plot(result, directory)
+            draw(result, directory)
     if missing := failed(result):
         raise click.ClickException(f"could not be measured: {'; '.join(missing)}")
 
@@ -107,20 +79,12 @@ def _backend(asked: str) -> str:
         return choose_links(asked).name
 
 
-def _plot(result: dict[str, Any], directory: Path) -> None:
-    # matplotlib takes a second to import, and a run does not need it.
-    from testbed.plot import plot_result
-
-    for path in plot_result(result, directory):
-        click.echo(f"{path}")
-
-
 @main.command()
 @click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Default: next to the result.")
 def plot(result: Path, out: Path | None) -> None:
     """Draw the figures of a RESULT (a result.json) again."""
-    _plot(json.loads(result.read_text(encoding="utf-8")), out or result.parent)
+    draw(json.loads(result.read_text(encoding="utf-8")), out or result.parent)
 
 
 @main.command("link-check")
@@ -181,7 +145,7 @@ def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: 
     "--busy", type=click.IntRange(0, 1000), default=2 * (os.cpu_count() or 1), show_default=True,
     help="Busy processes.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), default=_OUT / "arrival", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=OUT / "arrival", show_default=True)
 def arrival_command(
     *,
     sources: tuple[str, ...],

@@ -21,7 +21,7 @@ from testbed.errors import HostError, MeasurementError
 
 _NETEM_LIMIT = 100_000
 _LEAST_QUEUE_PACKETS = 10
-_TBF_BURST = 2 * (MTU + ETHERNET_HEADER)
+TBF_BURST = 2 * (MTU + ETHERNET_HEADER)
 SIZE_TABLE = ["stab", "overhead", str(-ETHERNET_HEADER), "linklayer", "ethernet"]
 """Arguments of tc that make a root qdisc count IP-layer bytes, and those behind it."""
 BACKENDS = ("auto", "netem", "delayline")
@@ -42,11 +42,16 @@ class Link:
     seed: int = 0
 
     def queue_for(self, rate: int, queue: int | None) -> int:
-        """Bytes that may wait: as given, or the bandwidth-delay product, at least ten packets."""
-        if queue is not None:
-            return queue
-        product = rate * self.round_trip_ns // 1_000_000_000
-        return max(product, _LEAST_QUEUE_PACKETS * MTU)
+        """Bytes that may wait."""
+        return queue_bytes(rate, queue, self.round_trip_ns)
+
+
+def queue_bytes(rate: int, queue: int | None, round_trip_ns: int) -> int:
+    """Bytes that may wait: as given, or the bandwidth-delay product, at least ten packets."""
+    if queue is not None:
+        return queue
+    product = rate * round_trip_ns // 1_000_000_000
+    return max(product, _LEAST_QUEUE_PACKETS * MTU)
 
 
 class Links(Protocol):
@@ -68,9 +73,9 @@ class Links(Protocol):
         """
 
 
-def tbf_arguments(rate: int, queue: int, burst: int = _TBF_BURST) -> list[str]:
+def tbf_arguments(rate: int, queue: int, burst: int = TBF_BURST) -> list[str]:
     """Arguments of tc for a rate, bytes/s, a queue and a burst, bytes."""
-    depth = str(max(burst, _TBF_BURST))
+    depth = str(max(burst, TBF_BURST))
     return ["tbf", "rate", f"{rate * 8}bit", "burst", depth, "limit", str(queue)]
 
 

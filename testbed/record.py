@@ -208,7 +208,9 @@ def _series(
     for limiter in layout.limiters:
         forwarded = seen.counters[f"forwarded/{limiter}"]
         inputs = [
-            values for key, values in seen.counters.items() if key.startswith(f"arrived/{limiter}/")
+            values
+            for key, values in seen.counters.items()
+            if key.startswith(f"arrived/{limiter}/") or key == f"arrived/{limiter}"
         ]
         arrived = [sum(column) for column in zip(*inputs, strict=True)] or [0] * len(seen.times_s)
         ticks = seen.local_limits.get(limiter, [])

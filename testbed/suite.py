@@ -47,8 +47,8 @@ async def run_suite(
         return await run_once(experiment, allocator, repetition, options, progress)
 
     setting = {"datapath": options.datapath, "links": options.make_links().name}
-    header = _header(experiment, setting)
-    return await carry_out(experiment, run, header, out, progress, resumed=resumed)
+    head = header(experiment, setting)
+    return await carry_out(experiment, run, head, out, progress, resumed=resumed)
 
 
 async def carry_out(
@@ -140,7 +140,7 @@ def write(result: dict[str, Any], out: Path) -> None:
     unfinished.replace(out / RESULT)
 
 
-def _header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
+def header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
     """What a result says before it has any run; `setting` is what the user chose beside it."""
     table = experiment.table
     return {

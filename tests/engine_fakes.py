@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 
-from drld.capture.policer import Policer
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
+from testbed.sim.datapath import MemoryDatapath
 
 
-class FakeDatapath:
+class FakeDatapath(MemoryDatapath):
     name = "fake"
 
     def __init__(self) -> None:
-        self.policers: dict[int, Policer] = {}
+        super().__init__()
         self.programmed: list[tuple[int, Enforcement]] = []
         self.refuse = False
         self.shares: dict[int, Enforcement] = {}
@@ -27,32 +27,20 @@ class FakeDatapath:
             raise DatapathError("refused")
         limits = list(limits)
         self.attached = [limit for limit, _ in limits]
-        self.policers = {
-            limit.id: self.policers.get(limit.id) or Policer(limit, enforcement, now_ns)
-            for limit, enforcement in limits
-        }
-
-    def stirred(self) -> Collection[int]:
-        return [limit_id for limit_id, policer in self.policers.items() if policer.stirred]
+        super().attach(limits, now_ns)
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         self.read_limits.append(limit_id)
-        return self.policers[limit_id].read(now_ns)
+        return super().read(limit_id, now_ns)
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
         self.programmed.append((limit_id, enforcement))
-        self.policers[limit_id].program(enforcement, evict, now_ns)
+        super().program(limit_id, enforcement, evict, now_ns)
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         self.shares[limit_id] = share
 
     def flush(self, now_ns: int) -> None:
         self.flushed_ns.append(now_ns)
-
-    def counters(self) -> Mapping[str, int]:
-        return {}
-
-    def detach(self) -> None:
-        self.policers = {}

@@ -14,8 +14,9 @@ import math
 import statistics
 from collections.abc import Iterable
 
+from testbed.sim.network import Conditions
+
 from .gossip_fleet import Fleet, fleet, restless_error, start_up
-from .network import Conditions
 
 FLEETS = {2: 30, 10: 12, 50: 4}
 """Seeds for each size."""

@@ -18,8 +18,7 @@ from drld.gossip.base import Fabric
 from drld.gossip.membership import Membership
 from drld.gossip.pushsum import PushSum, settling_intervals
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
-
-from .network import MS, Conditions, Network
+from testbed.sim.network import MS, Conditions, Network
 
 INTERVAL_NS = 50 * MS
 BRANCHING = 3

@@ -6,68 +6,34 @@ virtual time and from one seed; only the packets and the datagrams' journey are 
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from drld.capture.policer import police
-from drld.engine import Engine, Entry
-from drld.gossip.transport import Transport
-from drld.gossip.wire import TAG_SIZE, decode_untrusted, encode
 from drld.limiter import Tick
-from drld.model import NS_PER_S, FlowId, Update
-from drld.spec import GossipSpec, LimitSpec
+from drld.model import NS_PER_S, FlowId
+from drld.spec import LimiterSpec, LimitSpec
+from testbed.sim.clock import Clock
+from testbed.sim.host import Host
+from testbed.sim.mailbox import Datagram
+from testbed.sim.network import Conditions, Network
 
-from ..engine_fakes import FakeDatapath
 from ..factories import TICK_NS, flow, gossip_spec, limiter_spec
-from .network import Conditions, Network
 
 PACKET = 1500
 RTT_NS = 40_000_000
 
 
-class Mailbox:
-    """A limiter's gossip socket (`drld.gossip.transport.Transport`) on the simulated network."""
+class ToyHost(Host):
+    """A limiter, how often its limit was ticked, and when it forwarded packets."""
 
-    def __init__(self, name: str, fleet: Fleet) -> None:
-        self._name = name
-        self._fleet = fleet
-
-    def send(self, peer: str, updates: Sequence[Update]) -> None:
-        datagram = b"".join(map(encode, updates)) + bytes(TAG_SIZE)
-        self._fleet.network.send(self._name, peer, datagram, self._fleet.now_ns)
-
-    def receive(self) -> Iterator[tuple[str, Update]]:
-        for peer, datagram in self._fleet.network.receive(self._name, self._fleet.now_ns):
-            for update in decode_untrusted(datagram):
-                yield peer, update
-
-
-class Host:
-    """One limiter: its engine, its datapath, and what it forwarded."""
-
-    def __init__(self, name: str, limit: LimitSpec, fleet: Fleet, gossip: GossipSpec) -> None:
-        self.name = name
-        self.datapath = FakeDatapath()
-        peers = [peer for peer in fleet.names if peer != name]
-        spec = limiter_spec(limit, peers=peers, name=name, gossip=gossip)
-        mailbox = cast(Transport, Mailbox(name, fleet))
-        self.engine = Engine(spec, self.datapath, mailbox, fleet.rng)
-        self.engine.start(0)
-        self.alive = True
+    def __init__(self, spec: LimiterSpec, fleet: Fleet) -> None:
+        super().__init__(spec, fleet.clock, fleet.network, fleet.rng)
         self.ticks = 0
-        """How often its limit was ticked."""
-        self.forwarded: list[int] = []
-        """Times of the packets that passed."""
-
-    @property
-    def entry(self) -> Entry:
-        (entry,) = self.engine.entries.values()
-        return entry
+        self.times: list[int] = []
+        self.watch = self._count
 
     @property
     def last(self) -> Tick | None:
@@ -77,6 +43,9 @@ class Host:
     def fill_rate(self) -> int:
         return (self.last.enforcement if self.last else self.entry.limiter.initial()).fill_rate
 
+    def _count(self, _host: Host, _tick: Tick) -> None:
+        self.ticks += 1
+
 
 class Fleet:
     """Limiters, their gossip and their traffic under one virtual clock."""
@@ -84,33 +53,40 @@ class Fleet:
     def __init__(
         self, limit: LimitSpec, size: int, *, seed: int, fabric: str = "mesh", **conditions: Any
     ) -> None:
-        self.names = [f"l{number}" for number in range(size)]
+        names = [f"l{number}" for number in range(size)]
         self.rng = Random(seed)
-        self.network: Network[bytes] = Network(seed, Conditions(**conditions))
-        self.now_ns = 0
-        self.hosts = {name: Host(name, limit, self, gossip_spec(fabric)) for name in self.names}
+        self.network: Network[Datagram] = Network(seed, Conditions(**conditions))
+        self.clock = Clock()
+        gossip = gossip_spec(fabric)
+        self.hosts = {
+            name: ToyHost(
+                limiter_spec(
+                    limit, name=name, gossip=gossip, peers=[peer for peer in names if peer != name]
+                ),
+                self,
+            )
+            for name in names
+        }
         self.flow_bytes: defaultdict[int, int] = defaultdict(int)
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = itertools.count()
         for host in self.hosts.values():
-            self.at(self.rng.randrange(1, TICK_NS), partial(self._tick, host))
+            host.start(-self.rng.randrange(TICK_NS))
+
+    @property
+    def now_ns(self) -> int:
+        return self.clock.now_ns
 
     def at(self, when_ns: int, what: Callable[[], None]) -> None:
         """Do something later."""
-        heapq.heappush(self._events, (when_ns, next(self._order), what))
+        self.clock.at(when_ns, lambda _: what())
 
     def run(self, until_s: float) -> None:
         """Let time pass."""
-        until_ns = round(until_s * NS_PER_S)
-        while self._events and self._events[0][0] <= until_ns:
-            self.now_ns, _, what = heapq.heappop(self._events)
-            what()
-        self.now_ns = until_ns
+        self.clock.run(round(until_s * NS_PER_S))
 
     def forwarded_bps(self, name: str, since_s: float) -> float:
         """What a limiter forwarded from then to now, bytes/s."""
         since_ns = since_s * NS_PER_S
-        packets = sum(when >= since_ns for when in self.hosts[name].forwarded)
+        packets = sum(when >= since_ns for when in self.hosts[name].times)
         return packets * PACKET * NS_PER_S / (self.now_ns - since_ns)
 
     def constant(self, name: str, number: int, rate: float) -> None:
@@ -163,11 +139,6 @@ class Fleet:
 
     def _packet(self, name: str, number: int, key: FlowId) -> None:
         host = self.hosts[name]
-        if police([host.datapath.policers[1]], key, PACKET, self.now_ns, self.rng):
-            host.forwarded.append(self.now_ns)
+        if host.passes(key, PACKET):
+            host.times.append(self.now_ns)
             self.flow_bytes[number] += PACKET
-
-    def _tick(self, host: Host) -> None:
-        self.at(self.now_ns + TICK_NS, partial(self._tick, host))
-        if host.alive:
-            host.ticks += len(host.engine.tick(self.now_ns))

@@ -9,8 +9,9 @@ import statistics
 
 import pytest
 
+from testbed.sim.network import MS, Conditions
+
 from .gossip_fleet import Fleet, cycle, fleet, restless_error, settling, start_up
-from .network import MS, Conditions
 
 FLEETS = [(fabric, size) for fabric in ("mesh", "pushsum") for size in (2, 10, 50)]
 SEEDS = {

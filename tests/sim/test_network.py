@@ -1,6 +1,6 @@
 """The simulated network does what its conditions say."""
 
-from .network import MS, Conditions, Network
+from testbed.sim.network import MS, Conditions, Network
 
 
 def arrivals(network: Network[bytes], count: int = 2000, spacing_ns: int = MS) -> list[int]:

@@ -1,0 +1,83 @@
+"""What the command lines of the testbed and the simulator have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from drld.errors import ConfigError
+from testbed import experiment as experiments
+from testbed.experiment import ALLOCATOR_NAMES, Experiment
+
+OUT = Path("testbed-out")
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.argument("experiment"),
+    click.option("--seconds", type=float, help="Length of a run, warm-up included."),
+    click.option(
+        "--allocator", "allocators", multiple=True, type=click.Choice(ALLOCATOR_NAMES),
+        help="Only this one; may be repeated.",
+    ),
+    click.option("--repeat", type=int, help="Runs of each allocator."),
+    click.option("--seed", type=int),
+    click.option(
+        "--set", "settings", multiple=True, metavar="KEY=VALUE",
+        help="Replace another key of the experiment, such as gossip.interval=500ms.",
+    ),
+    click.option("--out", type=click.Path(path_type=Path), help="Default: testbed-out/NAME."),
+    click.option(
+        "--resume", is_flag=True, help="Keep the runs that OUT has; do only those missing."
+    ),
+    click.option("--plots/--no-plots", default=True),
+)  # fmt: skip
+
+
+def experiment_options(command: AnyFunction) -> AnyFunction:
+    """EXPERIMENT and the options that change it, for `load`; and where its result goes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def load(
+    experiment: str,
+    *,
+    seconds: float | None,
+    allocators: tuple[str, ...],
+    repeat: int | None,
+    seed: int | None,
+    settings: tuple[str, ...],
+) -> Experiment:
+    """The experiment that such a command line asks for.
+
+    Raises:
+        click.ClickException: it cannot be read or used.
+    """
+    overrides: dict[str, Any] = {
+        "seconds": seconds,
+        "allocators": list(allocators) or None,
+        "repeat": repeat,
+        "seed": seed,
+    }
+    try:
+        return experiments.load(
+            experiments.find(experiment),
+            {key: value for key, value in overrides.items() if value is not None},
+            settings,
+        )
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def draw(result: dict[str, Any], directory: Path) -> None:
+    """Draw the figures of a result, and say where they are."""
+    # matplotlib takes a second to import, and a run does not need it.
+    from testbed.plot import plot_result
+
+    for path in plot_result(result, directory):
+        click.echo(f"{path}")

@@ -1,0 +1,60 @@
+"""`python -m testbed.sim`: run experiments of the testbed in the simulator."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+import trio
+
+from drld.errors import DrldError
+from testbed.options import OUT, draw, experiment_options, load
+from testbed.progress import Progress
+from testbed.sim.suite import run_suite
+from testbed.suite import RESULT, failed, table_of
+
+
+@click.group()
+def main() -> None:
+    """Experiments under virtual time: real limiters, modelled TCP and links."""
+
+
+@main.command()
+@experiment_options
+def run(
+    *,
+    experiment: str,
+    seconds: float | None,
+    allocators: tuple[str, ...],
+    repeat: int | None,
+    seed: int | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    plots: bool,
+) -> None:
+    """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
+    loaded = load(
+        experiment, seconds=seconds, allocators=allocators, repeat=repeat, seed=seed,
+        settings=settings,
+    )  # fmt: skip
+    directory = out or OUT / f"{loaded.table.name}-sim"
+    progress = Progress()
+    try:
+        result = trio.run(partial(run_suite, loaded, directory, progress, resumed=resume))
+    except DrldError as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        progress.end()
+    if result["runs"]:
+        click.echo(table_of(result))
+        click.echo(f"{directory / RESULT}")
+        if plots:
+            draw(result, directory)
+    if missing := failed(result):
+        raise click.ClickException(f"nothing came of: {'; '.join(missing)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A datapath in memory (`drld.capture.base.Datapath`): one policer a limit, nothing of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from drld.capture.policer import Policer
+from drld.model import Enforcement, FlowId, Measurement
+from drld.spec import LimitSpec
+
+
+class MemoryDatapath:
+    """Whoever has a packet hands it to the policer of its limit."""
+
+    name = "simulated"
+
+    def __init__(self) -> None:
+        self.policers: dict[int, Policer] = {}
+        """By the limit's id."""
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath`."""
+        self.policers = {
+            limit.id: self.policers.get(limit.id) or Policer(limit, enforcement, now_ns)
+            for limit, enforcement in limits
+        }
+
+    def stirred(self) -> Collection[int]:
+        """See `Datapath`."""
+        return [limit_id for limit_id, policer in self.policers.items() if policer.stirred]
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """See `Datapath`."""
+        return self.policers[limit_id].read(now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
+    ) -> None:
+        """See `Datapath`; it is in force at once."""
+        self.policers[limit_id].program(enforcement, evict, now_ns)
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """See `Datapath`; this one does not outlive its limiter."""
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath`."""
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Datapath`; nothing goes wrong here."""
+        return {}
+
+    def detach(self) -> None:
+        """See `Datapath`."""
+        self.policers = {}

@@ -1,0 +1,92 @@
+"""The limiters of a run: drld's own code, one engine each, that have known each other for long.
+
+The testbed begins a run when all its daemons hear each other. To come there costs a fleet of
+hundreds half a minute of gossip about nothing, so the simulated one is told: every limiter heard
+every other long ago and just now, and then each ticks at a phase of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from drld import config
+from drld.spec import LimiterSpec, PeerSpec
+from testbed.experiment import CENTRAL, Experiment
+from testbed.fleet import daemon_document
+from testbed.sim.clock import Clock
+from testbed.sim.host import Host
+from testbed.sim.mailbox import Datagram
+from testbed.sim.network import Conditions, Network
+from testbed.topology import Plan
+
+_ADDRESS = "10.3.1.2"
+
+
+def run_limiters(experiment: Experiment, allocator: str) -> tuple[str, ...]:
+    """Names of the limiters that run: those configured, or the central one."""
+    return (allocator,) if allocator in CENTRAL else experiment.limiters
+
+
+def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
+    """What each limiter's daemon would make of its configuration.
+
+    Raises:
+        ConfigError: the experiment asks for what drld cannot do.
+    """
+    names = run_limiters(experiment, allocator)
+    alone = Plan(
+        veths=(), commands={}, links=(), limiters=names[:1], path={}, source_address={},
+        sink_address={}, gossip_address={names[0]: _ADDRESS},
+    )  # fmt: skip
+    document = daemon_document(experiment, allocator, alone, names[0], "auto")
+    # A share of each limiter is checked against the peers, and there are none in this document.
+    shares = document["limit"][0].pop("shares", {})
+    first = config.from_document(document, experiment.table.name)
+    limits = tuple(replace(limit, shares=shares) for limit in first.limits)
+    everybody = [PeerSpec(name, (_ADDRESS, 1)) for name in names]
+    return [
+        replace(
+            first,
+            name=name,
+            limits=limits,
+            peers=(*everybody[:index], *everybody[index + 1 :]),
+        )
+        for index, name in enumerate(names)
+    ]
+
+
+class Fleet:
+    """All limiters, and the network between them."""
+
+    def __init__(self, experiment: Experiment, allocator: str, clock: Clock, seed: int) -> None:
+        gossip = experiment.table.gossip
+        conditions = Conditions(delay_ns=gossip.rtt // 2, loss=gossip.loss)
+        self.network: Network[Datagram] = Network(seed, conditions)
+        rng = Random(f"{seed}/limiters")
+        self.hosts = [
+            Host(spec, clock, self.network, rng) for spec in limiter_specs(experiment, allocator)
+        ]
+        self._clock = clock
+        self._rng = rng
+
+    def start(self) -> None:
+        """Have all limiters know each other, and start them, each at a phase of its own."""
+        acquaint(self.hosts, self._clock)
+        for host in self.hosts:
+            interval_ns = host.engine.spec.gossip.interval_ns
+            host.start(self._clock.now_ns - self._rng.randrange(interval_ns))
+
+
+def acquaint(hosts: Sequence[Host], clock: Clock) -> None:
+    """Every limiter has heard every other, who heard it, for so long that it counts as steady."""
+    for host in hosts:
+        membership = host.engine.membership
+        if not membership.peers:
+            continue
+        long_ago_ns = clock.now_ns - membership.timeouts.fresh_ns
+        for now_ns in (long_ago_ns, clock.now_ns):
+            for peer in membership.peers:
+                membership.hear(peer, True, now_ns)
+            membership.connected(now_ns)

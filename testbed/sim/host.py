@@ -1,0 +1,71 @@
+"""One limiter: drld's engine on a datapath and a socket in memory, ticking as the daemon does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import cast
+
+from drld.capture.policer import Policer
+from drld.engine import Engine, Entry
+from drld.gossip.transport import Transport
+from drld.limiter import Tick
+from drld.model import FlowId
+from drld.spec import LimiterSpec
+from testbed.sim.clock import Clock
+from testbed.sim.datapath import MemoryDatapath
+from testbed.sim.mailbox import Datagram, Mailbox
+from testbed.sim.network import Network
+
+
+class Host:
+    """A limiter with one limit, and what it counted."""
+
+    def __init__(
+        self, spec: LimiterSpec, clock: Clock, network: Network[Datagram], rng: Random
+    ) -> None:
+        self.name = spec.name
+        self.alive = True
+        self.arrived = 0
+        """IP bytes that came, and that were let through."""
+        self.forwarded = 0
+        self.watch: Callable[[Host, Tick], None] | None = None
+        """Told of every tick of the limit."""
+        self.datapath = MemoryDatapath()
+        self.mailbox = Mailbox(spec.name, clock, network)
+        self.engine = Engine(spec, self.datapath, cast(Transport, self.mailbox), rng)
+        self._clock = clock
+        self._rng = rng
+
+    def start(self, began_ns: int) -> None:
+        """Start, as if it had been at that time, less than an interval ago: it sets the phase."""
+        self.engine.start(began_ns)
+        (self._policer,) = self.datapath.policers.values()
+        self._clock.at(self.engine.next_due_ns(), self._tick)
+
+    @property
+    def entry(self) -> Entry:
+        """The engine's knowledge of the limit."""
+        (entry,) = self.engine.entries.values()
+        return entry
+
+    @property
+    def policer(self) -> Policer:
+        """That of the limit."""
+        return self._policer
+
+    def passes(self, flow: FlowId, length: int) -> bool:
+        """Whether a packet of `length` IP bytes that arrives now is let through."""
+        self.arrived += length
+        if self._policer.police(flow, length, self._clock.now_ns, self._rng):
+            self.forwarded += length
+            return True
+        return False
+
+    def _tick(self, _: object) -> None:
+        if not self.alive:
+            return
+        for _name, tick in self.engine.tick(self._clock.now_ns):
+            if self.watch is not None:
+                self.watch(self, tick)
+        self._clock.at(self.engine.next_due_ns(), self._tick)

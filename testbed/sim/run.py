@@ -1,0 +1,187 @@
+"""One simulated run: from an experiment to its record in result.json."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from drld.errors import ConfigError
+from drld.limiter import Tick
+from drld.model import NS_PER_S
+from drld.report import local_limit_bps
+from testbed.experiment import EventTable, Experiment, Flow, Group
+from testbed.fleet import FleetReport
+from testbed.link import queue_bytes
+from testbed.record import Observation, record
+from testbed.sim.clock import Clock
+from testbed.sim.connection import Connection, Path
+from testbed.sim.fleet import Fleet, run_limiters
+from testbed.sim.host import Host
+from testbed.sim.link import Link
+from testbed.sim.timer import JIFFY_NS
+from testbed.topology import Plan
+
+SAMPLE_NS = 50_000_000
+_LEAD_NS = 3_600 * NS_PER_S
+"""The run begins at this time, so that things may have happened long before."""
+_FIRST_PORT = 20_000
+
+
+def simulate(experiment: Experiment, allocator: str, repetition: int = 1) -> dict[str, Any]:
+    """Carry out one run and return its record (docs/testbed.md).
+
+    The same arguments give the same record.
+
+    Raises:
+        ConfigError: the experiment asks for what drld cannot do.
+        HostError: it asks for what the simulator cannot do.
+        MeasurementError: nothing was forwarded.
+    """
+    run = Simulation(experiment, allocator, repetition)
+    run.carry_out()
+    return record(experiment, allocator, repetition, run.layout, run.observation())
+
+
+class Simulation:
+    """A run in the making; `carry_out` makes it."""
+
+    def __init__(self, experiment: Experiment, allocator: str, repetition: int) -> None:
+        _refuse(experiment)
+        # As in the testbed: the same start times for every allocator, and the same as there.
+        seed = experiment.table.seed * 1000 + repetition
+        limiters = run_limiters(experiment, allocator)
+        central = limiters != experiment.limiters
+        self.layout = Plan(
+            veths=(), commands={}, links=(), limiters=limiters, sink_address={}, gossip_address={},
+            path={
+                group.name: limiters[0] if central else group.limiter
+                for group in experiment.groups
+            },
+            source_address={group.name: group.name for group in experiment.groups},
+        )  # fmt: skip
+        self._experiment = experiment
+        self._clock = Clock(_LEAD_NS)
+        self._begin_ns = _LEAD_NS + NS_PER_S
+        self._end_ns = self._begin_ns + experiment.duration_ns
+        self.fleet = Fleet(experiment, allocator, self._clock, seed)
+        self._hosts = {host.name: host for host in self.fleet.hosts}
+        self._local_limits: dict[str, list[tuple[float, float | None]]] = {}
+        for host in self.fleet.hosts:
+            self._local_limits[host.name] = []
+            host.watch = self._note_limit
+        self._there: dict[str, Link] = {}
+        self.connections: dict[str, list[Connection]] = {}
+        starts, noise = Random(seed), Random(f"{seed}/links")
+        for group in experiment.groups:
+            self._connect(group, experiment.flows(group, starts), noise)
+        self._times_s: list[float] = []
+        self._counters: dict[str, list[int]] = {
+            f"{kind}/{name}": [] for name in limiters for kind in ("forwarded", "gossip", "arrived")
+        }
+
+    def _connect(self, group: Group, flows: list[Flow], rng: Random) -> None:
+        """Make a group's links and connections."""
+        table = group.table
+        there = Link(self._clock, table.rtt // 2, rng, table.loss)
+        back = Link(self._clock, table.rtt // 2, rng)
+        if table.rate is not None:
+            there.set_rate(table.rate, queue_bytes(table.rate, table.queue, table.rtt))
+        self._there[group.name] = there
+        path = Path(there, back, self._hosts[self.layout.path[group.name]], rng.randrange(JIFFY_NS))
+        first = 1 + sum(map(len, self.connections.values()))
+        self.connections[group.name] = [
+            Connection(self._clock, flow, number, path, (self._begin_ns, self._end_ns))
+            for number, flow in enumerate(flows, first)
+        ]
+
+    def carry_out(self) -> None:
+        """Let time pass until the end."""
+        clock = self._clock
+        self.fleet.start()
+        for event in self._experiment.table.events:
+            clock.at(self._begin_ns + event.at, self._change, event)
+        clock.run(self._begin_ns - SAMPLE_NS)
+        self._sample()
+        while clock.now_ns < self._end_ns:
+            clock.run(min(clock.now_ns + SAMPLE_NS, self._end_ns))
+            self._sample()
+        clock.now_ns += SAMPLE_NS
+        # One more, as nothing happens any more, so that the end lies between two samples.
+        self._sample()
+
+    def _change(self, event: EventTable) -> None:
+        link = self._there[event.flows]
+        rate = event.rate
+        round_trip_ns = 2 * link.delay_ns
+        link.set_rate(rate, 0 if rate is None else queue_bytes(rate, event.queue, round_trip_ns))
+
+    def _sample(self) -> None:
+        self._times_s.append((self._clock.now_ns - self._begin_ns) / NS_PER_S)
+        for host in self.fleet.hosts:
+            name = host.name
+            self._counters[f"forwarded/{name}"].append(host.forwarded)
+            self._counters[f"arrived/{name}"].append(host.arrived)
+            self._counters[f"gossip/{name}"].append(host.mailbox.bytes_sent)
+
+    def _note_limit(self, host: Host, tick: Tick) -> None:
+        when_s = (self._clock.now_ns - self._begin_ns) / NS_PER_S
+        self._local_limits[host.name].append((when_s, local_limit_bps(tick)))
+
+    def observation(self) -> Observation:
+        """What was seen, in the testbed's form."""
+        groups = self.connections.items()
+        report = FleetReport("simulated")
+        for host in self.fleet.hosts:
+            report.counters[host.name] = {}
+            report.sent += host.mailbox.sent
+            report.received += host.mailbox.received
+            links = host.entry.limiter.fabric.links.values()
+            report.lost += sum(link.lost for link in links)
+        return Observation(
+            flows=tuple(connection.flow for _, group in groups for connection in group),
+            sent={
+                name: [
+                    self._sent(_FIRST_PORT + index, item) for index, item in enumerate(connections)
+                ]
+                for name, connections in groups
+            },
+            received=[
+                {"source": name, "port": _FIRST_PORT + index, "bytes": item.steps}
+                for name, connections in groups
+                for index, item in enumerate(connections)
+                if item.connected_ns is not None
+            ],
+            times_s=self._times_s,
+            counters=self._counters,
+            sampler_worst_ms=0.0,
+            local_limits=self._local_limits,
+            limiters=report,
+            link={"backend": "simulated"},
+            cpu={},
+        )
+
+    def _sent(self, port: int, item: Connection) -> dict[str, Any]:
+        """As a sender of the testbed reports a flow."""
+        sender = item.sender
+        return {
+            "id": item.flow.id,
+            "port": port,
+            "syn_s": self._since_begin(item.syn_ns),
+            "connected_s": self._since_begin(item.connected_ns),
+            "retransmits": item.retransmits,
+            "rtt_ms": None if sender is None else sender.rtt.smoothed_ns / 1e6,
+            "error": None,
+        }
+
+    def _since_begin(self, when_ns: int | None) -> float | None:
+        return None if when_ns is None else (when_ns - self._begin_ns) / NS_PER_S
+
+
+def _refuse(experiment: Experiment) -> None:
+    """What the simulator has not.
+
+    Raises:
+        ConfigError: the experiment asks for it.
+    """
+    if experiment.web:
+        raise ConfigError(["web: the simulator has no web servers"])
