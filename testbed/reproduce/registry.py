@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testbed.reproduce import fig3, fig4, fig5, fig7
+from testbed.reproduce import fig3, fig4, fig5, fig7, fig9, table1
 from testbed.reproduce.figure import Figure
 
 FIGURES: Mapping[str, Figure] = {
@@ -13,7 +13,9 @@ FIGURES: Mapping[str, Figure] = {
         fig3.FIGURE,
         fig4.FIGURE,
         fig5.FIGURE,
+        table1.FIGURE,
         fig7.FIGURE,
+        fig9.FIGURE,
     )
 }
 """In the order in which they run and are reported."""

@@ -1,0 +1,112 @@
+"""Figure 9: ten web servers behind ten limiters; the demand moves to four of them and back."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from drld import units
+from testbed.reproduce.baseline import NAMES as ALLOCATORS
+from testbed.reproduce.draw import rates_over_time
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import Results, Run, text, totals
+
+_TOP_MBIT = 10.0
+_NAMES = {
+    "static": "Static 1/N",
+    **{name: ALLOCATORS[name] for name in ("fps", "fps-random-drop")},
+}
+_IDLE_SHARES_UNUSED = 0.45
+"""Four of ten shares, and some slack for a bucket's depth."""
+_WITHIN = 1.10
+
+FIG9 = Series(
+    "fig9",
+    "fig9",
+    full={"allocators": list(_NAMES), "repeat": 5},
+    quick={"allocators": ["static", "fps"], "repeat": 1},
+)
+
+
+def _phases(results: Results) -> list[tuple[str, float, float]]:
+    """(which servers, begin, end) of each of the three phases, seconds."""
+    definition = results.by_series.get(FIG9.name, {}).get("definition", {})
+    changes = sorted({units.parse_duration(d["at"]) / 1e9 for d in definition.get("demand", [])})
+    if len(changes) != 2:
+        return []
+    warmup_s = units.parse_duration(definition.get("warmup", "0s")) / 1e9
+    first, second = changes
+    return [
+        ("all ten", warmup_s, first),
+        ("four", first, second),
+        ("all ten again", second, float(definition["seconds"])),
+    ]
+
+
+def _used(results: Results, allocator: str, begin_s: float, end_s: float) -> float | None:
+    """Aggregate over the limit in a phase; median over the runs."""
+
+    def of_run(run: Run) -> float:
+        return statistics.fmean(totals(run, 1.0, begin_s, end_s)) / results.limit_bps(FIG9.name)
+
+    return results.median(FIG9.name, allocator, of_run)
+
+
+def _within(results: Results, allocator: str) -> float | None:
+    def of_run(run: Run) -> float:
+        rates = totals(run, 1.0)
+        return sum(rate <= _WITHIN * results.limit_bps(FIG9.name) for rate in rates) / len(rates)
+
+    return results.median(FIG9.name, allocator, of_run)
+
+
+def evaluate(results: Results) -> Finding:
+    """What is used of the limit in each phase."""
+    phases = _phases(results)
+    used = {
+        name: {which: _used(results, name, begin_s, end_s) for which, begin_s, end_s in phases}
+        for name in _NAMES
+    }
+    checks = [
+        Check("Static 1/N cannot use the idle shares: aggregate over the limit while four servers "
+              "have requests", used["static"].get("four"), most=_IDLE_SHARES_UNUSED),
+        near("FPS: aggregate over the limit", results.used(FIG9.name, "fps"), 1.0, 0.03),
+        *(
+            near(f"FPS delivers the limit while {which} have requests",
+                 used["fps"].get(which), 1.0, 0.05)
+            for which in ("all ten", "four", "all ten again")
+        ),
+    ]  # fmt: skip
+    rows = [
+        [name_of, text(results.used(FIG9.name, name), 3),
+         *(text(used[name][which], 3) for which, _, _ in phases),
+         text(_within(results, name), 3)]
+        for name, name_of in _NAMES.items()
+    ]  # fmt: skip
+    header = ["", "aggregate / limit", *(which for which, _, _ in phases), "1 s windows ≤ 1.10"]
+    ours = "aggregate over the limit while four servers have requests: " + ", ".join(
+        f"{name_of} {text(used[name].get('four'), 3)}" for name, name_of in _NAMES.items()
+    )
+    return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """The first run of each allocator."""
+    panels = [
+        (name_of, dict(results.by_series[FIG9.name]), runs[0])
+        for name, name_of in _NAMES.items()
+        if (runs := results.runs(FIG9.name, name))
+    ]
+    return rates_over_time(panels, directory / "fig9.png", _TOP_MBIT)
+
+
+FIGURE = Figure(
+    "fig9",
+    "Figure 9: ten web servers",
+    "A static 1/N split cannot use the shares of the six servers without requests; FPS, while "
+    "occasionally bursting above the limit, follows the demand and delivers the full limit",
+    [FIG9],
+    evaluate,
+    draw,
+)

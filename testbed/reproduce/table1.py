@@ -1,0 +1,156 @@
+"""Table 1: long flows at one limiter, web requests at the other (paper, section 5.3).
+
+The paper gives means over ten runs, and harmonic means of the rates of requests by object size.
+What its requests' sizes were is not known beyond that table (docs/testbed.md).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.draw import rates_over_time
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import Results, Run, difference, mean_and_spread, ratio, text
+
+_KBIT = 1e3
+_TOP_MBIT = 15.0
+_PAPERS = ("ctb", "grd", "fps")
+_FURTHER = "fps-random-drop"
+_CLASSES = ("[0, 5000)", "[5000, 50000)", "[50000, 500000)", "[500000, ∞)")
+_PAPER = {
+    "Goodput, bulk": ("6900.90", "7257.87", "6989.76"),
+    "(stddev), bulk": ("125.45", "75.87", "219.55"),
+    "Goodput, web": ("1796.06", "1974.35", "2090.25"),
+    "(stddev), web": ("104.32", "93.90", "57.98"),
+    "Web rate, [0, 5000)": ("28.17", "25.84", "25.71"),
+    "Web rate, [5000, 50000)": ("276.18", "342.96", "335.80"),
+    "Web rate, [50000, 500000)": ("472.09", "612.08", "571.40"),
+    "Web rate, [500000, ∞)": ("695.40", "751.98", "765.26"),
+    "Fairness, bulk": ("0.971", "0.997", "0.962"),
+}
+"""Kbit/s of CTB, GRD and FPS."""
+
+TABLE1 = Series(
+    "table1",
+    "table1",
+    full={"allocators": [*_PAPERS, _FURTHER]},
+    quick={"seconds": 30, "allocators": [*_PAPERS], "repeat": 1},
+)
+
+
+def _bulk(run: Run) -> float:
+    return float(run["bulk_goodput_bps"])
+
+
+def _web(run: Run) -> float:
+    return float(run["web"]["goodput_bps"])
+
+
+def _mean(results: Results, allocator: str, of_run: Callable[[Run], float]) -> float | None:
+    values = results.values(TABLE1.name, allocator, of_run)
+    return statistics.fmean(values) if values else None
+
+
+def class_rate(runs: Sequence[Run], number: int) -> float | None:
+    """Harmonic mean, over all runs' finished requests of a class, of their rates in bits/s."""
+    classes = [run["web"]["classes"][number] for run in runs]
+    finished = sum(item["finished"] for item in classes)
+    if not finished:
+        return None
+    return float(
+        finished / sum(item["finished"] / item["rate_bps"] for item in classes if item["finished"])
+    )
+
+
+def same_requests(results: Results) -> float | None:
+    """Share of the repetitions in which all allocators were asked for the same objects."""
+    lists: dict[int, set[tuple[int, ...]]] = {}
+    for allocator in (*_PAPERS, _FURTHER):
+        for run in results.runs(TABLE1.name, allocator):
+            sizes = tuple(request[2] for request in run["web"]["requests"])
+            lists.setdefault(run["repetition"], set()).add(sizes)
+    if not lists:
+        return None
+    return sum(len(found) == 1 for found in lists.values()) / len(lists)
+
+
+def evaluate(results: Results) -> Finding:
+    """Goodput and fairness beside CTB's."""
+    names = (*_PAPERS, _FURTHER)
+    bulk = {name: _mean(results, name, _bulk) for name in names}
+    web = {name: _mean(results, name, _web) for name in names}
+    fairness = {name: _mean(results, name, lambda run: float(run["jain"])) for name in names}
+    checks = [
+        near("FPS: aggregate over the limit", results.used(TABLE1.name, "fps"), 1.0, 0.03),
+        Check("Repetitions in which all were asked for the same objects", same_requests(results),
+              least=1.0),
+        Check("FPS: web goodput over CTB's", ratio(web["fps"], web["ctb"]), least=1.0),
+        Check("FPS: bulk goodput over CTB's", ratio(bulk["fps"], bulk["ctb"]), least=0.98),
+        Check("FPS: Jain's index of the bulk flows less CTB's",
+              difference(fairness["fps"], fairness["ctb"]), least=-0.01),
+        Check("GRD: Jain's index of the bulk flows less CTB's",
+              difference(fairness["grd"], fairness["ctb"]), least=0.0),
+    ]  # fmt: skip
+    ours = (
+        "Mbit/s, bulk and web: "
+        + ", ".join(
+            f"{NAMES[name]} {text(_mbit(bulk[name]))} and {text(_mbit(web[name]))}"
+            for name in names
+        )
+        + "; Jain's index: "
+        + ", ".join(f"{NAMES[name]} {text(fairness[name], 3)}" for name in names)
+    )
+    return Finding(checks, ours, tables=[_table(results, names)])
+
+
+def _mbit(value: float | None) -> float | None:
+    return None if value is None else value / 1e6
+
+
+def _table(results: Results, names: Sequence[str]) -> Table:
+    """The paper's rows; its figures, then ours."""
+    columns = []
+    for name in names:
+        runs = results.runs(TABLE1.name, name)
+        rates = [class_rate(runs, number) for number in range(len(_CLASSES))]
+        fairness = results.values(TABLE1.name, name, lambda run: float(run["jain"]))
+        columns.append(
+            [
+                *mean_and_spread([_bulk(run) for run in runs], _KBIT),
+                *mean_and_spread([_web(run) for run in runs], _KBIT),
+                *(text(None if rate is None else rate / _KBIT) for rate in rates),
+                text(statistics.fmean(fairness) if fairness else None, 3),
+            ]
+        )
+    rows = [
+        [label, *papers, *(column[row] for column in columns)]
+        for row, (label, papers) in enumerate(_PAPER.items())
+    ]
+    header = ["Kbit/s", *(f"paper: {NAMES[name]}" for name in _PAPERS)]
+    header += [f"ours: {NAMES[name]}" for name in names]
+    return Table("Means over the runs; rates are harmonic means over all requests", header, rows)
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """The first run of each allocator; the paper has no plot of it."""
+    panels = [
+        (NAMES[name], dict(results.by_series[TABLE1.name]), runs[0])
+        for name in (*_PAPERS, _FURTHER)
+        if (runs := results.runs(TABLE1.name, name))
+    ]
+    return rates_over_time(panels, directory / "table1.png", _TOP_MBIT)
+
+
+FIGURE = Figure(
+    "table1",
+    "Table 1: long flows beside web requests",
+    "Goodput of bulk and web traffic, Kbit/s: CTB 6,901 and 1,796, GRD 7,258 and 1,974, FPS 6,990 "
+    "and 2,090; fairness of the bulk flows 0.971, 0.997 and 0.962",
+    [TABLE1],
+    evaluate,
+    draw,
+)
