@@ -16,7 +16,7 @@ from drld.spec import Direction
 from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
 
 from .attached import WAYS, take_off_tcx
-from .remote import RemoteDatapath
+from .remote import RemoteNfqueueDatapath
 from .topology import Topology, remove_stale
 
 
@@ -71,9 +71,9 @@ def topology(built_topology: Topology) -> Iterator[Topology]:
 
 
 @pytest.fixture
-def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDatapath]]:
+def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteNfqueueDatapath]]:
     """Starts a process with a datapath; all of them end with the test."""
-    processes: list[RemoteDatapath] = []
+    processes: list[RemoteNfqueueDatapath] = []
 
     def start(
         limiter: str = "lim1",
@@ -84,8 +84,8 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteDat
         timestamps: str = "auto",
         environment: Mapping[str, str] | None = None,
         way: str | None = None,
-    ) -> RemoteDatapath:
-        started = RemoteDatapath(
+    ) -> RemoteNfqueueDatapath:
+        started = RemoteNfqueueDatapath(
             topology.names["limiter"],
             limiter,
             tool,

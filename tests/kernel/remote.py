@@ -1,4 +1,4 @@
-"""An nfqueue datapath in a process of its own, seen from the test."""
+"""A datapath in a process of its own inside the limiter's namespace, seen from the test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,31 +20,17 @@ ROOT = Path(__file__).parents[2]
 
 
 class RemoteDatapath:
-    """An `NfqueueDatapath` in a process of its own inside the limiter's namespace."""
+    """What any of them can do."""
 
     def __init__(
         self,
-        namespace: str,
-        limiter: str,
-        firewall: str,
-        queue: int | None,
-        path: Path | None = None,
-        *,
-        timestamps: str = "auto",
-        environment: Mapping[str, str] | None = None,
-        way: str | None = None,
-    ) -> None:
-        """`path` is a directory of tools that come before the system's."""
-        self._start("nfqueue_host.py", namespace, path, environment)
-        self._pipe.send((limiter, firewall, queue, timestamps, way))
-
-    def _start(
-        self,
         script: str,
         namespace: str,
+        arguments: Sequence[object],
         path: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        """`path` is a directory of tools that come before the system's."""
         search = os.environ["PATH"]
         ours, theirs = socket.socketpair()
         with theirs:
@@ -64,6 +50,7 @@ class RemoteDatapath:
                 },
             )
         self._pipe = Connection(ours.detach())
+        self._pipe.send(arguments)
         self.totals: dict[int, Measurement] = {}
 
     def _call(self, method: str, *arguments: object) -> Any:
@@ -74,15 +61,16 @@ class RemoteDatapath:
             raise value
         return value
 
-    def attach(self, *limits: tuple[LimitSpec, Enforcement]) -> int:
-        """Attach, and return the queue's number."""
-        queue: int = self._call("attach", list(limits))
-        return queue
+    def attach(self, *limits: tuple[LimitSpec, Enforcement]) -> None:
+        self._call("attach", list(limits))
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId] = ()
     ) -> None:
         self._call("program", limit_id, enforcement, list(evict))
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        self._call("set_share", limit_id, share)
 
     def flush(self) -> None:
         """End a tick."""
@@ -101,21 +89,8 @@ class RemoteDatapath:
         self._call("detach")
 
     def pause(self, paused: bool = True) -> None:
-        """Stop draining the queue, or go on."""
+        """Do nothing unasked, or go on."""
         self._call("pause", paused)
-
-    def freeze(self, frozen: bool = True) -> None:
-        """Stop the datapath's clock, or let it go on."""
-        self._call("freeze", frozen)
-
-    def drain(self) -> int:
-        """Drain once."""
-        packets: int = self._call("drain")
-        return packets
-
-    def break_judging(self, broken: bool = True) -> None:
-        """Let every judgement raise, or not any more."""
-        self._call("break_judging", broken)
 
     def total(self, limit_id: int) -> Measurement:
         """What was counted for a limit since attach; flows are those of the last read."""
@@ -146,17 +121,45 @@ class RemoteDatapath:
         self._pipe.close()
 
 
+class RemoteNfqueueDatapath(RemoteDatapath):
+    """An `NfqueueDatapath`."""
+
+    def __init__(
+        self,
+        namespace: str,
+        limiter: str,
+        firewall: str,
+        queue: int | None,
+        path: Path | None = None,
+        *,
+        timestamps: str = "auto",
+        environment: Mapping[str, str] | None = None,
+        way: str | None = None,
+    ) -> None:
+        arguments = (limiter, firewall, queue, timestamps, way)
+        super().__init__("nfqueue_host.py", namespace, arguments, path, environment)
+
+    def queue(self) -> int:
+        """The queue's number."""
+        queue: int = self._call("queue")
+        return queue
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Stop the datapath's clock, or let it go on."""
+        self._call("freeze", frozen)
+
+    def drain(self) -> int:
+        """Drain once."""
+        packets: int = self._call("drain")
+        return packets
+
+    def break_judging(self, broken: bool = True) -> None:
+        """Let every judgement raise, or not any more."""
+        self._call("break_judging", broken)
+
+
 class RemoteKernelDatapath(RemoteDatapath):
-    """A `KernelDatapath` in a process of its own inside the limiter's namespace."""
+    """A `KernelDatapath`."""
 
     def __init__(self, namespace: str, limiter: str, way: str | None = None) -> None:
-        self._start("kernel_host.py", namespace)
-        self._pipe.send((limiter, way))
-
-    def place(self, *limits: tuple[LimitSpec, Enforcement]) -> str:
-        """Attach, and return what it says of itself."""
-        reason: str = self._call("attach", list(limits))
-        return reason
-
-    def set_share(self, limit_id: int, share: Enforcement) -> None:
-        self._call("set_share", limit_id, share)
+        super().__init__("kernel_host.py", namespace, (limiter, way))

@@ -23,13 +23,13 @@ from drld.model import NS_PER_S, Enforcement
 from drld.spec import Direction, LimitSpec
 
 from .attached import tcx_programs
-from .remote import RemoteDatapath
+from .remote import RemoteNfqueueDatapath
 from .test_nfqueue_kernel import SINK, SOURCE, limit, our_rules, queues, send_udp, went_wrong
 from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
 
-Start = Callable[..., RemoteDatapath]
+Start = Callable[..., RemoteNfqueueDatapath]
 
 PACKETS = 12
 LENGTH = {4: 128, 6: 148}
@@ -68,7 +68,7 @@ def send_apart(topology: Topology, family: int, packets: int = PACKETS) -> None:
         assert queued(topology, number + 1) == number + 1
 
 
-def charged(datapath: RemoteDatapath, source: str = "ebpf") -> tuple[int, int]:
+def charged(datapath: RemoteNfqueueDatapath, source: str = "ebpf") -> tuple[int, int]:
     """Packets charged when they arrived, and when they were read.
 
     As soon as any socket of the host wants timestamps, the kernel stamps, and our program leaves

@@ -43,7 +43,7 @@ HEADERS = {4: 28, 6: 48}
 """Bytes of IP and UDP header."""
 LENGTH = 128
 """Bytes of each IPv4 packet that `send_udp` makes."""
-INTERVAL_NS = 10 * MS
+INTERVAL_NS = 50 * MS
 GRACE_NS = GRACE_INTERVALS * INTERVAL_NS
 
 
@@ -127,7 +127,7 @@ def test_udp_is_counted_to_the_byte_and_limited(
 ) -> None:
     length = 100 + HEADERS[family]
     datapath = start()
-    datapath.place((limit(1, interface, SINK[family]), only(10, length)))
+    datapath.attach((limit(1, interface, SINK[family]), only(10, length)))
     with topology.udp("sink", SINK[family], 9000) as sink, topology.capture() as capture:
         send_udp(topology, SINK[family], 25)
         total = datapath.wait(1, 25)
@@ -143,7 +143,7 @@ def test_udp_is_counted_to_the_byte_and_limited(
 
 def test_a_credit_is_granted_once(topology: Topology, start: Start) -> None:
     datapath = start()
-    datapath.place((limit(1), only(5)))
+    datapath.attach((limit(1), only(5)))
     send_udp(topology, SINK[4], 5)
     datapath.wait(1, 5)
     granted = replace(only(5), credit=2 * LENGTH, credit_id=1)
@@ -156,7 +156,7 @@ def test_a_credit_is_granted_once(topology: Topology, start: Start) -> None:
 
 def test_evicted_flows_make_room(topology: Topology, start: Start) -> None:
     datapath = start()
-    datapath.place((limit(1), UNLIMITED))
+    datapath.attach((limit(1), UNLIMITED))
     send_udp(topology, SINK[4], 3)
     (flow,) = datapath.wait(1, 3).flows
     datapath.program(1, UNLIMITED, [flow])
@@ -169,7 +169,7 @@ def test_all_limits_of_a_packet_are_charged_or_none(topology: Topology, start: S
     datapath = start()
     site, shadow = limit(1, destination="10.91.2.0/24"), limit(2, mode=Mode.SHADOW)
     customer = limit(3)
-    datapath.place((customer, only(20)), (shadow, only(4)), (site, only(10)))
+    datapath.attach((customer, only(20)), (shadow, only(4)), (site, only(10)))
     send_udp(topology, SINK[4], 25)
     total = {each: datapath.wait(each, 25) for each in (1, 2, 3)}
     assert (total[1].forwarded_packets, total[1].dropped_packets) == (10, 15)
@@ -180,7 +180,7 @@ def test_all_limits_of_a_packet_are_charged_or_none(topology: Topology, start: S
 
 def test_detach_leaves_nothing(topology: Topology, start: Start, way: str) -> None:
     datapath = start()
-    datapath.place((limit(1, "in0"), UNLIMITED), (limit(2, "out0"), NOTHING))
+    datapath.attach((limit(1, "in0"), UNLIMITED), (limit(2, "out0"), NOTHING))
     assert filters(topology) == expected(way, "in0 ingress", "out0 egress")
     datapath.detach()
     datapath.detach()
@@ -192,25 +192,25 @@ def test_detach_leaves_nothing(topology: Topology, start: Start, way: str) -> No
 
 def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start, way: str) -> None:
     datapath = start()
-    datapath.place((limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
+    datapath.attach((limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
     send_udp(topology, SINK[4], 4)
     datapath.wait(1, 4)
-    datapath.place((limit(3, "in0"), only(100)), (limit(1), only(10)))
+    datapath.attach((limit(3, "in0"), only(100)), (limit(1), only(10)))
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
     assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
     assert datapath.wait(3, 20).forwarded_packets == 20
-    datapath.place((limit(3, "in0"), only(100)))
+    datapath.attach((limit(3, "in0"), only(100)))
     assert filters(topology) == expected(way, "in0 ingress")
 
 
 def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start: Start) -> None:
     datapath = start()
-    datapath.place((limit(1), only(10)))
+    datapath.attach((limit(1), only(10)))
     send_udp(topology, SINK[4], 4)
     datapath.wait(1, 4)
     others = [(limit(n, destination=f"10.92.{n}.0/24"), UNLIMITED) for n in range(2, 200)]
-    datapath.place((limit(1), only(10)), *others)
+    datapath.attach((limit(1), only(10)), *others)
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
     assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
@@ -218,9 +218,9 @@ def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start:
 
 def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> None:
     datapath = start()
-    datapath.place((limit(1), only(10)))
+    datapath.attach((limit(1), only(10)))
     with pytest.raises(DatapathError, match="interface out9: there is none of this name"):
-        datapath.place((limit(2), UNLIMITED), (limit(3, "out9"), UNLIMITED))
+        datapath.attach((limit(2), UNLIMITED), (limit(3, "out9"), UNLIMITED))
     send_udp(topology, SINK[4], 20)
     assert datapath.wait(1, 20).forwarded_packets == 10
 
@@ -228,15 +228,15 @@ def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> N
 def test_a_refused_start_leaves_nothing(topology: Topology, start: Start) -> None:
     datapath = start()
     with pytest.raises(DatapathError, match="out9"):
-        datapath.place((limit(1), NOTHING), (limit(2, "out9"), UNLIMITED))
+        datapath.attach((limit(1), NOTHING), (limit(2, "out9"), UNLIMITED))
     assert filters(topology) == []
-    datapath.place((limit(1), UNLIMITED))
+    datapath.attach((limit(1), UNLIMITED))
 
 
 def test_two_limiters_police_one_interface(topology: Topology, start: Start, way: str) -> None:
     first, other = start(), start("lim2")
-    first.place((limit(1), only(5)))
-    other.place((limit(1), only(3)))
+    first.attach((limit(1), only(5)))
+    other.attach((limit(1), only(3)))
     send_udp(topology, SINK[4], 10)
     # The newest program comes first; the others see what it lets pass.
     assert other.wait(1, 10).forwarded_packets == 3
@@ -255,7 +255,7 @@ def test_a_dead_daemon_leaves_its_limit_to_the_program(
     topology: Topology, start: Start, on_failure: OnFailure, passes: int
 ) -> None:
     datapath = start()
-    datapath.place((limit(1, on_failure=on_failure), only(10)))
+    datapath.attach((limit(1, on_failure=on_failure), only(10)))
     datapath.set_share(1, only(3))
     datapath.pause()
     # Until the grace is over the last record holds: it is exact that far.
@@ -265,6 +265,7 @@ def test_a_dead_daemon_leaves_its_limit_to_the_program(
     # A tick is a sign of life: the record holds again, and what is left of its tokens.
     left = {OnFailure.SHARE: 0, OnFailure.OPEN: 8, OnFailure.CLOSED: 8}[on_failure]
     datapath.pause(False)
+    datapath.flush()
     datapath.program(1, only(11))
     assert passed(topology, datapath, 20) == left
 
@@ -274,7 +275,7 @@ def test_the_next_daemon_takes_over_tokens_and_hooks_under_load(
 ) -> None:
     limited, free = limit(1, destination="10.91.2.1/32"), limit(2, destination="10.91.3.1/32")
     first = start()
-    first.place((limited, only(10)), (free, UNLIMITED))
+    first.attach((limited, only(10)), (free, UNLIMITED))
     stop = threading.Event()
     sent = 0
 
@@ -298,7 +299,8 @@ def test_the_next_daemon_takes_over_tokens_and_hooks_under_load(
             first.wait(1, 100)
             first.kill()
             second = start()
-            reason = second.place((limited, only(10)), (free, UNLIMITED))
+            second.attach((limited, only(10)), (free, UNLIMITED))
+            reason = second.reason()
             second.wait(1, 100)
         finally:
             stop.set()
@@ -328,7 +330,7 @@ class Received:
 
 def test_a_record_that_drains_and_one_that_fills(topology: Topology, start: Start) -> None:
     datapath = start()
-    datapath.place((limit(1), Enforcement(fill_rate=-100 * LENGTH * 1000, depth=10 * LENGTH)))
+    datapath.attach((limit(1), Enforcement(fill_rate=-100 * LENGTH * 1000, depth=10 * LENGTH)))
     # Empty after a tenth of a millisecond, which the coarse clock shows a few later.
     wait_for(lambda: passed(topology, datapath, 1), lambda count: count == 0)
     assert passed(topology, datapath, 5) == 0
@@ -343,7 +345,7 @@ def test_an_interface_that_comes_back_is_limited_again(
     topology.run("limiter", "ip", *pair)
     try:
         datapath = start()
-        datapath.place((limit(1, "again0"), UNLIMITED))
+        datapath.attach((limit(1, "again0"), UNLIMITED))
         topology.run("limiter", "ip", "link", "del", "again0")
         topology.run("limiter", "ip", *pair)
         counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
@@ -374,7 +376,7 @@ def test_what_was_taken_away_by_hand_is_put_back(
     topology: Topology, start: Start, way: str
 ) -> None:
     datapath = start()
-    datapath.place((limit(1), only(5)), (limit(2, "in0"), UNLIMITED))
+    datapath.attach((limit(1), only(5)), (limit(2, "in0"), UNLIMITED))
     assert passed(topology, datapath, 3) == 3
     before = filters(topology)
     # With the tokens that it had; and what is there is left alone, so each time one is put back.
@@ -409,12 +411,13 @@ def test_programs_of_others_are_left_alone(topology: Topology, start: Start, way
     topology.within("limiter", attach_others)
     kept = filters(topology), tcx_programs(topology)
     first = start()
-    first.place((limit(1), only(10)))
+    first.attach((limit(1), only(10)))
     assert passed(topology, first, 4) == 4
     assert len(filters(topology)) == len(kept[0]) + 1
     first.kill()
     second = start()
-    assert f"tc-BPF ({way}) on out0 out, taken over" in second.place((limit(1), only(10)))
+    second.attach((limit(1), only(10)))
+    assert f"tc-BPF ({way}) on out0 out, taken over" in second.reason()
     assert len(filters(topology)) == len(kept[0]) + 1
     assert passed(topology, second, 20) == 6
     second.detach()

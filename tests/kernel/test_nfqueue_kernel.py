@@ -35,12 +35,12 @@ from drld.model import NS_PER_S, Enforcement, FlowKey
 from drld.spec import Direction, LimitSpec, Match, Mode, OnFailure
 
 from ..factories import limit_spec
-from .remote import RemoteDatapath
+from .remote import RemoteNfqueueDatapath
 from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
 
-Start = Callable[..., RemoteDatapath]
+Start = Callable[..., RemoteNfqueueDatapath]
 
 TCP, UDP_NUMBER = 6, 17
 UNLIMITED = Enforcement()
@@ -112,7 +112,7 @@ def our_rules(topology: Topology) -> list[str]:
     return [line for line in rules(topology) if "drld" in line]
 
 
-def went_wrong(datapath: RemoteDatapath) -> dict[str, int]:
+def went_wrong(datapath: RemoteNfqueueDatapath) -> dict[str, int]:
     """The counters that are not zero, but for those of how packets were charged."""
     charged = ("stamped_ebpf", "stamped_kernel", "unstamped")
     return {name: n for name, n in datapath.counters().items() if n and name not in charged}
@@ -430,7 +430,8 @@ def test_marks_are_seen_and_stay(topology: Topology, start: Start) -> None:
 
 def test_a_queue_that_somebody_holds_is_left_alone(topology: Topology, start: Start) -> None:
     first = start("lim1")
-    taken = first.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    first.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    taken = first.queue()
     before = rules(topology)
 
     stranger = start("lim2", queue=taken)
@@ -443,7 +444,8 @@ def test_a_queue_that_somebody_holds_is_left_alone(topology: Topology, start: St
     holder = start("lim2", queue=taken)
     holder.attach((limit(1, "out0", SINK_TOO[4]), UNLIMITED))
     second = start("lim1")
-    assert second.attach((limit(1, "out0", SINK[4]), UNLIMITED)) == taken + 1
+    second.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    assert second.queue() == taken + 1
     assert queues(topology) == [taken, taken + 1]
     send_udp(topology, SINK[4], 3)
     assert second.wait(1, 3).arrived_packets == 3
@@ -468,7 +470,8 @@ def test_two_limiters_share_a_host(topology: Topology, start: Start) -> None:
 def test_rules_may_be_the_operators(topology: Topology, start: Start, firewall: str) -> None:
     spec = limit(1, "out0", SINK[4])
     datapath = start(tool="none")
-    queue = datapath.attach((spec, only(2, 128)))
+    datapath.attach((spec, only(2, 128)))
+    queue = datapath.queue()
     assert our_rules(topology) == []
     nothing = dict.fromkeys(Point, ChainState())
     if firewall == "nft":
@@ -661,7 +664,8 @@ def test_packets_flow_while_a_tool_takes_its_time(
 
 def test_what_waits_at_detach_gets_its_verdict(topology: Topology, start: Start) -> None:
     datapath = start()
-    queue = datapath.attach((limit(1, "out0", SINK[4]), only(4, 128)))
+    datapath.attach((limit(1, "out0", SINK[4]), only(4, 128)))
+    queue = datapath.queue()
     datapath.pause()
     with topology.capture() as capture:
         send_udp(topology, SINK[4], 10)
@@ -679,7 +683,8 @@ def _waiting(topology: Topology, queue: int) -> int:
 
 def test_a_drain_is_bounded(topology: Topology, start: Start) -> None:
     datapath = start()
-    queue = datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    queue = datapath.queue()
     datapath.pause()
     send_udp(topology, SINK[4], TURN + 44)
     wait_for(lambda: _waiting(topology, queue), lambda waiting: waiting == TURN + 44)
@@ -691,7 +696,8 @@ def test_every_packet_gets_its_own_verdict_however_they_mix(
 ) -> None:
     datapath = start()
     refused = limit(1, "out0", protocol=UDP_NUMBER, ports=((9001, 9001),))
-    queue = datapath.attach((refused, NOTHING), (limit(2, "out0"), UNLIMITED))
+    datapath.attach((refused, NOTHING), (limit(2, "out0"), UNLIMITED))
+    queue = datapath.queue()
     datapath.pause()
     rng = Random(3)
     passes = [rng.random() < 0.5 for _ in range(TURN - 50)] + [True] * 40 + [False] * 50

@@ -1,0 +1,98 @@
+"""A process with a datapath in a network namespace, driven over a pipe (remote.py).
+
+Its main program is kernel_host.py or nfqueue_host.py, with the namespace and the pipe's descriptor
+as arguments. The first message is the arguments of its `Host`; then come (method, arguments),
+answered by ("done", result) or ("failed", exception). Methods of the datapath get the current time
+where they take one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing.connection import Connection, wait
+
+from drld.capture.attachment import attachment
+from drld.capture.clsact import Clsact
+from drld.capture.kernel import KernelDatapath
+from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.tcx import Tcx
+from drld.model import Enforcement, FlowId, Measurement
+from drld.spec import LimitSpec
+from testbed.netns import enter
+
+WAYS = {None: attachment, "tcx": Tcx, "clsact": Clsact}
+
+
+class Host:
+    """What can be called from the other end, and what goes on meanwhile."""
+
+    turn_s: float | None = None
+    """How often there is something to do, seconds; None: never unasked."""
+
+    def __init__(self, datapath: KernelDatapath | NfqueueDatapath) -> None:
+        self.datapath = datapath
+        self.attached = False
+        self.paused = False
+
+    def clock(self) -> int:
+        return time.monotonic_ns()
+
+    def waits_for(self) -> list[int]:
+        """Descriptors with work for `turn` as soon as they can be read."""
+        return []
+
+    def turn(self) -> None:
+        """Do what there is to do."""
+
+    def attach(self, limits: list[tuple[LimitSpec, Enforcement]]) -> None:
+        self.datapath.attach(limits, self.clock())
+        self.attached = True
+
+    def read(self, limit_id: int) -> Measurement:
+        return self.datapath.read(limit_id, self.clock())
+
+    def program(self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId]) -> None:
+        self.datapath.program(limit_id, enforcement, evict, self.clock())
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        self.datapath.set_share(limit_id, share)
+
+    def flush(self) -> None:
+        self.datapath.flush(self.clock())
+
+    def reason(self) -> str:
+        return self.datapath.reason
+
+    def counters(self) -> dict[str, int]:
+        return dict(self.datapath.counters())
+
+    def detach(self) -> None:
+        self.attached = False
+        self.datapath.detach()
+
+    def pause(self, paused: bool) -> None:
+        self.paused = paused
+
+
+def serve(make: Callable[..., Host]) -> None:
+    enter(sys.argv[1])
+    pipe = Connection(int(sys.argv[2]))
+    host = make(*pipe.recv())
+    while True:
+        busy = host.attached and not host.paused
+        waiting = [pipe, *(host.waits_for() if busy else ())]
+        ready = wait(waiting, host.turn_s)
+        if busy and ready != [pipe]:
+            host.turn()
+        if pipe in ready:
+            try:
+                method, arguments = pipe.recv()
+            except EOFError:
+                return
+            call: Callable[..., object] = getattr(host, method)
+            try:
+                pipe.send(("done", call(*arguments)))
+            except Exception as error:  # for the other end to raise
+                pipe.send(("failed", error))
