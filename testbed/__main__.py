@@ -21,7 +21,7 @@ from testbed.link import BACKENDS, choose_links
 from testbed.options import OUT, draw, experiment_options, load
 from testbed.progress import Progress
 from testbed.run import RunOptions
-from testbed.suite import RESULT, failed, run_suite, table_of
+from testbed.suite import RESULT, event_table_of, failed, run_suite, table_of
 
 
 @click.group()
@@ -66,6 +66,8 @@ def run(
     progress.end()
     if result["runs"]:
         click.echo(table_of(result))
+        if events := event_table_of(result):
+            click.echo(f"\n{events}\n")
         click.echo(f"{directory / RESULT}")
         if plots:
             draw(result, directory)

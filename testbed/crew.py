@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import trio
 
@@ -56,6 +56,7 @@ class Child:
         self._stdout = trio.lowlevel.FdStream(os.dup(process.stdout.fileno()))
         process.stdin.close()
         process.stdout.close()
+        self._killed = False
         self._unread = bytearray()
         self._reading = trio.Lock()
 
@@ -118,14 +119,20 @@ class Child:
             os.close(descriptor)
         return self.process.poll() is not None
 
-    async def watch(self) -> NoReturn:
-        """Wait until cancelled.
+    async def watch(self) -> None:
+        """Wait until cancelled, or until it is killed.
 
         Raises:
-            MeasurementError: it ended.
+            MeasurementError: it ended otherwise.
         """
         await self._ended(float("inf"))
-        raise await self.failure("ended in the middle of the run")
+        if not self._killed:
+            raise await self.failure("ended in the middle of the run")
+
+    def kill(self) -> None:
+        """End it at once, and let nobody wonder."""
+        self._killed = True
+        self.process.kill()
 
     def terminate(self) -> None:
         """Ask it to end."""

@@ -11,17 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError
 
-from drld import units
 from drld.allocators import ALLOCATORS
 from drld.config.allocator import read_allocator
 from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
-from testbed.fields import Duration, Name, PathTable, Probability, Size, Table, duration
+from testbed import events
+from testbed.events import Event, EventTable
+from testbed.fields import Duration, Name, PathTable, Probability, Table, duration
 from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
 
 if sys.version_info >= (3, 11):
@@ -45,15 +46,6 @@ _START_JITTER_NS = 20_000_000
 """Flows that start together start this much apart at most, or they would move in step."""
 
 
-def _rate_or_none(value: object) -> int | None:
-    if value == "none":
-        return None
-    try:
-        return units.parse_rate(value if isinstance(value, str) else "")
-    except units.QuantityError:
-        raise ValueError('a rate such as "2mbit", or "none" for no limit') from None
-
-
 def _stepped(value: object) -> int:
     length = duration(value)
     if length % STEP_NS:
@@ -68,7 +60,7 @@ def _allocator(value: object) -> str:
 
 
 Stepped = Annotated[int, PlainValidator(_stepped)]
-RateOrNone = Annotated[int | None, PlainValidator(_rate_or_none)]
+OnFailure = Literal["share", "open", "closed"]
 AllocatorName = Annotated[str, PlainValidator(_allocator)]
 
 
@@ -82,6 +74,8 @@ class LimitTable(Table):
     """Static share of each limiter; empty means the same for each."""
     parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Parameters of allocators, by allocator."""
+    on_failure: OnFailure | None = None
+    """What happens to the packets of a limiter whose daemon is dead."""
 
 
 class GossipTable(Table):
@@ -101,15 +95,6 @@ class FlowsTable(PathTable):
     start: Duration = 0
     end: Duration | None = None
     period: Duration | None = None
-
-
-class EventTable(Table):
-    """A change of a group's link in the middle of a run."""
-
-    at: Duration
-    flows: Name
-    rate: RateOrNone
-    queue: Size | None = None
 
 
 class ExperimentTable(Table):
@@ -175,9 +160,9 @@ class Experiment:
         return round(self.table.seconds * NS_PER_S)
 
     @property
-    def bottlenecked(self) -> bool:
-        """Something else than the limit holds some flows: shares of it need not be equal."""
-        return bool(self.table.events or self.web) or any(group.table.rate for group in self.groups)
+    def events(self) -> list[Event]:
+        """What happens, in the order of time."""
+        return events.schedule(self.table.events, self.duration_ns)
 
     def flows(self, group: Group, rng: Random) -> list[Flow]:
         """The group's connections, each start moved by up to 20 ms at random."""
@@ -300,11 +285,12 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
             flows.end is None or flows.period < flows.end - flows.start
         ):
             problems.add([*where, "period"], "needs an `end`, and to be as long as the flows live")
+    names = [source.name for source in experiment.sources]
     check_web(experiment.web, table.demand, experiment.duration_ns, problems)
-    names = sorted(source.name for source in experiment.sources)
-    for index, event in enumerate(table.events):
-        if event.flows not in names:
-            problems.refuse(["events", index, "flows"], event.flows, f"one of {', '.join(names)}")
+    events.check(table.events, names, experiment.limiters, experiment.duration_ns, problems)
+    for name in {*table.allocators} & {*CENTRAL}:
+        if any(event.kill for event in table.events):
+            problems.refuse(["allocators"], name, "has no limiter of those that `events` kill")
 
 
 def _check_sources(experiment: Experiment, problems: Problems) -> None:

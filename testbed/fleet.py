@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,13 +48,33 @@ class Fleet(Protocol):
     """A way of limiting."""
 
     traces: dict[str, list[dict[str, Any]]]
-    """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`."""
+    """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`,
+    `limit_in_force_bps`."""
+    absences: dict[str, list[tuple[float, float]]]
+    """When a limiter was not there on purpose: (from, to), unix time, s."""
 
     async def start(self, crew: Crew, state: Path) -> None:
         """Start limiting; returns when all limiters are ready and know each other."""
 
     async def follow(self) -> None:
         """Collect the traces until cancelled."""
+
+    async def set_limit(self, rate: int) -> None:
+        """Change the limit, bytes/s, on all limiters; returns when it is in force on all."""
+
+    def kill(self, limiter: str) -> None:
+        """Kill its daemon.
+
+        Raises:
+            HostError: limiters of this kind have none.
+        """
+
+    async def revive(self, limiter: str) -> None:
+        """Start a killed daemon again, and follow it until cancelled.
+
+        Raises:
+            HostError: limiters of this kind have none.
+        """
 
     async def report(self) -> FleetReport:
         """Ask the limiters how it went."""
@@ -81,24 +102,38 @@ class DaemonFleet:
         }
         self._daemons: dict[str, Child] = {}
         self._sockets: dict[str, Path] = {}
+        self._dead: set[str] = set()
+        self._crew: Crew
+        self._state: Path
         self.traces: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.limiters}
+        self.absences: dict[str, list[tuple[float, float]]] = {}
 
     async def start(self, crew: Crew, state: Path) -> None:
         """See `Fleet`."""
+        self._crew, self._state = crew, state
         for limiter, document in self._documents.items():
             self._sockets[limiter] = state / f"{limiter}.sock"
             document["limiter"]["control"] = str(self._sockets[limiter])
-            file = state / f"{limiter}.toml"
-            file.write_text(toml(document), encoding="utf-8")
-            self._daemons[limiter] = crew.start(
-                f"daemon {limiter}",
-                netns.namespace(limiter_role(limiter)),
-                [sys.executable, "-m", "drld", "--config", str(file)],
-            )
-        for limiter, daemon in self._daemons.items():
-            await self._await_ready(limiter, daemon)
+            self._write(limiter)
+            self._launch(limiter)
+        for limiter in self._daemons:
+            await self._await_ready(limiter, peers_too=True)
 
-    async def _await_ready(self, limiter: str, daemon: Child) -> None:
+    def _file(self, limiter: str) -> Path:
+        return self._state / f"{limiter}.toml"
+
+    def _write(self, limiter: str) -> None:
+        self._file(limiter).write_text(toml(self._documents[limiter]), encoding="utf-8")
+
+    def _launch(self, limiter: str) -> None:
+        self._daemons[limiter] = self._crew.start(
+            f"daemon {limiter}",
+            netns.namespace(limiter_role(limiter)),
+            [sys.executable, "-m", "drld", "--config", str(self._file(limiter))],
+        )
+
+    async def _await_ready(self, limiter: str, peers_too: bool) -> None:
+        daemon = self._daemons[limiter]
         status: dict[str, Any] = {}
         with trio.move_on_after(_READY_TIMEOUT_S):
             async with self._client(limiter) as client:
@@ -108,7 +143,9 @@ class DaemonFleet:
                     except httpx.HTTPError:
                         status = {}
                     peers = status.get("peers", {})
-                    if status.get("ready") and peers["connected"] == peers["configured"]:
+                    if status.get("ready") and (
+                        not peers_too or peers["connected"] == peers["configured"]
+                    ):
                         return
                     await trio.sleep(_POLL_S)
         raise await daemon.failure(f"did not become ready (last status: {status or 'none'})")
@@ -135,13 +172,52 @@ class DaemonFleet:
                 async for line in response.aiter_lines():
                     self.traces[limiter].append(json.loads(line))
         except httpx.HTTPError as error:
+            if limiter in self._dead:
+                return
             raise await self._daemons[limiter].failure(f"broke off its trace: {error}") from error
-        raise await self._daemons[limiter].failure("ended its trace in the middle of the run")
+        if limiter not in self._dead:
+            raise await self._daemons[limiter].failure("ended its trace in the middle of the run")
+
+    async def set_limit(self, rate: int) -> None:
+        """See `Fleet`; as an operator does it: another configuration, and a reload."""
+        for limiter, document in self._documents.items():
+            document["limit"][0]["rate"] = units.format_rate(rate)
+            self._write(limiter)
+        async with trio.open_nursery() as nursery:
+            for limiter in self._documents.keys() - self._dead:
+                nursery.start_soon(self._reload, limiter)
+
+    async def _reload(self, limiter: str) -> None:
+        try:
+            async with self._client(limiter) as client:
+                (await client.post("/v1/reload")).raise_for_status()
+        except httpx.HTTPError as error:
+            raise await self._daemons[limiter].failure(f"did not reload: {error}") from error
+
+    def kill(self, limiter: str) -> None:
+        """See `Fleet`."""
+        self._dead.add(limiter)
+        self.absences.setdefault(limiter, []).append((time.time(), float("inf")))
+        self._daemons[limiter].kill()
+
+    async def revive(self, limiter: str) -> None:
+        """See `Fleet`."""
+        self._launch(limiter)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._daemons[limiter].watch)
+            await self._await_ready(limiter, peers_too=False)
+            self._dead.discard(limiter)
+            since, _ = self.absences[limiter].pop()
+            self.absences[limiter].append((since, time.time()))
+            await self._follow(limiter)
+            nursery.cancel_scope.cancel()
 
     async def report(self) -> FleetReport:
         """See `Fleet`."""
         report = FleetReport(datapath="")
         for limiter in self._layout.limiters:
+            if limiter in self._dead:
+                continue
             try:
                 async with self._client(limiter) as client:
                     status = (await client.get("/v1/status")).raise_for_status().json()
@@ -165,15 +241,20 @@ class TbfFleet:
         self._limit = experiment.table.limit
         self._layout = layout
         self.traces: dict[str, list[dict[str, Any]]] = {}
+        self.absences: dict[str, list[tuple[float, float]]] = {}
 
     async def start(self, crew: Crew, state: Path) -> None:  # noqa: ARG002 -- no process of ours
+        """See `Fleet`."""
+        await self.set_limit(self._limit.rate)
+
+    async def set_limit(self, rate: int) -> None:
         """See `Fleet`."""
         equal = 1 / len(self._layout.limiters)
         for limiter in self._layout.limiters:
             # The central limiter is none of those configured: the whole limit is its share.
             share = self._limit.shares.get(limiter, equal)
             arguments = tbf_arguments(
-                max(round(self._limit.rate * share), 1),
+                max(round(rate * share), 1),
                 _TBF_QUEUE,
                 round(self._limit.burst * share),
             )
@@ -188,6 +269,14 @@ class TbfFleet:
     async def follow(self) -> None:
         """See `Fleet`; there is nothing to follow."""
 
+    def kill(self, limiter: str) -> None:
+        """See `Fleet`."""
+        raise HostError(f"datapath tbf has no daemon {limiter} to kill")
+
+    async def revive(self, limiter: str) -> None:
+        """See `Fleet`."""
+        raise HostError(f"datapath tbf has no daemon {limiter} to start")
+
     async def report(self) -> FleetReport:
         """See `Fleet`."""
         return FleetReport(datapath="tbf")
@@ -200,7 +289,11 @@ def daemon_document(
     limit, gossip = experiment.table.limit, experiment.table.gossip
     central = allocator in CENTRAL
     algorithm = CENTRAL.get(allocator, allocator)
-    optional = {"ewma": limit.ewma, "shares": None if central else limit.shares or None}
+    optional = {
+        "ewma": limit.ewma,
+        "shares": None if central else limit.shares or None,
+        "on_failure": limit.on_failure,
+    }
     return {
         "limiter": {
             "name": limiter,

@@ -1,7 +1,7 @@
 """Figures of a result: drawn from result.json alone, never measuring (docs/testbed.md).
 
 One figure for each allocator like those of the paper's figure 3, forwarding rate over time for
-each limiter and in sum, and one with all of them.
+each limiter and in sum, and one with all of them; and one of the reactions to events, if any.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from testbed.plot_response import response_figure
 
 _SMOOTHING_S = 1.0
 """Rates are drawn as averages over this time: 50 ms of a few TCP flows are noise to the eye."""
@@ -75,6 +77,8 @@ def plot_result(result: dict[str, Any], directory: Path) -> list[Path]:
             files.append(save(figure, directory / f"{name}-{allocator}.png"))
         if len(first) > 1:
             files.append(save(_grid(result, list(first.values()), top), directory / f"{name}.png"))
+        if any(event["flows"] for run in result["runs"] for event in run["events"]):
+            files.append(save(response_figure(result["runs"]), directory / f"{name}-t80.png"))
     return files
 
 
@@ -154,6 +158,7 @@ def _by_limiter(
     found = []
     for name in result["limiters"]:
         own = [item["goodput_series_bps"] for item in received if item["limiter"] == name]
+        own = own or [[0.0] * steps]
         found.append((labels[name], [sum(column) for column in zip(*own, strict=True)], ends))
     return found
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from testbed.errors import MeasurementError
+from testbed.events import Event
 from testbed.experiment import CENTRAL, NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import FleetReport
+from testbed.response import responses
 from testbed.result import (
     WINDOWS_S,
     FlowGoodput,
     at,
     check_goodput,
-    convergence,
     goodput_bps,
     jain,
     rates_bps,
@@ -25,9 +27,6 @@ from testbed.topology import Plan
 from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
-
-_JOINED_AFTER_S = 1.0
-"""A flow that starts later than this joined; the others were there from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,16 @@ class Observation:
     cpu: dict[str, float]
     web: tuple[SiteReport, ...] = ()
     """Of every web group."""
+    events: tuple[Event, ...] = ()
+    """The experiment's, at the times when they were carried out."""
+    limits_in_force: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
+    """(time, bits/s) of every tick, by limiter."""
 
 
 def record(
     experiment: Experiment, allocator: str, repetition: int, layout: Plan, seen: Observation
 ) -> dict[str, Any]:
     """The record of a run.
-
-    How soon a joining flow had its fair share is told only where all flows deserve the same.
 
     Raises:
         MeasurementError: what was seen contradicts itself, or a flow broke.
@@ -110,10 +111,15 @@ def record(
         "bulk_goodput_bps": bulk * 8 / (end_s - begin_s),
         "windows_within_limit": within_limit(windows_bps[1.0], limit_bps),
         "windows": [{"seconds": seconds, "bps": bps} for seconds, bps in windows_bps.items()],
-        "flows": _flow_records(
-            flows, goodputs, seen, None if experiment.bottlenecked else limit_bps, step_s
-        ),
+        "flows": _flow_records(flows, goodputs, seen, step_s),
         "flow_step_s": step_s,
+        "events": responses(
+            experiment,
+            list(zip(seen.flows, flows, strict=True)),
+            seen.events,
+            partial(at, seen.times_s, total),
+            seen.limits_in_force,
+        ),
         "series": _series(layout, seen, end_s),
         "series_step_s": SERIES_STEP_S,
         "gossip": {
@@ -166,28 +172,25 @@ def _flow_records(
     flows: list[FlowGoodput],
     goodputs: list[float],
     seen: Observation,
-    shared_bps: float | None,
     step_s: float,
 ) -> list[dict[str, Any]]:
     reports = [report for group in seen.sent.values() for report in group]
     records = []
     for flow, goodput, report in zip(flows, goodputs, reports, strict=True):
-        item = {
-            "id": flow.id,
-            "limiter": flow.limiter,
-            "goodput_bps": goodput,
-            "start_s": flow.start_s,
-            "end_s": flow.end_s,
-            "syn_s": report["syn_s"],
-            "connected_s": report["connected_s"],
-            "retransmits": report["retransmits"],
-            "rtt_ms": report["rtt_ms"],
-            "goodput_series_bps": [count * 8 / step_s for count in flow.steps],
-        }
-        if shared_bps is not None and flow.start_s > _JOINED_AFTER_S:
-            others = [other for other in flows if other is not flow]
-            item["convergence"] = asdict(convergence(flow, others, shared_bps, step_s))
-        records.append(item)
+        records.append(
+            {
+                "id": flow.id,
+                "limiter": flow.limiter,
+                "goodput_bps": goodput,
+                "start_s": flow.start_s,
+                "end_s": flow.end_s,
+                "syn_s": report["syn_s"],
+                "connected_s": report["connected_s"],
+                "retransmits": report["retransmits"],
+                "rtt_ms": report["rtt_ms"],
+                "goodput_series_bps": [count * 8 / step_s for count in flow.steps],
+            }
+        )
     return records
 
 

@@ -23,8 +23,6 @@ OVERSHOOT = 1.10
 GOODPUT_SHARE = (MTU - 52) / MTU
 """Of a full packet: 20 bytes of IP header, 20 of TCP, 12 of TCP's timestamps."""
 
-_FAIR_ENOUGH = 0.8
-_GOODPUT_WINDOW_S = 1.0
 _LEAST_EFFICIENCY = 0.8
 _SLACK = 1.02
 
@@ -124,54 +122,6 @@ def check_goodput(goodput_bytes: float, forwarded_bytes: float, overhead_bytes: 
             f"{goodput_bytes:.0f} bytes of goodput do not fit "
             f"{forwarded_bytes:.0f} bytes that the limiters forwarded"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Convergence:
-    """How soon a flow that joined had 80 % of its fair share; seconds after its SYN."""
-
-    fair_bps: float
-    """Goodput that is its fair share among the flows then running."""
-    first_s: float | None
-    """Start of the first step from which the average of 1 s is fair enough; None if never."""
-    lasting_s: float | None
-    """Start of the first step from which on every average of 1 s is, until flows change."""
-
-
-def convergence(
-    flow: FlowGoodput, others: Sequence[FlowGoodput], limit_bps: float, step_s: float
-) -> Convergence:
-    """When a flow converged, counting until it or the number of flows changes."""
-    changes = [
-        time
-        for other in others
-        for time in (other.start_s, other.end_s)
-        if time > flow.start_s + _GOODPUT_WINDOW_S
-    ]
-    horizon_s = min([flow.end_s, *changes])
-    running = 1 + sum(
-        other.start_s < flow.start_s + _GOODPUT_WINDOW_S <= other.end_s for other in others
-    )
-    fair_bps = limit_bps * GOODPUT_SHARE / running
-    width = round(_GOODPUT_WINDOW_S / step_s)
-    first_step = int(flow.syn_s / step_s)
-    last_step = int(horizon_s / step_s + 1e-9) - width
-    enough = {
-        step: sum(flow.steps[step : step + width]) * 8 / _GOODPUT_WINDOW_S
-        >= _FAIR_ENOUGH * fair_bps
-        for step in range(first_step, last_step + 1)
-    }
-    first = next((step for step, reached in enough.items() if reached), None)
-    lasting: int | None = None
-    for step in reversed(enough):
-        if not enough[step]:
-            break
-        lasting = step
-    return Convergence(
-        fair_bps,
-        None if first is None else max(first * step_s - flow.syn_s, 0.0),
-        None if lasting is None else max(lasting * step_s - flow.syn_s, 0.0),
-    )
 
 
 def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:

@@ -6,8 +6,8 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from testbed import netns
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
+from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
 from testbed.link import Links
@@ -123,6 +124,7 @@ class _Run:
         self._crew = members
         self._links = options.make_links()
         self._flows: list[Flow] = []
+        self._happened: list[Event] = []
         self._senders: dict[str, Child] = {}
         self._sampler: Child
         self._receiver: Child
@@ -200,7 +202,7 @@ class _Run:
         cpu = CpuTimes.now()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.fleet.follow)
-            nursery.start_soon(self._change_links, begin_ns)
+            nursery.start_soon(self._carry_out_events, begin_ns, nursery)
             for member in self._crew.children:
                 nursery.start_soon(member.watch)
             for left in range(round(duration_s), 0, -1):
@@ -226,36 +228,60 @@ class _Run:
             times_s=[time_ns / NS_PER_S for time_ns in sampled["times_ns"]],
             counters=sampled["values"],
             sampler_worst_ms=check_times(sampled["times_ns"], SAMPLE_NS),
-            local_limits=self._local_limits(begin_unix_s, duration_s),
+            events=tuple(self._happened),
+            local_limits=self._traced("local_limit_bps", begin_unix_s, duration_s),
+            limits_in_force=self._traced("limit_in_force_bps", begin_unix_s, duration_s),
             limiters=limiters,
             link={"backend": self._links.name, **(asdict(link) if link else {})},
             cpu=used,
             web=web,
         )
 
-    async def _change_links(self, begin_ns: int) -> None:
-        """Carry out the timed events."""
-        for event in sorted(self._experiment.table.events, key=lambda event: event.at):
-            await _sleep_until(begin_ns + event.at)
-            self._links.set_rate(data_device(event.flows), event.rate, event.queue)
+    async def _carry_out_events(self, begin_ns: int, nursery: trio.Nursery) -> None:
+        """Do what is to be done, and note when it was."""
+        for event in self._experiment.events:
+            await _sleep_until(begin_ns + event.at_ns)
+            now_ns = time.monotonic_ns() - begin_ns
+            self._happened.append(replace(event, at_ns=now_ns))
+            do = event.do
+            if do.flows is not None:
+                self._links.set_rate(data_device(do.flows), do.rate, do.queue)
+            if do.limit is not None:
+                nursery.start_soon(self.fleet.set_limit, do.limit)
+            if do.kill is not None:
+                self.fleet.kill(do.kill)
+            if do.start is not None:
+                nursery.start_soon(self.fleet.revive, do.start)
 
-    def _local_limits(
-        self, begin_unix_s: float, duration_s: float
+    def _traced(
+        self, key: str, begin_unix_s: float, duration_s: float
     ) -> dict[str, list[tuple[float, float | None]]]:
-        """The limit that each limiter had, by time from the start of the run.
+        """A figure of each limiter's trace, by time from the start of the run.
 
         Raises:
             MeasurementError: a daemon fell silent.
         """
+        longest_s = _TRACE_GAP_S + self._experiment.table.gossip.interval / NS_PER_S
         found = {}
         for limiter, ticks in self.fleet.traces.items():
-            series = [(tick["t"] - begin_unix_s, tick["local_limit_bps"]) for tick in ticks]
+            series = [(tick["t"] - begin_unix_s, tick[key]) for tick in ticks]
             times = [0.0, *(t for t, _ in series if 0 < t < duration_s), duration_s]
-            gap_s = max(after - before for before, after in itertools.pairwise(times))
-            if gap_s > _TRACE_GAP_S + self._experiment.table.gossip.interval / NS_PER_S:
+            absences = [
+                (since_s - begin_unix_s, until_s - begin_unix_s)
+                for since_s, until_s in self.fleet.absences.get(limiter, [])
+            ]
+            gap_s = max(_silences(times, absences))
+            if gap_s > longest_s:
                 raise MeasurementError(f"daemon {limiter} was silent for {gap_s:.1f} s")
             found[limiter] = series
         return found
+
+
+def _silences(times_s: Sequence[float], absences: Sequence[tuple[float, float]]) -> Iterator[float]:
+    """How long nothing was heard each time, less what of it was an absence."""
+    for before, after in itertools.pairwise(times_s):
+        absent = sum(max(min(until, after) - max(since, before), 0.0) for since, until in absences)
+        yield after - before - absent
 
 
 async def _sleep_until(when_ns: int) -> None:

@@ -163,18 +163,12 @@ def header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
 def table_of(result: dict[str, Any]) -> str:
     """The one table: a row for each allocator, medians over its runs."""
     limiters = result["limiters"]
-    joins = any("convergence" in flow for run in result["runs"] for flow in run["flows"])
     header = ["allocator", "runs", "rate/limit", *limiters, "Jain", "1s<=1.10", "gossip B/s"]
-    header += ["t80 first s", "t80 lasting s"] if joins else []
     web = any("web" in run for run in result["runs"])
     header += ["bulk Mbit/s", "web Mbit/s"] if web else []
     rows = [header]
     for allocator in dict.fromkeys(run["allocator"] for run in result["runs"]):
         runs = [run for run in result["runs"] if run["allocator"] == allocator]
-
-        joined = [
-            flow["convergence"] for run in runs for flow in run["flows"] if "convergence" in flow
-        ]
         rows.append(
             [
                 allocator,
@@ -185,11 +179,6 @@ def table_of(result: dict[str, Any]) -> str:
                 _median([run["windows_within_limit"] for run in runs], 2),
                 _median([run["gossip"]["bytes_per_limiter_per_s"] for run in runs], 0),
                 *(
-                    _times([convergence[key] for convergence in joined])
-                    for key in ("first_s", "lasting_s")
-                    if joins
-                ),
-                *(
                     _median([rate / 1e6 for rate in rates], 2)
                     for rates in (
                         [run["bulk_goodput_bps"] for run in runs],
@@ -199,12 +188,58 @@ def table_of(result: dict[str, Any]) -> str:
                 ),
             ]
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    return _aligned(rows, left=1)
+
+
+def event_table_of(result: dict[str, Any]) -> str:
+    """How fast flows got their share after events: a row for each kind and allocator.
+
+    Empty where nothing happened.
+    """
+    runs = result["runs"]
+    kinds = dict.fromkeys(event["kind"] for run in runs for event in run["events"])
+    rows = [
+        ["event", "allocator", "events", "flows", "t80 s", "lasting s", "in force s", "highest 1s"]
+    ]
+    for kind in kinds:
+        for allocator in dict.fromkeys(run["allocator"] for run in runs):
+            events = [
+                event
+                for run in runs
+                if run["allocator"] == allocator
+                for event in run["events"]
+                if event["kind"] == kind
+            ]
+            grown = [flow for event in events for flow in event["flows"]]
+            highest = [
+                event["highest_1s_bps"] / event["limit_bps"]
+                for event in events
+                if event["highest_1s_bps"] is not None
+            ]
+            in_force = [event["in_force_s"] for event in events if event["in_force_s"] is not None]
+            rows.append(
+                [
+                    kind,
+                    allocator,
+                    str(len(events)),
+                    str(len(grown)),
+                    _times([flow["t80_s"] for flow in grown]),
+                    _times([flow["lasting_s"] for flow in grown]),
+                    _times(in_force),
+                    f"{max(highest):.2f}" if highest else "-",
+                ]
+            )
+    return _aligned(rows, left=2) if kinds else ""
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: int) -> str:
+    """A table whose first columns are aligned to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
+            cell.ljust(width) if column < left else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        ).rstrip()
         for row in rows
     )
 
@@ -220,8 +255,12 @@ def _median(values: Sequence[float | None], digits: int) -> str:
 
 
 def _times(values: Sequence[float | None]) -> str:
-    """Median and worst of the times of joining flows, and how many never got there."""
-    known = [value for value in values if value is not None]
-    parts = [f"{statistics.median(known):.1f} (max {max(known):.1f})"] if known else []
-    never = len(values) - len(known)
-    return ", ".join([*parts, f"{never} of {len(values)} never"] if never else parts) or "-"
+    """Median, least and most, where those that never came count as the longest of all."""
+    times = [float("inf") if value is None else value for value in values]
+    if not times:
+        return "-"
+    shown = [
+        "never" if time == float("inf") else f"{time:.2f}"
+        for time in (statistics.median(times), min(times), max(times))
+    ]
+    return f"{shown[0]} ({shown[1]}..{shown[2]})"

@@ -103,6 +103,39 @@ async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) ->
     assert all(rows[-1][3] is not None for rows in found["series"].values())
 
 
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath: str) -> None:
+    found = await run(
+        make_links, "fps", datapath, seconds=6, events=[{"at": "2s", "limit": "2mbit"}]
+    )
+    (event,) = found["events"]
+    assert (event["kind"], event["limit_bps"]) == ("limit", 2e6)
+    assert event["in_force_s"] is not None
+    limits = [rows[-1][3] for rows in found["series"].values()]
+    assert sum(limits) <= 2e6 * 1.2
+
+
+async def test_the_kernel_s_own_token_bucket_changes_its_rate(make_links: MakeLinks) -> None:
+    found = await run(
+        make_links, "ctb", "tbf", seconds=6, warmup="3s", events=[{"at": "2s", "limit": "2mbit"}]
+    )
+    assert 0 < found["aggregate_bps"] <= 2e6 + (75_000 + 3_000) * 8 / 3
+
+
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datapath: str) -> None:
+    found = await run(
+        make_links, "fps", datapath, allocators=["fps"], seconds=12, gossip={"fabric": "mesh"},
+        events=[{"at": "2s", "kill": "l2"}, {"at": "6s", "start": "l2"}],
+    )  # fmt: skip
+    death, back = found["events"]
+    assert (death["kind"], back["kind"]) == ("death", "return")
+    # A mesh of 50 ms notices after 1.2 s.
+    assert death["in_force_s"] >= 1.0
+    assert [flow["limiter"] for flow in death["flows"]] == ["l1"]
+    assert back["in_force_s"] is not None
+
+
 async def test_a_daemon_that_does_not_start_is_quoted(make_links: MakeLinks) -> None:
     with pytest.raises(MeasurementError, match=r"did not become ready(?s:.*)carrier-pigeon"):
         await run(make_links, "fps", "auto", gossip={"fabric": "carrier-pigeon"})

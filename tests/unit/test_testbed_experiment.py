@@ -61,8 +61,10 @@ def test_the_baseline_is_that_of_the_paper() -> None:
             "limit.parameters.fps.depht: unknown key",
         ),
         ({"limiters": ["l1"]}, "flows[1].limiter: 'l2': one of l1"),
-        ({"events": [{"at": "1s", "flows": "f9", "rate": "1mbit"}]}, "events[0].flows: 'f9': "),
-        ({"events": [{"at": "1s", "flows": "f1", "rate": "fast"}]}, "events[0].rate: 'fast': "),
+        (
+            {"limit": {"rate": "1mbit", "burst": "9kB", "on_failure": "x"}},
+            "limit.on_failure: 'x': ",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_key(changes: dict[str, Any], problem: str) -> None:
@@ -153,7 +155,45 @@ def test_limiters_are_those_of_the_flows_unless_listed() -> None:
     assert experiment(limiters=["l2", "idle", "l1"]).limiters == ("l2", "idle", "l1")
 
 
-def test_flows_with_a_rate_of_their_own_are_bottlenecked() -> None:
-    assert not experiment().bottlenecked
-    event = {"at": "1s", "flows": "f1", "rate": "none"}
-    assert experiment(events=[event]).bottlenecked
+@pytest.mark.parametrize(
+    ("events", "problem"),
+    [
+        ([{"flows": "f9", "rate": "1mbit"}], "events[0].flows: 'f9': one of f1, f2"),
+        ([{"flows": "f1", "rate": "fast"}], "events[0].rate: 'fast': "),
+        ([{"flows": "f1"}], "events[0].rate: goes with `flows`"),
+        ([{"limit": "5mbit", "rate": "1mbit"}], "events[0].rate: goes with `flows`"),
+        ([{"flows": "f1", "rate": "none", "queue": "9kB"}], "events[0].queue: means nothing"),
+        ([{}], "events[0]: exactly one of flows, limit, kill, start, and not 0"),
+        ([{"limit": "5mbit", "kill": "l1"}], "events[0]: exactly one of"),
+        ([{"limit": "none"}], "events[0].limit: 'none': a rate such as"),
+        ([{"kill": "l9"}], "events[0].kill: 'l9': one of l1, l2"),
+        ([{"start": "l1"}], "events[0].start: 'l1': was not killed at 1 s"),
+        ([{"kill": "l1"}, {"kill": "l1"}], "events[0].kill: 'l1': is dead already at 1 s"),
+        ([{"kill": "l1", "period": "1s"}], "events[0].kill: 'l1': is dead already at 2 s"),
+        ([{"limit": "5mbit", "period": "0s"}], "events[0].period: '0s': longer than nothing"),
+    ],
+)
+def test_a_mistake_in_an_event_is_named_with_its_key(
+    events: list[dict[str, Any]], problem: str
+) -> None:
+    changed = document(allocators=["fps"], events=[{"at": "1s", **event} for event in events])
+    assert [line for line in problems_of(changed) if f"small.toml: {problem}" in line]
+
+
+def test_a_central_limiter_is_none_of_those_that_can_be_killed() -> None:
+    changed = document(events=[{"at": "1s", "kill": "l1"}])
+    (problem,) = problems_of(changed)
+    assert "small.toml: allocators: 'ctb': has no limiter of those that `events` kill" in problem
+
+
+def test_events_come_in_the_order_of_time_and_again_every_period() -> None:
+    small = experiment(
+        allocators=["fps"],
+        events=[
+            {"at": "2s", "period": "1.5s", "start": "l2"},
+            {"at": "1s", "period": "1.5s", "kill": "l2"},
+            {"at": "2.2s", "flows": "f1", "rate": "none"},
+        ],
+    )
+    found = [(event.at_ns / 1e9, event.do.kill or event.do.start) for event in small.events]
+    assert found == [(1.0, "l2"), (2.0, "l2"), (2.2, None), (2.5, "l2"), (3.5, "l2")]

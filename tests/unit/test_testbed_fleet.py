@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drld import config
-from drld.spec import Direction, LimiterSpec
+from drld.spec import Direction, LimiterSpec, OnFailure
 from testbed.errors import HostError
 from testbed.experiment import ALLOCATOR_NAMES, CENTRAL
 from testbed.fleet import DaemonFleet, TbfFleet, choose_fleet, daemon_document, toml
@@ -59,6 +59,7 @@ def test_everything_an_experiment_says_of_the_limit_reaches_the_daemon() -> None
             "burst": "20kB",
             "ewma": 0.3,
             "shares": {"l1": 0.25, "l2": 0.75},
+            "on_failure": "open",
             "parameters": {"fps": {"headroom": 0.5}, "grd": {}},
         },
         gossip={"fabric": "mesh", "interval": "200ms", "branching": 2, "rtt": "10ms"},
@@ -66,6 +67,7 @@ def test_everything_an_experiment_says_of_the_limit_reaches_the_daemon() -> None
     (limit,) = spec.limits
     assert (limit.rate, limit.burst, limit.ewma) == (187_500, 20_000, 0.3)
     assert limit.shares == {"l1": 0.25, "l2": 0.75}
+    assert limit.on_failure is OnFailure.OPEN
     assert getattr(limit.parameters, "headroom") == 0.5  # noqa: B009 -- the type is the allocator's
     assert (spec.gossip.fabric, spec.gossip.interval_ns) == ("mesh", 200_000_000)
     assert spec.gossip.branching == 2
@@ -85,3 +87,10 @@ def test_the_kernel_s_token_bucket_can_only_be_central_or_static() -> None:
     assert isinstance(choose_fleet(small, "fps", plan(small, "fps", 1), "auto"), DaemonFleet)
     with pytest.raises(HostError, match="not fps"):
         choose_fleet(small, "fps", plan(small, "fps", 1), "tbf")
+
+
+def test_the_kernel_s_token_bucket_has_no_daemon_to_kill() -> None:
+    small = experiment()
+    fleet = choose_fleet(small, "static", plan(small, "static", 1), "tbf")
+    with pytest.raises(HostError, match="no daemon l1 to kill"):
+        fleet.kill("l1")

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from testbed.plot import plot_result
+from testbed.plot_response import response_figure
 from testbed.record import record
 from testbed.topology import plan
 from tests.testbed_factories import experiment, observation
@@ -47,3 +50,29 @@ def test_a_figure_for_each_allocator_and_one_of_all(tmp_path: Path) -> None:
 
 def test_one_allocator_needs_no_combined_figure(tmp_path: Path) -> None:
     assert [file.name for file in plot_result(a_result("fps"), tmp_path)] == ["small-fps.png"]
+
+
+def test_events_have_a_figure_of_their_distributions(tmp_path: Path) -> None:
+    result = a_result("ctb", "fps")
+    for run in result["runs"]:
+        for kind, times in (("join", [0.4, 0.0, None]), ("death", [None]), ("limit", [])):
+            flows = [{"t80_s": time} for time in times]
+            run["events"].append({"kind": kind, "flows": flows})
+    files = plot_result(result, tmp_path)
+    assert [file.name for file in files][-2:] == ["small.png", "small-t80.png"]
+    assert files[-1].read_bytes().startswith(PNG)
+
+
+def test_the_distribution_counts_those_that_never_got_there() -> None:
+    flows = [{"t80_s": time} for time in (0.4, None, 0.2, 0.2)]
+    runs = [{"allocator": "fps", "events": [{"kind": "join", "flows": flows}]}]
+    (axes,) = response_figure(runs).axes
+    (line,) = axes.lines
+    points = np.asarray(line.get_xydata())[:4].tolist()
+    assert points == [[0, 0], [0.2, 0.25], [0.2, 0.5], [0.4, 0.75]]
+
+
+def test_a_limiter_without_flows_is_drawn_in_a_central_run(tmp_path: Path) -> None:
+    result = a_result("ctb")
+    result["limiters"].append("l3")
+    assert [file.name for file in plot_result(result, tmp_path)] == ["small-ctb.png"]

@@ -63,7 +63,6 @@ def test_flows_are_told_one_by_one() -> None:
     ]
     assert flows[0]["goodput_bps"] == pytest.approx(3e6 * 1448 / 1500, rel=1e-3)
     assert len(flows[0]["goodput_series_bps"]) == 20
-    assert "convergence" not in flows[0]
 
 
 def test_a_central_run_is_split_by_goodput() -> None:
@@ -88,16 +87,19 @@ def joining(**changes: Any) -> dict[str, Any]:
     )
 
 
-def test_a_flow_that_joins_is_told_how_soon_it_converged() -> None:
-    first, second = joining()["flows"]
-    assert "convergence" not in first
-    assert second["convergence"]["fair_bps"] == pytest.approx(5e6 * 1448 / 1500)
-    assert second["convergence"]["first_s"] == 0
+def test_a_flow_that_joins_is_told_how_soon_it_had_its_share() -> None:
+    (event,) = joining()["events"]
+    assert (event["kind"], event["what"], event["until_s"]) == ("join", ["f2.1"], 4.0)
+    assert event["at_s"] == pytest.approx(1.5, abs=0.02)
+    # Both flows have constant rates from the start, 10 Mbit/s together.
+    assert event["highest_1s_bps"] == pytest.approx(10e6, rel=1e-3)
+    (flow,) = event["flows"]
+    assert (flow["id"], flow["before_bps"], flow["t80_s"]) == ("f2.1", 0, 0)
+    assert flow["fair_bps"] == pytest.approx(5e6 * 1448 / 1500)
 
 
-def test_convergence_is_not_told_where_flows_deserve_different_rates() -> None:
-    event = {"at": "2s", "flows": "f1", "rate": "1mbit"}
-    assert all("convergence" not in flow for flow in joining(events=[event])["flows"])
+def test_nothing_is_told_of_a_run_in_which_nothing_happens() -> None:
+    assert recorded()["events"] == []
 
 
 def starving_one() -> list[dict[str, Any]]:

@@ -9,8 +9,6 @@ from testbed.errors import MeasurementError
 from tests.testbed_factories import STEP_S, flow_goodput
 
 LIMIT_BPS = 10e6
-FAIR_STEP = round(LIMIT_BPS * 1448 / 1500 / 2 / 8 * STEP_S)
-"""Bytes in a step of one of two flows that share the limit."""
 
 
 def test_jain_of_equal_rates_is_one_and_of_a_monopoly_one_nth() -> None:
@@ -78,48 +76,6 @@ def test_goodput_that_does_not_fit_what_was_forwarded_is_a_failure(goodput: floa
     result.check_goodput(965_000, 1_000_000, 0)
     with pytest.raises(MeasurementError, match="do not fit"):
         result.check_goodput(goodput, 1_000_000, 0)
-
-
-def test_convergence_counts_from_the_syn_to_the_window_that_is_fair_enough() -> None:
-    # Joins at 1 s, has a tenth of its share for 1 s, and all of it from 2 s on.
-    steps = [0] * 5 + [FAIR_STEP // 10] * 5 + [FAIR_STEP] * 20
-    flow = flow_goodput(steps, start_s=1.0, syn_s=1.01)
-    other = flow_goodput([FAIR_STEP] * 30, id="other")
-    found = result.convergence(flow, [other], LIMIT_BPS, STEP_S)
-    assert found.fair_bps == pytest.approx(LIMIT_BPS * 1448 / 1500 / 2)
-    # A second from 1.8 s on has a tenth for one step of five: 0.82.
-    assert found.first_s == pytest.approx(0.79)
-    assert found.lasting_s == pytest.approx(0.79)
-
-
-def test_convergence_does_not_last_where_the_share_is_lost_again() -> None:
-    steps = [FAIR_STEP] * 10 + [FAIR_STEP // 3] * 5 + [FAIR_STEP] * 15
-    found = result.convergence(
-        flow_goodput(steps), [flow_goodput([1] * 30, id="other")], LIMIT_BPS, STEP_S
-    )
-    assert found.first_s == 0
-    # From 2.8 s on a second has one poor step of five; two would be too many.
-    assert found.lasting_s == pytest.approx(2.8)
-
-
-def test_a_flow_that_never_gets_its_share_never_converges() -> None:
-    flow = flow_goodput([FAIR_STEP // 2] * 30)
-    found = result.convergence(flow, [flow_goodput([1] * 30, id="o")], LIMIT_BPS, STEP_S)
-    assert (found.first_s, found.lasting_s) == (None, None)
-
-
-def test_convergence_is_judged_only_until_the_flows_change() -> None:
-    steps = [FAIR_STEP] * 15 + [0] * 15
-    leaving = flow_goodput([1] * 30, id="leaving", end_s=3.0)
-    found = result.convergence(flow_goodput(steps), [leaving], LIMIT_BPS, STEP_S)
-    assert found.lasting_s == 0
-
-
-def test_flows_that_are_gone_do_not_count_for_the_fair_share() -> None:
-    gone = flow_goodput([1] * 10, id="gone", end_s=1.0)
-    flow = flow_goodput([0] * 10 + [1] * 20, start_s=2.0, syn_s=2.0)
-    found = result.convergence(flow, [gone], LIMIT_BPS, STEP_S)
-    assert found.fair_bps == pytest.approx(LIMIT_BPS * 1448 / 1500)
 
 
 def test_median_and_range() -> None:

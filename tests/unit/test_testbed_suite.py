@@ -131,11 +131,40 @@ async def test_the_table_has_a_row_for_each_allocator(
     assert len(header) == len(ctb) == len(fps)
 
 
-def test_the_table_tells_the_times_of_joining_flows() -> None:
-    def run(*times: float | None) -> dict[str, Any]:
-        flows = [{"convergence": {"first_s": time, "lasting_s": time}} for time in times]
-        return {**a_run("fps", 1), "flows": flows}
+def an_event(kind: str, *times: float | None, **changes: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "limit_bps": 10e6,
+        "highest_1s_bps": 9e6,
+        "in_force_s": None,
+        "flows": [{"t80_s": time, "lasting_s": time} for time in times],
+        **changes,
+    }
 
-    result = {"limiters": ["l1", "l2"], "limit_bps": 10e6, "runs": [run(0.5, 0.9), run(0.7, None)]}
-    row = suite.table_of(result).splitlines()[1]
-    assert row.count("0.7 (max 0.9), 1 of 4 never") == 2
+
+def test_the_table_of_events_has_a_row_for_each_kind_and_allocator() -> None:
+    def run(allocator: str, *events: dict[str, Any]) -> dict[str, Any]:
+        return {"allocator": allocator, "events": list(events)}
+
+    runs = [
+        run("ctb", an_event("join", 0.5)),
+        run("fps", an_event("join", 0.5, 0.9, None), an_event("limit", highest_1s_bps=11.5e6)),
+        run("fps", an_event("join", 0.7, in_force_s=0.25), an_event("limit")),
+    ]
+    header, *rows = suite.event_table_of({"runs": runs}).splitlines()
+    assert header.split()[:4] == ["event", "allocator", "events", "flows"]
+    assert [row.split()[:4] for row in rows] == [
+        ["join", "ctb", "1", "1"],
+        ["join", "fps", "2", "4"],
+        ["limit", "ctb", "0", "0"],
+        ["limit", "fps", "2", "0"],
+    ]
+    # What never came is longer than anything that did.
+    assert rows[1].count("0.80 (0.50..never)") == 2
+    assert "0.25 (0.25..0.25)" in rows[1]
+    assert rows[1].endswith("0.90")
+    assert rows[3].endswith("1.15")
+
+
+def test_without_events_there_is_no_table_of_them() -> None:
+    assert suite.event_table_of({"runs": [{"allocator": "fps", "events": []}]}) == ""

@@ -96,7 +96,6 @@ def test_web_alone_is_traffic_and_names_its_limiters() -> None:
     found = experiment(flows=[], web=[web(), web(limiter="l2")])
     assert found.limiters == ("l1", "l2")
     assert [group.name for group in found.web] == ["w1", "w2"]
-    assert found.bottlenecked
 
 
 def test_demand_changes_at_its_times_within_start_and_end() -> None:

@@ -1,0 +1,145 @@
+"""What every flow of a run deserves at any time: max-min fair shares. Pure.
+
+The paper's yardstick is one bucket that all flows cross. There a flow that is bottlenecked
+elsewhere gets its bottleneck, and the rest is shared evenly; which is what max-min fairness is.
+A limiter whose daemon is dead has left the fleet: its static share leaves the limit, and what
+becomes of its flows is not the fleet's affair (`on_failure`).
+
+Rates are bits/s of the IP layer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from testbed.events import Event
+from testbed.experiment import Experiment, Flow
+
+_AT_ONCE_S = 0.1
+"""What happens within this time is one event: flows that start together are 20 ms apart."""
+_FROM_THE_BEGINNING_S = 1.0
+"""A flow that starts later joined; the others were there from the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that changes what flows deserve."""
+
+    at_s: float
+    kind: str
+    """join, leave, bottleneck, release, limit, death or return."""
+    what: str
+    """The flow, group or limiter it happens to; of a limit, its new rate in bits/s."""
+    event: Event | None = None
+
+
+@dataclass(slots=True)
+class Situation:
+    """Who is there, and what limits whom."""
+
+    experiment: Experiment
+    limit_bps: float
+    link_bps: dict[str, float]
+    """Rate of the bottleneck of each group that has one."""
+    running: dict[str, Flow] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+
+    @classmethod
+    def at_start(cls, experiment: Experiment) -> Situation:
+        """Before the first flow."""
+        rates = {group.name: group.table.rate for group in experiment.groups}
+        links = {name: rate * 8.0 for name, rate in rates.items() if rate}
+        return cls(experiment, experiment.table.limit.rate * 8.0, links)
+
+    def apply(self, change: Change, flows: dict[str, Flow]) -> None:
+        """Let it happen."""
+        if change.kind == "join":
+            self.running[change.what] = flows[change.what]
+        elif change.kind == "leave":
+            self.running.pop(change.what, None)
+        elif change.kind == "death":
+            self.dead.add(change.what)
+        elif change.kind == "return":
+            self.dead.discard(change.what)
+        elif change.kind == "limit":
+            self.limit_bps = float(change.what)
+        elif change.event is not None:
+            self.link_bps.pop(change.what, None)
+            if change.event.do.rate is not None:
+                self.link_bps[change.what] = change.event.do.rate * 8.0
+
+    @property
+    def in_force_bps(self) -> float:
+        """The limit less the shares of dead limiters."""
+        shares = self.experiment.table.limit.shares
+        equal = 1 / len(self.experiment.limiters)
+        return self.limit_bps * (1 - sum(shares.get(name, equal) for name in self.dead))
+
+    def fair_bps(self) -> dict[str, float]:
+        """What each flow at a living limiter deserves, by its id."""
+        flows = [flow for flow in self.running.values() if flow.limiter not in self.dead]
+        count = Counter(flow.group for flow in flows)
+        of_one = {
+            group: self.link_bps.get(group, float("inf")) / number
+            for group, number in count.items()
+        }
+        level = water_level(self.in_force_bps, [of_one[flow.group] for flow in flows])
+        return {flow.id: min(level, of_one[flow.group]) for flow in flows}
+
+
+def water_level(capacity: float, ceilings: Sequence[float]) -> float:
+    """The share of those that want more than it: ceilings cut at it sum to the capacity.
+
+    Infinite where all ceilings together do not.
+    """
+    left = capacity
+    for filled, ceiling in enumerate(sorted(ceilings)):
+        level = left / (len(ceilings) - filled)
+        if ceiling >= level:
+            return level
+        left -= ceiling
+    return float("inf")
+
+
+def changes(
+    flows: Iterable[tuple[Flow, float]], events: Iterable[Event], duration_s: float
+) -> list[list[Change]]:
+    """Everything that happens in a run, in order; what happens at once is in one list.
+
+    `flows` come with the time of their SYN. The first list is what there was from the beginning.
+    """
+    found = []
+    for flow, syn_s in flows:
+        found.append(Change(syn_s, "join", flow.id))
+        if (end_s := flow.end_ns / 1e9) < duration_s:
+            found.append(Change(end_s, "leave", flow.id))
+    for event in events:
+        at_s, do = event.at_ns / 1e9, event.do
+        if do.flows is not None:
+            found.append(
+                Change(at_s, "release" if do.rate is None else "bottleneck", do.flows, event)
+            )
+        if do.limit is not None:
+            found.append(Change(at_s, "limit", f"{do.limit * 8}", event))
+        if do.kill is not None:
+            found.append(Change(at_s, "death", do.kill, event))
+        if do.start is not None:
+            found.append(Change(at_s, "return", do.start, event))
+    found.sort(key=lambda change: change.at_s)
+    first = [change for change in found if change.at_s <= _FROM_THE_BEGINNING_S]
+    return [first, *_together(found[len(first) :])]
+
+
+def _together(found: Sequence[Change]) -> Iterable[list[Change]]:
+    begin_s = float("-inf")
+
+    def beginning(change: Change) -> float:
+        nonlocal begin_s
+        if change.at_s > begin_s + _AT_ONCE_S:
+            begin_s = change.at_s
+        return begin_s
+
+    return (list(several) for _, several in groupby(found, beginning))

@@ -1,0 +1,128 @@
+"""What flows deserve, and what happens when."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from testbed.experiment import Experiment
+from testbed.fair import Change, Situation, changes, water_level
+from tests.testbed_factories import experiment
+
+
+def situation(small: Experiment, *running: str) -> Situation:
+    """The flows of these groups run."""
+    rng = random.Random(1)
+    found = Situation.at_start(small)
+    for group in small.groups:
+        for flow in small.flows(group, rng):
+            if flow.group in running:
+                found.running[flow.id] = flow
+    return found
+
+
+def test_water_fills_up_to_the_level_of_those_that_want_more() -> None:
+    infinite = float("inf")
+    assert water_level(10, [infinite, infinite]) == 5
+    assert water_level(10, [infinite, 2, infinite]) == 4
+    assert water_level(10, [1, 3.5, infinite]) == 5.5
+    assert water_level(10, [6, 5, 3]) == 3.5
+    assert water_level(10, [1, 2]) == infinite
+    assert water_level(10, []) == infinite
+
+
+def test_flows_share_the_limit_evenly_over_all_limiters() -> None:
+    assert situation(experiment(), "f1", "f2").fair_bps() == pytest.approx(
+        {"f1.1": 10e6 / 3, "f2.1": 10e6 / 3, "f2.2": 10e6 / 3}
+    )
+
+
+def test_what_a_bottleneck_keeps_from_its_flows_is_the_others() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "40ms"},
+        {"limiter": "l2", "count": 4, "rtt": "40ms", "rate": "2mbit"},
+    ]
+    fair = situation(experiment(flows=flows), "f1", "f2").fair_bps()
+    assert fair["f1.1"] == pytest.approx(8e6)
+    assert fair["f2.4"] == pytest.approx(0.5e6)
+
+
+@pytest.mark.parametrize(("shares", "left"), [({}, 5e6), ({"l1": 0.2, "l2": 0.8}, 2e6)])
+def test_a_dead_limiter_takes_its_share_with_it(shares: dict[str, float], left: float) -> None:
+    limit = {"rate": "10mbit", "burst": "75kB", "shares": shares}
+    found = situation(experiment(limit=limit), "f1", "f2")
+    found.apply(Change(2.0, "death", "l2"), {})
+    assert found.in_force_bps == pytest.approx(left)
+    assert found.fair_bps() == pytest.approx({"f1.1": left})
+    found.apply(Change(3.0, "return", "l2"), {})
+    assert len(found.fair_bps()) == 3
+
+
+def all_changes(**changed: Any) -> list[list[tuple[str, str]]]:
+    small = experiment(allocators=["fps"], **changed)
+    rng = random.Random(1)
+    flows = [flow for group in small.groups for flow in small.flows(group, rng)]
+    found = changes([(flow, flow.start_ns / 1e9) for flow in flows], small.events, 4.0)
+    return [[(change.kind, change.what) for change in together] for together in found]
+
+
+def test_the_first_changes_are_those_of_the_beginning() -> None:
+    first, *others = all_changes()
+    assert sorted(first) == [("join", "f1.1"), ("join", "f2.1"), ("join", "f2.2")]
+    assert others == []
+
+
+def test_what_happens_at_once_is_one_event() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "40ms"},
+        {"limiter": "l2", "count": 2, "rtt": "20ms", "start": "1.5s", "end": "2.5s"},
+    ]
+    first, joined, left = all_changes(flows=flows)
+    assert first == [("join", "f1.1")]
+    assert sorted(joined) == [("join", "f2.1"), ("join", "f2.2")]
+    assert left == [("leave", "f2.1"), ("leave", "f2.2")]
+
+
+def test_every_kind_of_event_has_a_name() -> None:
+    events = [
+        {"at": "1.2s", "flows": "f1", "rate": "2mbit"},
+        {"at": "1.4s", "flows": "f1", "rate": "none"},
+        {"at": "1.6s", "limit": "5mbit"},
+        {"at": "1.8s", "kill": "l1"},
+        {"at": "2s", "start": "l1"},
+    ]
+    _, *others = all_changes(events=events)
+    assert others == [
+        [("bottleneck", "f1")],
+        [("release", "f1")],
+        [("limit", "5000000")],
+        [("death", "l1")],
+        [("return", "l1")],
+    ]
+
+
+def test_a_situation_follows_the_changes() -> None:
+    small = experiment(
+        events=[
+            {"at": "1.2s", "flows": "f2", "rate": "2mbit"},
+            {"at": "1.4s", "limit": "6mbit"},
+            {"at": "1.6s", "flows": "f2", "rate": "none"},
+        ]
+    )
+    rng = random.Random(1)
+    flows = {flow.id: flow for group in small.groups for flow in small.flows(group, rng)}
+    first, *others = changes(
+        [(flow, flow.start_ns / 1e9) for flow in flows.values()], small.events, 4.0
+    )
+    found = Situation.at_start(small)
+    for change in first:
+        found.apply(change, flows)
+    of_the_first = []
+    for (change,) in others:
+        found.apply(change, flows)
+        of_the_first.append(found.fair_bps()["f1.1"])
+    assert of_the_first == pytest.approx([8e6, 4e6, 2e6])
+    found.apply(Change(2.0, "leave", "f1.1"), flows)
+    assert found.fair_bps() == pytest.approx({"f2.1": 3e6, "f2.2": 3e6})
