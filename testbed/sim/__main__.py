@@ -12,7 +12,7 @@ from drld.errors import DrldError
 from testbed.options import OUT, draw, experiment_options, load
 from testbed.progress import Progress
 from testbed.sim.suite import run_suite
-from testbed.suite import RESULT, failed, table_of
+from testbed.suite import RESULT, event_table_of, failed, table_of
 
 
 @click.group()
@@ -49,6 +49,8 @@ def run(
         progress.end()
     if result["runs"]:
         click.echo(table_of(result))
+        if events := event_table_of(result):
+            click.echo(f"\n{events}\n")
         click.echo(f"{directory / RESULT}")
         if plots:
             draw(result, directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import cast
 
@@ -16,6 +17,9 @@ from testbed.sim.clock import Clock
 from testbed.sim.datapath import MemoryDatapath
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import Network
+
+HEARTBEATS = 20
+"""Intervals without its daemon after which the kernel datapath falls back (docs/operations.md)."""
 
 
 class Host:
@@ -36,12 +40,43 @@ class Host:
         self.engine = Engine(spec, self.datapath, cast(Transport, self.mailbox), rng)
         self._clock = clock
         self._rng = rng
+        self._life = 0
+        """Counts its daemon's lives: what was planned in an earlier one does not happen."""
 
     def start(self, began_ns: int) -> None:
         """Start, as if it had been at that time, less than an interval ago: it sets the phase."""
         self.engine.start(began_ns)
         (self._policer,) = self.datapath.policers.values()
-        self._clock.at(self.engine.next_due_ns(), self._tick)
+        self._clock.at(self.engine.next_due_ns(), self._tick, self._life)
+
+    def kill(self) -> None:
+        """The daemon dies; its datapath goes on, and falls back to the static share."""
+        self.alive = False
+        self._life += 1
+        limit = self.entry.limiter.limit
+        when_ns = self._clock.now_ns + HEARTBEATS * limit.interval_ns
+        self._clock.at(when_ns, self._fall_back, self._life)
+
+    def _fall_back(self, life: int) -> None:
+        if life == self._life:
+            self._policer.program(self.entry.limiter.initial(), (), self._clock.now_ns)
+
+    def revive(self) -> None:
+        """Another daemon takes over the datapath; it knows nothing yet."""
+        self.alive = True
+        self._life += 1
+        transport = cast(Transport, self.mailbox)
+        self.engine = Engine(self.engine.spec, self.datapath, transport, self._rng)
+        self.start(self._clock.now_ns)
+
+    def set_rate(self, rate: int) -> None:
+        """Change the limit's rate, bytes/s, as a reload does."""
+        spec = self.engine.spec
+        changed = replace(spec, limits=tuple(replace(limit, rate=rate) for limit in spec.limits))
+        if self.alive:
+            self.engine.reconfigure(changed, self._clock.now_ns)
+        else:
+            self.engine.spec = changed
 
     @property
     def entry(self) -> Entry:
@@ -62,10 +97,10 @@ class Host:
             return True
         return False
 
-    def _tick(self, _: object) -> None:
-        if not self.alive:
+    def _tick(self, life: int) -> None:
+        if life != self._life:
             return
         for _name, tick in self.engine.tick(self._clock.now_ns):
             if self.watch is not None:
                 self.watch(self, tick)
-        self._clock.at(self.engine.next_due_ns(), self._tick)
+        self._clock.at(self.engine.next_due_ns(), self._tick, life)

@@ -9,7 +9,8 @@ from drld.errors import ConfigError
 from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.report import local_limit_bps
-from testbed.experiment import EventTable, Experiment, Flow, Group
+from testbed.events import EventTable
+from testbed.experiment import Experiment, Flow, Group
 from testbed.fleet import FleetReport
 from testbed.link import queue_bytes
 from testbed.record import Observation, record
@@ -66,8 +67,10 @@ class Simulation:
         self.fleet = Fleet(experiment, allocator, self._clock, seed)
         self._hosts = {host.name: host for host in self.fleet.hosts}
         self._local_limits: dict[str, list[tuple[float, float | None]]] = {}
+        self._limits_in_force: dict[str, list[tuple[float, float | None]]] = {}
         for host in self.fleet.hosts:
             self._local_limits[host.name] = []
+            self._limits_in_force[host.name] = []
             host.watch = self._note_limit
         self._there: dict[str, Link] = {}
         self.connections: dict[str, list[Connection]] = {}
@@ -98,8 +101,8 @@ class Simulation:
         """Let time pass until the end."""
         clock = self._clock
         self.fleet.start()
-        for event in self._experiment.table.events:
-            clock.at(self._begin_ns + event.at, self._change, event)
+        for event in self._experiment.events:
+            clock.at(self._begin_ns + event.at_ns, self._carry_out, event.do)
         clock.run(self._begin_ns - SAMPLE_NS)
         self._sample()
         while clock.now_ns < self._end_ns:
@@ -109,11 +112,18 @@ class Simulation:
         # One more, as nothing happens any more, so that the end lies between two samples.
         self._sample()
 
-    def _change(self, event: EventTable) -> None:
-        link = self._there[event.flows]
-        rate = event.rate
-        round_trip_ns = 2 * link.delay_ns
-        link.set_rate(rate, 0 if rate is None else queue_bytes(rate, event.queue, round_trip_ns))
+    def _carry_out(self, do: EventTable) -> None:
+        if do.flows is not None:
+            link, rate = self._there[do.flows], do.rate
+            round_trip_ns = 2 * link.delay_ns
+            link.set_rate(rate, 0 if rate is None else queue_bytes(rate, do.queue, round_trip_ns))
+        if do.limit is not None:
+            for host in self.fleet.hosts:
+                host.set_rate(do.limit)
+        if do.kill is not None:
+            self._hosts[do.kill].kill()
+        if do.start is not None:
+            self._hosts[do.start].revive()
 
     def _sample(self) -> None:
         self._times_s.append((self._clock.now_ns - self._begin_ns) / NS_PER_S)
@@ -126,6 +136,7 @@ class Simulation:
     def _note_limit(self, host: Host, tick: Tick) -> None:
         when_s = (self._clock.now_ns - self._begin_ns) / NS_PER_S
         self._local_limits[host.name].append((when_s, local_limit_bps(tick)))
+        self._limits_in_force[host.name].append((when_s, tick.in_force.rate * 8))
 
     def observation(self) -> Observation:
         """What was seen, in the testbed's form."""
@@ -158,6 +169,8 @@ class Simulation:
             limiters=report,
             link={"backend": "simulated"},
             cpu={},
+            events=tuple(self._experiment.events),
+            limits_in_force=self._limits_in_force,
         )
 
     def _sent(self, port: int, item: Connection) -> dict[str, Any]:
@@ -185,3 +198,5 @@ def _refuse(experiment: Experiment) -> None:
     """
     if experiment.web:
         raise ConfigError(["web: the simulator has no web servers"])
+    if experiment.table.limit.on_failure not in (None, "share"):
+        raise ConfigError(["limit.on_failure: a simulated datapath falls back to its share"])
