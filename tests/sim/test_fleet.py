@@ -147,7 +147,7 @@ def test_a_dead_limiters_share_leaves_the_limit() -> None:
     for number, name in enumerate(fleet.hosts):
         fleet.constant(name, number, 10 * MBIT)
     fleet.run(10)
-    fleet.hosts["l3"].alive = False
+    fleet.hosts["l3"].kill()
     fleet.run(15)
     alive = [host for host in fleet.hosts.values() if host.alive]
     assert sum(host.fill_rate for host in alive) == pytest.approx(0.75 * LIMIT, rel=0.01)
