@@ -42,7 +42,7 @@ ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
 
 _RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
 _MAX_LINKS = 250
-_START_JITTER_NS = 20_000_000
+_START_SPREAD_NS = 20_000_000
 """Flows that start together start this much apart at most, or they would move in step."""
 
 
@@ -93,6 +93,8 @@ class FlowsTable(PathTable):
 
     count: Annotated[int, Field(ge=1, le=10_000)]
     start: Duration = 0
+    spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS
+    """Each flow starts this much later at most, at random."""
     end: Duration | None = None
     period: Duration | None = None
 
@@ -107,6 +109,8 @@ class ExperimentTable(Table):
     repeat: Annotated[int, Field(ge=1, le=1000)] = 1
     seed: Annotated[int, Field(ge=0)] = 1
     allocators: Annotated[list[AllocatorName], Field(min_length=1)]
+    window: Size | None = None
+    """Of the receivers; None is what the kernel makes of it, several megabytes."""
     limiters: list[Name] = Field(default_factory=list)
     limit: LimitTable
     gossip: GossipTable = GossipTable()
@@ -165,14 +169,14 @@ class Experiment:
         return events.schedule(self.table.events, self.duration_ns)
 
     def flows(self, group: Group, rng: Random) -> list[Flow]:
-        """The group's connections, each start moved by up to 20 ms at random."""
+        """The group's connections, each start moved by up to `spread` at random."""
         table = group.table
         period = table.period or self.duration_ns
         found = []
         for cycle, begin in enumerate(range(0, self.duration_ns, period)):
             end = self.duration_ns if table.end is None else begin + table.end
             for index in range(table.count):
-                start = begin + table.start + rng.randrange(_START_JITTER_NS)
+                start = begin + table.start + rng.randrange(table.spread)
                 if start < min(end, self.duration_ns):
                     again = f"-{cycle + 1}" if table.period else ""
                     found.append(

@@ -192,7 +192,7 @@ def _top(result: dict[str, Any], runs: Sequence[dict[str, Any]]) -> float:
 def legend(figure: Figure, axes: Axes) -> None:
     """The labels of one panel, for all."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6))
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 8))
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -188,7 +188,7 @@ def _flow_records(
                 "connected_s": report["connected_s"],
                 "retransmits": report["retransmits"],
                 "rtt_ms": report["rtt_ms"],
-                "goodput_series_bps": [count * 8 / step_s for count in flow.steps],
+                "goodput_series_bps": [round(count * 8 / step_s) for count in flow.steps],
             }
         )
     return records

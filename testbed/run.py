@@ -136,6 +136,11 @@ class _Run:
         wan = netns.namespace(WAN)
         progress.step("starting the links")
         await self._links.start(self._crew, wan, layout.links)
+        rng = random.Random(seed)
+        flows_of = {
+            group.name: self._experiment.flows(group, rng) for group in self._experiment.groups
+        }
+        self._flows = [flow for flows in flows_of.values() for flow in flows]
         self._receiver = await self._crew.start_module(
             "receiver",
             netns.namespace(SINK),
@@ -144,6 +149,8 @@ class _Run:
                 "port": TRAFFIC_PORT,
                 "step_ns": STEP_NS,
                 "duration_ns": self._experiment.duration_ns,
+                "flows": len(self._flows),
+                "window": self._experiment.table.window,
             },
             "receive",
         )
@@ -157,10 +164,7 @@ class _Run:
                 "counters": _counters(layout),
             },
         )
-        rng = random.Random(seed)
         for group in self._experiment.groups:
-            flows = self._experiment.flows(group, rng)
-            self._flows += flows
             self._senders[group.name] = await self._crew.start_module(
                 f"sender {group.name}",
                 netns.namespace(source_role(group.name)),
@@ -176,7 +180,7 @@ class _Run:
                             "start_ns": flow.start_ns,
                             "end_ns": flow.end_ns,
                         }
-                        for index, flow in enumerate(flows)
+                        for index, flow in enumerate(flows_of[group.name])
                     ],
                 },
                 "send",

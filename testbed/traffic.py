@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import heapq
 import os
+import resource
 import selectors
 import socket
 import struct
@@ -32,7 +33,9 @@ _UNSENT = 64 * 1024
 """Bytes that may wait unsent: when a flow ends, what it did not send dies with it."""
 _CHUNK = memoryview(bytes(_UNSENT))
 _TCPI_OPT_SACK = 2
+_SO_RCVBUFFORCE = 33
 _TCP_INFO_SIZE = 104
+_OTHER_DESCRIPTORS = 64
 _LAST_WAIT_S = 0.3
 """How long the sink goes on listening after the end: flows in slow paths are not cut short."""
 
@@ -134,11 +137,26 @@ def send_flows() -> None:
     job = child.receive()
     destination = (job["destination"], job["destination_port"])
     flows = [_SendingFlow(spec, job["source"], destination) for spec in job["flows"]]
+    _allow_descriptors(len(flows))
     child.send(ready=True)
     begin_ns: int = child.receive()["start_ns"]
     with selectors.DefaultSelector() as selector:
         _drive(flows, selector, begin_ns)
     child.send(result=[flow.report(begin_ns) for flow in flows])
+
+
+def _allow_descriptors(sockets: int) -> None:
+    """Permit as many sockets as there will be flows.
+
+    Raises:
+        OSError: the host does not.
+    """
+    needed = sockets + _OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY:
+            hard = max(hard, needed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _drive(flows: list[_SendingFlow], selector: selectors.BaseSelector, begin_ns: int) -> None:
@@ -169,7 +187,12 @@ def receive_flows() -> None:
     step_ns: int = job["step_ns"]
     steps: int = job["duration_ns"] // step_ns
     listener = socket.create_server(("", job["port"]), backlog=4096)
+    if job["window"] is not None:
+        # Connections inherit both. A buffer that is set does not grow, and neither does the clamp.
+        listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, job["window"])
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, job["window"])
     listener.setblocking(False)
+    _allow_descriptors(job["flows"])
     child.send(ready=True)
     begin_ns: int = child.receive()["start_ns"]
     end_ns = begin_ns + job["duration_ns"]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testbed.reproduce import fig3, fig4, fig5, fig7, fig9, table1
+from testbed.reproduce import (
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+    fig7,
+    fig9,
+    flows5000,
+    table1,
+    table2,
+)
 from testbed.reproduce.figure import Figure
 
 FIGURES: Mapping[str, Figure] = {
@@ -13,8 +23,11 @@ FIGURES: Mapping[str, Figure] = {
         fig3.FIGURE,
         fig4.FIGURE,
         fig5.FIGURE,
+        fig6.FIGURE,
         table1.FIGURE,
         fig7.FIGURE,
+        table2.FIGURE,
+        flows5000.FIGURE,
         fig9.FIGURE,
     )
 }

@@ -42,12 +42,17 @@ def flow(number: int, start_s: float, end_s: float) -> dict[str, Any]:
 
 
 async def carry(
-    wired: Line, flows: list[dict[str, Any]], seconds: float, destination_port: int = PORT
+    wired: Line,
+    flows: list[dict[str, Any]],
+    seconds: float,
+    destination_port: int = PORT,
+    window: int | None = None,
 ) -> tuple[list[dict[str, Any]], dict[int, list[int]]]:
     """Run the flows; return the sender's reports and the received bytes by source port."""
     receiver = await wired.crew.start_module(
         "receiver", wired.sink, "traffic",
-        {"port": PORT, "step_ns": STEP_NS, "duration_ns": round(seconds * 1e9)}, "receive",
+        {"port": PORT, "step_ns": STEP_NS, "duration_ns": round(seconds * 1e9),
+         "flows": len(flows), "window": window}, "receive",
     )  # fmt: skip
     job = {
         "source": SOURCE,
@@ -86,6 +91,16 @@ async def test_flows_run_from_their_start_to_their_end(make_links: MakeLinks) ->
     for report in sent:
         assert report["connected_s"] >= report["syn_s"] + DELAY_NS / 1e9
         assert report["rtt_ms"] >= DELAY_NS / 1e6
+
+
+async def test_a_window_bounds_what_is_under_way(make_links: MakeLinks) -> None:
+    window = 20_000
+    async with line(make_links(), DELAY_NS) as wired:
+        _, received = await carry(wired, [flow(0, 0.0, 1.6)], 1.6, window=window)
+    steps = received[FIRST_PORT]
+    assert sum(steps) > 10 * window
+    # The kernel advertises somewhat more than it was told.
+    assert max(steps) <= 1.5 * window * (STEP_NS / DELAY_NS + 1)
 
 
 async def test_flows_are_new_reno_with_selective_acknowledgements(make_links: MakeLinks) -> None:

@@ -1,0 +1,174 @@
+"""Figure 6: a flow joins at an unused limiter every 10 s until there are five, then they leave.
+
+With long estimate intervals GRD loses track of what the flows do; FPS, which shares numbers of
+flows, does not. In what order flows leave the paper does not say; here those leave first that
+came first.
+
+Between two changes, but for the time that TCP needs after each, every flow's goodput in windows
+of 1 s is compared with its fair share: `variation` is the standard deviation of the windows,
+`distance` that of their mean, both over the fair share and averaged over flows and phases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from testbed.reproduce.draw import rates_over_time
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
+from testbed.reproduce.results import windows as windows_of
+from testbed.result import GOODPUT_SHARE
+
+_LIMITERS = 5
+_FIRST_S, _QUICK_STEP_S = 5, 4
+_SETTLING = 0.4
+"""Of the time between two changes."""
+_WINDOW_S = 1.0
+_OVER = 1.10
+_TOP_MBIT = 15.0
+
+
+def _flows(step_s: int) -> list[dict[str, Any]]:
+    """The experiment's groups with another time between two changes."""
+    return [
+        {
+            "limiter": f"l{number + 1}",
+            "count": 1,
+            "rtt": "40ms",
+            "start": f"{_FIRST_S + number * step_s}s",
+            "end": f"{_FIRST_S + (number + _LIMITERS) * step_s}s",
+        }
+        for number in range(_LIMITERS)
+    ]
+
+
+_QUICK = {
+    "seconds": _FIRST_S + 2 * _LIMITERS * _QUICK_STEP_S - _QUICK_STEP_S,
+    "flows": _flows(_QUICK_STEP_S),
+    "repeat": 1,
+}
+FAST = Series("dynamics-50ms", "dynamics", full={"allocators": ["ctb", "grd"]}, quick=_QUICK)
+SLOW = Series(
+    "dynamics-500ms",
+    "dynamics",
+    full={"allocators": ["grd", "fps"]},
+    quick=_QUICK,
+    settings=("gossip.interval=500ms",),
+)
+_PANELS = {
+    "CTB": (FAST.name, "ctb"),
+    "GRD, 500 ms": (SLOW.name, "grd"),
+    "GRD, 50 ms": (FAST.name, "grd"),
+    "FPS, 500 ms": (SLOW.name, "fps"),
+}
+"""In the paper's order."""
+
+
+def phases(run: Run) -> Iterator[tuple[float, float, list[Any]]]:
+    """(begin, end, flows that live) between two changes, without the time to settle."""
+    times = {round(flow[key]) for flow in run["flows"] for key in ("start_s", "end_s")}
+    for begin, end in itertools.pairwise(sorted({*times, round(run["seconds"])})):
+        settled = begin + _SETTLING * (end - begin)
+        alive = [flow for flow in run["flows"]
+                 if round(flow["start_s"]) <= begin and round(flow["end_s"]) >= end]  # fmt: skip
+        if alive:
+            yield settled, float(end), alive
+
+
+def variation(run: Run, limit_bps: float) -> float:
+    """How much a flow's rate varies, of its fair share."""
+    return statistics.fmean(
+        spread(
+            windows_of(flow["goodput_series_bps"], run["flow_step_s"], _WINDOW_S, begin_s, end_s)
+        )
+        / (limit_bps * GOODPUT_SHARE / len(alive))
+        for begin_s, end_s, alive in phases(run)
+        for flow in alive
+    )
+
+
+def distance(run: Run, limit_bps: float) -> float:
+    """How far a flow is from its fair share, of it."""
+    shares = [
+        (goodput(flow, run["flow_step_s"], begin_s, end_s), limit_bps * GOODPUT_SHARE / len(alive))
+        for begin_s, end_s, alive in phases(run)
+        for flow in alive
+    ]
+    return statistics.fmean(abs(rate - fair) / fair for rate, fair in shares)
+
+
+def over(run: Run, limit_bps: float) -> float:
+    """Part of the windows of 1 s in which the total is over 1.10 of the limit."""
+    rates = [
+        rate for begin_s, end_s, _ in phases(run) for rate in totals(run, _WINDOW_S, begin_s, end_s)
+    ]
+    return sum(rate > _OVER * limit_bps for rate in rates) / len(rates)
+
+
+def evaluate(results: Results) -> Finding:
+    """Who is steady, and who holds the limit."""
+    limit_bps = results.limit_bps(FAST.name)
+
+    def each(of_run: OfRun) -> dict[str, float | None]:
+        return {name: results.median(*where, of_run) for name, where in _PANELS.items()}
+
+    varies = each(lambda run: variation(run, limit_bps))
+    away = each(lambda run: distance(run, limit_bps))
+    too_much = each(lambda run: over(run, limit_bps))
+    used = {name: results.used(*where) for name, where in _PANELS.items()}
+    others = [value for name, value in varies.items() if name != "FPS, 500 ms"]
+    steadiest = None if None in others else min(value for value in others if value is not None)
+    checks = [
+        Check("GRD with 500 ms is chaotic: its flows' variation over CTB's",
+              ratio(varies["GRD, 500 ms"], varies["CTB"]), least=1.5),
+        Check("GRD with 500 ms is chaotic: 1 s windows over 1.10 of the limit",
+              too_much["GRD, 500 ms"], least=0.1),
+        Check("GRD with 50 ms follows CTB: its flows' variation over CTB's",
+              ratio(varies["GRD, 50 ms"], varies["CTB"]), most=1.25),
+        Check("GRD with 50 ms is fairer than CTB: distance from the fair share over CTB's",
+              ratio(away["GRD, 50 ms"], away["CTB"]), most=1.0),
+        Check("FPS with 500 ms is the steadiest: its variation over the least of the others",
+              ratio(varies["FPS, 500 ms"], steadiest), most=1.0),
+        Check("FPS with 500 ms: 1 s windows over 1.10 of the limit", too_much["FPS, 500 ms"],
+              most=0.02),
+        Check("FPS with 500 ms: distance of a flow from its fair share", away["FPS, 500 ms"],
+              most=0.1),
+        near("FPS with 500 ms: aggregate over the limit", used["FPS, 500 ms"], 1.0, 0.03),
+    ]  # fmt: skip
+    rows = [
+        [name, text(varies[name], 3), text(away[name], 3), text(too_much[name], 3),
+         text(used[name], 3)]
+        for name in _PANELS
+    ]  # fmt: skip
+    header = ["", "variation", "distance from the fair share", "1 s windows over 1.10",
+              "aggregate / limit"]  # fmt: skip
+    ours = "variation of a flow's rate, of its fair share: " + ", ".join(
+        f"{name} {text(value, 3)}" for name, value in varies.items()
+    )
+    return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """The first run of each."""
+    panels = [
+        (name, dict(results.by_series[series]), runs[0])
+        for name, (series, allocator) in _PANELS.items()
+        if (runs := results.runs(series, allocator))
+    ]
+    return rates_over_time(panels, directory / "fig6.png", _TOP_MBIT)
+
+
+FIGURE = Figure(
+    "fig6",
+    "Figure 6: flows join and leave",
+    "With estimate intervals of 500 ms GRD is chaotic, with 50 ms it follows CTB and is fairer; "
+    "FPS with 500 ms varies least",
+    [FAST, SLOW],
+    evaluate,
+    draw,
+)

@@ -1,0 +1,85 @@
+"""Section 5.6, the number of flows: 5,000 through two limiters of 50 Mbit/s, 1,500 : 3,500.
+
+A flow's share is 10 kbit/s, less than one packet a second: TCP lives by timeouts there, and is
+unfair under any limiter. They start over 15 s, and what is measured begins at 20 s.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+from matplotlib import rc_context
+
+from testbed.plot import COLOURS, STYLE, save
+from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import Results, difference, text
+
+_ALLOCATORS = ("ctb", "grd", "fps", "fps-random-drop")
+_PAPER = {"ctb": ("51", "0.34"), "grd": ("53", "0.44"), "fps": ("46", "0.33")}
+
+MANY_FLOWS = Series(
+    "many-flows",
+    "many-flows",
+    full={"allocators": [*_ALLOCATORS]},
+    quick={"seconds": 30, "repeat": 1, "allocators": ["ctb", "grd", "fps"]},
+)
+
+
+def evaluate(results: Results) -> Finding:
+    """Utilisation and fairness beside CTB's."""
+    used = {name: results.used(MANY_FLOWS.name, name) for name in _ALLOCATORS}
+    jain = {name: results.jain(MANY_FLOWS.name, name) for name in _ALLOCATORS}
+    checks = [
+        *(near(f"{NAMES[name]}: aggregate over the limit", used[name], 1.0, 0.1)
+          for name in ("ctb", "grd", "fps")),
+        *(
+            Check(f"{NAMES[name]} is about as fair as CTB: difference of Jain's index",
+                  difference(jain[name], jain["ctb"]), least=-0.1)
+            for name in ("grd", "fps")
+        ),
+    ]  # fmt: skip
+    limit_mbit = results.limit_bps(MANY_FLOWS.name) / 1e6
+    rows = []
+    for name in _ALLOCATORS:
+        aggregate, share = used[name], None
+        if aggregate is not None:
+            share = results.median(MANY_FLOWS.name, name, lambda run: float(run["share"]["l1"]))
+            aggregate *= limit_mbit
+        rows.append([NAMES[name], text(aggregate), text(jain[name]), text(share, 3),
+                     *_PAPER.get(name, ("-", "-"))])  # fmt: skip
+    header = ["", "Mbit/s", "Jain", "share of the 1,500", "paper: Mbit/s", "Jain"]
+    ours = "; ".join(f"{row[0]} {row[1]} Mbit/s, Jain {row[2]}" for row in rows)
+    return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """What part of the flows gets how much, in the first run of each allocator."""
+    names = [name for name in _ALLOCATORS if results.runs(MANY_FLOWS.name, name)]
+    if not names:
+        return []
+    with rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
+        for name, colour in zip(names, COLOURS, strict=False):
+            flows = results.runs(MANY_FLOWS.name, name)[0]["flows"]
+            rates = sorted(flow["goodput_bps"] / 1e3 for flow in flows)
+            parts = [(index + 1) / len(rates) for index in range(len(rates))]
+            axes.plot(rates, parts, color=colour, label=NAMES[name])
+        axes.set_xscale("symlog", linthresh=1)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("Goodput of a flow (kbit/s)")
+        axes.set_ylabel("Part of the flows with at most that")
+        axes.legend()
+        return [save(figure, directory / "flows5000.png")]
+
+
+FIGURE = Figure(
+    "flows5000",
+    "Section 5.6: 5,000 flows",
+    "Utilisation CTB 51, GRD 53, FPS 46 of 50 Mbit/s; Jain's index 0.34, 0.44, 0.33: about equal",
+    [MANY_FLOWS],
+    evaluate,
+    draw,
+)

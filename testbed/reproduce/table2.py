@@ -1,0 +1,119 @@
+"""Table 2: seven flows of 10 ms at one limiter, three of 100 ms at the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+from matplotlib import rc_context
+
+from testbed.plot import COLOURS, MBIT, STYLE, save
+from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table, near
+from testbed.reproduce.results import Results, difference, mean_and_spread, ratio, text
+
+_ALLOCATORS = ("ctb", "grd", "fps", "fps-random-drop")
+_LONG, _SHORT = "l1", "l2"
+_PAPER = {
+    "ctb": ["10.57", "1.41 (0.16)", "0.10 (0.01)"],
+    "grd": ["10.63", "1.35 (0.71)", "0.16 (0.03)"],
+    "fps": ["10.43", "0.92 (0.15)", "0.57 (0.05)"],
+}
+
+RTT_MIX = Series(
+    "rtt-mix",
+    "rtt-mix",
+    full={"allocators": [*_ALLOCATORS]},
+    quick={"seconds": 16, "warmup": "5s", "repeat": 1},
+)
+
+
+def rates(results: Results, allocator: str, limiter: str) -> list[float]:
+    """Goodput of every flow at a limiter in every run, bits/s."""
+    return [
+        flow["goodput_bps"]
+        for run in results.runs(RTT_MIX.name, allocator)
+        for flow in run["flows"]
+        if flow["limiter"] == limiter
+    ]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def evaluate(results: Results) -> Finding:
+    """Who gets what, by round trip."""
+    used = {name: results.used(RTT_MIX.name, name) for name in _ALLOCATORS}
+    long = {name: _mean(rates(results, name, _LONG)) for name in _ALLOCATORS}
+    short = {name: _mean(rates(results, name, _SHORT)) for name in _ALLOCATORS}
+    checks = [
+        near("FPS: aggregate over the limit", used["fps"], 1.0, 0.03),
+        *(
+            Check(f"{NAMES[name]} delivers CTB's aggregate: difference, of the limit",
+                  difference(used[name], used["ctb"]), least=-0.05, most=0.05)
+            for name in ("grd", "fps")
+        ),
+        Check("CTB: short flows dominate: their rate over that of long ones",
+              ratio(short["ctb"], long["ctb"]), least=5.0),
+        Check("GRD: long flows' rate over CTB's", ratio(long["grd"], long["ctb"]), least=1.0),
+        Check("FPS: long flows' rate over CTB's", ratio(long["fps"], long["ctb"]), least=3.0),
+        Check("FPS is fairer between round trips: short over long, over CTB's",
+              ratio(ratio(short["fps"], long["fps"]), ratio(short["ctb"], long["ctb"])),
+              most=0.5),
+    ]  # fmt: skip
+    rows = []
+    for name in _ALLOCATORS:
+        cells = []
+        for limiter in (_SHORT, _LONG):
+            middle, deviation = mean_and_spread(rates(results, name, limiter), MBIT)
+            cells.append(f"{middle} ({deviation})")
+        aggregate = used[name]
+        total = None if aggregate is None else aggregate * results.limit_bps(RTT_MIX.name) / MBIT
+        rows.append([NAMES[name], text(total), *cells, *_PAPER.get(name, ["-"] * 3)])
+    header = ["", "aggregate", "short", "long", "paper: aggregate", "short", "long"]
+    ours = "; ".join(
+        f"{row[0]}: aggregate {row[1]} Mbit/s, short {row[2]}, long {row[3]}" for row in rows
+    )
+    title = "Mbit/s; of flows the mean and, in brackets, the standard deviation over all runs"
+    return Finding(
+        checks,
+        ours,
+        "Flows are told in goodput, the aggregate in IP-layer bytes.",
+        [Table(title, header, rows)],
+    )
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """Every flow of every run as a point."""
+    names = [name for name in _ALLOCATORS if results.runs(RTT_MIX.name, name)]
+    if not names:
+        return []
+    with rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
+        for place, name in enumerate(names):
+            for side, (limiter, label) in enumerate(
+                ((_SHORT, "short (10 ms)"), (_LONG, "long (100 ms)"))
+            ):
+                values = [rate / MBIT for rate in rates(results, name, limiter)]
+                at = place + (side - 0.5) * 0.3
+                axes.plot([at] * len(values), values, "o", color=COLOURS[side], alpha=0.4,
+                          markersize=5, label=label if place == 0 else None)  # fmt: skip
+                axes.plot(at, sum(values) / len(values), "_", color="#1a1a1a", markersize=18)
+        axes.set_xticks(range(len(names)), [NAMES[name] for name in names])
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("Goodput of a flow (Mbit/s)")
+        axes.legend()
+        return [save(figure, directory / "table2.png")]
+
+
+FIGURE = Figure(
+    "table2",
+    "Table 2: short and long round trips",
+    "Aggregates are equivalent (CTB 10.57, GRD 10.63, FPS 10.43 Mbit/s); short flows get "
+    "1.41, 1.35 and 0.92 Mbit/s, long ones 0.10, 0.16 and 0.57",
+    [RTT_MIX],
+    evaluate,
+    draw,
+)
