@@ -22,7 +22,7 @@ from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
 from testbed.events import Event, EventTable
-from testbed.fields import Duration, Name, PathTable, Probability, Table, duration
+from testbed.fields import Duration, Name, PathTable, Probability, Size, Table, duration
 from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
 
 if sys.version_info >= (3, 11):

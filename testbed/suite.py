@@ -140,7 +140,9 @@ def write(result: dict[str, Any], out: Path) -> None:
     unfinished.replace(out / RESULT)
 
 
-def header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
+def header(
+    experiment: Experiment, setting: dict[str, str], *, simulated: bool = False
+) -> dict[str, Any]:
     """What a result says before it has any run; `setting` is what the user chose beside it."""
     table = experiment.table
     return {
@@ -156,7 +158,7 @@ def header(experiment: Experiment, setting: dict[str, str]) -> dict[str, Any]:
         "limit_bps": table.limit.rate * 8,
         "seed": table.seed,
         "setting": setting,
-        **provenance(),
+        **provenance(simulated=simulated),
     }
 
 

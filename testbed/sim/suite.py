@@ -25,5 +25,5 @@ async def run_suite(
         return simulate(experiment, allocator, repetition)
 
     setting = {"datapath": "simulated", "links": "simulated"}
-    head = header(experiment, setting)
+    head = header(experiment, setting, simulated=True)
     return await carry_out(experiment, run, head, out, progress, resumed=resumed)
