@@ -7,51 +7,17 @@ kernel has: tcx (`drld.capture.tcx`), and clsact with cls_bpf (`drld.capture.cls
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import socket
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 from drld.capture.bpf import Program
+from drld.capture.hook import Found
 from drld.errors import DatapathError
 from drld.spec import Direction
 
 log = logging.getLogger(__name__)
-
-_LINK_BYTES = {1: 14, 772: 14, 512: 0, 519: 0, 768: 0, 769: 0, 776: 0, 65534: 0}
-"""Length of the link header by ARPHRD type: Ethernet, loopback; PPP, raw IP, tunnels, none."""
-_SIOCGIFHWADDR = 0x8927
-_IFREQ = struct.Struct("=16sH22x")
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """One direction of one interface."""
-
-    interface: str
-    direction: Direction
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """An interface as it is now."""
-
-    index: int
-    link_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A program of this limiter that is there already."""
-
-    interface: str
-    index: int
-    direction: Direction
-    note: str
 
 
 class Attachment(Protocol):
@@ -116,30 +82,6 @@ def attachment(limiter_name: str) -> Attachment:
     from drld.capture.clsact import Clsact
 
     return Clsact(limiter_name)
-
-
-def device(interface: str) -> Device:
-    """Look an interface up.
-
-    Raises:
-        DatapathError: it is not there, or has a link layer that is not known here.
-    """
-    # Not if_nametoindex: that finds alternative names too, under which nothing is found again.
-    index = {name: index for index, name in socket.if_nameindex()}.get(interface)
-    if index is None:
-        raise DatapathError(f"interface {interface}: there is none of this name")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            asked = _IFREQ.pack(interface.encode("utf-8", "surrogateescape"), 0)
-            _, kind = _IFREQ.unpack(fcntl.ioctl(asking, _SIOCGIFHWADDR, asked))
-    except OSError as error:
-        raise DatapathError(f"interface {interface}: {error}") from error
-    if kind not in _LINK_BYTES:
-        raise DatapathError(
-            f"interface {interface}: the kernel datapath does not know its link layer "
-            f"(ARPHRD type {kind})"
-        )
-    return Device(index, _LINK_BYTES[kind])
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from drld.capture.attachment import Found
 from drld.capture.bpf import Program
+from drld.capture.hook import Found
 from drld.errors import DatapathError
 from drld.spec import Direction
 

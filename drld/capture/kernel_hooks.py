@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drld.capture import kernel_layout as layout
-from drld.capture.attachment import Attachment, Device, Hook, cleaning_up, device
+from drld.capture.attachment import Attachment, cleaning_up
 from drld.capture.bpf import Code, Map, Program
+from drld.capture.hook import Device, Hook, device
 from drld.capture.kernel_state import State
 from drld.capture.kernel_tables import hook_maps
 from drld.errors import DatapathError

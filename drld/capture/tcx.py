@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from drld.capture import bpf
-from drld.capture.attachment import Found
 from drld.capture.bpf import Program
+from drld.capture.hook import Found
 from drld.errors import DatapathError
 from drld.spec import Direction
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from drld import config
 from drld.capture import bpf
-from drld.capture.attachment import attachment, device
+from drld.capture.attachment import attachment
 from drld.capture.bpf import Code, Map, Program
+from drld.capture.hook import device
 from drld.capture.kernel import KernelDatapath
 from drld.model import Enforcement
 from drld.spec import Direction
