@@ -155,7 +155,7 @@ def work() -> None:
     job = child.receive()
     step_ns: int = job["step_ns"]
     duration_ns: int = job["duration_ns"]
-    child.send(ready=True)
+    child.send(ready=True, priority=child.raise_priority())
     begin_ns: int = child.receive()["start_ns"]
     sites = [_Site(site, begin_ns, step_ns, duration_ns // step_ns) for site in job["sites"]]
 
