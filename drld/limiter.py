@@ -60,6 +60,8 @@ class Limiter:
         self._demand = DemandEstimator(limit.ewma)
         self._value = 0.0
         """What to tell the fleet."""
+        self._reached: tuple[Collection[str], InForce] | None = None
+        """The peers that were connected last, and what was in force then."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
             membership=membership, limit_id=limit.id, quantity=allocator.quantity
         )
@@ -68,6 +70,7 @@ class Limiter:
         """Take over a changed limit (same id, allocator and EWMA) and fleet; knowledge stays."""
         self.limit = limit
         self.membership = membership
+        self._reached = None
         self.fabric.reconfigure(membership)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
@@ -112,15 +115,20 @@ class Limiter:
         return self.fabric.publish(self._value, targets, now_ns)
 
     def _in_force(self, connected: Collection[str]) -> InForce:
+        # Peers come and go seldom, and there may be thousands.
+        if self._reached is not None and self._reached[0] is connected:
+            return self._reached[1]
         limit = self.limit
         own = self._share(self.membership.name)
         reachable = min(own + sum(self._share(peer) for peer in connected), 1.0)
-        return InForce(
+        in_force = InForce(
             rate=limit.rate * reachable,
             burst=limit.burst * reachable,
             static_rate=limit.rate * own,
             static_burst=limit.burst * own,
         )
+        self._reached = connected, in_force
+        return in_force
 
     def _share(self, member: str) -> float:
         if self.limit.shares:

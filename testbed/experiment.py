@@ -21,6 +21,7 @@ from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
+from testbed.churn import ChurnTable, check_churn, starts
 from testbed.events import Event, EventTable
 from testbed.fields import Duration, Name, PathTable, Probability, Size, Table, duration
 from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
@@ -41,7 +42,6 @@ CENTRAL = {"ctb": "ctb", "crd": "grd"}
 ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
 
 _RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
-_MAX_LINKS = 250
 _START_SPREAD_NS = 20_000_000
 """Flows that start together start this much apart at most, or they would move in step."""
 
@@ -86,6 +86,9 @@ class GossipTable(Table):
     interval: Interval = 50_000_000
     rtt: Duration = 0
     loss: Probability = 0.0
+    jitter: Duration = 0
+    """A message takes up to so much longer, at random; simulator only, as is the next."""
+    duplicate: Probability = 0.0
 
 
 class FlowsTable(PathTable):
@@ -112,10 +115,12 @@ class ExperimentTable(Table):
     window: Size | None = None
     """Of the receivers; None is what the kernel makes of it, several megabytes."""
     limiters: list[Name] = Field(default_factory=list)
+    detail: Literal["limiters", "fleet"] = "limiters"
     limit: LimitTable
     gossip: GossipTable = GossipTable()
     flows: list[FlowsTable] = Field(default_factory=list)
     web: list[WebTable] = Field(default_factory=list)
+    churn: ChurnTable | None = None
     events: list[EventTable] = Field(default_factory=list)
     demand: list[DemandTable] = Field(default_factory=list)
 
@@ -127,6 +132,8 @@ class Group:
     name: str
     limiter: str
     table: FlowsTable
+    starts_ns: tuple[int, ...] = ()
+    """When each of its flows starts, where they do not start together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,15 @@ class Experiment:
         table = group.table
         period = table.period or self.duration_ns
         found = []
+        if group.starts_ns:
+            for index, begin in enumerate(group.starts_ns, 1):
+                start = begin + rng.randrange(_START_SPREAD_NS)
+                end = min(begin + (table.end or self.duration_ns), self.duration_ns)
+                if start < end:
+                    found.append(
+                        Flow(f"{group.name}.{index}", group.name, group.limiter, start, end)
+                    )
+            return found
         for cycle, begin in enumerate(range(0, self.duration_ns, period)):
             end = self.duration_ns if table.end is None else begin + table.end
             for index in range(table.count):
@@ -253,12 +269,33 @@ def build(document: dict[str, Any], file: str) -> Experiment:
         for number, flows in enumerate(table.flows, 1)
     )
     web = web_groups(table.web, table.demand)
+    groups += _churn_groups(table)
     mentioned = dict.fromkeys(traffic.limiter for traffic in [*table.flows, *table.web])
+    if table.churn is not None:
+        mentioned = dict.fromkeys(table.churn.names) | mentioned
     experiment = Experiment(table, document, groups, web, tuple(table.limiters or mentioned))
     _cross_check(experiment, problems)
     if problems.lines:
         raise ConfigError(problems.lines)
     return experiment
+
+
+def _churn_groups(table: ExperimentTable) -> tuple[Group, ...]:
+    """A group for each limiter that has flows which come and go."""
+    churn = table.churn
+    if churn is None:
+        return ()
+    return tuple(
+        Group(
+            f"c{limiter[1:]}",
+            limiter,
+            FlowsTable.model_construct(
+                limiter=limiter, count=len(when), rtt=churn.rtt, loss=churn.loss, end=churn.life
+            ),
+            tuple(when),
+        )
+        for limiter, when in starts(churn, table.seed).items()
+    )
 
 
 def _cross_check(experiment: Experiment, problems: Problems) -> None:
@@ -272,15 +309,15 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
     if len(set(limiters)) != len(limiters):
         problems.add(["limiters"], "a name stands there twice")
     if not experiment.sources:
-        problems.add(["flows"], "missing: no traffic without [[flows]] or [[web]]")
-    if len(limiters) > _MAX_LINKS or len(experiment.sources) > _MAX_LINKS:
-        problems.add(["flows"], f"more than {_MAX_LINKS} limiters or groups")
+        problems.add(["flows"], "missing: no traffic without [[flows]], [[web]] or [churn]")
+    if table.churn is not None:
+        check_churn(table.churn, problems)
     for name, parameters in table.limit.parameters.items():
         read_allocator(["limit", "parameters", name], {**parameters, "name": name}, problems)
     if table.limit.shares and set(table.limit.shares) != set(limiters):
         problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
     _check_sources(experiment, problems)
-    for index, group in enumerate(experiment.groups):
+    for index, group in enumerate(experiment.groups[: len(table.flows)]):
         flows = group.table
         where: list[int | str] = ["flows", index]
         if flows.end is not None and flows.end <= flows.start:
@@ -300,10 +337,14 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
 def _check_sources(experiment: Experiment, problems: Problems) -> None:
     """What groups of flows and web servers have in common."""
     seen: set[str] = set()
-    places: list[tuple[str, int]] = [("flows", index) for index in range(len(experiment.groups))]
+    limiters = set(experiment.limiters)
+    places: list[tuple[str, int]] = [
+        ("flows", index) if index < len(experiment.table.flows) else ("churn", index)
+        for index in range(len(experiment.groups))
+    ]
     places += [("web", index) for index in range(len(experiment.web))]
     for where, source in zip(places, experiment.sources, strict=True):
-        if source.limiter not in experiment.limiters:
+        if source.limiter not in limiters:
             known = ", ".join(experiment.limiters)
             problems.refuse([*where, "limiter"], source.limiter, f"one of {known}")
         if source.name in seen or source.name in _RESERVED:

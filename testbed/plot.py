@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.plot_response import response_figure
+from testbed.record import FLEET
 
 _SMOOTHING_S = 1.0
 """Rates are drawn as averages over this time: 50 ms of a few TCP flows are noise to the eye."""
@@ -137,6 +138,11 @@ def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -
     )  # fmt: skip
 
 
+def in_detail(run: dict[str, Any]) -> bool:
+    """Whether a run tells of each limiter, and not only of all together."""
+    return list(run["series"]) != [FLEET]
+
+
 def _by_limiter(
     result: dict[str, Any],
     run: dict[str, Any],
@@ -148,6 +154,8 @@ def _by_limiter(
     In a central run one limiter forwards everything; what would pass each of the configured
     limiters is then the goodput of its flows, in coarser steps.
     """
+    if len(result["limiters"]) > len(COLOURS) or not in_detail(run):
+        return []
     labels = {name: f"{name} ({_traffic(result, name)})" for name in result["limiters"]}
     if run["share_of"] == "forwarded":
         return [(labels[name], list(map(float, forwarded[name])), times) for name in forwarded]

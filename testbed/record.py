@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, field
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +31,17 @@ from testbed.topology import Plan
 from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
+FLEET = "fleet"
+"""Stands for all limiters together."""
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedTotal:
+    """How wrong the limiters are about what the whole fleet shares, at times from the start on."""
+
+    times_s: list[float]
+    errors: list[float]
+    """Root mean square over the limiters, as a part of the true total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +57,8 @@ class Observation:
     """When the counters were sampled."""
     counters: dict[str, list[int]]
     """Cumulative IP bytes: `forwarded/<limiter>`, `gossip/<limiter>`,
-    `arrived/<limiter>/<group>`."""
+    `arrived/<limiter>/<group>`; of an experiment that wants no more detail than the fleet's, sums
+    of all limiters instead, as if they were the one limiter `fleet`."""
     sampler_worst_ms: float
     local_limits: dict[str, list[tuple[float, float | None]]]
     """(time, bits/s) of every tick, by limiter."""
@@ -55,6 +71,8 @@ class Observation:
     """The experiment's, at the times when they were carried out."""
     limits_in_force: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
     """(time, bits/s) of every tick, by limiter."""
+    believed: BelievedTotal | None = None
+    """Where it is known."""
 
 
 def record(
@@ -69,13 +87,16 @@ def record(
     end_s = experiment.duration_ns / NS_PER_S
     limit_bps = experiment.table.limit.rate * 8
     step_s = STEP_NS / NS_PER_S
+    in_detail = experiment.table.detail == "limiters"
+    counted = layout.limiters if in_detail else (FLEET,)
+    if not in_detail:
+        seen = together(seen)
     flows = _flows(layout, seen, experiment.duration_ns // STEP_NS)
     goodputs = [goodput_bps(flow, begin_s, end_s, step_s) for flow in flows]
     forwarded = {
-        limiter: _increase(seen, f"forwarded/{limiter}", begin_s, end_s)
-        for limiter in layout.limiters
+        limiter: _increase(seen, f"forwarded/{limiter}", begin_s, end_s) for limiter in counted
     }
-    total = [sum(column) for column in zip(*_series_of(seen, layout, "forwarded"), strict=True)]
+    total = [sum(column) for column in zip(*_series_of(seen, counted, "forwarded"), strict=True)]
     first_step = int(begin_s / step_s + 1e-9)
     delivered = dict.fromkeys(experiment.limiters, 0.0)
     for flow in flows:
@@ -84,14 +105,12 @@ def record(
         delivered[report.limiter] += received_in(report, first_step)
     requests = sum(len(report.fetches) for report in seen.web)
     check_goodput(sum(delivered.values()), sum(forwarded.values()), OVERHEAD * requests)
-    central = allocator in CENTRAL
+    by_goodput = allocator in CENTRAL and in_detail
     windows_bps = {
         window_s: [round(rate) for rate in rates_bps(seen.times_s, total, begin_s, end_s, window_s)]
         for window_s in WINDOWS_S
     }
-    gossiped = sum(
-        _increase(seen, f"gossip/{limiter}", begin_s, end_s) for limiter in layout.limiters
-    )
+    gossiped = sum(_increase(seen, f"gossip/{limiter}", begin_s, end_s) for limiter in counted)
     bulk = sum(sum(flow.steps[first_step:]) for flow in flows)
     return {
         "allocator": allocator,
@@ -100,9 +119,9 @@ def record(
         "seconds": end_s,
         "warmup_s": begin_s,
         "aggregate_bps": sum(forwarded.values()) * 8 / (end_s - begin_s),
-        "share": shares(delivered if central else forwarded),
+        "share": shares(delivered if by_goodput else forwarded),
         # One limiter forwards for all in a central run: who gets what shows only at the sink.
-        "share_of": "goodput" if central else "forwarded",
+        "share_of": "goodput" if by_goodput else "forwarded",
         "jain": jain(
             [rate for rate, flow in zip(goodputs, flows, strict=True) if flow.end_s > begin_s]
         )
@@ -111,22 +130,25 @@ def record(
         "bulk_goodput_bps": bulk * 8 / (end_s - begin_s),
         "windows_within_limit": within_limit(windows_bps[1.0], limit_bps),
         "windows": [{"seconds": seconds, "bps": bps} for seconds, bps in windows_bps.items()],
-        "flows": _flow_records(flows, goodputs, seen, step_s),
+        "flows": _flow_records(flows, goodputs, seen, step_s, in_detail=in_detail),
         "flow_step_s": step_s,
-        "events": responses(
+        "events": []
+        if experiment.table.churn
+        else responses(
             experiment,
             list(zip(seen.flows, flows, strict=True)),
             seen.events,
             partial(at, seen.times_s, total),
             seen.limits_in_force,
         ),
-        "series": _series(layout, seen, end_s),
+        "series": _series(counted, seen, end_s),
         "series_step_s": SERIES_STEP_S,
         "gossip": {
             "sent": seen.limiters.sent,
             "received": seen.limiters.received,
             "lost": seen.limiters.lost,
             "bytes_per_limiter_per_s": gossiped / len(layout.limiters) / (end_s - begin_s),
+            **({"believed_total": _believed(seen.believed, begin_s)} if seen.believed else {}),
         },
         "datapath_counters": seen.limiters.counters,
         "link": seen.link,
@@ -173,24 +195,26 @@ def _flow_records(
     goodputs: list[float],
     seen: Observation,
     step_s: float,
+    *,
+    in_detail: bool,
 ) -> list[dict[str, Any]]:
     reports = [report for group in seen.sent.values() for report in group]
     records = []
     for flow, goodput, report in zip(flows, goodputs, reports, strict=True):
-        records.append(
-            {
-                "id": flow.id,
-                "limiter": flow.limiter,
-                "goodput_bps": goodput,
-                "start_s": flow.start_s,
-                "end_s": flow.end_s,
-                "syn_s": report["syn_s"],
-                "connected_s": report["connected_s"],
-                "retransmits": report["retransmits"],
-                "rtt_ms": report["rtt_ms"],
-                "goodput_series_bps": [round(count * 8 / step_s) for count in flow.steps],
-            }
-        )
+        item = {
+            "id": flow.id,
+            "limiter": flow.limiter,
+            "goodput_bps": goodput,
+            "start_s": flow.start_s,
+            "end_s": flow.end_s,
+            "syn_s": report["syn_s"],
+            "connected_s": report["connected_s"],
+            "retransmits": report["retransmits"],
+            "rtt_ms": report["rtt_ms"],
+        }
+        if in_detail:
+            item["goodput_series_bps"] = [round(count * 8 / step_s) for count in flow.steps]
+        records.append(item)
     return records
 
 
@@ -199,16 +223,47 @@ def _increase(seen: Observation, counter: str, begin_s: float, end_s: float) -> 
     return at(seen.times_s, values, end_s) - at(seen.times_s, values, begin_s)
 
 
-def _series_of(seen: Observation, layout: Plan, kind: str) -> list[list[int]]:
-    return [seen.counters[f"{kind}/{limiter}"] for limiter in layout.limiters]
+def _series_of(seen: Observation, limiters: Sequence[str], kind: str) -> list[list[int]]:
+    return [seen.counters[f"{kind}/{limiter}"] for limiter in limiters]
+
+
+def together(seen: Observation) -> Observation:
+    """The same with all limiters counted as one; what has no detail stays as it is."""
+    kinds: dict[str, list[list[int]]] = {}
+    for key, values in seen.counters.items():
+        kinds.setdefault(key.partition("/")[0], []).append(values)
+    counters = {
+        f"{kind}/{FLEET}": [sum(column) for column in zip(*series, strict=True)]
+        for kind, series in kinds.items()
+    }
+    wrong: Counter[str] = Counter()
+    for counts in seen.limiters.counters.values():
+        wrong.update(counts)
+    limiters = replace(seen.limiters, counters={FLEET: dict(wrong)})
+    return replace(seen, counters=counters, local_limits={}, limiters=limiters)
+
+
+def _believed(believed: BelievedTotal, begin_s: float) -> dict[str, Any]:
+    measured = [
+        error
+        for time_s, error in zip(believed.times_s, believed.errors, strict=True)
+        if time_s >= begin_s
+    ]
+    return {
+        "rms_error": math.sqrt(statistics.fmean(error * error for error in measured)),
+        "series": [
+            (round(time_s, 3), round(error, 5))
+            for time_s, error in zip(believed.times_s, believed.errors, strict=True)
+        ],
+    }
 
 
 def _series(
-    layout: Plan, seen: Observation, end_s: float
+    limiters: Sequence[str], seen: Observation, end_s: float
 ) -> dict[str, list[tuple[float, int, int, int | None]]]:
     """For each limiter (start of the interval, forwarded, arrived, local limit at its end)."""
     found = {}
-    for limiter in layout.limiters:
+    for limiter in limiters:
         forwarded = seen.counters[f"forwarded/{limiter}"]
         inputs = [
             values

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from drld.errors import ConfigError
 from testbed import netns
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
@@ -45,6 +46,31 @@ _LEAD_S = 0.5
 """From handing out the start time to the start: every process has it by then."""
 _PATIENCE_S = 20.0
 _TRACE_GAP_S = 1.0
+
+
+_MOST_LINKS = 250
+"""Limiters, and groups of flows: each has a network of its own, numbered in one byte."""
+
+
+def refuse(experiment: Experiment) -> None:
+    """See whether it can be done in namespaces.
+
+    Raises:
+        ConfigError: it asks for what only the simulator has.
+    """
+    gossip = experiment.table.gossip
+    problems = [
+        f"gossip.{key}: only the simulator has it (python -m testbed.sim)"
+        for key in ("jitter", "duplicate")
+        if getattr(gossip, key)
+    ]
+    if max(len(experiment.limiters), len(experiment.sources)) > _MOST_LINKS:
+        problems.append(
+            f"limiters: more than {_MOST_LINKS} of them, or of groups, are for the simulator "
+            "(python -m testbed.sim)"
+        )
+    if problems:
+        raise ConfigError(problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,15 @@ from testbed.progress import Progress
 from testbed.provenance import provenance
 from testbed.result import median_and_range
 from testbed.resume import resume
-from testbed.run import RunOptions, run_once
+from testbed.run import RunOptions, refuse, run_once
 
 SCHEMA = 1
 RESULT = "result.json"
 PREVIOUS = "result.previous.json"
 """A result that is done anew stays under this name."""
 
+_MOST_COLUMNS = 10
+"""Limiters whose shares the table shows."""
 _ATTEMPTS = 2
 """A run that could not be measured properly is done once more; both failures are recorded."""
 
@@ -40,12 +42,14 @@ async def run_suite(
     """Carry out all runs in namespaces; see `carry_out`.
 
     Raises:
+        ConfigError: it is for the simulator.
         HostError: the host cannot do it.
     """
 
     async def run(experiment: Experiment, allocator: str, repetition: int) -> dict[str, Any]:
         return await run_once(experiment, allocator, repetition, options, progress)
 
+    refuse(experiment)
     setting = {"datapath": options.datapath, "links": options.make_links().name}
     head = header(experiment, setting)
     return await carry_out(experiment, run, head, out, progress, resumed=resumed)
@@ -164,7 +168,7 @@ def header(
 
 def table_of(result: dict[str, Any]) -> str:
     """The one table: a row for each allocator, medians over its runs."""
-    limiters = result["limiters"]
+    limiters = result["limiters"] if len(result["limiters"]) <= _MOST_COLUMNS else []
     header = ["allocator", "runs", "rate/limit", *limiters, "Jain", "1s<=1.10", "gossip B/s"]
     web = any("web" in run for run in result["runs"])
     header += ["bulk Mbit/s", "web Mbit/s"] if web else []

@@ -38,12 +38,14 @@ deaf one out by t + T - 2 C - I; what is left covers the delay of packets.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
 from drld.gossip.link import Link, LinkStats
 from drld.model import HEARTBEAT, Quantity, Update
+
+_NEVER = 1 << 62
 
 SURVIVED_LOSSES = 20
 """Updates in a row that may be lost without their sender being taken for gone."""
@@ -93,11 +95,14 @@ class _Peer(Link):
     def both_ways(self, timeouts: Timeouts, now_ns: int) -> bool:
         return not self._denies and self.heard_within(timeouts.fresh_ns, now_ns)
 
-    def connected(self, timeouts: Timeouts, now_ns: int) -> bool:
-        confirmed_ns = self._confirmed_ns
-        if confirmed_ns is None or not self.heard_within(timeouts.silence_ns, now_ns):
-            return False
-        return not self._denies or now_ns - confirmed_ns <= timeouts.denial_ns
+    def connected_until_ns(self, timeouts: Timeouts) -> int | None:
+        """Until when it counts as connected, if nothing more is heard; None: it never did."""
+        if self._confirmed_ns is None or self.heard_ns is None:
+            return None
+        until_ns = self.heard_ns + timeouts.silence_ns
+        if self._denies:
+            until_ns = min(until_ns, self._confirmed_ns + timeouts.denial_ns)
+        return until_ns
 
 
 class Membership:
@@ -124,8 +129,10 @@ class Membership:
         self._heard_ns: int | None = None
         """When anybody was heard last."""
         self._connected: frozenset[str] = frozenset()
-        self._connected_ns: int | None = None
-        """When `_connected` was found out; None: look again."""
+        self._connected_until_ns = -1
+        """When one of them may be connected no longer, if nothing more is heard of it."""
+        self._doubtful: set[str] = set()
+        """Peers that may have been connected, or disconnected, by what was heard of them."""
         self._changed_ns = 0
         self._steady = False
 
@@ -171,7 +178,7 @@ class Membership:
         self._peers[peer].hear(hears_us, now_ns)
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
-            self._connected_ns = None
+            self._doubtful.add(peer)
 
     def fresh(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it."""
@@ -183,24 +190,37 @@ class Membership:
 
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as loss lets one know."""
-        if self._connected_ns != now_ns:
-            self._connected_ns = now_ns
-            connected: frozenset[str] = frozenset()
-            if self._heard_ns is not None and now_ns - self._heard_ns <= self._isolation_ns:
-                connected = frozenset(
-                    name
-                    for name, peer in self._peers.items()
-                    if peer.connected(self.timeouts, now_ns)
-                )
-            changed = connected != self._connected
-            if changed:
-                self._connected = connected
-                self._changed_ns = now_ns
-            steady = bool(connected) and now_ns - self._changed_ns >= self.timeouts.fresh_ns
-            if changed or steady != self._steady:
-                self._steady = steady
-                self.version += 1
+        connected = self._connected
+        if self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns:
+            connected = frozenset()
+            self._connected_until_ns = -1
+        elif now_ns > self._connected_until_ns:
+            self._connected_until_ns = _NEVER
+            connected = self._those_connected(self.peers, now_ns)
+        elif self._doubtful:
+            kept = self._those_connected(self._doubtful, now_ns)
+            if kept != self._doubtful & connected:
+                connected = connected - self._doubtful | kept
+        self._doubtful.clear()
+        changed = connected is not self._connected and connected != self._connected
+        if changed:
+            self._connected = connected
+            self._changed_ns = now_ns
+        steady = bool(connected) and now_ns - self._changed_ns >= self.timeouts.fresh_ns
+        if changed or steady != self._steady:
+            self._steady = steady
+            self.version += 1
         return self._connected
+
+    def _those_connected(self, peers: Iterable[str], now_ns: int) -> frozenset[str]:
+        """Which of these are; notes when the first of them may be no longer."""
+        found = []
+        for name in peers:
+            until_ns = self._peers[name].connected_until_ns(self.timeouts)
+            if until_ns is not None and now_ns <= until_ns:
+                found.append(name)
+                self._connected_until_ns = min(self._connected_until_ns, until_ns)
+        return frozenset(found)
 
     def steady(self, now_ns: int) -> bool:
         """Whether the same peers, and not none, have been connected for S.

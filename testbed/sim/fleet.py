@@ -62,7 +62,10 @@ class Fleet:
 
     def __init__(self, experiment: Experiment, allocator: str, clock: Clock, seed: int) -> None:
         gossip = experiment.table.gossip
-        conditions = Conditions(delay_ns=gossip.rtt // 2, loss=gossip.loss)
+        conditions = Conditions(
+            delay_ns=gossip.rtt // 2, jitter_ns=gossip.jitter, loss=gossip.loss,
+            duplicate=gossip.duplicate,
+        )  # fmt: skip
         self.network: Network[Datagram] = Network(seed, conditions)
         rng = Random(f"{seed}/limiters")
         self.hosts = [

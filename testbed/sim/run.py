@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from testbed.events import EventTable
 from testbed.experiment import Experiment, Flow, Group
 from testbed.fleet import FleetReport
 from testbed.link import queue_bytes
-from testbed.record import Observation, record
+from testbed.record import FLEET, BelievedTotal, Observation, record
 from testbed.sim.clock import Clock
 from testbed.sim.connection import Connection, Path
 from testbed.sim.fleet import Fleet, run_limiters
@@ -26,6 +27,8 @@ SAMPLE_NS = 50_000_000
 _LEAD_NS = 3_600 * NS_PER_S
 """The run begins at this time, so that things may have happened long before."""
 _FIRST_PORT = 20_000
+_ERROR_SAMPLES = 20
+"""How wrong the limiters are is looked at in one of so many samples."""
 
 
 def simulate(experiment: Experiment, allocator: str, repetition: int = 1) -> dict[str, Any]:
@@ -34,8 +37,7 @@ def simulate(experiment: Experiment, allocator: str, repetition: int = 1) -> dic
     The same arguments give the same record.
 
     Raises:
-        ConfigError: the experiment asks for what drld cannot do.
-        HostError: it asks for what the simulator cannot do.
+        ConfigError: the experiment asks for what drld, or the simulator, cannot do.
         MeasurementError: nothing was forwarded.
     """
     run = Simulation(experiment, allocator, repetition)
@@ -51,6 +53,7 @@ class Simulation:
         # As in the testbed: the same start times for every allocator, and the same as there.
         seed = experiment.table.seed * 1000 + repetition
         limiters = run_limiters(experiment, allocator)
+        self._in_detail = experiment.table.detail == "limiters"
         central = limiters != experiment.limiters
         self.layout = Plan(
             veths=(), commands={}, links=(), limiters=limiters, sink_address={}, gossip_address={},
@@ -68,18 +71,22 @@ class Simulation:
         self._hosts = {host.name: host for host in self.fleet.hosts}
         self._local_limits: dict[str, list[tuple[float, float | None]]] = {}
         self._limits_in_force: dict[str, list[tuple[float, float | None]]] = {}
-        for host in self.fleet.hosts:
-            self._local_limits[host.name] = []
-            self._limits_in_force[host.name] = []
-            host.watch = self._note_limit
+        if self._in_detail:
+            for host in self.fleet.hosts:
+                self._local_limits[host.name] = []
+                self._limits_in_force[host.name] = []
+                host.watch = self._note_limit
         self._there: dict[str, Link] = {}
         self.connections: dict[str, list[Connection]] = {}
         starts, noise = Random(seed), Random(f"{seed}/links")
         for group in experiment.groups:
             self._connect(group, experiment.flows(group, starts), noise)
         self._times_s: list[float] = []
+        self._believed = BelievedTotal([], [])
         self._counters: dict[str, list[int]] = {
-            f"{kind}/{name}": [] for name in limiters for kind in ("forwarded", "gossip", "arrived")
+            f"{kind}/{name}": []
+            for name in (limiters if self._in_detail else (FLEET,))
+            for kind in ("forwarded", "gossip", "arrived")
         }
 
     def _connect(self, group: Group, flows: list[Flow], rng: Random) -> None:
@@ -127,11 +134,30 @@ class Simulation:
 
     def _sample(self) -> None:
         self._times_s.append((self._clock.now_ns - self._begin_ns) / NS_PER_S)
-        for host in self.fleet.hosts:
-            name = host.name
-            self._counters[f"forwarded/{name}"].append(host.forwarded)
-            self._counters[f"arrived/{name}"].append(host.arrived)
-            self._counters[f"gossip/{name}"].append(host.mailbox.bytes_sent)
+        hosts, counters = self.fleet.hosts, self._counters
+        if self._in_detail:
+            for host in hosts:
+                counters[f"forwarded/{host.name}"].append(host.forwarded)
+                counters[f"arrived/{host.name}"].append(host.arrived)
+                counters[f"gossip/{host.name}"].append(host.mailbox.bytes_sent)
+        else:
+            counters[f"forwarded/{FLEET}"].append(sum(host.forwarded for host in hosts))
+            counters[f"arrived/{FLEET}"].append(sum(host.arrived for host in hosts))
+            counters[f"gossip/{FLEET}"].append(sum(host.mailbox.bytes_sent for host in hosts))
+        if len(self._times_s) % _ERROR_SAMPLES == 1:
+            self._note_error()
+
+    def _note_error(self) -> None:
+        """How wrong the limiters are about the sum of what they want."""
+        ticks = [host.entry.last for host in self.fleet.hosts]
+        known = [tick for tick in ticks if tick is not None]
+        total = sum(tick.allocation.value for tick in known)
+        if len(known) > 1 and total:
+            squares = sum(
+                ((tick.view.remote + tick.allocation.value) / total - 1) ** 2 for tick in known
+            )
+            self._believed.times_s.append(self._times_s[-1])
+            self._believed.errors.append(math.sqrt(squares / len(known)))
 
     def _note_limit(self, host: Host, tick: Tick) -> None:
         when_s = (self._clock.now_ns - self._begin_ns) / NS_PER_S
@@ -143,7 +169,6 @@ class Simulation:
         groups = self.connections.items()
         report = FleetReport("simulated")
         for host in self.fleet.hosts:
-            report.counters[host.name] = {}
             report.sent += host.mailbox.sent
             report.received += host.mailbox.received
             links = host.entry.limiter.fabric.links.values()
@@ -171,6 +196,7 @@ class Simulation:
             cpu={},
             events=tuple(self._experiment.events),
             limits_in_force=self._limits_in_force,
+            believed=self._believed if self._believed.errors else None,
         )
 
     def _sent(self, port: int, item: Connection) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from drld.errors import ConfigError
 from testbed.sim.__main__ import main
 from testbed.sim.run import simulate
 
-from ..testbed_factories import experiment
+from ..testbed_factories import experiment, web
 
 
 def test_the_same_seed_gives_the_same_record_to_the_byte() -> None:
@@ -28,3 +30,29 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert [run["allocator"] for run in result["runs"]] == ["ctb", "fps"]
     assert all(run["datapath"] == "simulated" for run in result["runs"])
+
+
+def test_many_limiters_are_told_of_together() -> None:
+    churn = {"limiters": 12, "most": 3, "every": "20ms", "life": "10s", "rtt": "40ms"}
+    record = simulate(experiment(flows=[], churn=churn, detail="fleet"), "fps")
+    assert list(record["series"]) == ["fleet"]
+    assert record["share"] == {"fleet": 1.0}
+    assert all("goodput_series_bps" not in flow for flow in record["flows"])
+    assert record["aggregate_bps"] == pytest.approx(10e6, rel=0.05)
+    assert record["gossip"]["bytes_per_limiter_per_s"] == pytest.approx(48 * 20 * 3, rel=0.05)
+    believed = record["gossip"]["believed_total"]
+    assert 0 < believed["rms_error"] < 0.2
+    assert [time for time, _ in believed["series"]] == pytest.approx([0.95, 1.95, 2.95, 3.95])
+
+
+def test_in_detail_or_not_the_fleet_is_the_same() -> None:
+    whole, parts = (simulate(experiment(detail=detail), "fps") for detail in ("fleet", "limiters"))
+    for key in ("aggregate_bps", "jain", "windows", "gossip"):
+        assert whole[key] == parts[key]
+    sums = [sum(row[1] for row in rows) for rows in zip(*parts["series"].values(), strict=True)]
+    assert [row[1] for row in whole["series"]["fleet"]] == pytest.approx(sums, abs=2)
+
+
+def test_web_servers_are_refused() -> None:
+    with pytest.raises(ConfigError, match="web: the simulator has no web servers"):
+        simulate(experiment(web=[web()]), "fps")

@@ -1,0 +1,58 @@
+"""Flows that come and go over many limiters: the paper's scaling experiment (section 5.6). Pure.
+
+"The number of flows arriving at each limiter [is] chosen uniformly at random from 0 to 5 [...] We
+start 1 random flow from the above distribution every 100 ms; each flow lives for 60 seconds." The
+seed of the experiment decides, so that every allocator and every repetition has the same arrivals.
+
+While the first have not ended and all have started, flows live / every of them at once.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Annotated
+
+from pydantic import Field
+
+from drld.config.problems import Problems
+from testbed.fields import Duration, Probability, Table
+
+MOST_FLOWS = 100_000
+
+
+class ChurnTable(Table):
+    """Many limiters, each with a few flows."""
+
+    limiters: Annotated[int, Field(ge=1, le=20_000)]
+    most: Annotated[int, Field(ge=1, le=1000)]
+    """Flows of a limiter: from 0 to so many."""
+    every: Duration
+    """A flow starts, at a limiter at random."""
+    life: Duration
+    rtt: Duration
+    loss: Probability = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        """Of the limiters."""
+        return [f"l{number}" for number in range(1, self.limiters + 1)]
+
+
+def starts(churn: ChurnTable, seed: int) -> dict[str, list[int]]:
+    """When the flows of each limiter start, ns; limiters without flows are left out."""
+    rng = Random(f"{seed}/churn")
+    where = [name for name in churn.names for _ in range(rng.randint(0, churn.most))]
+    rng.shuffle(where)
+    found: dict[str, list[int]] = {}
+    for number, name in enumerate(where):
+        found.setdefault(name, []).append(number * churn.every)
+    return found
+
+
+def check_churn(churn: ChurnTable, problems: Problems) -> None:
+    """What concerns several of its keys at once."""
+    if churn.limiters * churn.most > MOST_FLOWS:
+        problems.add(["churn", "most"], f"times the limiters may be {MOST_FLOWS} flows at most")
+    for key in ("every", "life"):
+        if not getattr(churn, key):
+            problems.add(["churn", key], "must not be zero")

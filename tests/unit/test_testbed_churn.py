@@ -1,0 +1,87 @@
+"""Flows that come and go over many limiters."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from drld.errors import ConfigError
+from testbed.churn import ChurnTable, starts
+from testbed.run import refuse
+from tests.testbed_factories import experiment
+
+S = 1_000_000_000
+
+
+def churn(**changes: Any) -> dict[str, Any]:
+    return {
+        "limiters": 40, "most": 5, "every": "100ms", "life": "2s", "rtt": "40ms", **changes,
+    }  # fmt: skip
+
+
+def test_one_flow_starts_at_a_time_at_limiters_at_random() -> None:
+    when = starts(ChurnTable.model_validate(churn()), seed=1)
+    assert sorted(time for times in when.values() for time in times) == [
+        number * S // 10 for number in range(sum(map(len, when.values())))
+    ]
+    counts = [len(when.get(f"l{number}", [])) for number in range(1, 41)]
+    assert set(counts) == set(range(6))
+    assert when != starts(ChurnTable.model_validate(churn()), seed=2)
+
+
+def test_the_flows_of_the_paper() -> None:
+    """490 limiters have 1,249 flows there, and so many here but for chance: sqrt(490 x 35/12)."""
+    when = starts(ChurnTable.model_validate(churn(limiters=490)), seed=1)
+    assert sum(map(len, when.values())) == pytest.approx(490 * 2.5, abs=3 * 38)
+
+
+def test_each_limiter_has_a_group_of_flows_that_live_their_time() -> None:
+    made = experiment(flows=[], churn=churn(), seconds=10)
+    assert made.limiters == tuple(f"l{number}" for number in range(1, 41))
+    rng = Random(1)
+    flows = [flow for group in made.groups for flow in made.flows(group, rng)]
+    assert {flow.limiter for flow in flows} <= set(made.limiters)
+    for flow in flows:
+        assert flow.end_ns == min(flow.start_ns // (S // 10) * (S // 10) + 2 * S, 10 * S)
+    again = experiment(flows=[], churn=churn(), seconds=10)
+    assert [group.starts_ns for group in again.groups] == [group.starts_ns for group in made.groups]
+
+
+def test_other_flows_may_run_beside() -> None:
+    made = experiment(churn=churn())
+    assert made.limiters == tuple(f"l{number}" for number in range(1, 41))
+    assert [group.name for group in made.groups[:2]] == ["f1", "f2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"limiters": 20_000, "most": 6}, "churn.most: times the limiters may be 100000 flows"),
+        ({"every": "0s"}, "churn.every: must not be zero"),
+        ({"life": "0s"}, "churn.life: must not be zero"),
+        ({"most": 0}, "churn.most: 0: "),
+    ],
+)
+def test_mistakes_are_named(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        experiment(churn=churn(**changes))
+    assert any(problem in line for line in raised.value.problems), raised.value.problems
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"churn": churn(limiters=251)}, "limiters: more than 250"),
+        ({"gossip": {"jitter": "5ms"}}, "gossip.jitter: only the simulator has it"),
+        ({"gossip": {"duplicate": 0.1}}, "gossip.duplicate: only the simulator has it"),
+    ],
+)
+def test_what_only_the_simulator_does_the_testbed_refuses(
+    changes: dict[str, Any], problem: str
+) -> None:
+    refuse(experiment())
+    with pytest.raises(ConfigError) as raised:
+        refuse(experiment(**changes))
+    assert [line for line in raised.value.problems if problem in line]
