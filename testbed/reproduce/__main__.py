@@ -25,6 +25,7 @@ from testbed.reproduce.runner import (
 )
 from testbed.reproduce.summary import missing
 from testbed.run import RunOptions
+from testbed.suite import read
 
 _DOCUMENT = Path(__file__).parents[2] / "docs/reproduction.md"
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
@@ -40,7 +41,7 @@ class _Command(click.Command):
                 duration(sum(series.seconds(quick) for series in figure.series))
                 for quick in (False, True)
             )
-            shared = ", ".join(series.name for series in figure.series)
+            shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.series))
             rows.append((figure.name, f"{figure.title}; {full}, quick {quick} (runs: {shared})"))
         every = series_of(list(FIGURES.values()))
         full, quick = (
@@ -89,7 +90,8 @@ def main(
     setting = Setting(directory, quick, RunOptions(datapath, make_links), progress)
     if only_report:
         for figure in figures:
-            conclude(figure, setting)
+            if any(read(setting.directory(series)) for series in figure.series):
+                conclude(figure, setting)
     else:
         run_to_end(work)
     progress.end()

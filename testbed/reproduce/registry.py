@@ -12,6 +12,7 @@ from testbed.reproduce import (
     fig7,
     fig9,
     flows5000,
+    sensitivity,
     table1,
     table2,
 )
@@ -23,6 +24,7 @@ FIGURES: Mapping[str, Figure] = {
         fig3.FIGURE,
         fig4.FIGURE,
         fig5.FIGURE,
+        sensitivity.FIGURE,
         fig6.FIGURE,
         table1.FIGURE,
         fig7.FIGURE,

@@ -98,7 +98,7 @@ def markdown(summaries: Sequence[Summary]) -> str:
         "",
         "What was run:",
         "",
-        *(f"- {line}" for line in dict.fromkeys(_conditions(summaries))),
+        *(f"- {line}" for line in _conditions(summaries)),
     ]  # fmt: skip
     for summary in summaries:
         for table in summary["tables"]:
@@ -113,20 +113,30 @@ def _bar(cells: Iterable[str]) -> str:
 
 
 def _conditions(summaries: Sequence[Summary]) -> list[str]:
-    """How the runs of each series were taken."""
-    lines = []
+    """How the runs were taken: a line for each series, or family of them (`family/member`)."""
+    families: dict[tuple[Any, ...], list[Summary]] = {}
     for summary in summaries:
         for series in summary["series"]:
-            if not series["runs"]:
-                continue
-            datapath = ", ".join(series["datapaths"])
-            place = f"{series['where']}, {datapath} datapath" if datapath else series["where"]
-            lines.append(
-                f"{series['name']}{' (quick)' if summary['quick'] else ''}: {series['runs']} of "
-                f"{series['wanted']} runs of {series['seconds']:g} s ({place}), "
-                f"{series['discarded']} attempts discarded; commit {series['commit'][:12]}, "
-                f"Linux {series['kernel']}, {series['cpus']} processors, {series['started_at']}"
-            )
+            if series["runs"]:
+                place = f"{series['where']}, {', '.join(series['datapaths'])} datapath"
+                key = (
+                    f"{series['name'].split('/')[0]}{' (quick)' if summary['quick'] else ''}",
+                    series["where"] if series["where"] == "simulator" else place,
+                    series["seconds"], series["commit"], series["kernel"], series["cpus"],
+                )  # fmt: skip
+                families.setdefault(key, []).append(series)
+    lines = []
+    for (name, place, seconds, commit, kernel, cpus), members in families.items():
+        # Figures share series.
+        own = {series["name"]: series for series in members}.values()
+        runs, wanted, discarded = (
+            sum(series[key] for series in own) for key in ("runs", "wanted", "discarded")
+        )
+        lines.append(
+            f"{name}: {runs} of {wanted} runs of {seconds:g} s ({place}), {discarded} attempts "
+            f"discarded; commit {commit[:12]}, Linux {kernel}, {cpus} processors, "
+            f"{min(series['started_at'] for series in own)}"
+        )
     return lines
 
 

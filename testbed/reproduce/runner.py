@@ -19,6 +19,7 @@ from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.results import Results
 from testbed.reproduce.summary import summarize
 from testbed.run import RunOptions
+from testbed.sim import suite as simulated
 from testbed.suite import read, run_suite
 
 REPORT = "report.html"
@@ -59,15 +60,21 @@ async def measure(figures: Sequence[Figure], setting: Setting) -> None:
             f"{one.name} ({number} of {len(series)} series): about "
             f"{duration(one.seconds(setting.quick))}; everything that is left: {duration(left_s)}"
         )
-        await run_suite(
-            one.load(setting.quick), setting.options, setting.directory(one), setting.progress,
-            resumed=True,
-        )  # fmt: skip
+        await _carry_out(one, setting)
         done.add(one.name)
         for figure in [one for one in waiting if all(s.name in done for s in one.series)]:
             setting.progress.step(f"drawing {figure.name}")
             conclude(figure, setting)
             waiting.remove(figure)
+
+
+async def _carry_out(series: Series, setting: Setting) -> None:
+    """Carry out what is missing of a series."""
+    experiment, out = series.load(setting.quick), setting.directory(series)
+    if series.simulated:
+        await simulated.run_suite(experiment, out, setting.progress, resumed=True)
+    else:
+        await run_suite(experiment, setting.options, out, setting.progress, resumed=True)
 
 
 def conclude(figure: Figure, setting: Setting) -> dict[str, Any]:
