@@ -103,7 +103,7 @@ def record(
         delivered[flow.limiter] += sum(flow.steps[first_step:])
     for report in seen.web:
         delivered[report.limiter] += received_in(report, first_step)
-    _check_goodput(flows, seen, layout, end_s)
+    _check_goodput(flows, seen, counted, end_s)
     by_goodput = allocator in CENTRAL and in_detail
     windows_bps = {
         window_s: [round(rate) for rate in rates_bps(seen.times_s, total, begin_s, end_s, window_s)]
@@ -157,7 +157,9 @@ def record(
     }
 
 
-def _check_goodput(flows: list[FlowGoodput], seen: Observation, layout: Plan, end_s: float) -> None:
+def _check_goodput(
+    flows: list[FlowGoodput], seen: Observation, counted: Sequence[str], end_s: float
+) -> None:
     """The sink's count and the limiters' belong together.
 
     Of the whole run: what a gap held back before the warm-up's end is delivered after it.
@@ -167,9 +169,7 @@ def _check_goodput(flows: list[FlowGoodput], seen: Observation, layout: Plan, en
     """
     delivered = sum(sum(flow.steps) for flow in flows)
     delivered += sum(received_in(report, 0) for report in seen.web)
-    forwarded = sum(
-        _increase(seen, f"forwarded/{limiter}", 0.0, end_s) for limiter in layout.limiters
-    )
+    forwarded = sum(_increase(seen, f"forwarded/{limiter}", 0.0, end_s) for limiter in counted)
     requests = sum(len(report.fetches) for report in seen.web)
     check_goodput(delivered, forwarded, OVERHEAD * requests)
 
