@@ -40,6 +40,8 @@ class Path:
     """The limiter between."""
     phase_ns: int
     """When the jiffies of the group's hosts begin."""
+    window: int | None = None
+    """Of the receivers, bytes; None if it is never full."""
 
 
 class Connection:
@@ -63,6 +65,7 @@ class Connection:
         self._host = path.host
         self._begin_ns = run_ns[0]
         self._phase_ns = path.phase_ns
+        self._most_out = None if path.window is None else max(path.window // SEGMENT_BYTES, 1)
         self._syns = 0
         self._answered = False
         self._open = False
@@ -103,8 +106,9 @@ class Connection:
             self._clock, self._answer, self._deliver, rtt_ns=rtt_ns, phase_ns=self._phase_ns
         )
         self.sender = Sender(
-            self._clock, self._emit, rtt_ns=rtt_ns, phase_ns=self._phase_ns, window=window
-        )
+            self._clock, self._emit, rtt_ns=rtt_ns, phase_ns=self._phase_ns, window=window,
+            most_out=self._most_out,
+        )  # fmt: skip
         self._there.send(HEADER_BYTES, self._arrives, None)
         self.sender.start()
 

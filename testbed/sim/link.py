@@ -1,8 +1,8 @@
 """One direction of a link: loss, delay, and a rate with a drop-tail queue behind the delay.
 
 What `testbed.link` builds of a delay line and the kernel's token bucket filter. A link is a FIFO.
-Hosts are not infinitely fast: each packet takes up to `NOISE_NS` longer, at random, without which
-flows of one round-trip time would march in step.
+Hosts are not infinitely fast: packets come `SPACING_NS` apart at least, and each takes up to
+`NOISE_NS` longer, at random, without which flows of one round-trip time would march in step.
 
 The rate is a token bucket of `BURST` bytes that shapes: a packet waits until there are tokens for
 it, in a queue of so many bytes; what finds the queue full is lost.
@@ -19,6 +19,7 @@ from testbed.link import TBF_BURST
 from testbed.sim.clock import Action, Clock
 
 NOISE_NS = 100_000
+SPACING_NS = 10_000
 
 
 class Link:
@@ -44,10 +45,8 @@ class Link:
             self.dropped += 1
             return
         due_ns = clock.now_ns + self.delay_ns + int(random() * NOISE_NS)
-        if due_ns < self._last_due_ns:
-            due_ns = self._last_due_ns
-        else:
-            self._last_due_ns = due_ns
+        due_ns = max(due_ns, self._last_due_ns + SPACING_NS)
+        self._last_due_ns = due_ns
         if self._shaper is None:
             clock.at(due_ns, arrive, packet)
         else:

@@ -97,7 +97,10 @@ class Simulation:
         if table.rate is not None:
             there.set_rate(table.rate, queue_bytes(table.rate, table.queue, table.rtt))
         self._there[group.name] = there
-        path = Path(there, back, self._hosts[self.layout.path[group.name]], rng.randrange(JIFFY_NS))
+        path = Path(
+            there, back, self._hosts[self.layout.path[group.name]],
+            phase_ns=rng.randrange(JIFFY_NS), window=self._experiment.table.window,
+        )  # fmt: skip
         first = 1 + sum(map(len, self.connections.values()))
         self.connections[group.name] = [
             Connection(self._clock, flow, number, path, (self._begin_ns, self._end_ns))

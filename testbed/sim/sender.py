@@ -15,8 +15,8 @@ Segments are numbered and all of one size. What is modelled, and where it stands
 The names of the states and of what is computed are those of net/ipv4/tcp_input.c, `tcp_recovery.c`,
 `tcp_timer.c` and `tcp_output.c` of Linux 6.18, so that one can be read beside the other.
 
-What is left out: pacing and super-packets (off in the testbed), the receiver's window (never full),
-undoing a reduction on duplicate SACKs, and F-RTO's choice where there is nothing new to send.
+What is left out: pacing and super-packets (off in the testbed), and undoing a reduction because of
+duplicate SACKs or timestamps.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Sender:
         phase_ns: int = 0,
         window: int = INITIAL_WINDOW,
         segments: int | None = None,
+        most_out: int | None = None,
     ) -> None:
         """A connection that was just made; `emit` sends the segment of a number.
 
@@ -87,10 +88,14 @@ class Sender:
             phase_ns: when jiffies begin.
             window: the initial congestion window.
             segments: how many there are to send; None if without end.
+            most_out: the receiver's window, in segments; None if it is never full.
         """
         self._clock = clock
         self._emit = emit
         self._segments = segments
+        self._most_out = most_out
+        self._limited = True
+        """Whether it is the congestion window that keeps it from sending more."""
         self.board = Scoreboard()
         self.rtt = RoundTrip()
         self.rtt.sample(rtt_ns, 0, 0)
@@ -317,7 +322,10 @@ class Sender:
 
     def _grow(self, delivered: int) -> None:
         """Slow start, then congestion avoidance: tcp_reno_cong_avoid()."""
-        if self.window < self.threshold:
+        slow_start = self.window < self.threshold
+        if not self._limited and not (slow_start and self.window < 2 * self.board.out):
+            return
+        if slow_start:
             grown = min(self.window + delivered, self.threshold)
             delivered -= grown - self.window
             self.window = grown
@@ -356,7 +364,10 @@ class Sender:
 
     @property
     def _more(self) -> bool:
-        return self._segments is None or self.board.next_ < self._segments
+        board = self.board
+        return (self._segments is None or board.next_ < self._segments) and (
+            self._most_out is None or board.out < self._most_out
+        )
 
     def _send_after(self, after: _After) -> None:
         if after is _After.NEW:
@@ -375,6 +386,7 @@ class Sender:
         while sent < room and self._more:
             self._transmit_new()
             sent += 1
+        self._limited = sent >= room
         if sent:
             if self.state is State.RECOVERY:
                 self._reduced_sent += sent

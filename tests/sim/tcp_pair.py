@@ -1,0 +1,74 @@
+"""A TCP sender and a receiver with a path between them that loses what a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from testbed.sim.clock import Clock
+from testbed.sim.receiver import Ack, Receiver
+from testbed.sim.sender import Sender
+
+MS = 1_000_000
+RTT_NS = 40 * MS
+SPACING_NS = 10_000
+
+
+class Pair:
+    """Segments take half a round trip there, acknowledgements half a one back.
+
+    Segments leave 10 us apart, so that no two were sent at the same time.
+    """
+
+    def __init__(
+        self,
+        *,
+        loses: Callable[[int, int], bool] = lambda segment, copy: False,
+        loses_ack: Callable[[int], bool] = lambda number: False,
+        segments: int | None = None,
+        window: int = 10,
+        most_out: int | None = None,
+    ) -> None:
+        """`loses(segment, copy)` counts the copies of each segment from 1; acks from 0."""
+        self.clock = Clock()
+        self.sent: list[tuple[int, int]] = []
+        """(time, segment) of all that was sent."""
+        self.delivered = 0
+        self.acks: list[tuple[int, Ack]] = []
+        """As the receiver sent them."""
+        self._loses, self._loses_ack = loses, loses_ack
+        self._copies: dict[int, int] = {}
+        self._free_ns = 0
+        """When the next segment can leave."""
+        self.sender = Sender(
+            self.clock, self._emit, rtt_ns=RTT_NS, segments=segments, window=window,
+            most_out=most_out,
+        )  # fmt: skip
+        self.receiver = Receiver(self.clock, self._acknowledge, self._deliver, rtt_ns=RTT_NS)
+
+    def run(self, ms: float) -> None:
+        """Until this time."""
+        self.clock.run(round(ms * MS))
+
+    def times_ms(self, segment: int) -> list[float]:
+        """When the copies of a segment were sent."""
+        return [time / MS for time, sent in self.sent if sent == segment]
+
+    def _emit(self, segment: int) -> None:
+        self.sent.append((self.clock.now_ns, segment))
+        copy = self._copies[segment] = self._copies.get(segment, 0) + 1
+        if not self._loses(segment, copy):
+            self._free_ns = max(self._free_ns + SPACING_NS, self.clock.now_ns)
+            self.clock.at(self._free_ns + RTT_NS // 2, self.receiver.receive, segment)
+
+    def _acknowledge(self, ack: Ack) -> None:
+        self.acks.append((self.clock.now_ns, ack))
+        if not self._loses_ack(len(self.acks) - 1):
+            self.clock.at(self.clock.now_ns + RTT_NS // 2, self.sender.acknowledge, ack)
+
+    def _deliver(self, count: int) -> None:
+        self.delivered += count
+
+
+def first_copies(*segments: int) -> Callable[[int, int], bool]:
+    """Lose the first copy of each of these."""
+    return lambda segment, copy: copy == 1 and segment in segments
