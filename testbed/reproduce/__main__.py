@@ -37,15 +37,12 @@ class _Command(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
         rows = []
         for figure in FIGURES.values():
-            full, quick = (
-                duration(sum(series.seconds(quick) for series in figure.series))
-                for quick in (False, True)
-            )
-            shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.series))
+            full, quick = (duration(figure.seconds(quick)) for quick in (False, True))
+            shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.all_series))
             rows.append((figure.name, f"{figure.title}; {full}, quick {quick} (runs: {shared})"))
-        every = series_of(list(FIGURES.values()))
+        every = {quick: series_of(list(FIGURES.values()), quick) for quick in (False, True)}
         full, quick = (
-            duration(sum(series.seconds(quick) for series in every)) for quick in (False, True)
+            duration(sum(one.seconds(quick) for one in series)) for quick, series in every.items()
         )
         rows.append(("all", f"{full}, quick {quick}: figures share runs"))
         with formatter.section("Names, and how long they take"):
@@ -90,7 +87,7 @@ def main(
     setting = Setting(directory, quick, RunOptions(datapath, make_links), progress)
     if only_report:
         for figure in figures:
-            if any(read(setting.directory(series)) for series in figure.series):
+            if any(read(setting.directory(series)) for series in figure.series(quick)):
                 conclude(figure, setting)
     else:
         run_to_end(work)

@@ -26,8 +26,8 @@ class Series:
     """One of testbed/experiments."""
     full: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the experiment's top level that are replaced."""
-    quick: Mapping[str, Any] = field(default_factory=dict)
-    """Those that are replaced, after those of `full`, for a quick look."""
+    quick: Mapping[str, Any] | None = field(default_factory=dict)
+    """Those that are replaced, after those of `full`, for a quick look; None: it is left out."""
     settings: tuple[str, ...] = ()
     """Keys of its tables that are replaced, such as `gossip.interval=500ms`."""
     simulated: bool = False
@@ -41,7 +41,7 @@ class Series:
         Raises:
             ConfigError: it cannot be run.
         """
-        overrides = {**self.full, **(self.quick if quick else {})}
+        overrides = {**self.full, **((self.quick or {}) if quick else {})}
         return experiments.load(experiments.find(self.experiment), overrides, self.settings)
 
     def seconds(self, quick: bool) -> float:
@@ -60,8 +60,16 @@ class Figure:
     title: str
     paper: str
     """What the paper shows or says, in a sentence or two."""
-    series: Sequence[Series]
+    all_series: Sequence[Series]
     evaluate: Callable[[Results], Finding]
     """The checks; runs may be missing."""
     draw: Callable[[Results, Path], list[Path]]
     """Draw into a directory and return the files, the one for the report's top first."""
+
+    def series(self, quick: bool) -> list[Series]:
+        """Those that are run."""
+        return [one for one in self.all_series if not quick or one.quick is not None]
+
+    def seconds(self, quick: bool) -> float:
+        """How long all of them take, about."""
+        return sum(series.seconds(quick) for series in self.series(quick))

@@ -10,6 +10,7 @@ from testbed.reproduce import (
     fig5,
     fig6,
     fig7,
+    fig8,
     fig9,
     flows5000,
     sensitivity,
@@ -30,6 +31,7 @@ FIGURES: Mapping[str, Figure] = {
         fig7.FIGURE,
         table2.FIGURE,
         flows5000.FIGURE,
+        fig8.FIGURE,
         fig9.FIGURE,
     )
 }

@@ -25,6 +25,11 @@ class Results:
         own = [run for run in found if run["allocator"] == allocator]
         return sorted(own, key=lambda run: int(run["repetition"]))
 
+    def wanted(self, series: str, allocators: Sequence[str]) -> list[str]:
+        """Those of the allocators that the series was to run; all where it was not run at all."""
+        definition = self.by_series.get(series, {}).get("definition", {})
+        return [name for name in allocators if name in definition.get("allocators", allocators)]
+
     def limit_bps(self, series: str) -> float:
         """The global limit; NaN where the series is missing."""
         return float(self.by_series.get(series, {}).get("limit_bps", "nan"))

@@ -40,9 +40,10 @@ class Setting:
         return self.out / "runs" / series.name
 
 
-def series_of(figures: Sequence[Figure]) -> list[Series]:
+def series_of(figures: Sequence[Figure], quick: bool) -> list[Series]:
     """Each series once, in the order in which they are needed."""
-    return list({series.name: series for figure in figures for series in figure.series}.values())
+    needed = [series for figure in figures for series in figure.series(quick)]
+    return list({series.name: series for series in needed}.values())
 
 
 async def measure(figures: Sequence[Figure], setting: Setting) -> None:
@@ -52,7 +53,7 @@ async def measure(figures: Sequence[Figure], setting: Setting) -> None:
         HostError: the host cannot do it.
     """
     waiting = list(figures)
-    series = series_of(figures)
+    series = series_of(figures, setting.quick)
     done: set[str] = set()
     for number, one in enumerate(series, 1):
         left_s = sum(other.seconds(setting.quick) for other in series[number - 1 :])
@@ -62,8 +63,11 @@ async def measure(figures: Sequence[Figure], setting: Setting) -> None:
         )
         await _carry_out(one, setting)
         done.add(one.name)
-        for figure in [one for one in waiting if all(s.name in done for s in one.series)]:
-            setting.progress.step(f"drawing {figure.name}")
+        for figure in [
+            one for one in waiting if all(s.name in done for s in one.series(setting.quick))
+        ]:
+            setting.progress.begin(figure.name)
+            setting.progress.step("drawing")
             conclude(figure, setting)
             waiting.remove(figure)
 
@@ -79,7 +83,9 @@ async def _carry_out(series: Series, setting: Setting) -> None:
 
 def conclude(figure: Figure, setting: Setting) -> dict[str, Any]:
     """Check and draw a figure from the runs that are there; return its summary."""
-    found = {series.name: read(setting.directory(series)) for series in figure.series}
+    found = {
+        series.name: read(setting.directory(series)) for series in figure.series(setting.quick)
+    }
     results = {name: result for name, result in found.items() if result is not None}
     directory = setting.out / figure.name
     directory.mkdir(parents=True, exist_ok=True)

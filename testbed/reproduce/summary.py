@@ -40,7 +40,9 @@ def summarize(
         ],
         "tables": [asdict(table) for table in finding.tables],
         "plots": list(plots),
-        "series": [_series(series, results.get(series.name), quick) for series in figure.series],
+        "series": [
+            _series(series, results.get(series.name), quick) for series in figure.series(quick)
+        ],
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.reproduce import fig6, flows5000, sensitivity, table2
+from testbed.reproduce import fig6, fig8, flows5000, sensitivity, table2
 from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
@@ -267,3 +267,52 @@ def test_a_testbed_that_differs_from_the_simulator_fails() -> None:
     spot["runs"][0] = {**spot["runs"][0], "jain": 0.8}
     (found,) = failed(sensitivity.FIGURE, results)
     assert found.startswith("Testbed and simulator agree, FPS, 500 ms")
+
+
+def scale(
+    used: Mapping[tuple[str, int], float] | None = None,
+    jain: Mapping[tuple[str, int, int], float] | None = None,
+) -> Results:
+    """Every size and branching: (allocator, limiters) over the limit, and Jain with branching."""
+    share = {"ctb": 1.0, "grd": 1.5, "fps": 0.99}
+    found = {}
+    for (limiters, branching), series in fig8.SERIES.items():
+        runs = [
+            a_run(name, limiters={"fleet": constant(
+                      50 * (used or {}).get((name, limiters), share[name]))},
+                  jain=(jain or {}).get((name, limiters, branching), 0.9), seconds=2.0,
+                  gossip={"bytes_per_limiter_per_s": 960.0 * branching})
+            for name in series.load(False).table.allocators
+        ]  # fmt: skip
+        found[series.name] = a_result(*runs, limit_bps=50e6)
+    return Results(found)
+
+
+def test_figure_8_as_the_paper_has_it(tmp_path: Path) -> None:
+    assert failed(fig8.FIGURE, scale()) == []
+    draws(fig8.FIGURE, scale(), tmp_path)
+    assert "23.0 kbit/s a limiter, 0.226 of the limit" in fig8.FIGURE.evaluate(scale()).ours
+
+
+@pytest.mark.parametrize(
+    ("used", "jain", "statement"),
+    [
+        ({("fps", 350): 1.1}, {}, "350 limiters: FPS with branching 3, aggregate"),
+        ({("fps", 10): 0.9}, {}, "10 limiters: FPS with branching 3, aggregate"),
+        ({}, {("fps", 100, 3): 0.8}, "100 limiters: FPS with branching 3, Jain's index"),
+        ({("grd", 490): 1.05}, {}, "490 limiters: GRD fails"),
+        ({}, {("fps", 490, 7): 0.98}, "Beyond branching 3"),
+    ],
+)
+def test_another_scale_fails_figure_8(
+    used: dict[tuple[str, int], float], jain: dict[tuple[str, int, int], float], statement: str
+) -> None:
+    (found,) = failed(fig8.FIGURE, scale(used, jain))
+    assert found.startswith(statement)
+
+
+def test_a_quick_figure_8_is_judged_by_what_it_ran() -> None:
+    every = scale().by_series
+    quick = Results({one.name: every[one.name] for one in fig8.FIGURE.series(True)})
+    assert failed(fig8.FIGURE, quick) == []
+    assert not any(check.statement.startswith("490") for check in fig8.evaluate(quick).checks)

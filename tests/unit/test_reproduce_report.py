@@ -167,7 +167,7 @@ def test_the_help_names_every_figure_and_its_time() -> None:
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_series_can_be_run(figure: Figure, quick: bool) -> None:
-    assert all(series.seconds(quick) > 0 for series in figure.series)
+    assert all(series.seconds(quick) > 0 for series in figure.series(quick))
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
@@ -179,10 +179,19 @@ def test_a_figure_without_runs_is_not_measured_and_says_so(figure: Figure, tmp_p
 
 
 def test_series_that_share_a_name_are_one() -> None:
-    series = [one for figure in FIGURES.values() for one in figure.series]
+    series = [one for figure in FIGURES.values() for one in figure.all_series]
     assert all(one == other for one in series for other in series if one.name == other.name)
-    shared = runner.series_of([FIGURES["fig3"], FIGURES["fig5"]])
+    shared = runner.series_of([FIGURES["fig3"], FIGURES["fig5"]], True)
     assert [one.name for one in shared] == ["baseline"]
+
+
+def test_a_quick_run_leaves_out_what_is_not_for_it() -> None:
+    long = Series("long", "baseline", quick=None)
+    figure = Figure("two", "Two", "", [SERIES, long], evaluate, draw)
+    assert runner.series_of([figure], False) == [SERIES, long]
+    assert runner.series_of([figure], True) == [SERIES]
+    quick = summarize(figure, Finding([], ""), [], {}, quick=True)
+    assert [series["name"] for series in quick["series"]] == ["two"]
 
 
 @pytest.mark.parametrize(
