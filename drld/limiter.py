@@ -120,7 +120,10 @@ class Limiter:
             return self._reached[1]
         limit = self.limit
         own = self._share(self.membership.name)
-        reachable = min(own + sum(self._share(peer) for peer in connected), 1.0)
+        others = (
+            sum(self._share(peer) for peer in connected) if limit.shares else own * len(connected)
+        )
+        reachable = min(own + others, 1.0)
         in_force = InForce(
             rate=limit.rate * reachable,
             burst=limit.burst * reachable,

@@ -75,6 +75,8 @@ class LimitTable(Table):
     parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Parameters of allocators, by allocator."""
     on_failure: OnFailure | None = None
+    interval: Interval | None = None
+    """The estimate interval; None is that of gossip."""
     """What happens to the packets of a limiter whose daemon is dead."""
 
 
@@ -89,6 +91,8 @@ class GossipTable(Table):
     jitter: Duration = 0
     """A message takes up to so much longer, at random; simulator only, as is the next."""
     duplicate: Probability = 0.0
+    known: bool = False
+    """Every limiter knows for certain that all are there; simulator only."""
 
 
 class FlowsTable(PathTable):

@@ -293,6 +293,7 @@ def daemon_document(
         "ewma": limit.ewma,
         "shares": None if central else limit.shares or None,
         "on_failure": limit.on_failure,
+        "interval": None if limit.interval is None else units.format_duration(limit.interval),
     }
     return {
         "limiter": {

@@ -61,7 +61,7 @@ def refuse(experiment: Experiment) -> None:
     gossip = experiment.table.gossip
     problems = [
         f"gossip.{key}: only the simulator has it (python -m testbed.sim)"
-        for key in ("jitter", "duplicate")
+        for key in ("jitter", "duplicate", "known")
         if getattr(gossip, key)
     ]
     if max(len(experiment.limiters), len(experiment.sources)) > _MOST_LINKS:

@@ -82,7 +82,7 @@ class Fabric(ABC, Generic[AnyLink]):
     @property
     def links(self) -> Mapping[str, LinkStats]:
         """Statistics for each peer that was ever sent to or heard from."""
-        return {peer: link.stats for peer, link in self._links.items()}
+        return self._links
 
     def _link(self, peer: str) -> AnyLink:
         link = self._links.get(peer)
@@ -92,7 +92,7 @@ class Fabric(ABC, Generic[AnyLink]):
 
     def _reject(self, peer: str) -> None:
         """Who means another quantity by this limit takes no part in it."""
-        self._link(peer).stats.rejected += 1
+        self._link(peer).rejected += 1
         self._strangers.add(peer)
 
     def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:

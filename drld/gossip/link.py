@@ -22,13 +22,13 @@ class LinkStats:
     """Updates discarded for what they say (quantity of another allocator)."""
 
 
-class Link:
-    """One peer, one limit."""
+class Link(LinkStats):
+    """One peer, one limit. There are as many as peers, so it is small."""
 
-    __slots__ = ("_next_sequence", "_receiver", "stats")
+    __slots__ = ("_next_sequence", "_receiver")
 
     def __init__(self) -> None:
-        self.stats = LinkStats()
+        super().__init__()
         self._receiver = SequenceReceiver()
         self._next_sequence = 0
 
@@ -42,8 +42,8 @@ class Link:
         """Judge an update by its sequence number; None: discard it."""
         acceptance = self._receiver.accept(sequence)
         if acceptance is None:
-            self.stats.late += 1
+            self.late += 1
         else:
-            self.stats.received += 1
-            self.stats.lost += acceptance.lost
+            self.received += 1
+            self.lost += acceptance.lost
         return acceptance

@@ -70,13 +70,12 @@ class Timeouts:
         return cls(fresh_ns, silence_ns, silence_ns - fresh_ns - 2 * cycle_ns - interval_ns)
 
 
-class _Peer(Link):
-    """A peer, and the link that its heartbeats count."""
+class _Peer:
+    """What was heard of a peer, and when."""
 
     __slots__ = ("_confirmed_ns", "_denies", "heard_ns")
 
     def __init__(self) -> None:
-        super().__init__()
         self.heard_ns: int | None = None
         self._confirmed_ns: int | None = None
         """When it last said that it hears us."""
@@ -124,6 +123,8 @@ class Membership:
         self._fanout = fanout
         self._isolation_ns = (SURVIVED_LOSSES + 4) * interval_ns
         self._peers = {peer: _Peer() for peer in self.peers}
+        self._heartbeats: dict[str, Link] = {}
+        """Of those that were ever sent a heartbeat, or sent one."""
         self._order: list[str] = []
         """Peers that have not had their turn in this cycle."""
         self._heard_ns: int | None = None
@@ -140,6 +141,9 @@ class Membership:
         """The membership after a reload: what is known of those that stay is kept."""
         changed = Membership(self.name, peers, self._fanout, self.interval_ns)
         changed._peers |= {peer: self._peers[peer] for peer in changed.peers if peer in self._peers}
+        changed._heartbeats = {
+            peer: link for peer, link in self._heartbeats.items() if peer in changed._peers
+        }
         changed._heard_ns = self._heard_ns
         changed.version = self.version + 1
         return changed
@@ -161,7 +165,7 @@ class Membership:
         """What to tell a target that would hear of no limit."""
         return Update(
             limit_id=HEARTBEAT,
-            sequence=self._peers[peer].take_sequence(),
+            sequence=self._heartbeat_link(peer).take_sequence(),
             quantity=Quantity.RATE,
             epoch=0,
             value=0.0,
@@ -170,7 +174,7 @@ class Membership:
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in a heartbeat."""
-        if self._peers[peer].accept(update.sequence) is not None:
+        if self._heartbeat_link(peer).accept(update.sequence) is not None:
             self.hear(peer, update.weight > 0, now_ns)
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
@@ -242,4 +246,10 @@ class Membership:
     @property
     def heartbeats(self) -> Mapping[str, LinkStats]:
         """Statistics of the heartbeats of each peer."""
-        return {name: peer.stats for name, peer in self._peers.items()}
+        return {name: self._heartbeats.get(name) or LinkStats() for name in self.peers}
+
+    def _heartbeat_link(self, peer: str) -> Link:
+        link = self._heartbeats.get(peer)
+        if link is None:
+            link = self._heartbeats[peer] = Link()
+        return link

@@ -12,11 +12,13 @@ from dataclasses import replace
 from random import Random
 
 from drld import config
+from drld.gossip import FABRICS
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment
 from testbed.fleet import daemon_document
 from testbed.sim.clock import Clock
 from testbed.sim.host import Host
+from testbed.sim.known import KnownMembership
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
 from testbed.topology import Plan
@@ -45,6 +47,8 @@ def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
     shares = document["limit"][0].pop("shares", {})
     first = config.from_document(document, experiment.table.name)
     limits = tuple(replace(limit, shares=shares) for limit in first.limits)
+    if experiment.table.gossip.known:
+        return [replace(first, name=name, limits=limits) for name in names]
     everybody = [PeerSpec(name, (_ADDRESS, 1)) for name in names]
     return [
         replace(
@@ -71,6 +75,12 @@ class Fleet:
         self.hosts = [
             Host(spec, clock, self.network, rng) for spec in limiter_specs(experiment, allocator)
         ]
+        if gossip.known:
+            names = [host.name for host in self.hosts]
+            for me, host in enumerate(self.hosts):
+                spec = host.engine.spec.gossip
+                fanout = FABRICS[spec.fabric].fanout(spec.branching)
+                host.engine.membership = KnownMembership(names, me, fanout, spec.interval_ns)
         self._clock = clock
         self._rng = rng
 
@@ -86,7 +96,7 @@ def acquaint(hosts: Sequence[Host], clock: Clock) -> None:
     """Every limiter has heard every other, who heard it, for so long that it counts as steady."""
     for host in hosts:
         membership = host.engine.membership
-        if not membership.peers:
+        if not membership.peers or isinstance(membership, KnownMembership):
             continue
         long_ago_ns = clock.now_ns - membership.timeouts.fresh_ns
         for now_ns in (long_ago_ns, clock.now_ns):

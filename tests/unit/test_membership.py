@@ -212,4 +212,4 @@ def test_statistics() -> None:
     link = Link()
     for sequence in (0, 3, 2, 3, 4):
         link.accept(sequence)
-    assert (link.stats.received, link.stats.lost, link.stats.late) == (3, 2, 2)
+    assert (link.received, link.lost, link.late) == (3, 2, 2)
