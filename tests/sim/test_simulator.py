@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from drld.errors import ConfigError
+from testbed.experiment import find, load
 from testbed.sim.__main__ import main
 from testbed.sim.run import simulate
 
@@ -56,3 +58,66 @@ def test_in_detail_or_not_the_fleet_is_the_same() -> None:
 def test_web_servers_are_refused() -> None:
     with pytest.raises(ConfigError, match="web: the simulator has no web servers"):
         simulate(experiment(web=[web()]), "fps")
+
+
+@pytest.mark.parametrize(
+    ("allocator", "aggregate", "share", "jain"),
+    [
+        ("ctb", 1.000, 0.30, 0.99),
+        ("gtb", 0.998, 0.00, 0.69),
+        ("grd", 1.008, 0.30, 1.00),
+        ("fps", 0.999, 0.30, 0.99),
+        ("fps-random-drop", 1.001, 0.30, 1.00),
+    ],
+)
+def test_the_baseline_comes_out_as_on_the_testbed(
+    allocator: str, aggregate: float, share: float, jain: float
+) -> None:
+    """docs/reproduction.md has these figures of real daemons and Linux's TCP, in runs of 60 s."""
+    baseline = load(find("baseline"), {"seconds": 60.0})
+    run = simulate(baseline, allocator)
+    limit_bps = baseline.table.limit.rate * 8
+    assert run["aggregate_bps"] / limit_bps == pytest.approx(aggregate, abs=0.03)
+    assert run["share"]["l1"] == pytest.approx(share, abs=0.05)
+    # One run of ten flows strays further than the median of several.
+    assert run["jain"] == pytest.approx(jain, abs=0.04)
+
+
+def test_an_upstream_bottleneck_frees_its_share_as_on_the_testbed() -> None:
+    run = simulate(load(find("bottleneck"), {"seconds": 30.0}), "fps")
+    rates = {
+        group: sum(
+            sum(flow["goodput_series_bps"][100:]) / len(flow["goodput_series_bps"][100:]) / 1e6
+            for flow in run["flows"]
+            if flow["id"].startswith(group)
+        )
+        for group in ("three", "seven")
+    }
+    # From 20 s on; on the testbed 7.34 and 1.93 Mbit/s.
+    assert rates["three"] == pytest.approx(7.34, abs=0.3)
+    assert rates["seven"] == pytest.approx(1.93, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "gossip",
+    [
+        {"jitter": "200ms"},
+        {"duplicate": 0.2},
+        {"loss": 0.1, "jitter": "100ms", "duplicate": 0.1},
+        {"known": True},
+    ],
+)
+def test_gossip_that_is_late_repeated_or_lost_leaves_the_limit_alone(
+    gossip: dict[str, Any],
+) -> None:
+    churn = {"limiters": 12, "most": 3, "every": "20ms", "life": "20s", "rtt": "40ms"}
+    asked = {"fabric": "pushsum", "branching": 3, "rtt": "40ms", **gossip}
+    made = experiment(flows=[], churn=churn, detail="fleet", seconds=10, warmup="4s", gossip=asked)
+    record = simulate(made, "fps")
+    plain = simulate(
+        experiment(flows=[], churn=churn, detail="fleet", seconds=10, warmup="4s"), "fps"
+    )
+    assert record["aggregate_bps"] == pytest.approx(10e6, rel=0.06)
+    assert record["jain"] > 0.9
+    if gossip != {"known": True}:
+        assert record["gossip"]["received"] != plain["gossip"]["received"]
