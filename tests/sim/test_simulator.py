@@ -79,8 +79,8 @@ def test_the_baseline_comes_out_as_on_the_testbed(
     limit_bps = baseline.table.limit.rate * 8
     assert run["aggregate_bps"] / limit_bps == pytest.approx(aggregate, abs=0.03)
     assert run["share"]["l1"] == pytest.approx(share, abs=0.05)
-    # One run of ten flows strays further than the median of several.
-    assert run["jain"] == pytest.approx(jain, abs=0.04)
+    # One run of ten flows strays further than the median of several, most of all with GTB.
+    assert run["jain"] == pytest.approx(jain, abs=0.06)
 
 
 def test_an_upstream_bottleneck_frees_its_share_as_on_the_testbed() -> None:
