@@ -123,6 +123,19 @@ def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:
         load(broken)
 
 
+def test_flows_start_over_the_time_that_their_group_takes() -> None:
+    flows = [{"limiter": "l1", "count": 200, "rtt": "1ms", "start": "1s", "spread": "2s"}]
+    wide = experiment(flows=flows)
+    starts = [flow.start_ns for flow in wide.flows(wide.groups[0], random.Random(1))]
+    assert min(starts) >= 1_000_000_000
+    assert 2_500_000_000 < max(starts) < 3_000_000_000
+
+
+def test_a_group_that_starts_over_no_time_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"flows\[0\].spread"):
+        experiment(flows=[{"limiter": "l1", "count": 1, "rtt": "1ms", "spread": "0s"}])
+
+
 def test_flows_start_within_the_jitter_and_the_same_for_the_same_seed() -> None:
     small = experiment()
     group = small.groups[1]
