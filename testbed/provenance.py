@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from testbed import netns
 from testbed.errors import HostError
 
 _ROOT = Path(__file__).resolve().parent.parent
+_TESTBED = Path(__file__).resolve().parent
 _GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
 """The checkout may be another user's than root's."""
 _MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
-"""Files that decide what a run measures; a document or a figure's colours do not."""
+"""Files that decide what a run measures."""
 _SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py")
+_SHOWING = re.compile(r"plot.*|options|progress|resume|suite|__main__")
+"""Files of the testbed that only say what is run, and what came of it."""
 
 
 def provenance(*, simulated: bool = False) -> dict[str, Any]:
@@ -50,7 +54,10 @@ def commit() -> str:
 def _digest(patterns: tuple[str, ...]) -> str:
     """Of the names and contents of files as they are, committed or not."""
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in patterns for path in _ROOT.glob(pattern)):
+    paths = {path for pattern in patterns for path in _ROOT.glob(pattern)}
+    for path in sorted(paths):
+        if path.is_relative_to(_TESTBED) and _SHOWING.fullmatch(path.stem):
+            continue
         digest.update(f"{path.relative_to(_ROOT)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]

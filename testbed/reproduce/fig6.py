@@ -25,7 +25,7 @@ from testbed.reproduce.results import windows as windows_of
 from testbed.result import GOODPUT_SHARE
 
 _LIMITERS = 5
-_FIRST_S, _QUICK_STEP_S = 5, 3
+_FIRST_S, _QUICK_STEP_S = 5, 4
 _SETTLING = 0.4
 """Of the time between two changes."""
 _WINDOW_S = 1.0

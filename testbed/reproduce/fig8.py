@@ -25,6 +25,7 @@ _BRANCHING = (1, 3, 5, 7)
 _USUAL = 3
 _QUICK_SIZES, _QUICK_BRANCHING, _QUICK_S = (10, 50), (1, 3), 8
 _LIFE_S, _FLOWS_A_LIMITER, _EVERY_S = 60, 2.5, 0.1
+_LEAST_WARMUP_S = 12
 _GRD_FAILS_BEYOND = 50
 _PACKETS_PACE, _LIMITER_PACE = 0.4, 0.0055
 """Seconds that the simulator takes for one second of 50 Mbit/s, and for one of a limiter."""
@@ -32,7 +33,7 @@ _PACKETS_PACE, _LIMITER_PACE = 0.4, 0.0055
 
 def _series(limiters: int, branching: int) -> Series:
     all_started_s = math.ceil(limiters * _FLOWS_A_LIMITER * _EVERY_S) + 1
-    warmup_s = min(all_started_s, _LIFE_S + 2)
+    warmup_s = max(_LEAST_WARMUP_S, min(all_started_s, _LIFE_S + 2))
     seconds = max(_LIFE_S, all_started_s)
     quick = limiters in _QUICK_SIZES and branching in _QUICK_BRANCHING
     usual = branching == _USUAL
@@ -124,7 +125,9 @@ def draw(results: Results, directory: Path) -> list[Path]:
         for (label, allocator, branching), colour in zip(lines, COLOURS, strict=False):
             series = {n: SERIES[n, branching].name for n in _SIZES}
             sizes = [n for n in _SIZES if results.runs(series[n], allocator)]
-            drawn += len(sizes)
+            if not sizes:
+                continue
+            drawn += 1
             for axes, of in ((fairness, results.jain), (rate, _mbit(results))):
                 values = [of(series[n], allocator) or 0.0 for n in sizes]
                 axes.plot(sizes, values, "o-", color=colour, label=label, markersize=4)

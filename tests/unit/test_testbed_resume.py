@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed import suite
+from testbed import provenance, suite
 from testbed.link import DelayLineLinks
 from testbed.progress import Progress
 from testbed.resume import changes, resume
@@ -137,3 +137,30 @@ def test_a_run_that_came_in_the_end_is_not_missing() -> None:
     twice = [FAILED, FAILED]
     assert suite.failed({"runs": [], "discarded": twice}) == ["fps, repetition 2"]
     assert suite.failed({"runs": [{**RUN, "repetition": 2}], "discarded": twice}) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "simulated", "decides"),
+    [
+        ("drld/allocators/fps.py", False, True),
+        ("bpf/limiter.c", False, True),
+        ("testbed/traffic.py", False, True),
+        ("testbed/sim/sender.py", False, False),
+        ("testbed/sim/sender.py", True, True),
+        ("bpf/limiter.c", True, False),
+        ("testbed/plot.py", False, False),
+        ("testbed/reproduce/report.py", False, False),
+        ("docs/testbed.md", False, False),
+    ],
+)
+def test_the_code_that_decides_is_what_measures(
+    file: str, simulated: bool, decides: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+    monkeypatch.setattr(provenance, "_TESTBED", tmp_path / "testbed")
+    path.write_text("before")
+    before = provenance.provenance(simulated=simulated)["code"]
+    path.write_text("after")
+    assert (provenance.provenance(simulated=simulated)["code"] != before) is decides
