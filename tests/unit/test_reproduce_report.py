@@ -136,6 +136,11 @@ def test_the_document_has_a_place_for_it() -> None:
     assert "new section" in report.replace_section(document, "new section")
 
 
+def test_the_document_names_every_figure() -> None:
+    document = command._DOCUMENT.read_text(encoding="utf-8")
+    assert [name for name in FIGURES if f"`{name}`" not in document] == []
+
+
 def test_the_terminal_is_told_what_does_not_hold() -> None:
     said = report.text([canned()])
     assert "Two & more: 1 of 3 checks hold" in said
