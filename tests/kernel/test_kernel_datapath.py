@@ -381,8 +381,10 @@ def test_what_was_taken_away_by_hand_is_put_back(
     before = filters(topology)
     # With the tokens that it had; and what is there is left alone, so each time one is put back.
     for times, (take, left) in enumerate(zip(BY_HAND[way] * 2, (2, 0, 0, 0), strict=False), 1):
+        datapath.pause()
         take(topology)
         assert len(filters(topology)) < len(before)
+        datapath.pause(False)
         counters = wait_for(datapath.counters, partial(reattached, times))
         assert counters["reattached"] == times
         assert filters(topology) == before
