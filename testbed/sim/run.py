@@ -11,17 +11,20 @@ from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.report import local_limit_bps
 from testbed.events import EventTable
-from testbed.experiment import Experiment, Flow, Group
+from testbed.experiment import Experiment, Group
 from testbed.fleet import FleetReport
 from testbed.link import queue_bytes
 from testbed.record import FLEET, BelievedTotal, Observation, record
 from testbed.sim.clock import Clock
-from testbed.sim.connection import Connection, Path
+from testbed.sim.connection import Connection
 from testbed.sim.fleet import Fleet, run_limiters
 from testbed.sim.host import Host
 from testbed.sim.link import Link
+from testbed.sim.stream import Path
 from testbed.sim.timer import JIFFY_NS
+from testbed.sim.web import Site
 from testbed.topology import Plan
+from testbed.workload import WebGroup
 
 SAMPLE_NS = 50_000_000
 _LEAD_NS = 3_600 * NS_PER_S
@@ -58,10 +61,10 @@ class Simulation:
         self.layout = Plan(
             veths=(), commands={}, links=(), limiters=limiters, sink_address={}, gossip_address={},
             path={
-                group.name: limiters[0] if central else group.limiter
-                for group in experiment.groups
+                source.name: limiters[0] if central else source.limiter
+                for source in experiment.sources
             },
-            source_address={group.name: group.name for group in experiment.groups},
+            source_address={source.name: source.name for source in experiment.sources},
         )  # fmt: skip
         self._experiment = experiment
         self._clock = Clock(_LEAD_NS)
@@ -79,8 +82,20 @@ class Simulation:
         self._there: dict[str, Link] = {}
         self.connections: dict[str, list[Connection]] = {}
         starts, noise = Random(seed), Random(f"{seed}/links")
+        self._flow_ids = 0
+        run_ns = self._begin_ns, self._end_ns
         for group in experiment.groups:
-            self._connect(group, experiment.flows(group, starts), noise)
+            path = self._path(group, noise)
+            self.connections[group.name] = [
+                Connection(self._clock, flow, self._new_flow(), path, run_ns)
+                for flow in experiment.flows(group, starts)
+            ]
+        self.sites = [
+            Site(
+                self._clock, web, self._path(web, noise), run_ns, seed=seed, new_flow=self._new_flow
+            )
+            for web in experiment.web
+        ]
         self._times_s: list[float] = []
         self._believed = BelievedTotal([], [])
         self._counters: dict[str, list[int]] = {
@@ -89,23 +104,21 @@ class Simulation:
             for kind in ("forwarded", "gossip", "arrived")
         }
 
-    def _connect(self, group: Group, flows: list[Flow], rng: Random) -> None:
-        """Make a group's links and connections."""
-        table = group.table
+    def _path(self, source: Group | WebGroup, rng: Random) -> Path:
+        """Make the links of a group."""
+        table = source.table
         there = Link(self._clock, table.rtt // 2, rng, table.loss)
         back = Link(self._clock, table.rtt // 2, rng)
         if table.rate is not None:
             there.set_rate(table.rate, queue_bytes(table.rate, table.queue, table.rtt))
-        self._there[group.name] = there
-        path = Path(
-            there, back, self._hosts[self.layout.path[group.name]],
-            phase_ns=rng.randrange(JIFFY_NS), window=self._experiment.table.window,
-        )  # fmt: skip
-        first = 1 + sum(map(len, self.connections.values()))
-        self.connections[group.name] = [
-            Connection(self._clock, flow, number, path, (self._begin_ns, self._end_ns))
-            for number, flow in enumerate(flows, first)
-        ]
+        self._there[source.name] = there
+        host = self._hosts[self.layout.path[source.name]]
+        window = self._experiment.table.window
+        return Path(there, back, host, phase_ns=rng.randrange(JIFFY_NS), window=window)
+
+    def _new_flow(self) -> int:
+        self._flow_ids += 1
+        return self._flow_ids
 
     def carry_out(self) -> None:
         """Let time pass until the end."""
@@ -197,6 +210,7 @@ class Simulation:
             limiters=report,
             link={"backend": "simulated"},
             cpu={},
+            web=tuple(site.report() for site in self.sites),
             events=tuple(self._experiment.events),
             limits_in_force=self._limits_in_force,
             believed=self._believed if self._believed.errors else None,
@@ -225,7 +239,5 @@ def _refuse(experiment: Experiment) -> None:
     Raises:
         ConfigError: the experiment asks for it.
     """
-    if experiment.web:
-        raise ConfigError(["web: the simulator has no web servers"])
     if experiment.table.limit.on_failure not in (None, "share"):
         raise ConfigError(["limit.on_failure: a simulated datapath falls back to its share"])

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from drld.errors import ConfigError
 from testbed.experiment import find, load
 from testbed.sim.__main__ import main
 from testbed.sim.run import simulate
 
-from ..testbed_factories import experiment, web
+from ..testbed_factories import experiment
 
 
 def test_the_same_seed_gives_the_same_record_to_the_byte() -> None:
@@ -53,11 +52,6 @@ def test_in_detail_or_not_the_fleet_is_the_same() -> None:
         assert whole[key] == parts[key]
     sums = [sum(row[1] for row in rows) for rows in zip(*parts["series"].values(), strict=True)]
     assert [row[1] for row in whole["series"]["fleet"]] == pytest.approx(sums, abs=2)
-
-
-def test_web_servers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="web: the simulator has no web servers"):
-        simulate(experiment(web=[web()]), "fps")
 
 
 @pytest.mark.parametrize(
