@@ -25,17 +25,12 @@ import enum
 from collections.abc import Callable
 
 from testbed.sim.clock import Clock
+from testbed.sim.congestion import INITIAL_WINDOW, Congestion
+from testbed.sim.digest import Digest, digest
 from testbed.sim.receiver import Ack
-from testbed.sim.rtt import MIN_RTO_NS, RoundTrip
+from testbed.sim.retransmission import Pending, RetransmissionTimer
+from testbed.sim.rtt import RoundTrip
 from testbed.sim.scoreboard import DUPLICATES, Scoreboard, Segment
-from testbed.sim.timer import JIFFY_NS, Timer
-
-INITIAL_WINDOW = 10
-LEAST_WINDOW = 2
-UNKNOWN = 1 << 30
-"""Of a threshold that was never set."""
-LEAST_TIMEOUT_NS = 2 * JIFFY_NS
-"""Linux adds this to timeouts much shorter than the retransmission's."""
 
 
 class State(enum.Enum):
@@ -47,14 +42,6 @@ class State(enum.Enum):
     RECOVERY = "recovery"
     LOSS = "loss"
     """After a retransmission timeout."""
-
-
-class _Pending(enum.Enum):
-    """What the one timer that a connection has stands for."""
-
-    TIMEOUT = enum.auto()
-    PROBE = enum.auto()
-    REORDERING = enum.auto()
 
 
 class _After(enum.Enum):
@@ -101,22 +88,13 @@ class Sender:
         self.rtt.sample(rtt_ns, 0, 0)
         self.board.least_rtt_ns = rtt_ns
         self.state = State.OPEN
-        self.window = window
-        self.threshold = UNKNOWN
+        self.congestion = Congestion(window)
         self.retransmits = 0
         """Segments sent again."""
         self.timeouts = 0
-        self._grown = 0
-        """Towards one more segment of the window."""
         self._high = 0
         """Where the present episode ends: what was next when it began."""
-        self._timer = Timer(clock, self._expire, phase_ns)
-        self._pending: _Pending | None = None
-        self._prior_window = 0
-        self._reduced_delivered = 0
-        self._reduced_sent = 0
-        self._undo: tuple[int, int] | None = None
-        """Window and threshold before the timeout."""
+        self._timer = RetransmissionTimer(clock, self._expire, phase_ns, self.board, self.rtt)
         self._forward = False
         """F-RTO is at work."""
         self._expirations = 0
@@ -139,7 +117,6 @@ class Sender:
     def close(self) -> None:
         """Send no more."""
         self._timer.stop()
-        self._pending = None
         self._segments = self.board.next_
 
     # What an acknowledgement does: tcp_ack().
@@ -150,97 +127,43 @@ class Sender:
         if ack.next_ < board.una or (board.una == board.next_ and not ack.duplicate):
             return
         delivered, lost = board.delivered, board.lost_ever
-        advanced = ack.next_ > board.una
-        if advanced:
+        news = digest(board, ack, self._high, now_ns)
+        if news.advanced:
             self._expirations = 0
-        sacked, sack_sent_ns, original = self._take_blocks(ack, now_ns)
-        original |= self._take_number(ack.next_, sack_sent_ns, now_ns)
+        if news.sample_sent_ns is not None:
+            self.rtt.sample(now_ns - news.sample_sent_ns, board.una, board.next_)
+            board.least_rtt_ns = self.rtt.minimum_ns
         if self._probe_end is not None:
-            self._end_probe(ack, advanced, sacked)
+            self._end_probe(ack, news)
         after = _After.NOTHING
         self._patient = False
-        dubious = sacked or not advanced or ack.duplicate is not None
+        dubious = news.sacked or not news.advanced or ack.duplicate is not None
         if dubious or self.state is not State.OPEN:
-            after = self._alert(advanced, sacked, original)
-        if not self._patient and (advanced or self._head_is_older(sack_sent_ns)):
+            after = self._alert(news)
+        # For what was sent later than the first segment last was, the timer is not set anew: else
+        # a timeout could be put off for ever in a recovery.
+        if not self._patient and (news.advanced or news.earlier_than_head):
             self._set_timer()
         delivered = board.delivered - delivered
         if self.state is State.RECOVERY:
-            self._reduce(delivered, board.lost_ever - lost, advanced)
-        elif advanced:
-            self._grow(delivered)
+            lost = board.lost_ever - lost
+            self.congestion.reduce(delivered, board.in_flight, lost, news.advanced)
+        elif news.advanced:
+            self.congestion.grow(delivered, board.out, self._limited)
         self._send_after(after)
-
-    def _take_blocks(self, ack: Ack, now_ns: int) -> tuple[bool, int | None, bool]:
-        """Mark what is selectively acknowledged.
-
-        Returns:
-            Whether anything was; when the first such that was sent only once was sent; and whether
-            one of those belongs to the present episode.
-        """
-        board = self.board
-        segments = board.segments
-        any_new, original = False, False
-        sent_ns = None
-        for first, end in ack.blocks:
-            for number in range(max(first, board.una), end):
-                segment = segments[number]
-                if segment.sacked:
-                    continue
-                any_new = True
-                if not segment.ever_resent:
-                    sent_ns = segment.sent_ns if sent_ns is None else sent_ns
-                    original |= number < self._high
-                board.sack(segment, now_ns)
-        return any_new, sent_ns, original
-
-    def _take_number(self, next_: int, sack_sent_ns: int | None, now_ns: int) -> bool:
-        """Take off what is acknowledged by number, and measure the round trip.
-
-        Returns:
-            Whether a segment of the present episode came that was sent only once.
-        """
-        board = self.board
-        sent_ns = None
-        resent_ns = None
-        original = False
-        while board.una < next_:
-            segment = board.acknowledge_first(now_ns)
-            if segment.ever_resent:
-                resent_ns = segment.sent_ns if resent_ns is None else resent_ns
-            elif not segment.sacked:
-                sent_ns = segment.sent_ns if sent_ns is None else sent_ns
-                original |= segment.number < self._high
-        if resent_ns is not None:
-            # Karn: which copy it was only the timestamps tell.
-            sent_ns = sack_sent_ns if sack_sent_ns is not None else resent_ns
-        elif sent_ns is None:
-            sent_ns = sack_sent_ns
-        if sent_ns is not None:
-            self.rtt.sample(now_ns - sent_ns, board.una, board.next_)
-            board.least_rtt_ns = self.rtt.minimum_ns
-        return original
-
-    def _head_is_older(self, sack_sent_ns: int | None) -> bool:
-        """Whether what was selectively acknowledged was sent before the first segment last was.
-
-        Only then the timer is set anew: else a timeout could be put off for ever in a recovery.
-        """
-        head = self.board.segments.get(self.board.una)
-        return head is not None and sack_sent_ns is not None and sack_sent_ns < head.sent_ns
 
     # Episodes: tcp_fastretrans_alert().
 
-    def _alert(self, advanced: bool, sacked: bool, original: bool) -> _After:
+    def _alert(self, news: Digest) -> _After:
         board = self.board
         if self.state is State.RECOVERY and board.una >= self._high:
-            self.window = self.threshold
+            self.congestion.end_reduction()
             self.state = State.OPEN
         if self.state is State.RECOVERY:
             self._detect()
             return _After.LOST
         if self.state is State.LOSS:
-            after, ended = self._process_loss(advanced, sacked, original)
+            after, ended = self._process_loss(news)
             again = self._detect()
             if not ended and not again:
                 return after
@@ -270,7 +193,7 @@ class Sender:
         again, wait_ns = board.detect(self._clock.now_ns, self._reordering_window_ns())
         if wait_ns is not None:
             self._patient = True
-            self._set_timer_to(_Pending.REORDERING, wait_ns + LEAST_TIMEOUT_NS)
+            self._timer.await_late(wait_ns)
         return again
 
     def _reordering_window_ns(self) -> int:
@@ -284,31 +207,23 @@ class Sender:
         self.state = State.RECOVERY
 
     def _begin_reduction(self) -> None:
-        """tcp_init_cwnd_reduction()."""
         self._high = self.board.next_
         self._probe_end = None
-        self._grown = 0
-        self._prior_window = self.window
-        self._reduced_delivered = self._reduced_sent = 0
-        self.threshold = max(self.window // 2, LEAST_WINDOW)
+        self.congestion.begin_reduction()
 
-    def _process_loss(self, advanced: bool, sacked: bool, original: bool) -> tuple[_After, bool]:
+    def _process_loss(self, news: Digest) -> tuple[_After, bool]:
         """After a timeout: F-RTO, else send again what was lost; whether it has ended."""
         board = self.board
         recovered = board.una >= self._high
         if self._forward:
-            if original and self._undo is not None:
+            if news.original and self.congestion.undo():
                 board.forgive()
-                window, threshold = self._undo
-                self.window = max(self.window, window)
-                self.threshold = max(self.threshold, threshold)
-                self._undo = None
                 self.state = State.OPEN
                 return _After.NOTHING, True
             if board.next_ > self._high:
-                if sacked or not advanced:
+                if news.sacked or not news.advanced:
                     self._forward = False
-            elif advanced and not recovered:
+            elif news.advanced and not recovered:
                 self._high = board.next_
                 if self._more:
                     return _After.NEW, False
@@ -317,48 +232,6 @@ class Sender:
             self.state = State.OPEN
             return _After.NOTHING, True
         return _After.LOST, False
-
-    # The window.
-
-    def _grow(self, delivered: int) -> None:
-        """Slow start, then congestion avoidance: tcp_reno_cong_avoid()."""
-        slow_start = self.window < self.threshold
-        if not self._limited and not (slow_start and self.window < 2 * self.board.out):
-            return
-        if slow_start:
-            grown = min(self.window + delivered, self.threshold)
-            delivered -= grown - self.window
-            self.window = grown
-            if not delivered:
-                return
-        window = self.window
-        if self._grown >= window:
-            self._grown = 0
-            self.window += 1
-        self._grown += delivered
-        if self._grown >= window:
-            more = self._grown // window
-            self._grown -= more * window
-            self.window += more
-
-    def _reduce(self, delivered: int, lost: int, advanced: bool) -> None:
-        """Proportional rate reduction: tcp_cwnd_reduction()."""
-        if delivered <= 0 or not self._prior_window:
-            return
-        in_flight = self.board.in_flight
-        room = self.threshold - in_flight
-        self._reduced_delivered += delivered
-        if room < 0:
-            due = -(-self.threshold * self._reduced_delivered // self._prior_window)
-            count = due - self._reduced_sent
-        else:
-            count = max(self._reduced_delivered - self._reduced_sent, delivered)
-            if advanced and not lost:
-                count += 1
-            count = min(room, count)
-        # At least one: the first segment sent again.
-        count = max(count, 0 if self._reduced_sent else 1)
-        self.window = in_flight + count
 
     # Sending: tcp_xmit_recovery(), tcp_write_xmit().
 
@@ -381,7 +254,7 @@ class Sender:
 
     def _send_new(self) -> None:
         board = self.board
-        room = self.window - board.in_flight
+        room = self.congestion.window - board.in_flight
         sent = 0
         while sent < room and self._more:
             self._transmit_new()
@@ -389,28 +262,29 @@ class Sender:
         self._limited = sent >= room
         if sent:
             if self.state is State.RECOVERY:
-                self._reduced_sent += sent
-            self._schedule_probe(advancing=False)
+                self.congestion.sent(sent)
+            if self.state is State.OPEN:
+                self._timer.await_probe(advancing=False)
 
     def _transmit_new(self) -> None:
         board = self.board
         first = board.una == board.next_
         number = board.send_new(self._clock.now_ns)
-        if first or self._pending is _Pending.PROBE:
-            self._restart_timeout()
+        if first or self._timer.pending is Pending.PROBE:
+            self._timer.restart()
         self._emit(number)
 
     def _send_lost(self) -> None:
         board = self.board
-        while board.in_flight < self.window:
+        while board.in_flight < self.congestion.window:
             segment = board.hole()
             if segment is None:
                 return
             self._transmit_again(segment)
             if self.state is State.RECOVERY:
-                self._reduced_sent += 1
-            if segment.number == board.una and self._pending is not _Pending.REORDERING:
-                self._set_timer_to(_Pending.TIMEOUT, self.rtt.timeout_ns)
+                self.congestion.sent(1)
+            if segment.number == board.una and self._timer.pending is not Pending.REORDERING:
+                self._timer.await_timeout()
 
     def _transmit_again(self, segment: Segment) -> None:
         self.board.send_again(segment, self._clock.now_ns)
@@ -419,53 +293,20 @@ class Sender:
 
     # The timer.
 
-    def _set_timer_to(self, pending: _Pending, delay_ns: int) -> None:
-        self._pending = pending
-        self._timer.set(delay_ns)
-
     def _set_timer(self) -> None:
         """tcp_set_xmit_timer()."""
-        if not self._schedule_probe(advancing=True):
-            self._restart_timeout()
-
-    def _timeout_left_ns(self) -> int:
-        """tcp_rto_delta_us(): until the timeout of the first segment."""
-        head = self.board.segments[self.board.una]
-        return head.sent_ns + self.rtt.timeout_ns - self._clock.now_ns
-
-    def _restart_timeout(self) -> None:
-        """tcp_rearm_rto()."""
-        if self.board.una == self.board.next_:
-            self._timer.stop()
-            self._pending = None
-            return
-        delay_ns = self.rtt.timeout_ns
-        if self._pending in (_Pending.PROBE, _Pending.REORDERING):
-            delay_ns = max(self._timeout_left_ns(), 1)
-        self._set_timer_to(_Pending.TIMEOUT, delay_ns)
-
-    def _schedule_probe(self, advancing: bool) -> bool:
-        """tcp_schedule_loss_probe()."""
-        board = self.board
-        if self.state is not State.OPEN or board.una == board.next_:
-            return False
-        delay_ns = 2 * self.rtt.smoothed_ns
-        # One segment alone may wait for a delayed acknowledgement.
-        delay_ns += MIN_RTO_NS if board.out == 1 else LEAST_TIMEOUT_NS
-        left_ns = self.rtt.timeout_ns if advancing else self._timeout_left_ns()
-        if left_ns > 0:
-            delay_ns = min(delay_ns, left_ns)
-        self._set_timer_to(_Pending.PROBE, delay_ns)
-        return True
+        if self.state is State.OPEN and self.board.una < self.board.next_:
+            self._timer.await_probe(advancing=True)
+        else:
+            self._timer.restart()
 
     def _expire(self) -> None:
-        pending = self._pending
-        if pending is _Pending.PROBE:
+        pending = self._timer.pending
+        if pending is Pending.PROBE:
             self._probe()
-        elif pending is _Pending.REORDERING:
+        elif pending is Pending.REORDERING:
             self._give_up_waiting()
-        elif pending is _Pending.TIMEOUT:
-            self._pending = None
+        elif pending is Pending.TIMEOUT:
             self._time_out()
 
     def _probe(self) -> None:
@@ -479,10 +320,10 @@ class Sender:
                 self._transmit_again(board.segments[board.next_ - 1])
                 self._probe_again = True
             self._probe_end = board.next_
-            self._pending = None
-        self._restart_timeout()
+            self._timer.stop()
+        self._timer.restart()
 
-    def _end_probe(self, ack: Ack, advanced: bool, sacked: bool) -> None:
+    def _end_probe(self, ack: Ack, news: Digest) -> None:
         """tcp_process_tlp_ack()."""
         end = self._probe_end
         assert end is not None
@@ -493,9 +334,9 @@ class Sender:
         elif ack.next_ > end:
             # The probe made good a loss that nothing else told of.
             self._begin_reduction()
-            self.window = self.threshold
+            self.congestion.end_reduction()
             self._keep_open()
-        elif not advanced and not sacked:
+        elif not news.advanced and not news.sacked:
             self._probe_end = None
 
     def _give_up_waiting(self) -> None:
@@ -505,10 +346,10 @@ class Sender:
         board.detect(self._clock.now_ns, self._reordering_window_ns())
         if board.lost_ever > before:
             self._enter_recovery()
-            self._reduce(1, board.lost_ever - before, advanced=False)
+            self.congestion.reduce(1, board.in_flight, board.lost_ever - before, advanced=False)
             self._send_lost()
-        if self._pending is not _Pending.TIMEOUT:
-            self._restart_timeout()
+        if self._timer.pending is not Pending.TIMEOUT:
+            self._timer.restart()
 
     def _time_out(self) -> None:
         """tcp_retransmit_timer(), tcp_enter_loss()."""
@@ -522,15 +363,16 @@ class Sender:
                 not segment.sacked and board.overdue(segment, now_ns, self.rtt.smoothed_ns)
             ):
                 board.mark_lost(segment)
-        if fresh or self._high <= board.una or (self.state is State.LOSS and not self._expirations):
-            self._undo = (self.window, self.threshold)
-            self.threshold = max(self.window // 2, LEAST_WINDOW)
-        self.window = board.in_flight + 1
-        self._grown = 0
+        again = (
+            not fresh
+            and self._high > board.una
+            and (self.state is not State.LOSS or self._expirations > 0)
+        )
+        self.congestion.time_out(board.in_flight, again)
         self.state = State.LOSS
         self._high = board.next_
         self._forward = fresh or self._expirations > 0
         self._expirations += 1
         self._transmit_again(head)
         self.rtt.backoff += 1
-        self._set_timer_to(_Pending.TIMEOUT, self.rtt.timeout_ns)
+        self._timer.await_timeout()

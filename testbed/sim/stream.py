@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from drld.model import FlowId
 from testbed import MTU
 from testbed.sim.clock import Clock
+from testbed.sim.congestion import INITIAL_WINDOW
 from testbed.sim.host import Host
 from testbed.sim.link import Link
 from testbed.sim.receiver import Ack, Receiver
 from testbed.sim.rtt import INITIAL_RTO_NS
-from testbed.sim.sender import INITIAL_WINDOW, Sender
+from testbed.sim.sender import Sender
 
 SYN_BYTES = 60
 HEADER_BYTES = 52

@@ -42,7 +42,7 @@ def test_everything_arrives_whatever_is_lost(
         assert (board.sacked, board.lost, board.resent) == recount(board)
         assert list(board.segments) == list(range(board.una, board.next_))
         assert board.in_flight >= 0
-        assert pair.sender.window >= 1
+        assert pair.sender.congestion.window >= 1
         assert board.una <= pair.receiver.next_ == pair.delivered
         if pair.sender.finished:
             break

@@ -29,26 +29,26 @@ def test_slow_start_doubles_in_each_round_trip() -> None:
     windows = []
     for round_trip in range(4):
         pair.run(41 + 40 * round_trip)
-        windows.append(pair.sender.window)
+        windows.append(pair.sender.congestion.window)
     # As soon as segments are acknowledged in twos, the last one may still be waiting.
     assert windows == pytest.approx([20, 40, 80, 160], abs=1)
 
 
 def test_congestion_avoidance_grows_by_one_segment_a_round_trip() -> None:
     pair = Pair(window=10)
-    pair.sender.threshold = 10
+    pair.sender.congestion.threshold = 10
     pair.sender.start()
     pair.run(39)
-    assert pair.sender.window == 10
+    assert pair.sender.congestion.window == 10
     for round_trip in range(1, 12):
         pair.run(40 * (round_trip + 1) - 1)
-        assert pair.sender.window - 10 == pytest.approx(round_trip, abs=1)
+        assert pair.sender.congestion.window - 10 == pytest.approx(round_trip, abs=1)
 
 
 def test_the_receivers_window_holds_the_sender_and_its_window_does_not_grow() -> None:
     pair = started(2000, most_out=20)
     assert pair.sender.board.out <= 20
-    assert pair.sender.window <= 40
+    assert pair.sender.congestion.window <= 40
     assert pair.delivered == pytest.approx(20 * 2000 / 40, rel=0.1)
 
 
@@ -62,7 +62,7 @@ def test_one_loss_is_repaired_at_once_and_halves_the_window() -> None:
     first, second = pair.times_ms(4)
     assert 40 <= second - first <= 55
     # Four were acknowledged before the loss showed: the window was 14.
-    assert sender.threshold == 7
+    assert sender.congestion.threshold == 7
     assert sender.state is State.OPEN
 
 
@@ -71,7 +71,7 @@ def test_several_losses_of_one_window_count_as_one() -> None:
     assert pair.sender.retransmits == 4
     assert pair.sender.timeouts == 0
     assert pair.sender.finished
-    assert pair.sender.threshold == 6
+    assert pair.sender.congestion.threshold == 6
     assert all(len(pair.times_ms(segment)) == 2 for segment in (2, 5, 6, 9))
     # New Reno with SACK repairs them in one round trip, one RTT after the first.
     assert max(pair.times_ms(9)) - min(pair.times_ms(9)) < 100
@@ -80,7 +80,7 @@ def test_several_losses_of_one_window_count_as_one() -> None:
 def test_proportional_rate_reduction_sends_half_of_what_is_delivered() -> None:
     """RFC 6937: over a recovery that loses little, a segment leaves for each two that arrive."""
     pair = Pair(loses=first_copies(40), window=40)
-    pair.sender.threshold = 40
+    pair.sender.congestion.threshold = 40
     pair.sender.start()
     pair.run(39)
     before = len(pair.sent)
@@ -92,7 +92,7 @@ def test_proportional_rate_reduction_sends_half_of_what_is_delivered() -> None:
     assert pair.sender.state is State.RECOVERY
     assert len(pair.sent) - before - in_round == pytest.approx(21, abs=2)
     pair.run(159)
-    assert pair.sender.window == pytest.approx(20, abs=2)
+    assert pair.sender.congestion.window == pytest.approx(20, abs=2)
 
 
 def test_a_lost_retransmission_is_found_without_a_timeout() -> None:
@@ -143,12 +143,12 @@ def test_a_timeout_begins_again_with_one_segment() -> None:
     pair.sender.start()
     pair.run(300)
     assert pair.sender.timeouts == 0
-    before = pair.sender.window
+    before = pair.sender.congestion.window
     pair.run(430)
     assert pair.sender.timeouts == 1
     assert pair.sender.state.name == "LOSS"
-    assert pair.sender.threshold == before // 2
-    assert pair.sender.window <= 2
+    assert pair.sender.congestion.threshold == before // 2
+    assert pair.sender.congestion.window <= 2
     pair.run(2000)
     assert pair.sender.state is not State.LOSS
     assert pair.delivered > 100
@@ -161,14 +161,14 @@ def test_a_premature_timeout_is_taken_back() -> None:
     # The probe after two round trips, and the timeout a timeout later.
     pair.run(80 + 8 + 240 + 12)
     assert pair.sender.timeouts == 1
-    assert pair.sender.window == 1
-    assert pair.sender.threshold == 5
+    assert pair.sender.congestion.window == 1
+    assert pair.sender.congestion.threshold == 5
     # The acknowledgements come at last, one by one.
     assert pair.acks[0][1] == Ack(1)
     for _, ack in pair.acks[:10]:
         pair.sender.acknowledge(ack)
     assert pair.sender.state is State.OPEN
-    assert pair.sender.window >= 10
+    assert pair.sender.congestion.window >= 10
 
 
 def test_in_the_quick_phase_each_segment_is_acknowledged_then_every_second() -> None:

@@ -1,0 +1,109 @@
+"""The congestion window of New Reno, in segments.
+
+Slow start and congestion avoidance (RFC 5681) count the segments that were delivered, as Linux's
+`tcp_reno_cong_avoid` does. A reduction halves the window; how much may be sent while it lasts says
+proportional rate reduction (RFC 6937, with the reduction bound that Linux has): above the new
+threshold a segment for each two delivered, or whatever the proportion is; below it, as many as were
+delivered and one more where the acknowledgement advances and tells of no new loss.
+"""
+
+from __future__ import annotations
+
+INITIAL_WINDOW = 10
+"""RFC 6928."""
+LEAST_WINDOW = 2
+UNKNOWN = 1 << 30
+"""Of a threshold that was never set."""
+
+
+class Congestion:
+    """Window and threshold of one sender."""
+
+    __slots__ = ("_before", "_delivered", "_grown", "_prior", "_sent", "threshold", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.threshold = UNKNOWN
+        self._grown = 0
+        """Towards one more segment of the window."""
+        self._prior = self._delivered = self._sent = 0
+        """Of the present reduction: the window before, what was delivered and sent since."""
+        self._before: tuple[int, int] | None = None
+        """Window and threshold before the timeout."""
+
+    def grow(self, delivered: int, out: int, limited: bool) -> None:
+        """Take in what was delivered outside a reduction: tcp_reno_cong_avoid().
+
+        A window that does not keep the sender from sending (`limited`) does not grow, but in slow
+        start up to twice what is out.
+        """
+        slow_start = self.window < self.threshold
+        if not limited and not (slow_start and self.window < 2 * out):
+            return
+        if slow_start:
+            grown = min(self.window + delivered, self.threshold)
+            delivered -= grown - self.window
+            self.window = grown
+            if not delivered:
+                return
+        window = self.window
+        if self._grown >= window:
+            self._grown = 0
+            self.window += 1
+        self._grown += delivered
+        if self._grown >= window:
+            more = self._grown // window
+            self._grown -= more * window
+            self.window += more
+
+    def begin_reduction(self) -> None:
+        """tcp_init_cwnd_reduction()."""
+        self._grown = 0
+        self._prior = self.window
+        self._delivered = self._sent = 0
+        self._halve()
+
+    def reduce(self, delivered: int, in_flight: int, lost: int, advanced: bool) -> None:
+        """Say how much may be in flight now: tcp_cwnd_reduction()."""
+        if delivered <= 0 or not self._prior:
+            return
+        room = self.threshold - in_flight
+        self._delivered += delivered
+        if room < 0:
+            count = -(-self.threshold * self._delivered // self._prior) - self._sent
+        else:
+            count = max(self._delivered - self._sent, delivered)
+            if advanced and not lost:
+                count += 1
+            count = min(room, count)
+        # At least one: the first segment sent again.
+        self.window = in_flight + max(count, 0 if self._sent else 1)
+
+    def sent(self, segments: int) -> None:
+        """So many were sent in the present reduction."""
+        self._sent += segments
+
+    def end_reduction(self) -> None:
+        """tcp_end_cwnd_reduction()."""
+        self.window = self.threshold
+
+    def time_out(self, in_flight: int, again: bool) -> None:
+        """Begin with one segment more than is in flight; unless `again`, halve the threshold."""
+        if not again:
+            self._before = self.window, self.threshold
+            self._halve()
+        self.window = in_flight + 1
+        self._grown = 0
+
+    def undo(self) -> bool:
+        """The timeout was premature: as before it; whether there is a before."""
+        if self._before is None:
+            return False
+        window, threshold = self._before
+        self.window = max(self.window, window)
+        self.threshold = max(self.threshold, threshold)
+        self._before = None
+        return True
+
+    def _halve(self) -> None:
+        self.threshold = max(self.window // 2, LEAST_WINDOW)
