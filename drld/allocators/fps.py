@@ -46,8 +46,14 @@ Depth is scaled with the local limit, or N limiters could burst N depths, with a
 `depth_packets`: a new flow's SYN and initial window (RFC 6928) must pass.
 
 Slow start (end of section 3.2.2). An idle limiter's limit is zero and its bucket may be empty: it
-is granted one floor of tokens as a credit when it falls idle, and the first interval with traffic
-after that is treated as bottlenecked and at its unsmoothed rate.
+is granted one floor of tokens as a credit when it falls idle. The paper then gives a new flow its
+instantaneous rate for one interval; slow start doubles that in the next, and a flow that loses the
+difference is thrown back to a few packets, from where it needs a round trip for each one more. So
+for `start_s` the flows of a limiter that was idle are taken for unbottlenecked, and counted.
+
+Leaving. A limiter all of whose flows are silent (drld.estimate.flows) tells no more than
+`min_weight`, so that the others have its share within a few intervals, and not when it has been
+idle for long. It keeps the weight that it had: if they were only in a timeout, it is there at once.
 
 FPS with random drop (the paper's footnote 3) has the same weights and local limits, and enforces
 them as GRD does: p = (r_i - l_i) / r_i, no bucket. Drops spread over the flows in proportion to
@@ -77,6 +83,8 @@ class FpsParameters:
     """Seconds for which evidence of saturation counts."""
     growth: float = 100.0
     """Largest factor by which the weight may rise in a second."""
+    start_s: float = 0.25
+    """Seconds after an idle time for which flows count as unbottlenecked."""
     min_weight: float = 0.1
     """Smallest weight of a limiter that has traffic, in flows."""
     depth_packets: int = 12
@@ -91,6 +99,8 @@ class FpsParameters:
             raise ValueError(f"hold_s: {self.hold_s} is negative")
         if self.growth <= 1:
             raise ValueError(f"growth: {self.growth} is not above 1")
+        if self.start_s < 0:
+            raise ValueError(f"start_s: {self.start_s} is negative")
         if self.min_weight <= 0:
             raise ValueError(f"min_weight: {self.min_weight} is not above 0")
         if self.depth_packets < 1:
@@ -109,6 +119,8 @@ class FlowProportionalShare(Allocator):
         self._weight = 0.0
         self._local_limit: float | None = None
         self._since_evidence_ns = round(parameters.hold_s * NS_PER_S)
+        self._since_start_ns = 0
+        self._starting = False
         self._credit_id = 0
         self._credited = False
 
@@ -117,23 +129,28 @@ class FlowProportionalShare(Allocator):
     ) -> Allocation:
         """Compute weight and local limit, and the enforcement of the latter."""
         self._weight = self._next_weight(demand, view, limit, interval_ns)
-        total = self._weight + view.remote
+        weight = self._weight if demand.long_rate else min(self._weight, self.parameters.min_weight)
+        total = weight + view.remote
         # Where nobody wants anything, all begin at their static share.
-        local_limit = limit.rate * self._weight / total if total else limit.static_rate
+        local_limit = limit.rate * weight / total if total else limit.static_rate
         self._local_limit = local_limit
-        return Allocation(self._weight, self._enforce(demand, local_limit, limit), local_limit)
+        return Allocation(weight, self._enforce(demand, local_limit, limit), local_limit)
 
     def _next_weight(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> float:
         if demand.idle:
             self._since_evidence_ns = round(self.parameters.hold_s * NS_PER_S)
+            self._since_start_ns = 0
+            self._starting = False
             return 0.0
+        self._starting = self._since_start_ns < self.parameters.start_s * NS_PER_S
+        self._since_start_ns += interval_ns
         evidence = not demand.first and self._saturating(demand)
         self._since_evidence_ns = 0 if evidence else self._since_evidence_ns + interval_ns
         wanted = (1 + self.parameters.headroom) * demand.rate
-        if view.remote == 0:
-            # Line 9 would say zero, and no share depends on it: count the flows.
+        if self._starting or view.remote == 0:
+            # Where there is no remote weight line 9 would say zero, and no share depends on it.
             weight = self._flow_count(demand)
         elif self._since_evidence_ns < self.parameters.hold_s * NS_PER_S or wanted >= limit.rate:
             ceiling = self._weight
@@ -176,4 +193,8 @@ class FlowProportionalShareRandomDrop(FlowProportionalShare):
     """Drop the excess over the local limit at random."""
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
-        return Enforcement(drop_probability=excess_ratio(demand.rate, local_limit))
+        rate = demand.rate
+        if self._starting:
+            # Nothing else bounds what slow start doubles while the average gathers speed.
+            rate = max(rate, demand.instant_rate)
+        return Enforcement(drop_probability=excess_ratio(rate, local_limit))

@@ -8,8 +8,11 @@ that history one second old keeps. A tick of length dt seconds therefore keeps
 
 which makes the filter independent of the tick's length. p = 0 is no filter.
 
-The first sample is taken whole: a filter that starts at zero would need
--ln(0.2) / -ln(p) seconds to admit 80 % of a demand that is already there (0.7 s at p = 0.1).
+A filter that starts at zero would need -ln(0.2) / -ln(p) seconds to admit 80 % of a demand that is
+already there (0.7 s at p = 0.1), and one that takes its first sample for the value stays near that
+for as long: the first interval of a new flow has little more than a SYN. So the start is corrected
+for: after k samples their weights, which sum to 1 - alpha**k, are scaled to sum to 1. The first
+sample counts whole, and the first few are a mean.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from drld.model import NS_PER_S
 class Ewma:
     """One smoothed quantity; `value` is 0.0 until the first sample."""
 
-    __slots__ = ("_primed", "history", "value")
+    __slots__ = ("_sum", "_weight", "history", "value")
 
     def __init__(self, history: float) -> None:
         """`history`: weight that history one second old keeps, 0 <= history < 1."""
@@ -28,19 +31,19 @@ class Ewma:
             raise ValueError(f"history: {history} is not in [0, 1)")
         self.history = history
         self.value = 0.0
-        self._primed = False
+        self._sum = 0.0
+        self._weight = 0.0
 
     def update(self, sample: float, interval_ns: int) -> float:
         """Take in the mean of the quantity over the last `interval_ns`; return the new value."""
-        if not self._primed:
-            self.value = sample
-            self._primed = True
-        else:
-            alpha = self.history ** (interval_ns / NS_PER_S)
-            self.value = alpha * self.value + (1 - alpha) * sample
+        alpha = self.history ** (interval_ns / NS_PER_S)
+        self._sum = alpha * self._sum + (1 - alpha) * sample
+        self._weight = alpha * self._weight + (1 - alpha)
+        self.value = self._sum / self._weight
         return self.value
 
     def restart(self) -> None:
         """Forget: the next sample is taken whole."""
         self.value = 0.0
-        self._primed = False
+        self._sum = 0.0
+        self._weight = 0.0

@@ -15,6 +15,12 @@ paper's resample probability, without a draw for each packet, and a lone new flo
 a climb from zero. Bytes of flows outside the set are one more pseudo-flow, so the rates always sum
 to the aggregate's (`total`).
 
+A flow that was silent for `PAUSE_NS`, and for the time in which it used to send `PAUSE_BYTES`,
+counts for nothing until it sends again, with the rate that it then has left: who leaves must not
+keep a share for as long as an average remembers him, and who was only in a timeout must not begin
+anew. TCP's retransmission timer waits for 200 ms and a round trip, so that most of its timeouts do
+not show; and some flows' packets are that far apart.
+
 The rate of an unbottlenecked flow is not the fastest flow's: the maximum of n noisy rates grows
 with n, so a limiter with seven flows would count itself fewer flows, relative to one with three,
 than it has. We take the largest f for which f is the mean of all flows at or above half of f
@@ -32,6 +38,8 @@ from drld.model import NS_PER_S, FlowId
 CAPACITY = 64
 CLUSTER = 0.5
 RESIDENCE_NS = 1 * NS_PER_S
+PAUSE_NS = 3 * NS_PER_S // 10
+PAUSE_BYTES = 4 * 1500
 SILENCE_NS = 3 * NS_PER_S
 HISTORY = 0.5
 
@@ -79,7 +87,11 @@ class _Flow:
 
     @property
     def rate(self) -> float:
-        return self.rate_sum / self.weight if self.weight else 0.0
+        if not self.weight:
+            return 0.0
+        rate = self.rate_sum / self.weight
+        pausing = self.silent_ns >= PAUSE_NS and rate * self.silent_ns >= PAUSE_BYTES * NS_PER_S
+        return 0.0 if pausing else rate
 
     def update(self, counted: int, interval_ns: int, alpha: float) -> None:
         self.rate_sum = alpha * self.rate_sum + (1 - alpha) * counted * NS_PER_S / interval_ns

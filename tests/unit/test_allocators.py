@@ -1,5 +1,6 @@
 """Each allocator against the paper's text, corner by corner."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_fps_no_remote_weight_gives_the_whole_limit_and_counts_flows() -> None:
 
 
 def test_fps_unsaturated_limit_is_the_demand_with_headroom() -> None:
-    allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=0.2 * MBIT), view(3))
+    allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=0.2 * MBIT), view(3), ticks=6)
     assert allocation.local_limit == pytest.approx(1.15 * 2 * MBIT)
     assert allocation.value == pytest.approx(2.3 * 3 / (10 - 2.3))
 
@@ -136,16 +137,44 @@ def test_fps_a_static_share_of_zero_is_a_limit_of_zero() -> None:
 
 def test_fps_unsaturated_flows_are_worth_no_more_than_saturated_ones() -> None:
     """Line 9 alone: 2.3 * 30 / 7.7 flows for the demand of one."""
-    allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=2 * MBIT), view(30))
+    allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=2 * MBIT), view(30), ticks=6)
     assert allocation.value == pytest.approx(1)
 
 
-def test_fps_first_interval_is_bottlenecked_whatever_was_dropped() -> None:
-    allocator = make("fps")
+def test_fps_flows_that_start_count_whole_for_a_while_whatever_they_send() -> None:
+    """And then for what they are worth, unless something was dropped."""
+    allocator = make("fps", start_s=0.25)
     allocate(allocator, IDLE, view(9))
-    first = demand(0.5 * MBIT, flow_rate=0.5 * MBIT, drop_ratio=0.5, first=True)
-    allocation = allocate(allocator, first, view(9))
-    assert allocation.local_limit == pytest.approx(1.15 * 0.5 * MBIT)
+    first = demand(0.4 * MBIT, flow_rate=0.2 * MBIT, drop_ratio=0.5, first=True)
+    assert allocate(allocator, first, view(8)).value == pytest.approx(2)
+    small = demand(0.4 * MBIT, flow_rate=0.2 * MBIT)
+    assert allocate(allocator, small, view(8), ticks=4).value == pytest.approx(2)
+    after = allocate(allocator, small, view(8))
+    assert after.local_limit == pytest.approx(1.15 * 0.4 * MBIT)
+    # The next start is after the next idle time.
+    assert allocate(allocator, small, view(8), ticks=40).value == after.value
+    allocate(allocator, IDLE, view(8))
+    assert allocate(allocator, small, view(8)).value == pytest.approx(2)
+
+
+def test_fps_random_drop_of_flows_that_start_goes_by_what_they_send_now() -> None:
+    allocator = make("fps-random-drop", start_s=0.1)
+    allocate(allocator, IDLE, view(1))
+    doubled = replace(demand(6 * MBIT, flow_rate=6 * MBIT), instant_rate=20 * MBIT)
+    for expected in (15 / 20, 15 / 20, 1 / 6):
+        enforcement = allocate(allocator, doubled, view(1)).enforcement
+        assert enforcement.drop_probability == pytest.approx(expected)
+
+
+def test_fps_silent_flows_keep_their_weight_to_themselves() -> None:
+    """Others have their share while they are silent; it is back when they are."""
+    allocator = make("fps")
+    allocate(allocator, saturated(3), view(7), ticks=40)
+    silent = replace(demand(1 * MBIT), flow_rate=None, long_rate=0.0)
+    allocation = allocate(allocator, silent, view(7))
+    assert allocation.value == 0.1
+    assert local_limit(allocation) == pytest.approx(10 * MBIT * 0.1 / 7.1)
+    assert allocate(allocator, saturated(3), view(7)).value == pytest.approx(3)
 
 
 def test_fps_new_flow_grows_to_its_fair_share() -> None:
@@ -222,6 +251,7 @@ def test_fps_random_drop_drops_the_local_excess() -> None:
         ("saturation", 1.5),
         ("hold_s", -1.0),
         ("growth", 1.0),
+        ("start_s", -0.1),
         ("min_weight", 0.0),
         ("depth_packets", 0),
     ],

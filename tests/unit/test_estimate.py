@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from drld.estimate.demand import IDLE_NS, DemandEstimator
 from drld.estimate.ewma import Ewma
 from drld.estimate.flows import (
+    PAUSE_NS,
     RESIDENCE_NS,
     SILENCE_NS,
     FlowRates,
@@ -24,10 +25,21 @@ def test_ewma_takes_the_first_sample_whole() -> None:
 
 def test_ewma_keeps_p_of_what_is_a_second_old() -> None:
     ewma = Ewma(0.1)
-    ewma.update(100, TICK_NS)
+    ewma.update(100, 20 * NS_PER_S)
     for _ in range(20):
         ewma.update(0, TICK_NS)
     assert ewma.value == pytest.approx(10)
+
+
+def test_ewma_begins_as_a_mean_and_not_with_its_first_sample() -> None:
+    """A new flow's first interval is a SYN; what comes then counts as much."""
+    ewma = Ewma(0.1)
+    for sample in (0, 100, 200):
+        ewma.update(sample, TICK_NS)
+    assert ewma.value == pytest.approx(100, rel=0.1)
+    ewma.restart()
+    assert ewma.value == 0
+    assert ewma.update(7, TICK_NS) == 7
 
 
 @given(st.floats(0, 0.99), st.lists(st.integers(1, NS_PER_S), min_size=1, max_size=20))
@@ -87,6 +99,39 @@ def test_silent_flows_age_out() -> None:
         evicted = flows.update({flow(0): 0, flow(1): 5000}, 5000, TICK_NS)
     assert evicted == [flow(0)]
     assert len(flows.rates) == 1
+
+
+def test_a_flow_that_pauses_counts_for_nothing_until_it_sends_again() -> None:
+    flows = FlowRates()
+    both = {flow(0): 5000, flow(1): 5000}
+    for _ in range(20):
+        flows.update(both, 10_000, TICK_NS)
+    for _ in range(PAUSE_NS // TICK_NS - 1):
+        flows.update({**both, flow(0): 0}, 5000, TICK_NS)
+    assert flows.total == pytest.approx(180_000, rel=0.1)
+    flows.update({**both, flow(0): 0}, 5000, TICK_NS)
+    assert flows.total == pytest.approx(100_000)
+    assert unbottlenecked_rate(flows.rates) == pytest.approx(100_000)
+    flows.update(both, 10_000, TICK_NS)
+    assert flows.total == pytest.approx(180_000, rel=0.1)
+
+
+def test_a_slow_flow_does_not_pause_between_its_packets() -> None:
+    flows = FlowRates()
+    flows.update({flow(0): 1500}, 1500, TICK_NS)
+    for tick in range(1, 60):
+        size = 0 if tick % 10 else 1500
+        flows.update({flow(0): size}, size, TICK_NS)
+        assert flows.total > 0
+
+
+def test_bytes_outside_the_sample_pause_too() -> None:
+    flows = FlowRates()
+    for _ in range(20):
+        flows.update({flow(0): 5000}, 8000, TICK_NS)
+    for _ in range(PAUSE_NS // TICK_NS):
+        flows.update({flow(0): 5000}, 5000, TICK_NS)
+    assert flows.total == pytest.approx(100_000)
 
 
 def test_a_full_set_makes_room_by_its_slowest_residents() -> None:
