@@ -13,6 +13,7 @@ from testbed.reproduce import (
     fig8,
     fig9,
     flows5000,
+    responsiveness,
     sensitivity,
     table1,
     table2,
@@ -33,6 +34,7 @@ FIGURES: Mapping[str, Figure] = {
         flows5000.FIGURE,
         fig8.FIGURE,
         fig9.FIGURE,
+        responsiveness.FIGURE,
     )
 }
 """In the order in which they run and are reported."""

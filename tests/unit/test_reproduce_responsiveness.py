@@ -1,0 +1,89 @@
+"""The checks of responsiveness from both sides, on results that were made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.reproduce.finding import Verdict
+from testbed.reproduce.responsiveness import FIGURE
+from testbed.reproduce.results import Results
+
+KINDS = ("join", "leave", "bottleneck", "limit", "death")
+
+
+def an_event(kind: str, *t80_s: float | None, **changes: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "limit_bps": 10e6,
+        "highest_1s_bps": 10.2e6,
+        "in_force_s": 2.4 if kind == "death" else None,
+        "flows": [{"t80_s": time_s} for time_s in t80_s],
+        **changes,
+    }
+
+
+def results(changed: dict[str, list[dict[str, Any]]] | None = None, name: str = "") -> Results:
+    """FPS meets every goal, but for what is changed."""
+    events = {kind: [an_event(kind, 0.2, 0.6, 0.4)] for kind in KINDS}
+    events["bottleneck"] = [an_event("bottleneck", 3.0)]
+    events["death"] = [an_event("death", 2.8)]
+    events |= changed or {}
+    return Results(
+        {
+            f"responsiveness{name}/{kind}": {
+                "runs": [{"allocator": "fps", "repetition": 1, "events": of_kind}]
+            }
+            for kind, of_kind in events.items()
+        }
+    )
+
+
+def failed(found: Results) -> list[str]:
+    return [
+        check.statement
+        for check in FIGURE.evaluate(found).checks
+        if check.verdict is not Verdict.PASSED
+    ]
+
+
+def test_all_goals_can_be_met(tmp_path: Path) -> None:
+    assert failed(results()) == []
+    (file,) = FIGURE.draw(results(), tmp_path)
+    assert file.name == "responsiveness.png"
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "statement"),
+    [
+        ("join", an_event("join", 0.2, 1.2, 1.4), "FPS, a flow joins"),
+        ("leave", an_event("leave", 0.2, None, None), "FPS, a flow leaves"),
+        ("bottleneck", an_event("bottleneck", 5.2), "FPS, others are bottlenecked"),
+        ("limit", an_event("limit", 1.2), "FPS, the limit grows"),
+        ("death", an_event("death", 3.6), "FPS, a limiter dies"),
+        ("limit", an_event("limit", 0.2, highest_1s_bps=11.6e6), "FPS: highest 1 s window"),
+    ],
+)
+def test_a_goal_that_is_missed_fails(kind: str, event: dict[str, Any], statement: str) -> None:
+    (found,) = failed(results({kind: [event]}))
+    assert found.startswith(statement)
+
+
+def test_an_event_counts_in_the_experiment_that_is_about_it() -> None:
+    slow = an_event("leave", 9.0, highest_1s_bps=20e6)
+    assert failed(results({"join": [an_event("join", 0.2), slow]})) == []
+
+
+def test_what_was_not_measured_is_no_success() -> None:
+    assert len(failed(Results({}))) == len(KINDS) + 1
+
+
+def test_the_simulator_has_a_table_and_a_plot_of_its_own(tmp_path: Path) -> None:
+    found = results(name="-sim")
+    testbed, simulated = FIGURE.evaluate(found).tables
+    assert testbed.rows == []
+    assert simulated.rows[0] == ["a flow joins: FPS", "1", "0.40", "0.60", "0%", "1.02"]
+    (file,) = FIGURE.draw(found, tmp_path)
+    assert file.name == "responsiveness-simulated.png"
