@@ -5,7 +5,8 @@
  *
  * Frames (without checksum: 60 bytes are "64-byte frames") go round ADDRESSES destinations from
  * FIRST-IP on, in steps that no cache or prefetcher foresees, past the queueing discipline. RATE is
- * in packets/s; 0: without end. Prints {"packets": ..., "seconds": ...}.
+ * in packets/s; 0: without end. Prints {"ready": true} before the first packet, and after the last
+ * {"packets": ..., "seconds": ...}.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -108,6 +109,8 @@ int main(int count, char **words)
 	}
 	if (rate > 0 && rate < 2000 * BATCH)
 		batch = rate < 2000 ? 1 : rate / 2000;
+	puts("{\"ready\": true}");
+	fflush(stdout);
 	uint64_t sent = 0, next = 0;
 	double begin = now(), elapsed;
 	while ((elapsed = now() - begin) < seconds) {

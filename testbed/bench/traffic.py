@@ -21,8 +21,8 @@ from testbed.crew import Child
 _SOURCES = Path(__file__).parent
 _DEVICES = Path("/proc/thread-self/net/dev")
 _PATIENCE_S = 30.0
-_MARGIN_S = 0.1
-"""For a program to start."""
+_MARGIN_S = 0.2
+"""What a sender sends longer than is measured."""
 _LEAST_CORES = 0.01
 """What /proc/stat can tell apart."""
 SMALLEST_FRAME, LARGE_FRAME = 60, 1442
@@ -133,16 +133,18 @@ class Blast:
             *(str(tool(setting, "blast")), lane.source_device, source, gateway),
             lane.source_address,
         ]
-        duration = str(self.warmup_s + self.seconds + 2 * _MARGIN_S)
+        duration = str(self.warmup_s + self.seconds + _MARGIN_S)
         first = IPv4Address(lane.nowhere)
-        senders = []
+        senders: list[Child] = []
         try:
             for number, cpu in enumerate(self.cpus or setting.cpus[:1]):
                 own = first + number * self.addresses if self.apart else first
                 line = [*pinned(cpu), *command, str(own), str(self.addresses)]
                 line += [str(self.frame_bytes), duration, str(self.rate)]
                 senders.append(self.field.members.start("blast", netns.namespace(SOURCE), line))
-            await trio.sleep(self.warmup_s + _MARGIN_S)
+            for sender in senders:
+                await sender.receive(_PATIENCE_S)
+            await trio.sleep(self.warmup_s)
             cpu_before, began, before = CpuTimes.now(), time.monotonic(), _arrived(lane)
             await trio.sleep(self.seconds)
             busy, ended, after = cpu_before.until(CpuTimes.now()), time.monotonic(), _arrived(lane)
