@@ -76,6 +76,7 @@ def main(
     Runs that OUT has already are kept, so what was interrupted goes on where it was.
     """
     directory = out or (_QUICK_OUT if quick else _OUT)
+    everything = list(FIGURES.values())
     figures = [FIGURES[name] for name in names or FIGURES]
     progress = Progress()
 
@@ -90,9 +91,12 @@ def main(
             if any(read(setting.directory(series)) for series in figure.series(quick)):
                 conclude(figure, setting)
     else:
-        run_to_end(work)
+        try:
+            run_to_end(work)
+        finally:
+            # What is interrupted leaves a report of what it has.
+            write_report(everything, directory)
     progress.end()
-    everything = list(FIGURES.values())
     known = summaries(everything, directory)
     click.echo(report.text([one for one in known if one["name"] in {f.name for f in figures}]))
     click.echo(f"{write_report(everything, directory)}")

@@ -110,6 +110,7 @@ def write_report(figures: Sequence[Figure], out: Path) -> Path:
         summary["name"]: [(out / summary["name"] / plot).read_bytes() for plot in summary["plots"]]
         for summary in known
     }
+    out.mkdir(parents=True, exist_ok=True)
     page = out / REPORT
     page.write_text(report.html(known, plots), encoding="utf-8")
     return page

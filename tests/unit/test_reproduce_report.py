@@ -204,3 +204,19 @@ def test_a_quick_run_leaves_out_what_is_not_for_it() -> None:
 )
 def test_durations_in_words(seconds: float, said: str) -> None:
     assert runner.duration(seconds) == said
+
+
+def test_what_is_interrupted_leaves_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(command, "FIGURES", {"two": FIGURE})
+    monkeypatch.setattr(command, "run_to_end", interrupted)
+    monkeypatch.setattr(command, "_links", lambda: "netem")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / runner.SUMMARY).write_text(json.dumps({**canned(), "plots": []}))
+    done = CliRunner().invoke(command.main, ["--out", str(tmp_path)])
+    assert done.exit_code == 130
+    assert "Two &amp; more" in (tmp_path / runner.REPORT).read_text()
