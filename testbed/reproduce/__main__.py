@@ -23,7 +23,7 @@ from testbed.reproduce.runner import (
     summaries,
     write_report,
 )
-from testbed.reproduce.summary import missing
+from testbed.reproduce.summary import missing_count
 from testbed.run import RunOptions
 from testbed.suite import read
 
@@ -98,16 +98,17 @@ def main(
             write_report(everything, directory)
     progress.end()
     known = summaries(everything, directory)
-    click.echo(report.text([one for one in known if one["name"] in {f.name for f in figures}]))
+    shown = [one for one in known if one["name"] in {figure.name for figure in figures}]
+    click.echo(report.text(shown))
     click.echo(f"{write_report(everything, directory)}")
     if docs:
         document = _DOCUMENT.read_text(encoding="utf-8")
         section = report.markdown(known)
         _DOCUMENT.write_text(report.replace_section(document, section), encoding="utf-8")
         click.echo(f"{_DOCUMENT}")
-    absent = [run for one in known for run in missing(one)]
+    absent = sum(missing_count(one) for one in shown)
     if absent and not only_report:
-        raise click.ClickException(f"{len(absent)} runs are missing; the same command does them")
+        raise click.ClickException(f"{absent} runs are missing; the same command does them")
 
 
 def _links() -> str:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
+from testbed.reproduce.results import Results, Run, goodput, ratio, spread, text, totals
 from testbed.reproduce.results import windows as windows_of
 from testbed.result import GOODPUT_SHARE
 
@@ -112,14 +112,17 @@ def over(run: Run, limit_bps: float) -> float:
 
 def evaluate(results: Results) -> Finding:
     """Who is steady, and who holds the limit."""
-    limit_bps = results.limit_bps(FAST.name)
 
-    def each(of_run: OfRun) -> dict[str, float | None]:
-        return {name: results.median(*where, of_run) for name, where in _PANELS.items()}
+    def each(of_run: Callable[[Run, float], float]) -> dict[str, float | None]:
+        found = {}
+        for name, (series, allocator) in _PANELS.items():
+            limit_bps = results.limit_bps(series)
+            found[name] = results.median(
+                series, allocator, lambda run, of=limit_bps: of_run(run, of)
+            )
+        return found
 
-    varies = each(lambda run: variation(run, limit_bps))
-    away = each(lambda run: distance(run, limit_bps))
-    too_much = each(lambda run: over(run, limit_bps))
+    varies, away, too_much = each(variation), each(distance), each(over)
     used = {name: results.used(*where) for name, where in _PANELS.items()}
     others = [value for name, value in varies.items() if name != "FPS, 500 ms"]
     steadiest = None if None in others else min(value for value in others if value is not None)
@@ -155,8 +158,8 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "A single Reno flow does not fill a policer, so while few flows run CTB itself stays below "
-        "the limit.",
+        "A single Reno flow does not fill a policer: under FPS each is alone in its bucket all the "
+        "time, under CTB only at both ends.",
         [Table("Medians over the runs", header, rows)],
     )
 

@@ -30,10 +30,9 @@ class Check:
     @property
     def verdict(self) -> Verdict:
         """Whether it holds."""
-        if self.value is None:
+        if self.value is None or math.isnan(self.value):
             return Verdict.MISSING
         enough = self.least is None or self.value >= self.least
-        # A value that is no number is neither enough nor too much.
         fits = enough and (self.most is None or self.value <= self.most)
         return Verdict.PASSED if fits else Verdict.FAILED
 

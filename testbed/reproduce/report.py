@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from testbed.reproduce.finding import Verdict
-from testbed.reproduce.summary import missing, unmet
+from testbed.reproduce.summary import missing, missing_count, unmet
 
 BEGIN = "<!-- scripts/reproduce --docs writes from here -->"
 END = "<!-- to here -->"
@@ -67,8 +67,8 @@ def difference(summary: Summary) -> str:
     ]
     if failed:
         parts.append(f"Does not hold: {'; '.join(failed)}.")
-    if absent := missing(summary):
-        parts.append(f"{len(absent)} runs are missing.")
+    if absent := missing_count(summary):
+        parts.append(f"{absent} runs are missing.")
     return " ".join(parts) or "None."
 
 

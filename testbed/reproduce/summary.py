@@ -10,6 +10,7 @@ from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Finding, Verdict
 
 SCHEMA = 1
+NOT_RUN = "not run"
 
 
 def summarize(
@@ -66,7 +67,7 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
             {
                 "allocator": allocator,
                 "repetition": repetition,
-                "reason": reasons.get((allocator, repetition), "not run"),
+                "reason": reasons.get((allocator, repetition), NOT_RUN),
             }
             for repetition in range(1, table.repeat + 1)
             for allocator in table.allocators
@@ -86,9 +87,20 @@ def unmet(summary: Mapping[str, Any], verdict: Verdict) -> list[Mapping[str, Any
 
 
 def missing(summary: Mapping[str, Any]) -> list[str]:
-    """The runs that are missing, in words."""
-    return [
-        f"{series['name']}: {run['allocator']}, repetition {run['repetition']} ({run['reason']})"
-        for series in summary["series"]
-        for run in series["missing"]
-    ]
+    """The runs that are missing, in words: a line for each series."""
+    lines = []
+    for series in summary["series"]:
+        if absent := series["missing"]:
+            failed = [
+                f"{run['allocator']}, repetition {run['repetition']}: {run['reason']}"
+                for run in absent
+                if run["reason"] != NOT_RUN
+            ]
+            reasons = f" ({'; '.join(failed)})" if failed else ""
+            lines.append(f"{series['name']}: {len(absent)} of {series['wanted']} runs{reasons}")
+    return lines
+
+
+def missing_count(summary: Mapping[str, Any]) -> int:
+    """How many runs are missing."""
+    return sum(len(series["missing"]) for series in summary["series"])

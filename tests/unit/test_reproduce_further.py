@@ -322,3 +322,12 @@ def test_a_quick_figure_8_is_judged_by_what_it_ran() -> None:
     quick = Results({one.name: every[one.name] for one in fig8.FIGURE.series(True)})
     assert failed(fig8.FIGURE, quick) == []
     assert not any(check.statement.startswith("490") for check in fig8.evaluate(quick).checks)
+
+
+def test_half_of_figure_6_is_judged_by_its_own_runs(tmp_path: Path) -> None:
+    half = Results({"dynamics-500ms": dynamics().by_series["dynamics-500ms"]})
+    verdicts = {check.statement: check.verdict for check in fig6.evaluate(half).checks}
+    assert verdicts["FPS with 500 ms: distance of a flow from its fair share"] is Verdict.PASSED
+    assert list(verdicts.values()).count(Verdict.MISSING) == 5
+    assert Verdict.FAILED not in verdicts.values()
+    draws(fig6.FIGURE, half, tmp_path)

@@ -15,7 +15,7 @@ from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table, Verdict, near
 from testbed.reproduce.registry import FIGURES
 from testbed.reproduce.results import Results
-from testbed.reproduce.summary import missing, summarize, unmet
+from testbed.reproduce.summary import missing, missing_count, summarize, unmet
 from tests.reproduce_factories import a_result, a_run, constant
 
 PNG = b"\x89PNG\r\n\x1a\nplot"
@@ -33,7 +33,7 @@ SERIES = Series("two", "baseline", full={"allocators": ["ctb", "fps"], "repeat":
         (near("outside", 1.06, 1.0, 0.05), Verdict.FAILED),
         (near("outside", 0.94, 1.0, 0.05), Verdict.FAILED),
         (Check("never", float("inf"), most=5.0), Verdict.FAILED),
-        (Check("no number", float("nan"), most=5.0), Verdict.FAILED),
+        (Check("no number", float("nan"), most=5.0), Verdict.MISSING),
         (Check("absent", None, least=1.0), Verdict.MISSING),
     ],
 )
@@ -89,9 +89,9 @@ def test_a_summary_says_what_holds_and_what_is_missing() -> None:
     summary = canned()
     assert [check["verdict"] for check in summary["checks"]] == ["ok", "failed", "not measured"]
     assert missing(summary) == [
-        "two: ctb, repetition 2 (not run)",
-        "two: fps, repetition 2 (the delay line stalled)",
+        "two: 2 of 4 runs (fps, repetition 2: the delay line stalled)",
     ]
+    assert missing_count(summary) == 2
     (series,) = summary["series"]
     assert (series["runs"], series["wanted"], series["datapaths"]) == (2, 4, ["kernel"])
     assert [check["statement"] for check in unmet(summary, Verdict.FAILED)] == ["as CTB"]
@@ -99,7 +99,7 @@ def test_a_summary_says_what_holds_and_what_is_missing() -> None:
 
 def test_a_series_without_any_run_is_missing_altogether() -> None:
     summary = summarize(FIGURE, Finding([], ""), [], {}, quick=False)
-    assert len(missing(summary)) == 4
+    assert missing(summary) == ["two: 4 of 4 runs"]
     assert report.markdown([summary]).count("\n- ") == 0
 
 
@@ -109,7 +109,7 @@ def test_the_page_holds_everything_and_needs_nothing() -> None:
     assert '<span class="failed">failed</span>' in page
     assert '<span class="missing">not measured</span>' in page
     assert "FPS holds &lt;the&gt; limit" in page
-    assert "missing: two: fps, repetition 2 (the delay line stalled)" in page
+    assert "missing: two: 2 of 4 runs (fps, repetition 2: the delay line stalled)" in page
     assert "http" not in page
 
 
