@@ -20,7 +20,7 @@ from typing import Any
 from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, Run, goodput, ratio, spread, text, totals
+from testbed.reproduce.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
 from testbed.reproduce.results import windows as windows_of
 from testbed.result import GOODPUT_SHARE
 
@@ -110,17 +110,18 @@ def over(run: Run, limit_bps: float) -> float:
     return sum(rate > _OVER * limit_bps for rate in rates) / len(rates)
 
 
+def _within(limit_bps: float, of_run: Callable[[Run, float], float]) -> OfRun:
+    return lambda run: of_run(run, limit_bps)
+
+
 def evaluate(results: Results) -> Finding:
     """Who is steady, and who holds the limit."""
 
     def each(of_run: Callable[[Run, float], float]) -> dict[str, float | None]:
-        found = {}
-        for name, (series, allocator) in _PANELS.items():
-            limit_bps = results.limit_bps(series)
-            found[name] = results.median(
-                series, allocator, lambda run, of=limit_bps: of_run(run, of)
-            )
-        return found
+        return {
+            name: results.median(series, allocator, _within(results.limit_bps(series), of_run))
+            for name, (series, allocator) in _PANELS.items()
+        }
 
     varies, away, too_much = each(variation), each(distance), each(over)
     used = {name: results.used(*where) for name, where in _PANELS.items()}
