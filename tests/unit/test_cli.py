@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -390,6 +391,8 @@ async def test_an_interrupted_trace_ends_well(control: Path, daemon: FakeDaemon)
                     stderr=subprocess.PIPE,
                     env=environment(),
                     check=False,
+                    # A shell's background jobs, and what they start, ignore it.
+                    preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
                     task_status=task_status,
                 )
             )
