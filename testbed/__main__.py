@@ -17,11 +17,11 @@ from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
 from testbed.interrupt import run_to_end
-from testbed.link import BACKENDS, choose_links
-from testbed.options import OUT, draw, experiment_options, load
+from testbed.link import BACKENDS, choose_links, probed
+from testbed.options import OUT, draw, experiment_options, load, show
 from testbed.progress import Progress
 from testbed.run import RunOptions
-from testbed.suite import RESULT, event_table_of, failed, run_suite, table_of
+from testbed.suite import RESULT, run_suite
 
 
 @click.group()
@@ -58,27 +58,13 @@ def run(
     progress = Progress()
 
     async def work() -> dict[str, Any]:
-        make_links = functools.partial(choose_links, _backend(links))
+        make_links = functools.partial(choose_links, probed(links))
         options = RunOptions(datapath, make_links, directory / "traces" if traces else None)
         return await run_suite(loaded, options, directory, progress, resumed=resume)
 
     result = run_to_end(work)
     progress.end()
-    if result["runs"]:
-        click.echo(table_of(result))
-        if events := event_table_of(result):
-            click.echo(f"\n{events}\n")
-        click.echo(f"{directory / RESULT}")
-        if plots:
-            draw(result, directory)
-    if missing := failed(result):
-        raise click.ClickException(f"could not be measured: {'; '.join(missing)}")
-
-
-def _backend(asked: str) -> str:
-    """Probe once rather than before every run."""
-    with netns.workspace():
-        return choose_links(asked).name
+    show(result, directory, plots=plots)
 
 
 @main.command()

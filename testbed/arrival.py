@@ -22,14 +22,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import trio
 
 from testbed import netns
+from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import toml
-from testbed.footprint import await_peers
 from testbed.progress import Progress
 from testbed.stamps import Recorder, beyond
 from testbed.topology import SINK, Veth, build, veth
@@ -48,6 +47,7 @@ _SHAPED = 3
 _SHAPER_QUEUE = 10_000_000
 _SETTLE_S = 0.5
 _PATIENCE_S = 15.0
+_READY_S = 60.0
 _LOOK_S, _QUIET_LOOKS = 0.1, 10
 _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
@@ -158,7 +158,7 @@ async def _run(stream: Stream, source: str, state: Path, progress: Progress) -> 
             after = _scheduling(daemon)
             progress.step("counting")
             counted = await _counted(state / _CONTROL, sent)
-            counters = (await _get(state / _CONTROL, "status"))["datapath"]["counters"]
+            counters = (await ask(state / _CONTROL, "/v1/status"))["datapath"]["counters"]
             arrivals = recorder.arrivals()
             if recorder.missed():
                 raise MeasurementError(f"{recorder.missed()} packets were not taken down")
@@ -225,29 +225,17 @@ async def _daemon(members: Crew, state: Path, stream: Stream, source: str) -> Ch
     file.write_text(toml(document), encoding="utf-8")
     command = [sys.executable, "-m", "drld", "--config", str(file)]
     daemon = members.start("daemon", netns.namespace(_LIMITER), command)
-    await await_peers(state / _CONTROL, daemon)
+    await await_ready(state / _CONTROL, daemon, _READY_S)
     return daemon
-
-
-async def _get(control: Path, what: str) -> dict[str, Any]:
-    transport = httpx.AsyncHTTPTransport(uds=str(control), verify=False)
-    async with httpx.AsyncClient(
-        transport=transport, base_url="http://drld", timeout=_PATIENCE_S
-    ) as client:
-        try:
-            answer: dict[str, Any] = (await client.get(f"/v1/{what}")).raise_for_status().json()
-        except httpx.HTTPError as error:
-            raise MeasurementError(f"{control.stem} does not answer: {error}") from error
-        return answer
 
 
 async def _counted(control: Path, packets: int) -> dict[str, Any]:
     """What a daemon counted, once that is so many packets, or no more come."""
-    counted = await _get(control, f"limits/{_LIMIT}")
+    counted: dict[str, Any] = await ask(control, f"/v1/limits/{_LIMIT}")
     quiet = 0
     while counted["arrived_packets"] < packets and quiet < _QUIET_LOOKS:
         await trio.sleep(_LOOK_S)
-        seen, counted = counted, await _get(control, f"limits/{_LIMIT}")
+        seen, counted = counted, await ask(control, f"/v1/limits/{_LIMIT}")
         quiet = quiet + 1 if counted["arrived_packets"] == seen["arrived_packets"] else 0
     return counted
 

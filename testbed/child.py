@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from drld.errors import DrldError
+from testbed.errors import MeasurementError
 
 _REALTIME_PRIORITY = 5
 _NICE = -10
@@ -44,6 +45,18 @@ def raise_priority() -> str:
         return f"nice {_NICE}"
     except OSError:
         return "normal"
+
+
+def main_of(roles: Mapping[str, Callable[[], None]]) -> None:
+    """`main` with the work of the role that the first argument names."""
+
+    def work() -> None:
+        role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
+        if role is None:
+            raise MeasurementError(f"the first argument is one of {', '.join(roles)}")
+        role()
+
+    main(work)
 
 
 def main(work: Callable[[], None]) -> None:

@@ -10,34 +10,17 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from drld import units
-from drld.config.fields import Rate
+from drld.config.fields import Rate, quantity
 
 _LONGEST_NAME = 11
 """Interface names have 15 characters, and some of ours begin with `in-`."""
 _NAME = rf"[a-z][a-z0-9_-]{{0,{_LONGEST_NAME - 1}}}"
 
 
-def duration(value: object) -> int:
-    """Nanoseconds; ValueError with what may stand there."""
-    if not isinstance(value, str):
-        raise ValueError('a duration such as "50ms" or "1.5s"')
-    try:
-        return units.parse_duration(value)
-    except units.QuantityError as error:
-        raise ValueError(error.allowed) from None
-
-
-def _size(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError('a size such as "15kB"')
-    try:
-        return units.parse_size(value)
-    except units.QuantityError as error:
-        raise ValueError(error.allowed) from None
-
-
+duration = quantity(units.parse_duration, 'a duration such as "50ms" or "1.5s"')
+"""Nanoseconds; ValueError with what may stand there."""
 Duration = Annotated[int, PlainValidator(duration)]
-Size = Annotated[int, PlainValidator(_size)]
+Size = Annotated[int, PlainValidator(quantity(units.parse_size, 'a size such as "15kB"'))]
 Name = Annotated[str, Field(pattern=rf"^{_NAME}$")]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 

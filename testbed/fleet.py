@@ -14,7 +14,7 @@ import httpx
 import trio
 
 from drld import units
-from testbed import netns
+from testbed import control, netns
 from testbed.crew import Child, Crew
 from testbed.errors import HostError
 from testbed.experiment import CENTRAL, Experiment
@@ -25,7 +25,6 @@ LIMIT = "experiment"
 DATAPATHS = ("auto", "kernel", "nfqueue", "tbf")
 
 _READY_TIMEOUT_S = 120.0
-_POLL_S = 0.02
 _REQUEST_TIMEOUT_S = 5.0
 _TBF_QUEUE = 3_000
 """Bytes: next to none, so that it polices rather than shapes."""
@@ -132,29 +131,12 @@ class DaemonFleet:
             [sys.executable, "-m", "drld", "--config", str(self._file(limiter))],
         )
 
-    async def _await_ready(self, limiter: str, peers_too: bool) -> None:
-        daemon = self._daemons[limiter]
-        status: dict[str, Any] = {}
-        with trio.move_on_after(_READY_TIMEOUT_S):
-            async with self._client(limiter) as client:
-                while daemon.process.poll() is None:
-                    try:
-                        status = (await client.get("/v1/status")).raise_for_status().json()
-                    except httpx.HTTPError:
-                        status = {}
-                    peers = status.get("peers", {})
-                    if status.get("ready") and (
-                        not peers_too or peers["connected"] == peers["configured"]
-                    ):
-                        return
-                    await trio.sleep(_POLL_S)
-        raise await daemon.failure(f"did not become ready (last status: {status or 'none'})")
+    async def _await_ready(self, limiter: str, *, peers_too: bool) -> None:
+        socket, daemon = self._sockets[limiter], self._daemons[limiter]
+        await control.await_ready(socket, daemon, _READY_TIMEOUT_S, peers_too=peers_too)
 
     def _client(self, limiter: str) -> httpx.AsyncClient:
-        transport = httpx.AsyncHTTPTransport(uds=str(self._sockets[limiter]), verify=False)
-        return httpx.AsyncClient(
-            transport=transport, base_url="http://drld", timeout=_REQUEST_TIMEOUT_S
-        )
+        return control.client(self._sockets[limiter], _REQUEST_TIMEOUT_S)
 
     async def follow(self) -> None:
         """See `Fleet`."""

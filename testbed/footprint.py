@@ -10,12 +10,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import httpx
 import trio
 
 from testbed import netns
+from testbed.control import await_ready
 from testbed.crew import Child, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import toml
@@ -78,7 +77,7 @@ async def measure(fleet: IdleFleet, seconds: float, progress: Progress) -> list[
                 command = [sys.executable, "-m", "drld", "--config", str(file)]
                 daemons[name] = members.start(name, namespace, command)
             for name, daemon in daemons.items():
-                await await_peers(state / f"{name}.sock", daemon)
+                await await_ready(state / f"{name}.sock", daemon, _READY_TIMEOUT_S)
             before = {name: cpu_s(daemon) for name, daemon in daemons.items()}
             began = trio.current_time()
             progress.step(f"measuring for {seconds:g} s")
@@ -121,30 +120,6 @@ def _document(
             }
         ],
     }
-
-
-async def await_peers(
-    socket: Path, daemon: Child, timeout_s: float = _READY_TIMEOUT_S
-) -> dict[str, Any]:
-    """Wait until a daemon with this control socket hears all its peers; return its status.
-
-    Raises:
-        MeasurementError: it ended, or did not get so far in time.
-    """
-    transport = httpx.AsyncHTTPTransport(uds=str(socket), verify=False)
-    status: dict[str, Any]
-    with trio.move_on_after(timeout_s):
-        async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
-            while daemon.process.poll() is None:
-                try:
-                    status = (await client.get("/v1/status")).raise_for_status().json()
-                except httpx.TransportError:
-                    status = {}
-                peers = status.get("peers", {})
-                if status.get("ready") and peers["connected"] == peers["configured"]:
-                    return status
-                await trio.sleep(0.1)
-    raise await daemon.failure("did not become ready")
 
 
 def cpu_s(daemon: Child) -> float:

@@ -215,6 +215,16 @@ def kernel_has_netem() -> bool:
     return True
 
 
+def probed(backend: str) -> str:
+    """The name of what `choose_links` chooses, so that runs need not probe again.
+
+    Raises:
+        HostError: netem is asked for, and the kernel has none.
+    """
+    with netns.workspace():
+        return choose_links(backend).name
+
+
 def choose_links(backend: str) -> Links:
     """The way of emulating links: `netem`, `delayline`, or `auto`, which prefers netem.
 

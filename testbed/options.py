@@ -11,6 +11,7 @@ import click
 from drld.errors import ConfigError
 from testbed import experiment as experiments
 from testbed.experiment import ALLOCATOR_NAMES, Experiment
+from testbed.suite import RESULT, event_table_of, failed, table_of
 
 OUT = Path("testbed-out")
 
@@ -72,6 +73,23 @@ def load(
         )
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+
+
+def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
+    """Print what came of the runs and where it is, and draw it if asked to.
+
+    Raises:
+        click.ClickException: runs are missing.
+    """
+    if result["runs"]:
+        click.echo(table_of(result))
+        if events := event_table_of(result):
+            click.echo(f"\n{events}\n")
+        click.echo(f"{directory / RESULT}")
+        if plots:
+            draw(result, directory)
+    if missing := failed(result):
+        raise click.ClickException(f"could not be measured: {'; '.join(missing)}")
 
 
 def draw(result: dict[str, Any], directory: Path) -> None:

@@ -18,12 +18,11 @@ import resource
 import selectors
 import socket
 import struct
-import sys
 import time
 from typing import Any
 
 from testbed import child
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import HostError
 
 CONGESTION_CONTROL = "reno"
 FIRST_PORT = 20_000
@@ -236,14 +235,5 @@ def _receive(connection: socket.socket, buffer: bytearray) -> int | None:
         return 0
 
 
-def work() -> None:
-    """What the first argument says."""
-    roles = {"send": send_flows, "receive": receive_flows}
-    role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
-    if role is None:
-        raise MeasurementError(f"usage: python -m testbed.traffic {'|'.join(roles)}")
-    role()
-
-
 if __name__ == "__main__":
-    child.main(work)
+    child.main_of({"send": send_flows, "receive": receive_flows})

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
-import sys
 import time
 from collections.abc import Iterator
 
 from testbed import child
-from testbed.errors import MeasurementError
 
 PORT = 5002
 
@@ -72,14 +70,5 @@ def _drain(stream: socket.socket) -> Iterator[int]:
         yield seconds * 1_000_000_000 + nanoseconds - _SENT.unpack(payload)[0]
 
 
-def work() -> None:
-    """What the first argument says."""
-    roles = {"send": send_stream, "receive": receive_stream}
-    role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
-    if role is None:
-        raise MeasurementError(f"usage: python -m testbed.udp {'|'.join(roles)}")
-    role()
-
-
 if __name__ == "__main__":
-    child.main(work)
+    child.main_of({"send": send_stream, "receive": receive_stream})

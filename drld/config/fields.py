@@ -6,6 +6,7 @@ phrase that says what is allowed there.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -50,8 +51,8 @@ _MAX_MARK = 2**32 - 1
 _LONGEST_SOCKET_PATH = 107
 
 
-def _quantity(
-    parse: Callable[[str], int], allowed: str, low: int, high: int
+def quantity(
+    parse: Callable[[str], int], allowed: str, low: int = 0, high: float = math.inf
 ) -> Callable[[object], int]:
     """Read a quantity with its unit, within bounds."""
 
@@ -191,14 +192,14 @@ def _number(value: object) -> int | None:
 Rate = Annotated[
     int,
     PlainValidator(
-        _quantity(units.parse_rate, 'a rate such as "10mbit"', units.MIN_RATE, units.MAX_RATE)
+        quantity(units.parse_rate, 'a rate such as "10mbit"', units.MIN_RATE, units.MAX_RATE)
     ),
 ]
 """Bytes/s."""
 Burst = Annotated[
     int,
     PlainValidator(
-        _quantity(
+        quantity(
             units.parse_size,
             'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
             MIN_BURST,
@@ -210,7 +211,7 @@ Burst = Annotated[
 Interval = Annotated[
     int,
     PlainValidator(
-        _quantity(
+        quantity(
             units.parse_duration,
             'a duration such as "50ms", from "10ms" to "10s"',
             MIN_INTERVAL_NS,

@@ -18,6 +18,7 @@ from testbed.bench.lanes import Setting
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome
 from testbed.interrupt import run_to_end
+from testbed.markdown import replace_section
 from testbed.progress import Progress
 
 _DOCUMENT = Path(__file__).parents[2] / "docs/performance.md"
@@ -67,7 +68,8 @@ def main(
     if docs:
         document = _DOCUMENT.read_text(encoding="utf-8")
         section = report.markdown(result)
-        _DOCUMENT.write_text(report.replace_section(document, section), encoding="utf-8")
+        replaced = replace_section(document, section, report.BEGIN, report.END)
+        _DOCUMENT.write_text(replaced, encoding="utf-8")
         click.echo(f"{_DOCUMENT}")
 
 

@@ -16,17 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import httpx
-
 from drld.capture.packet import COPY_BYTES
 from drld.capture.packet_queue import QUEUE_PACKETS
 from testbed import netns
 from testbed.bench.lanes import Lane, Place, Setting
 from testbed.bench.traffic import tool
+from testbed.control import ask, await_ready
 from testbed.crew import Child
 from testbed.errors import HostError, MeasurementError
 from testbed.fleet import toml
-from testbed.footprint import await_peers
 from testbed.link import delayline_rules
 
 NEVER = {"rate": "100gbit", "burst": "1GB"}
@@ -35,7 +33,6 @@ NEVER = {"rate": "100gbit", "burst": "1GB"}
 _NFT_NEVER = "rate over 10000 mbytes/second burst 1000 mbytes"
 _QUEUE = 7
 _READY_S = 120.0
-_ANSWER_S = 60.0
 """A daemon that needs more than a core has little time to answer."""
 
 
@@ -232,22 +229,6 @@ def loop_in_c() -> Queue:
     )
 
 
-async def ask(control: Path, path: str) -> Any:
-    """What a daemon's control API answers.
-
-    Raises:
-        MeasurementError: nothing, for a long time.
-    """
-    transport = httpx.AsyncHTTPTransport(uds=str(control), verify=False)
-    async with httpx.AsyncClient(
-        transport=transport, base_url="http://drld", timeout=_ANSWER_S
-    ) as client:
-        try:
-            return (await client.get(path)).raise_for_status().json()
-        except httpx.HTTPError as error:
-            raise MeasurementError(f"{control}{path}: {error!r}") from error
-
-
 class Program(_Process):
     """A BPF program without a daemon (`testbed.bench.program`)."""
 
@@ -328,7 +309,7 @@ def launch_daemon(
 
 async def ready(place: Place, daemon: Child) -> dict[str, Any]:
     """Wait until a daemon is ready and hears its peers; return its status."""
-    return await await_peers(place.control, daemon, _READY_S)
+    return await await_ready(place.control, daemon, _READY_S)
 
 
 def write_configuration(

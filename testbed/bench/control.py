@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 import trio
 
-from testbed.bench.contestants import ask, launch_daemon, prefixes, ready
+from testbed.bench.contestants import launch_daemon, prefixes, ready
 from testbed.bench.echo import PORT
 from testbed.bench.lanes import Field, Lane, Place, Setting, wired
 from testbed.bench.summary import Outcome, Row, Target, row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast
+from testbed.control import ask
 from testbed.crew import Child
 from testbed.errors import MeasurementError
 from testbed.footprint import cpu_s, status_bytes

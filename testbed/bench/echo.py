@@ -18,6 +18,8 @@ from testbed import child
 
 PORT = 7946
 _ROUND_S = 0.02
+"""How often a peer answers. A pace and not a wait: a fleet speaks at intervals and not when it is
+spoken to, and to wake up for every datagram would take processor time from what is measured."""
 _TOKEN = 2.0**-10
 """A weight that says no more than that the peer is heard."""
 

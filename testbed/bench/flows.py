@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import signal
 
-from testbed.bench.contestants import Nothing, ask, everything, launch_daemon, ready, tell
+from testbed.bench.contestants import Nothing, everything, launch_daemon, ready, tell
 from testbed.bench.lanes import Field, Lane, Place, Sample, Setting, ratios, values, wired
 from testbed.bench.summary import Outcome, Target, row
 from testbed.bench.traffic import Tcp
+from testbed.control import ask
 from testbed.crew import Child
 from testbed.errors import MeasurementError
 

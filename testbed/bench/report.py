@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.bench.summary import Outcome, Row, Summary, Target
+from testbed.markdown import bar
 
 BEGIN, END = "<!-- scripts/bench --docs writes from here -->", "<!-- to here -->"
 
@@ -97,24 +98,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     for name, benchmark in result["benchmarks"].items():
         header, *lines = grid(rows_of(benchmark))
         parts += [f"### {name}: {benchmark['title']}", ""]
-        parts += [_bar(header), _bar(["---"] * len(header)), *map(_bar, lines), ""]
+        parts += [bar(header), bar(["---"] * len(header)), *map(bar, lines), ""]
         parts += [f"- {note}" for note in benchmark["notes"]]
         parts += [""] if benchmark["notes"] else []
     return "\n".join(parts)
-
-
-def _bar(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def replace_section(document: str, section: str) -> str:
-    """The document with another generated section.
-
-    Raises:
-        ValueError: it has no place for one.
-    """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no section between {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n\n{section.strip()}\n\n{END}{after}"

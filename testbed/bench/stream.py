@@ -15,7 +15,6 @@ import resource
 import select
 import socket
 import struct
-import sys
 import time
 from collections import Counter
 from typing import Any
@@ -148,14 +147,5 @@ def _allow_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def work() -> None:
-    """What the first argument says."""
-    roles = {"send": send_slices, "take": take_all}
-    role = roles.get(sys.argv[1] if len(sys.argv) > 1 else "")
-    if role is None:
-        raise MeasurementError(f"usage: python -m testbed.bench.stream {'|'.join(roles)}")
-    role()
-
-
 if __name__ == "__main__":
-    child.main(work)
+    child.main_of({"send": send_slices, "take": take_all})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from testbed import netns
 from testbed.fleet import DATAPATHS
 from testbed.interrupt import run_to_end
-from testbed.link import choose_links
+from testbed.link import choose_links, probed
+from testbed.markdown import replace_section
 from testbed.progress import Progress
 from testbed.reproduce import report
 from testbed.reproduce.registry import FIGURES
@@ -83,8 +83,8 @@ def main(
     async def work() -> None:
         await measure(figures, setting)
 
-    # Probe once rather than before every run; a report needs no links.
-    make_links = functools.partial(choose_links, "auto" if only_report else _links())
+    # A report needs no links.
+    make_links = functools.partial(choose_links, "auto" if only_report else probed("auto"))
     setting = Setting(directory, quick, RunOptions(datapath, make_links), progress)
     if only_report:
         for figure in figures:
@@ -104,16 +104,12 @@ def main(
     if docs:
         document = _DOCUMENT.read_text(encoding="utf-8")
         section = report.markdown(known)
-        _DOCUMENT.write_text(report.replace_section(document, section), encoding="utf-8")
+        replaced = replace_section(document, section, report.BEGIN, report.END)
+        _DOCUMENT.write_text(replaced, encoding="utf-8")
         click.echo(f"{_DOCUMENT}")
     absent = sum(missing_count(one) for one in shown)
     if absent and not only_report:
         raise click.ClickException(f"{absent} runs are missing; the same command does them")
-
-
-def _links() -> str:
-    with netns.workspace():
-        return choose_links("auto").name
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ Everything is made from the figures' summaries (`testbed.reproduce.summary`).
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from testbed.markdown import bar
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.summary import missing, missing_count, unmet
 
@@ -72,26 +73,13 @@ def difference(summary: Summary) -> str:
     return " ".join(parts) or "None."
 
 
-def replace_section(document: str, section: str) -> str:
-    """The document with another generated section.
-
-    Raises:
-        ValueError: it has no place for one.
-    """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no section between {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n\n{section.strip()}\n\n{END}{after}"
-
-
 def markdown(summaries: Sequence[Summary]) -> str:
     """A table of all figures, and then how each was taken."""
     lines = [
         "| | the paper | ours | checks | difference |",
         "|---|---|---|---|---|",
         *(
-            _bar([summary["title"], summary["paper"], summary["ours"], score(summary),
+            bar([summary["title"], summary["paper"], summary["ours"], score(summary),
                   difference(summary)])
             for summary in summaries
         ),
@@ -103,13 +91,9 @@ def markdown(summaries: Sequence[Summary]) -> str:
     for summary in summaries:
         for table in summary["tables"]:
             lines += ["", f"**{summary['title']}.** {table['title']}:", ""]
-            lines += [_bar(table["header"]), _bar(["---"] * len(table["header"]))]
-            lines += [_bar(row) for row in table["rows"]]
+            lines += [bar(table["header"]), bar(["---"] * len(table["header"]))]
+            lines += [bar(row) for row in table["rows"]]
     return "\n".join(lines)
-
-
-def _bar(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def _conditions(summaries: Sequence[Summary]) -> list[str]:

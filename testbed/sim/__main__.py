@@ -9,10 +9,9 @@ import click
 import trio
 
 from drld.errors import DrldError
-from testbed.options import OUT, draw, experiment_options, load
+from testbed.options import OUT, experiment_options, load, show
 from testbed.progress import Progress
 from testbed.sim.suite import run_suite
-from testbed.suite import RESULT, event_table_of, failed, table_of
 
 
 @click.group()
@@ -47,15 +46,7 @@ def run(
         raise click.ClickException(str(error)) from None
     finally:
         progress.end()
-    if result["runs"]:
-        click.echo(table_of(result))
-        if events := event_table_of(result):
-            click.echo(f"\n{events}\n")
-        click.echo(f"{directory / RESULT}")
-        if plots:
-            draw(result, directory)
-    if missing := failed(result):
-        raise click.ClickException(f"nothing came of: {'; '.join(missing)}")
+    show(result, directory, plots=plots)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from testbed.bench.lanes import Lane, differences, ratios
 from testbed.bench.plot import draw
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome, Target, row, summarize
+from testbed.markdown import replace_section
 
 RATIO, RATE = ("ratio", ""), ("rate", "Gbit/s")
 
@@ -108,25 +109,15 @@ def test_text_holds_every_benchmark_and_note() -> None:
     assert lines.count("- police is not available here") == 2
 
 
-def test_the_document_keeps_what_is_not_generated() -> None:
-    before = f"# Title\n{report.BEGIN}\nold\n{report.END}\nafter\n"
-    after = report.replace_section(before, report.markdown(result(outcome())))
-    assert after.startswith(f"# Title\n{report.BEGIN}\n\nA quick run of 2020-01-01: 2 processors")
-    assert after.endswith(f"\n{report.END}\nafter\n")
-    assert "old" not in after
-    assert "|  | drld | 4.50 | 1.00 [0.950, 1.05] ok ≥ 0.970 |" in after.splitlines()
-    assert report.replace_section(after, "x") == report.replace_section(before, "x")
-
-
-@pytest.mark.parametrize("document", ["", report.BEGIN, f"{report.END} {report.BEGIN}"])
-def test_a_document_without_a_place_for_it(document: str) -> None:
-    with pytest.raises(ValueError, match="no section"):
-        report.replace_section(document, "section")
+def test_the_section_of_the_document() -> None:
+    section = report.markdown(result(outcome()))
+    assert section.startswith("A quick run of 2020-01-01: 2 processors")
+    assert "|  | drld | 4.50 | 1.00 [0.950, 1.05] ok ≥ 0.970 |" in section.splitlines()
 
 
 def test_the_project_s_document_has_a_place_for_it() -> None:
-    document = Path(__file__).parents[2] / "docs/performance.md"
-    assert "section" in report.replace_section(document.read_text(encoding="utf-8"), "section")
+    document = (Path(__file__).parents[2] / "docs/performance.md").read_text(encoding="utf-8")
+    assert "section" in replace_section(document, "section", report.BEGIN, report.END)
 
 
 def test_points_and_lines_are_drawn(tmp_path: Path) -> None:

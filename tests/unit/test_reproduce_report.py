@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from testbed.markdown import replace_section
 from testbed.reproduce import __main__ as command
 from testbed.reproduce import report, runner
 from testbed.reproduce.figure import Figure, Series
@@ -123,17 +124,9 @@ def test_the_table_of_the_document() -> None:
     assert any("two (quick): 2 of 4 runs of 60 s (testbed, kernel datapath)" in x for x in lines)
 
 
-def test_only_its_own_section_of_the_document_is_replaced() -> None:
-    document = f"before\n{report.BEGIN}\nold\n{report.END}\nafter"
-    replaced = report.replace_section(document, "new")
-    assert replaced == f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter"
-    with pytest.raises(ValueError, match="no section"):
-        report.replace_section("nothing", "new")
-
-
 def test_the_document_has_a_place_for_it() -> None:
     document = command._DOCUMENT.read_text(encoding="utf-8")
-    assert "new section" in report.replace_section(document, "new section")
+    assert "new section" in replace_section(document, "new section", report.BEGIN, report.END)
 
 
 def test_the_document_names_every_figure() -> None:
@@ -214,7 +207,7 @@ def test_what_is_interrupted_leaves_a_report(
 
     monkeypatch.setattr(command, "FIGURES", {"two": FIGURE})
     monkeypatch.setattr(command, "run_to_end", interrupted)
-    monkeypatch.setattr(command, "_links", lambda: "netem")
+    monkeypatch.setattr(command, "probed", lambda backend: "netem")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / runner.SUMMARY).write_text(json.dumps({**canned(), "plots": []}))
     done = CliRunner().invoke(command.main, ["--out", str(tmp_path)])
