@@ -41,15 +41,23 @@ Where we deviate from figure 2, and why (what comes of it: docs/reproduction.md)
    headroom) sum to less than L, and all grow without bound where they sum to more. The floor
    gives a fleet's spare capacity to those who may want it next; the ceiling says that flows which
    are bottlenecked are worth no more than as many which are not.
+7. A limiter tells no more than the weight of `reach` times what arrived in the last tenth of a
+   second. Where many short flows come and go (web requests) demand halves within that time, and the
+   filters hold what they want for a second; meanwhile nobody could use it. It keeps the weight that
+   it had: TCP's pauses after a loss cost a tick or two, and not the climb back.
 
-Depth is scaled with the local limit, or N limiters could burst N depths, with a floor of
-`depth_packets`: a new flow's SYN and initial window (RFC 6928) must pass.
+Depth. N limiters could burst N depths if each had the limit's own, but flows that share a bucket
+do not all lose at once, so that what TCP needs of a bucket falls more slowly than its rate
+(Appenzeller et al., "Sizing router buffers", SIGCOMM 2004). The depth is scaled with the square
+root of the local limit's part of L, or of the static share's where that is larger, for short flows
+come in bursts while a limiter has little. At most sqrt(2 N) depths come of it. A new flow's SYN
+and initial window (RFC 6928) must pass in any case: `depth_packets`.
 
 Slow start (end of section 3.2.2). An idle limiter's limit is zero and its bucket may be empty: it
-is granted one floor of tokens as a credit when it falls idle. The paper then gives a new flow its
-instantaneous rate for one interval; slow start doubles that in the next, and a flow that loses the
-difference is thrown back to a few packets, from where it needs a round trip for each one more. So
-for `start_s` the flows of a limiter that was idle are taken for unbottlenecked, and counted.
+is granted `depth_packets` of tokens as a credit when it falls idle. The paper then gives a new flow
+its instantaneous rate for one interval; slow start doubles that in the next, and a flow that loses
+the difference is thrown back to a few packets, from where it needs a round trip for each one more.
+So for `start_s` the flows of a limiter that was idle are taken for unbottlenecked, and counted.
 
 Leaving. A limiter all of whose flows are silent (drld.estimate.flows) tells no more than
 `min_weight`, so that the others have its share within a few intervals, and not when it has been
@@ -62,20 +70,24 @@ their rates, where a bucket's fall on whoever bursts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from drld.allocators.base import Allocation, Allocator, InForce, bucket
 from drld.allocators.grd import excess_ratio
+from drld.estimate.ewma import Ewma
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
 PACKET_BYTES = 1500
+_RECENT_HISTORY = 1e-4
+"""Weight that history one second old keeps: a time constant of about a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class FpsParameters:
     """Parameters of FPS; the defaults are what docs/reproduction.md measures."""
 
-    headroom: float = 0.15
+    headroom: float = 0.1
     """Fraction of the demand that an unsaturated limiter's limit lies above it."""
     saturation: float = 0.95
     """Fraction of the local limit at which demand counts as having reached it."""
@@ -89,6 +101,8 @@ class FpsParameters:
     """Smallest weight of a limiter that has traffic, in flows."""
     depth_packets: int = 12
     """Smallest depth of the local bucket, in packets of 1,500 bytes."""
+    reach: float = 1.5
+    """Largest factor by which the local limit may lie above what arrived lately."""
 
     def __post_init__(self) -> None:
         if not 0 < self.saturation <= 1:
@@ -105,6 +119,8 @@ class FpsParameters:
             raise ValueError(f"min_weight: {self.min_weight} is not above 0")
         if self.depth_packets < 1:
             raise ValueError(f"depth_packets: {self.depth_packets} is below 1")
+        if self.reach < 1 + self.headroom:
+            raise ValueError(f"reach: {self.reach} is below 1 + headroom")
 
 
 class FlowProportionalShare(Allocator):
@@ -118,6 +134,7 @@ class FlowProportionalShare(Allocator):
         self.parameters: FpsParameters = parameters
         self._weight = 0.0
         self._local_limit: float | None = None
+        self._recent = Ewma(_RECENT_HISTORY)
         self._since_evidence_ns = round(parameters.hold_s * NS_PER_S)
         self._since_start_ns = 0
         self._starting = False
@@ -129,7 +146,7 @@ class FlowProportionalShare(Allocator):
     ) -> Allocation:
         """Compute weight and local limit, and the enforcement of the latter."""
         self._weight = self._next_weight(demand, view, limit, interval_ns)
-        weight = self._weight if demand.long_rate else min(self._weight, self.parameters.min_weight)
+        weight = min(self._weight, self._usable(demand, view, limit, interval_ns))
         total = weight + view.remote
         # Where nobody wants anything, all begin at their static share.
         local_limit = limit.rate * weight / total if total else limit.static_rate
@@ -161,6 +178,21 @@ class FlowProportionalShare(Allocator):
             weight = min(wanted * view.remote / (limit.rate - wanted), self._flow_count(demand))
         return max(weight, self.parameters.min_weight)
 
+    def _usable(self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int) -> float:
+        """The largest weight that is of use to what arrives at present."""
+        reach = self._reach(demand, interval_ns)
+        if not demand.long_rate:
+            return self.parameters.min_weight
+        if self._starting or view.remote == 0 or reach >= limit.rate:
+            return math.inf
+        return max(reach * view.remote / (limit.rate - reach), self.parameters.min_weight)
+
+    def _reach(self, demand: Demand, interval_ns: int) -> float:
+        """The largest local limit that is of use to what arrives at present, bytes/s."""
+        if demand.idle:
+            self._recent.restart()
+        return self.parameters.reach * self._recent.update(demand.instant_rate, interval_ns)
+
     def _saturating(self, demand: Demand) -> bool:
         limit = self._local_limit
         return demand.drop_ratio > 0 or (
@@ -172,25 +204,29 @@ class FlowProportionalShare(Allocator):
         return demand.long_rate / demand.flow_rate if demand.flow_rate else self._weight
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
-        floor = self.parameters.depth_packets * PACKET_BYTES
+        initial = self.parameters.depth_packets * PACKET_BYTES
         if not demand.idle:
             self._credited = False
         elif not self._credited:
             self._credited = True
             self._credit_id += 1
         # A static share of zero makes the limit in force zero while no peer is heard.
-        scale = local_limit / limit.rate if limit.rate else 0.0
-        polices = bucket(local_limit, limit.burst * scale, floor)
+        part = max(local_limit, limit.static_rate) / limit.rate if limit.rate else 0.0
+        polices = bucket(local_limit, limit.burst * math.sqrt(part), initial)
         return Enforcement(
             fill_rate=polices.fill_rate,
             depth=polices.depth,
-            credit=floor if self._credit_id else 0,
+            credit=initial if self._credit_id else 0,
             credit_id=self._credit_id,
         )
 
 
 class FlowProportionalShareRandomDrop(FlowProportionalShare):
     """Drop the excess over the local limit at random."""
+
+    def _reach(self, demand: Demand, interval_ns: int) -> float:
+        # What arrives swings with the drops here, and so would a limit that followed it.
+        return math.inf
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
         rate = demand.rate

@@ -23,9 +23,11 @@ not show; and some flows' packets are that far apart.
 
 The rate of an unbottlenecked flow is not the fastest flow's: the maximum of n noisy rates grows
 with n, so a limiter with seven flows would count itself fewer flows, relative to one with three,
-than it has. We take the largest f for which f is the mean of all flows at or above half of f
+than it has. We take the largest f for which f is the mean of all flows at or above `CLUSTER` of f
 (found by iterating from the maximum). Equal flows are then all counted, whatever the noise, and
-flows bottlenecked elsewhere below half the fair rate are left out, as the paper wants.
+flows bottlenecked elsewhere below `CLUSTER` of the fair rate are left out, as the paper wants.
+Three flows in one bucket stay unequal for seconds; with half of f, and rates that halved in a
+second, the fastest was now and then taken for the only unbottlenecked one (docs/fps.md).
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from operator import itemgetter
 from drld.model import NS_PER_S, FlowId
 
 CAPACITY = 64
-CLUSTER = 0.5
+CLUSTER = 0.4
 RESIDENCE_NS = 1 * NS_PER_S
 PAUSE_NS = 3 * NS_PER_S // 10
 PAUSE_BYTES = 4 * 1500
 SILENCE_NS = 3 * NS_PER_S
-HISTORY = 0.5
+HISTORY = 0.7
 
 
 class FlowSample:
@@ -126,7 +128,7 @@ class FlowRates:
         """Take in one interval; return the flows to evict from the sample.
 
         Evicted: flows silent for `SILENCE_NS`; and while a flow finds no room, an eighth of the
-        set, the slowest of those below the unbottlenecked rate's half that have had
+        set, the slowest of those below `CLUSTER` of the unbottlenecked rate that have had
         `RESIDENCE_NS` to show their rate.
         """
         alpha = self.history ** (interval_ns / NS_PER_S)

@@ -93,7 +93,7 @@ def test_fps_weight_is_the_number_of_flows_and_the_limit_proportional() -> None:
     assert allocation.value == pytest.approx(3)
     assert allocation.local_limit == pytest.approx(3 * MBIT)
     assert allocation.enforcement.fill_rate == 3 * MBIT
-    assert allocation.enforcement.depth == pytest.approx(22_500)
+    assert allocation.enforcement.depth == round(75_000 * 0.5**0.5)  # of a static share
 
 
 def test_fps_single_limiter_has_the_whole_limit() -> None:
@@ -111,13 +111,13 @@ def test_fps_no_remote_weight_gives_the_whole_limit_and_counts_flows() -> None:
 
 def test_fps_unsaturated_limit_is_the_demand_with_headroom() -> None:
     allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=0.2 * MBIT), view(3), ticks=6)
-    assert allocation.local_limit == pytest.approx(1.15 * 2 * MBIT)
-    assert allocation.value == pytest.approx(2.3 * 3 / (10 - 2.3))
+    assert allocation.local_limit == pytest.approx(1.1 * 2 * MBIT)
+    assert allocation.value == pytest.approx(2.2 * 3 / (10 - 2.2))
 
 
 def test_fps_demand_of_the_whole_limit_or_more_is_saturated() -> None:
     """Line 9 would divide by zero, or go negative."""
-    for rate in (10 * MBIT / 1.15, 10 * MBIT, 50 * MBIT):
+    for rate in (10 * MBIT / 1.1, 10 * MBIT, 50 * MBIT):
         allocator = make("fps")
         allocation = allocate(allocator, demand(rate, flow_rate=rate / 4), view(4), ticks=40)
         assert allocation.value == pytest.approx(4)
@@ -136,7 +136,7 @@ def test_fps_a_static_share_of_zero_is_a_limit_of_zero() -> None:
 
 
 def test_fps_unsaturated_flows_are_worth_no_more_than_saturated_ones() -> None:
-    """Line 9 alone: 2.3 * 30 / 7.7 flows for the demand of one."""
+    """Line 9 alone: 2.2 * 30 / 7.8 flows for the demand of one."""
     allocation = allocate(make("fps"), demand(2 * MBIT, flow_rate=2 * MBIT), view(30), ticks=6)
     assert allocation.value == pytest.approx(1)
 
@@ -150,7 +150,7 @@ def test_fps_flows_that_start_count_whole_for_a_while_whatever_they_send() -> No
     small = demand(0.4 * MBIT, flow_rate=0.2 * MBIT)
     assert allocate(allocator, small, view(8), ticks=4).value == pytest.approx(2)
     after = allocate(allocator, small, view(8))
-    assert after.local_limit == pytest.approx(1.15 * 0.4 * MBIT)
+    assert after.local_limit == pytest.approx(1.1 * 0.4 * MBIT)
     # The next start is after the next idle time.
     assert allocate(allocator, small, view(8), ticks=40).value == after.value
     allocate(allocator, IDLE, view(8))
@@ -193,7 +193,7 @@ def test_fps_idle_limiter_lets_a_new_flow_begin() -> None:
     allocator = make("fps")
     records = [allocate(allocator, IDLE, view(10)).enforcement for _ in range(3)]
     assert {record.fill_rate for record in records} == {0}
-    assert {record.depth for record in records} == {12 * PACKET_BYTES}
+    assert {record.depth for record in records} == {round(75_000 * 0.5**0.5)}
     assert {record.credit for record in records} == {12 * PACKET_BYTES}
     assert len({record.credit_id for record in records}) == 1
     busy = allocate(allocator, saturated(1), view(10)).enforcement
@@ -222,6 +222,37 @@ def test_fps_a_lull_between_losses_keeps_the_weight() -> None:
     lull = demand(2.4 * MBIT, flow_rate=0.8 * MBIT)
     assert allocate(allocator, lull, view(7), ticks=19).value == pytest.approx(3)
     assert allocate(allocator, lull, view(7)).value < 3
+
+
+def test_fps_what_cannot_be_used_is_not_claimed_and_comes_back_at_once() -> None:
+    """Requests stop coming; the filters, and so the weight, remember them."""
+    allocator = make("fps")
+    allocate(allocator, saturated(3), view(7), ticks=40)
+    less = replace(saturated(3), instant_rate=0.5 * MBIT)
+    first = allocate(allocator, less, view(7))
+    fourth = allocate(allocator, less, view(7), ticks=3)
+    assert first.value == pytest.approx(3)
+    # Three quarters of 2.5 Mbit/s are forgotten after 0.2 s.
+    assert local_limit(fourth) == pytest.approx(1.5 * (0.5 + 2.5 * 1e-4**0.2) * MBIT)
+    assert allocate(allocator, saturated(3), view(7), ticks=2).value == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("limiters", "weight", "depth"),
+    [
+        (1, 1, 75_000),
+        (2, 64, 60_000),
+        (4, 1, 37_500),
+        (25, 1, 18_000),
+    ],
+    ids=["alone", "64 of 100", "its static share of 4", "an initial window"],
+)
+def test_fps_depth_goes_with_the_root_of_the_share(limiters: int, weight: int, depth: int) -> None:
+    limit = InForce(10 * MBIT, 75_000, 10 * MBIT / limiters, 75_000 / limiters)
+    remote = view(100 - weight if limiters > 1 else 0)
+    flows = saturated(weight, 10 * MBIT * weight / 100)
+    allocation = make("fps").allocate(flows, remote, limit, TICK_NS)
+    assert allocation.enforcement.depth == depth
 
 
 def test_fps_one_stray_drop_does_not_claim_the_share_of_all_flows() -> None:
@@ -254,6 +285,7 @@ def test_fps_random_drop_drops_the_local_excess() -> None:
         ("start_s", -0.1),
         ("min_weight", 0.0),
         ("depth_packets", 0),
+        ("reach", 1.09),
     ],
 )
 def test_fps_refuses_bad_parameters_by_name(field: str, value: float) -> None:
