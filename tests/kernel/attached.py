@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Iterator
 
@@ -62,3 +63,20 @@ def ours(topology: Topology, *devices: str) -> list[str]:
         listed = topology.run("limiter", "tc", "qdisc", "show", "dev", device)
         lines += [f"{device} clsact" for line in listed.splitlines() if "clsact" in line]
     return lines
+
+
+def rules(topology: Topology) -> str:
+    """Everything in the limiter's namespace that leads to a queue or a program."""
+    listed = [
+        topology.run("limiter", "iptables-save", "-t", "mangle"),
+        topology.run("limiter", "ip6tables-save", "-t", "mangle"),
+        topology.run("limiter", "nft", "list", "ruleset"),
+    ]
+    for device in ("in0", "out0"):
+        for hook in ("ingress", "egress"):
+            listed.append(topology.run("limiter", "tc", "filter", "show", "dev", device, hook))
+        listed.append(topology.run("limiter", "tc", "qdisc", "show", "dev", device))
+    listed += [" ".join(program) for program in tcx_programs(topology)]
+    lines = "\n".join(listed).lower().splitlines()
+    ours = re.compile(r"\bqueue (num|to)|nfqueue|drld[:_]|clsact")
+    return "\n".join(line for line in lines if ours.search(line))

@@ -80,12 +80,18 @@ def serve(make: Callable[..., Host]) -> None:
     enter(sys.argv[1])
     pipe = Connection(int(sys.argv[2]))
     host = make(*pipe.recv())
+    turned_s = time.monotonic()
     while True:
         busy = host.attached and not host.paused
         waiting = [pipe, *(host.waits_for() if busy else ())]
-        ready = wait(waiting, host.turn_s)
-        if busy and ready != [pipe]:
+        patience_s = None
+        if busy and host.turn_s is not None:
+            patience_s = max(turned_s + host.turn_s - time.monotonic(), 0.0)
+        ready = wait(waiting, patience_s)
+        # A turn that is due is not put off by calls, however many come.
+        if busy and (ready != [pipe] or patience_s == 0.0):
             host.turn()
+            turned_s = time.monotonic()
         if pipe in ready:
             try:
                 method, arguments = pipe.recv()

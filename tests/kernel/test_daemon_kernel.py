@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from .attached import WAYS, tcx_programs
-from .daemon_host import DaemonHost
+from .attached import rules
+from .daemon_host import CENTRAL, SHARED, DaemonHost
 from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
@@ -22,13 +21,6 @@ SINK = "10.91.2.1"
 PAYLOAD = 972
 LENGTH = PAYLOAD + 28
 """IP-layer bytes of each packet that the tests send."""
-
-CENTRAL = (
-    'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
-)
-"""1,000 bytes/s: a burst of ten packets passes, and then one a second. UDP alone, for a new
-interface reports the multicast groups that it is in."""
-SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
 
 Daemons = Callable[[str], DaemonHost]
 
@@ -52,23 +44,6 @@ def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemo
     yield make
     for daemon in made:
         daemon.close()
-
-
-def rules(topology: Topology) -> str:
-    """Everything in the limiter's namespace that leads to a queue or a program."""
-    listed = [
-        topology.run("limiter", "iptables-save", "-t", "mangle"),
-        topology.run("limiter", "ip6tables-save", "-t", "mangle"),
-        topology.run("limiter", "nft", "list", "ruleset"),
-    ]
-    for device in ("in0", "out0"):
-        for hook in ("ingress", "egress"):
-            listed.append(topology.run("limiter", "tc", "filter", "show", "dev", device, hook))
-        listed.append(topology.run("limiter", "tc", "qdisc", "show", "dev", device))
-    listed += [" ".join(program) for program in tcx_programs(topology)]
-    lines = "\n".join(listed).lower().splitlines()
-    ours = re.compile(r"\bqueue (num|to)|nfqueue|drld[:_]|clsact")
-    return "\n".join(line for line in lines if ours.search(line))
 
 
 def send(topology: Topology, count: int) -> None:
@@ -347,87 +322,3 @@ def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, sai
     lines = [line for line in daemon.log.splitlines() if line.startswith("drld: ")]
     assert said in lines[-1]
     assert "Traceback" not in daemon.log
-
-
-@pytest.fixture
-def undecided(topology: Topology, tmp_path: Path) -> Iterator[DaemonHost]:
-    """A daemon with `datapath = "auto"`."""
-    daemon = DaemonHost(topology.names["limiter"], tmp_path, "lim1", "auto")
-    yield daemon
-    daemon.close()
-
-
-def test_auto_takes_the_kernel_where_it_can(topology: Topology, undecided: DaemonHost) -> None:
-    undecided.configure({"customer-a": SHARED})
-    undecided.start()
-    said = f"tc-BPF ({WAYS[-1]}) on out0 out"
-    status = undecided.ask("status")["datapath"]
-    assert (status["name"], status["reason"]) == ("kernel", said)
-    assert f"kernel ({said})" in undecided.ctl("status").stdout
-    assert undecided.wait_for_log(said)
-    assert undecided.stop() == 0
-
-
-def test_auto_takes_nfqueue_where_the_kernel_datapath_cannot_be_had(
-    topology: Topology, undecided: DaemonHost, tmp_path: Path
-) -> None:
-    undecided.environment = {
-        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
-        "CACHE_DIRECTORY": str(tmp_path / "cache"),
-    }
-    undecided.configure({"customer-a": SHARED})
-    undecided.start()
-    status = undecided.ask("status")["datapath"]
-    assert status["name"] == "nfqueue"
-    assert "no kernel datapath: no kernel headers" in status["reason"]
-    assert undecided.wait_for_log("no kernel datapath, nfqueue instead: no kernel headers")
-    assert "drld:" not in topology.run("limiter", "tc", "filter", "show", "dev", "out0", "egress")
-    assert undecided.stop() == 0
-
-
-def test_auto_refuses_what_only_the_other_datapath_can_do(
-    topology: Topology, undecided: DaemonHost, tmp_path: Path
-) -> None:
-    share = SHARED + '\non_failure = "share"'
-    undecided.configure({"customer-a": share})
-    undecided.start()
-    assert undecided.ask("status")["datapath"]["name"] == "kernel"
-    assert undecided.limit("customer-a")["on_failure"] == "share"
-    assert undecided.stop() == 0
-    undecided.environment = {
-        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
-        "CACHE_DIRECTORY": str(tmp_path / "cache"),
-    }
-    undecided.spawn()
-    assert undecided.wait() == 1
-    told = undecided.log.splitlines()[-1]
-    assert 'limit customer-a: on_failure = "share": only the kernel datapath' in told
-    assert "no kernel datapath: no kernel headers" in told
-    assert not rules(topology)
-    undecided.configure({"customer-a": SHARED})
-    undecided.start()
-    undecided.configure({"customer-a": share})
-    refused = undecided.ctl("reload", check=False)
-    assert refused.returncode == 1
-    assert 'limit customer-a: on_failure = "share"' in refused.stderr
-    assert undecided.limit("customer-a")["on_failure"] == "default"
-
-
-def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
-    undecided: DaemonHost,
-) -> None:
-    undecided.datapath = "kernel"
-    undecided.configure({"customer-a": SHARED.replace("out0", "out9")})
-    undecided.spawn()
-    assert undecided.wait() == 1
-    assert "drld: interface out9: there is none of this name" in undecided.log
-
-
-def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) -> None:
-    undecided.configure({"customer-a": SHARED})
-    undecided.start()
-    pid = undecided.ask("status")["pid"]
-    status = Path(f"/proc/{pid}/status").read_text()
-    resident_kb = int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1])
-    assert resident_kb < 80_000
-    assert undecided.stop() == 0

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -23,10 +23,24 @@ from drld.capture.clsact import Clsact
 from drld.capture.kernel import GRACE_INTERVALS
 from drld.errors import DatapathError
 from drld.model import Enforcement
-from drld.spec import Direction, LimitSpec, Match, Mode, OnFailure
+from drld.spec import Direction, LimitSpec, Mode, OnFailure
 
-from ..factories import MS, limit_spec
+from ..factories import MS
+from . import packets
 from .attached import WAYS, ours, take_off_tcx, tcx_programs
+from .packets import (
+    LENGTH,
+    NOTHING,
+    SINK,
+    SOURCE,
+    UDP_NUMBER,
+    UNLIMITED,
+    both_directions,
+    both_families,
+    only,
+    send_udp,
+    ten_of_25_pass,
+)
 from .remote import RemoteKernelDatapath
 from .topology import Topology, wait_for
 
@@ -34,15 +48,6 @@ pytestmark = pytest.mark.kernel
 
 Start = Callable[..., RemoteKernelDatapath]
 
-UDP_NUMBER = 17
-UNLIMITED = Enforcement()
-NOTHING = Enforcement(drop_probability=1.0)
-SINK = {4: "10.91.2.1", 6: "fd91:2::1"}
-SOURCE = {4: "10.91.1.1", 6: "fd91:1::1"}
-HEADERS = {4: 28, 6: 48}
-"""Bytes of IP and UDP header."""
-LENGTH = 128
-"""Bytes of each IPv4 packet that `send_udp` makes."""
 INTERVAL_NS = 50 * MS
 GRACE_NS = GRACE_INTERVALS * INTERVAL_NS
 
@@ -61,41 +66,12 @@ def start(topology: Topology, way: str) -> Iterator[Start]:
         process.kill()
 
 
-def only(packets: int, length: int = LENGTH) -> Enforcement:
-    """Let so many packets of so many bytes pass, ever."""
-    return Enforcement(fill_rate=0, depth=packets * length)
-
-
 def limit(
-    limit_id: int,
-    interface: str = "out0",
-    destination: str | None = None,
-    *,
-    mode: Mode = Mode.ENFORCE,
-    on_failure: OnFailure = OnFailure.SHARE,
+    limit_id: int, interface: str = "out0", destination: str | None = None, **settings: Any
 ) -> LimitSpec:
-    match = Match(
-        interface,
-        Direction.IN if interface.startswith("in") else Direction.OUT,
-        # A new interface reports the multicast groups it is in.
-        protocol=UDP_NUMBER,
-        destination=ip_network(destination) if destination else None,
-    )
-    return limit_spec(
-        id=limit_id,
-        name=f"limit-{limit_id}",
-        match=match,
-        mode=mode,
-        on_failure=on_failure,
-        interval_ns=INTERVAL_NS,
-    )
-
-
-def send_udp(topology: Topology, destination: str, packets: int, port: int = 9000) -> None:
-    family = 6 if ":" in destination else 4
-    with topology.udp("source", SOURCE[family]) as sender:
-        for _ in range(packets):
-            sender.sendto(bytes(100), (destination, port))
+    """A limit on UDP: a new interface reports the multicast groups it is in."""
+    settings = {"interval_ns": INTERVAL_NS, "on_failure": OnFailure.SHARE, **settings}
+    return packets.limit(limit_id, interface, destination, protocol=UDP_NUMBER, **settings)
 
 
 def filters(topology: Topology) -> list[str]:
@@ -112,30 +88,22 @@ def expected(way: str, *hooks: str) -> list[str]:
     ]
 
 
-def passed(topology: Topology, datapath: RemoteKernelDatapath, packets: int) -> int:
+def passed(topology: Topology, datapath: RemoteKernelDatapath, count: int) -> int:
     """How many of these packets limit 1 lets pass."""
     before = datapath.total(1)
-    send_udp(topology, SINK[4], packets)
-    after = datapath.wait(1, before.arrived_packets + packets)
+    send_udp(topology, SINK[4], count)
+    after = datapath.wait(1, before.arrived_packets + count)
     return after.forwarded_packets - before.forwarded_packets
 
 
-@pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("interface", ["in0", "out0"])
+@both_families
+@both_directions
 def test_udp_is_counted_to_the_byte_and_limited(
     topology: Topology, start: Start, family: int, interface: str
 ) -> None:
-    length = 100 + HEADERS[family]
     datapath = start()
-    datapath.attach((limit(1, interface, SINK[family]), only(10, length)))
-    with topology.udp("sink", SINK[family], 9000) as sink, topology.capture() as capture:
-        send_udp(topology, SINK[family], 25)
-        total = datapath.wait(1, 25)
-        assert len(capture.wait(10)) == 10
-        assert len(sink.recv(2000)) == 100
-    assert (total.arrived_packets, total.arrived_bytes) == (25, 25 * length)
-    assert (total.forwarded_packets, total.forwarded_bytes) == (10, 10 * length)
-    assert (total.dropped_packets, total.dropped_bytes) == (15, 15 * length)
+    datapath.attach((limit(1, interface, SINK[family]), only(10, LENGTH[family])))
+    total = ten_of_25_pass(topology, datapath, family)
     assert len(total.flows) == 1
     odd = datapath.counters()
     assert (odd["truncated"], odd["malformed"], odd["fragments"]) == (0, 0, 0)
@@ -146,7 +114,7 @@ def test_a_credit_is_granted_once(topology: Topology, start: Start) -> None:
     datapath.attach((limit(1), only(5)))
     send_udp(topology, SINK[4], 5)
     datapath.wait(1, 5)
-    granted = replace(only(5), credit=2 * LENGTH, credit_id=1)
+    granted = replace(only(5), credit=2 * LENGTH[4], credit_id=1)
     for _ in range(2):
         datapath.program(1, granted)
         datapath.program(1, replace(granted, fill_rate=1))
@@ -162,7 +130,7 @@ def test_evicted_flows_make_room(topology: Topology, start: Start) -> None:
     datapath.program(1, UNLIMITED, [flow])
     assert datapath.total(1).flows == {}
     send_udp(topology, SINK[4], 2)
-    assert list(datapath.wait(1, 5).flows.values())[-1:] in ([2 * LENGTH], [LENGTH])
+    assert list(datapath.wait(1, 5).flows.values())[-1:] in ([2 * LENGTH[4]], [LENGTH[4]])
 
 
 def test_all_limits_of_a_packet_are_charged_or_none(topology: Topology, start: Start) -> None:
@@ -330,11 +298,13 @@ class Received:
 
 def test_a_record_that_drains_and_one_that_fills(topology: Topology, start: Start) -> None:
     datapath = start()
-    datapath.attach((limit(1), Enforcement(fill_rate=-100 * LENGTH * 1000, depth=10 * LENGTH)))
+    datapath.attach(
+        (limit(1), Enforcement(fill_rate=-100 * LENGTH[4] * 1000, depth=10 * LENGTH[4]))
+    )
     # Empty after a tenth of a millisecond, which the coarse clock shows a few later.
     wait_for(lambda: passed(topology, datapath, 1), lambda count: count == 0)
     assert passed(topology, datapath, 5) == 0
-    datapath.program(1, Enforcement(fill_rate=10**9, depth=10 * LENGTH))
+    datapath.program(1, Enforcement(fill_rate=10**9, depth=10 * LENGTH[4]))
     assert passed(topology, datapath, 5) == 5
 
 

@@ -87,6 +87,16 @@ def datagrams(capture: socket.socket, count: int) -> list[bytes]:
     return packets
 
 
+def received(receiver: Transport, count: int) -> list[tuple[str, Update]]:
+    """So many updates, which were captured on the way in: the socket has them in a moment."""
+    got: list[tuple[str, Update]] = []
+    while len(got) < count:
+        ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
+        assert ready
+        got += receiver.receive()
+    return got
+
+
 def ip_length(packet: bytes) -> int:
     """What the IP header says; IPv6 does not count the header itself."""
     if packet[0] >> 4 == 4:
@@ -122,13 +132,7 @@ def test_an_update_is_one_packet_of_the_papers_size(
             assert decode_untrusted(payload) == [update]
             Tagger(b"secret", "left", "right").check_untrusted(payload)
         assert sender.bytes_sent == sum(map(len, packets))
-        # They were captured on the way in: the socket has them by now, or in a moment.
-        got: list[tuple[str, Update]] = []
-        while len(got) < len(sent):
-            ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
-            assert ready
-            got += receiver.receive()
-        assert got == [("left", update) for update in sent]
+        assert received(receiver, len(sent)) == [("left", update) for update in sent]
         assert not receiver.rejected
     finally:
         sender.close()
@@ -163,12 +167,7 @@ def test_updates_of_several_limits_share_datagrams(capture: socket.socket) -> No
         packets = datagrams(capture, 2)
         assert [len(packet) for packet in packets] == [28 + size(MAX_UPDATES), 28 + size(3)]
         assert sender.bytes_sent == sum(map(len, packets))
-        got: list[tuple[str, Update]] = []
-        while len(got) < len(sent):
-            ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
-            assert ready
-            got += receiver.receive()
-        assert got == [("left", update) for update in sent]
+        assert received(receiver, len(sent)) == [("left", update) for update in sent]
         assert (sender.sent, receiver.received) == (len(sent), len(sent))
     finally:
         sender.close()

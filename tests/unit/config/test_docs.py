@@ -16,7 +16,7 @@ from drld.allocators import ALLOCATORS
 from drld.config.fields import PROTOCOLS
 from drld.config.schema import GossipTable, LimiterTable, LimitTable, MatchTable, PeerTable
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()
 
 Row = dict[str, tuple[str, str]]

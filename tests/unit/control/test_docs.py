@@ -14,7 +14,7 @@ from drld.control import schema
 from drld.control.app import make_app
 from tests.control_fake import FakeDaemon
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "control-api.md").read_text()
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "control-api.md").read_text()
 SHAPES: list[Any] = [value for value in vars(schema).values() if is_typeddict(value)]
 
 

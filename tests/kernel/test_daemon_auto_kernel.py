@@ -1,0 +1,98 @@
+"""A daemon that chooses its datapath itself, and what it costs when it has begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .attached import WAYS, rules
+from .daemon_host import SHARED, DaemonHost
+from .topology import Topology
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def undecided(topology: Topology, tmp_path: Path) -> Iterator[DaemonHost]:
+    """A daemon with `datapath = "auto"`."""
+    daemon = DaemonHost(topology.names["limiter"], tmp_path, "lim1", "auto")
+    yield daemon
+    daemon.close()
+
+
+def test_auto_takes_the_kernel_where_it_can(topology: Topology, undecided: DaemonHost) -> None:
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    said = f"tc-BPF ({WAYS[-1]}) on out0 out"
+    status = undecided.ask("status")["datapath"]
+    assert (status["name"], status["reason"]) == ("kernel", said)
+    assert f"kernel ({said})" in undecided.ctl("status").stdout
+    assert undecided.wait_for_log(said)
+    assert undecided.stop() == 0
+
+
+def test_auto_takes_nfqueue_where_the_kernel_datapath_cannot_be_had(
+    topology: Topology, undecided: DaemonHost, tmp_path: Path
+) -> None:
+    undecided.environment = {
+        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+        "CACHE_DIRECTORY": str(tmp_path / "cache"),
+    }
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    status = undecided.ask("status")["datapath"]
+    assert status["name"] == "nfqueue"
+    assert "no kernel datapath: no kernel headers" in status["reason"]
+    assert undecided.wait_for_log("no kernel datapath, nfqueue instead: no kernel headers")
+    assert "drld:" not in topology.run("limiter", "tc", "filter", "show", "dev", "out0", "egress")
+    assert undecided.stop() == 0
+
+
+def test_auto_refuses_what_only_the_other_datapath_can_do(
+    topology: Topology, undecided: DaemonHost, tmp_path: Path
+) -> None:
+    share = SHARED + '\non_failure = "share"'
+    undecided.configure({"customer-a": share})
+    undecided.start()
+    assert undecided.ask("status")["datapath"]["name"] == "kernel"
+    assert undecided.limit("customer-a")["on_failure"] == "share"
+    assert undecided.stop() == 0
+    undecided.environment = {
+        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+        "CACHE_DIRECTORY": str(tmp_path / "cache"),
+    }
+    undecided.spawn()
+    assert undecided.wait() == 1
+    told = undecided.log.splitlines()[-1]
+    assert 'limit customer-a: on_failure = "share": only the kernel datapath' in told
+    assert "no kernel datapath: no kernel headers" in told
+    assert not rules(topology)
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    undecided.configure({"customer-a": share})
+    refused = undecided.ctl("reload", check=False)
+    assert refused.returncode == 1
+    assert 'limit customer-a: on_failure = "share"' in refused.stderr
+    assert undecided.limit("customer-a")["on_failure"] == "default"
+
+
+def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
+    undecided: DaemonHost,
+) -> None:
+    undecided.datapath = "kernel"
+    undecided.configure({"customer-a": SHARED.replace("out0", "out9")})
+    undecided.spawn()
+    assert undecided.wait() == 1
+    assert "drld: interface out9: there is none of this name" in undecided.log
+
+
+def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) -> None:
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    pid = undecided.ask("status")["pid"]
+    status = Path(f"/proc/{pid}/status").read_text()
+    resident_kb = int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1])
+    assert resident_kb < 80_000
+    assert undecided.stop() == 0

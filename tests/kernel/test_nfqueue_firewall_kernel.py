@@ -1,0 +1,232 @@
+"""The nfqueue datapath's rules: beside those of others and of killed runs, and tools that fail."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from drld.capture.rules import ChainState, Point, iptables_install, nft_install, plan
+from drld.errors import DatapathError
+
+from .nfqueue import Start, our_rules, plant_other_rules, queues, rules
+from .packets import (
+    NOTHING,
+    SINK,
+    SINK_TOO,
+    UNLIMITED,
+    limit,
+    only,
+    send_udp,
+)
+from .topology import Topology
+
+pytestmark = pytest.mark.kernel
+
+
+def test_rules_of_others_stay_as_they_are(topology: Topology, start: Start) -> None:
+    plant_other_rules(topology)
+    before = rules(topology)
+    datapath = start()
+    datapath.attach((limit(1, "out0"), UNLIMITED), (limit(2, "in0"), UNLIMITED))
+    during = rules(topology)
+    assert [line for line in before if line not in during] == []
+    assert len(during) > len(before)
+    datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    after = rules(topology)
+    assert [line for line in before if line not in after] == []
+    datapath.detach()
+    datapath.detach()
+    assert rules(topology) == before
+    assert queues(topology) == []
+
+
+def test_marks_are_seen_and_stay(topology: Topology, start: Start) -> None:
+    plant_other_rules(topology)
+    datapath = start()
+    datapath.attach(
+        (limit(1, "in0", mark=(0x05, 0x0F)), UNLIMITED),
+        (limit(2, "out0", mark=(0x15, 0xFF)), UNLIMITED),
+        (limit(3, "out0", mark=(0x00, 0xFF)), UNLIMITED),
+    )
+    send_udp(topology, SINK[4], 3, port=7000)
+    send_udp(topology, SINK[4], 2, port=7001)
+    assert datapath.wait(2, 3).arrived_packets == 3
+    assert datapath.wait(3, 2).arrived_packets == 2
+    assert datapath.total(1).arrived_packets == 3
+    seen = topology.run("limiter", "iptables", "-nvxL", "FORWARD")
+    (row,) = [line.split() for line in seen.splitlines() if "0x15" in line]
+    assert row[0] == "3"
+
+
+def test_a_queue_that_somebody_holds_is_left_alone(topology: Topology, start: Start) -> None:
+    first = start("lim1")
+    first.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    taken = first.queue()
+    before = rules(topology)
+
+    stranger = start("lim2", queue=taken)
+    with pytest.raises(DatapathError, match=f"NFQUEUE {taken}"):
+        stranger.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    assert (rules(topology), queues(topology)) == (before, [taken])
+
+    # The same name asks for the same number; the next one is free.
+    first.kill()
+    holder = start("lim2", queue=taken)
+    holder.attach((limit(1, "out0", SINK_TOO[4]), UNLIMITED))
+    second = start("lim1")
+    second.attach((limit(1, "out0", SINK[4]), UNLIMITED))
+    assert second.queue() == taken + 1
+    assert queues(topology) == [taken, taken + 1]
+    send_udp(topology, SINK[4], 3)
+    assert second.wait(1, 3).arrived_packets == 3
+    second.detach()
+    assert queues(topology) == [taken]
+
+
+def test_two_limiters_share_a_host(topology: Topology, start: Start) -> None:
+    one, two = start("lim1"), start("lim2")
+    one.attach((limit(1, "in0", SINK[4]), only(6)))
+    two.attach((limit(1, "out0", SINK[4]), only(4)))
+    with topology.capture() as capture:
+        send_udp(topology, SINK[4], 10)
+        assert one.wait(1, 10).forwarded_packets == 6
+        assert two.wait(1, 6).forwarded_packets == 4
+        one.detach()
+        send_udp(topology, SINK[4], 5)
+        assert two.wait(1, 11).arrived_packets == 11
+        assert len(capture.wait(4)) == 4
+
+
+def test_rules_may_be_the_operators(topology: Topology, start: Start, firewall: str) -> None:
+    spec = limit(1, "out0", SINK[4])
+    datapath = start(tool="none")
+    datapath.attach((spec, only(2)))
+    queue = datapath.queue()
+    assert our_rules(topology) == []
+    nothing = dict.fromkeys(Point, ChainState())
+    if firewall == "nft":
+        topology.run("limiter", "nft", "-f", "-", stdin=nft_install("lim1", plan([spec]), queue))
+    else:
+        script = iptables_install("lim1", plan([spec]), queue, 4, nothing)
+        topology.run("limiter", "iptables-restore", "--noflush", stdin=script)
+    installed = our_rules(topology)
+    send_udp(topology, SINK[4], 5)
+    assert datapath.wait(1, 5).forwarded_packets == 2
+    datapath.detach()
+    assert our_rules(topology) == installed
+
+
+def test_leftovers_of_a_killed_run_are_replaced(topology: Topology, start: Start) -> None:
+    first = start()
+    first.attach((limit(1, "in0"), NOTHING), (limit(2, "out0"), NOTHING))
+    installed = our_rules(topology)
+    first.kill()
+    assert our_rules(topology) == installed
+
+    second = start()
+    second.attach((limit(1, "in0"), UNLIMITED), (limit(2, "out0"), UNLIMITED))
+    assert our_rules(topology) == installed
+    second.attach((limit(2, "out0", SINK[4]), only(2)))
+    with topology.capture() as capture:
+        send_udp(topology, SINK[4], 5)
+        assert second.wait(2, 5).forwarded_packets == 2
+        assert len(capture.wait(2)) == 2
+    assert second.total(2).arrived_packets == 5  # once each, not once for each leftover
+    second.detach()
+    assert our_rules(topology) == []
+
+
+def test_leftovers_of_the_other_tool_are_removed(
+    topology: Topology, start: Start, firewall: str
+) -> None:
+    plant_other_rules(topology)
+    before = rules(topology)
+    if firewall == "iptables":
+        topology.run("limiter", "nft", "add table inet drld-lim1")
+    else:
+        for tool in ("iptables", "ip6tables"):
+            for arguments in ("-N drld-lim1-in", "-A PREROUTING -j drld-lim1-in"):
+                topology.run("limiter", tool, "-t", "mangle", *arguments.split())
+    assert rules(topology) != before
+    datapath = start()
+    datapath.attach((limit(1, "in0"), UNLIMITED))
+    datapath.detach()
+    assert rules(topology) == before
+
+
+def test_packets_flow_while_a_tool_takes_its_time(
+    topology: Topology, start: Start, firewall: str, tmp_path: Path
+) -> None:
+    datapath = start(path=tmp_path)
+    datapath.attach((limit(1, "out0"), only(4)))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    tool = "nft" if firewall == "nft" else "iptables-restore"
+    script = tmp_path / tool
+    script.write_text(f'#!/bin/sh\nread _ <{gate}\nPATH=/usr/sbin:/sbin exec {tool} "$@"\n')
+    script.chmod(0o755)
+    reload = threading.Thread(target=lambda: datapath.attach((limit(1, "out0"), UNLIMITED)))
+    with topology.capture() as capture:
+        reload.start()
+        with gate.open("w") as opened:  # the tool has begun
+            send_udp(topology, SINK[4], 5)
+            assert len(capture.wait(4)) == 4
+            assert reload.is_alive()
+            opened.write("go on\n")
+        reload.join()
+        assert datapath.wait(1, 5).forwarded_packets == 4
+        send_udp(topology, SINK[4], 3)
+        assert len(capture.wait(7)) == 7
+
+
+def _failing_tools(directory: Path, firewall: str) -> Path:
+    """Tools that refuse rules as long as the returned file is there."""
+    switch = directory / "refuse"
+    tool = "nft" if firewall == "nft" else "ip6tables-restore"
+    script = directory / tool
+    script.write_text(
+        "#!/bin/sh\n"
+        f'if [ -e {switch} ] && [ "$1" != list ]; then echo out of cheese >&2; exit 4; fi\n'
+        f'PATH=/usr/sbin:/sbin exec {tool} "$@"\n'
+    )
+    script.chmod(0o755)
+    return switch
+
+
+def test_a_failed_attach_leaves_nothing_behind(
+    topology: Topology, start: Start, firewall: str, tmp_path: Path
+) -> None:
+    plant_other_rules(topology)
+    before = rules(topology)
+    switch = _failing_tools(tmp_path, firewall)
+    switch.touch()
+    datapath = start(path=tmp_path)
+    with pytest.raises(DatapathError, match=r"(nft -f -|ip6tables-restore .*): out of cheese"):
+        datapath.attach((limit(1, "out0"), UNLIMITED))
+    assert (rules(topology), queues(topology)) == (before, [])
+    switch.unlink()
+    datapath.attach((limit(1, "out0"), UNLIMITED))
+    send_udp(topology, SINK[4], 2)
+    assert datapath.wait(1, 2).arrived_packets == 2
+
+
+def test_a_failed_reload_changes_nothing(
+    topology: Topology, start: Start, firewall: str, tmp_path: Path
+) -> None:
+    switch = _failing_tools(tmp_path, firewall)
+    datapath = start(path=tmp_path)
+    datapath.attach((limit(1, "out0"), UNLIMITED))
+    before = our_rules(topology)
+    switch.touch()
+    with pytest.raises(DatapathError, match="out of cheese"):
+        datapath.attach((limit(1, "in0"), UNLIMITED))
+    # Chains that were made anew are listed in another order.
+    assert sorted(our_rules(topology)) == sorted(before)
+    send_udp(topology, SINK[4], 2)
+    assert datapath.wait(1, 2).arrived_packets == 2
+    switch.unlink()
+    datapath.detach()
+    assert our_rules(topology) == []

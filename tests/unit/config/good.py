@@ -1,0 +1,64 @@
+"""A good configuration, and what is said of one that is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from drld import config
+from drld.errors import ConfigError
+
+GOOD = """
+[limiter]
+name = "lim1"
+listen = "10.0.0.1:7946"
+
+[[peer]]
+name = "lim2"
+address = "10.0.0.2:7946"
+
+[[limit]]
+id = 1
+name = "a"
+rate = "10mbit"
+burst = "75kB"
+match = { out = "eth1" }
+"""
+
+
+LIMIT = GOOD[GOOD.index("[[limit]]") :]
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    """The good configuration with the first occurrence of each text replaced."""
+    text = GOOD
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def with_match(match: str) -> str:
+    return changed(('{ out = "eth1" }', f'{{ out = "eth1", {match} }}'))
+
+
+def with_limit_key(line: str) -> str:
+    return changed(("[[limit]]\n", f"[[limit]]\n{line}\n"))
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(text, "drld.toml")
+    assert all("\n" not in line for line in caught.value.problems)
+    return caught.value.problems
+
+
+def assert_one_line(text: str, line: str) -> None:
+    """This is said of it, and nothing else."""
+    found = problems(text)
+    assert f"drld.toml: {line}" in found
+    # A misspelt section is also a missing one; nothing else is said twice.
+    rest = [other for other in found if other != f"drld.toml: {line}"]
+    assert rest in (
+        [],
+        ["drld.toml: limit: missing: the file needs a [[limit]] table (limit = [] for none)"],
+    )

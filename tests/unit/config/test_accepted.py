@@ -1,0 +1,137 @@
+"""A good configuration becomes a spec."""
+
+from __future__ import annotations
+
+import math
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+import pytest
+
+from drld import config
+from drld.allocators import ALLOCATORS
+from drld.spec import Direction, GossipSpec, Match, Mode, OnFailure, PeerSpec
+from tests.unit.config.good import (
+    GOOD,
+    changed,
+    with_limit_key,
+    with_match,
+)
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+def match(text: str) -> Match:
+    return config.parse(with_match(text), "drld.toml").limits[0].match
+
+
+def test_defaults() -> None:
+    spec = config.parse(GOOD, "drld.toml")
+    assert spec.name == "lim1"
+    assert spec.listen == ("10.0.0.1", 7946)
+    assert spec.control == "/run/drld/lim1.sock"
+    assert (spec.datapath, spec.firewall, spec.queue) == ("auto", "auto", None)
+    assert spec.timestamps == "auto"
+    assert spec.gossip == GossipSpec("pushsum", 3, 50_000_000)
+    assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
+    (limit,) = spec.limits
+    assert (limit.id, limit.name) == (1, "a")
+    assert (limit.rate, limit.burst) == (1_250_000, 75_000)
+    assert limit.match == Match("eth1", Direction.OUT)
+    assert limit.allocator == "fps"
+    assert limit.parameters == ALLOCATORS["fps"].Parameters()
+    assert (limit.interval_ns, limit.ewma) == (50_000_000, 0.1)
+    assert (limit.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.DEFAULT)
+    assert limit.shares == {}
+
+
+def test_the_example_shows_every_kind_of_value() -> None:
+    spec = config.load(DOCS / "drld.example.toml")
+    assert spec.members == {"lim1", "lim2", "lim3"}
+    first, second = spec.limits
+    assert first.match == Match(
+        "eth1", Direction.OUT, destination=IPv4Network("10.9.2.0/24"), protocol=6
+    )
+    assert second.allocator == "fps-random-drop"
+    assert second.parameters == ALLOCATORS["fps-random-drop"].Parameters(headroom=0.2)
+    assert (second.mode, second.on_failure) == (Mode.SHADOW, OnFailure.OPEN)
+    assert second.shares == {"lim1": 0.5, "lim2": 0.25, "lim3": 0.25}
+    assert second.match == Match(
+        "wg0",
+        Direction.IN,
+        source=IPv6Network("fd00:9:2::/64"),
+        destination=IPv6Network("fd00:1::/48"),
+        protocol=17,
+        source_ports=((4500, 4500), (8000, 8100)),
+        destination_ports=((51820, 51820),),
+        mark=(0x10, 0xFF),
+    )
+
+
+def test_the_defaults_in_the_example_are_the_defaults() -> None:
+    text = (DOCS / "drld.example.toml").read_text()
+    start = text.index("[[limit]]")
+    one = text[: text.index("[[limit]]", start + 1)]
+    required = ("name =", "listen =", "address =", "id =", "rate =", "burst =", "match =", "[")
+    bare = "\n".join(line for line in one.splitlines() if line.startswith(required))
+    assert config.parse(one, "full") == config.parse(bare, "bare")
+
+
+def test_the_interval_of_a_limit_is_the_gossip_interval_unless_given() -> None:
+    text = GOOD + '[gossip]\ninterval = "100ms"\n'
+    assert config.parse(text, "f").limits[0].interval_ns == 100_000_000
+    text = text.replace("id = 1", 'id = 1\ninterval = "500ms"')
+    assert config.parse(text, "f").limits[0].interval_ns == 500_000_000
+
+
+def test_ipv6_addresses_are_bracketed_and_canonical() -> None:
+    text = changed(("10.0.0.1:7946", "[FD00::1]:7946"), ("10.0.0.2:7946", "[fd00:0::2]:1"))
+    spec = config.parse(text, "f")
+    assert spec.listen == ("fd00::1", 7946)
+    assert spec.peers[0].address == ("fd00::2", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('source = "10.9.2.5"', Match("eth1", Direction.OUT, source=IPv4Network("10.9.2.5/32"))),
+        ('source = "0.0.0.0/0"', Match("eth1", Direction.OUT, source=IPv4Network("0.0.0.0/0"))),
+        ('protocol = "TCP"', Match("eth1", Direction.OUT, protocol=6)),
+        ("protocol = 0", Match("eth1", Direction.OUT, protocol=0)),
+        ('protocol = "47"', Match("eth1", Direction.OUT, protocol=47)),
+        (
+            'protocol = "icmpv6", source = "fd00::/16"',
+            Match("eth1", Direction.OUT, protocol=58, source=IPv6Network("fd00::/16")),
+        ),
+        (
+            'protocol = "sctp", source_port = "80"',
+            Match("eth1", Direction.OUT, protocol=132, source_ports=((80, 80),)),
+        ),
+        (
+            'protocol = 6, destination_port = [80, "443", "8000-8100"]',
+            Match(
+                "eth1",
+                Direction.OUT,
+                protocol=6,
+                destination_ports=((80, 80), (443, 443), (8000, 8100)),
+            ),
+        ),
+        ("mark = 16", Match("eth1", Direction.OUT, mark=(16, 0xFFFFFFFF))),
+        ("mark = 0", Match("eth1", Direction.OUT, mark=(0, 0xFFFFFFFF))),
+        ('mark = "0x10"', Match("eth1", Direction.OUT, mark=(16, 0xFFFFFFFF))),
+        ('mark = "16/255"', Match("eth1", Direction.OUT, mark=(16, 255))),
+    ],
+)
+def test_matches(text: str, expected: Match) -> None:
+    assert match(text) == expected
+
+
+def test_shares_written_with_nine_digits_are_close_enough() -> None:
+    text = with_limit_key("shares = { lim1 = 0.333333333, lim2 = 0.666666667 }")
+    assert math.isclose(sum(config.parse(text, "f").limits[0].shares.values()), 1)
+
+
+def test_a_single_limiter_may_have_a_central_bucket() -> None:
+    text = changed(('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', ""))
+    text = text.replace("id = 1", 'id = 1\nallocator = "ctb"')
+    assert config.parse(text, "f").limits[0].allocator == "ctb"

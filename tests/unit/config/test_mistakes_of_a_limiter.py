@@ -1,0 +1,296 @@
+"""Mistakes in keys, [limiter], [gossip] and [[peer]] become one line each that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.config.good import (
+    GOOD,
+    LIMIT,
+    assert_one_line,
+    changed,
+    problems,
+    with_limit_key,
+    with_match,
+)
+
+WRONG: dict[str, tuple[str, str]] = {
+    # Keys
+    "section with an s": (
+        changed(("[[limit]]", "[[limits]]")),
+        'limits: unknown key; did you mean "limit"?',
+    ),
+    "section nobody knows": (
+        GOOD + "[zzz]\n",
+        "zzz: unknown key; known here: limiter, gossip, peer, limit",
+    ),
+    "misspelt key": (
+        with_limit_key("on_failures = 'open'"),
+        'limit[0].on_failures: unknown key; did you mean "on_failure"?',
+    ),
+    "misspelt key in match": (
+        with_match('dest = "10.0.0.0/8"'),
+        'limit[0].match.dest: unknown key; did you mean "destination"?',
+    ),
+    "key in the wrong section": (
+        changed(("[limiter]", "[limiter]\ninterval = '50ms'")),
+        "limiter.interval: unknown key; "
+        "known here: name, listen, control, datapath, firewall, queue, timestamps",
+    ),
+    "odd key": (
+        GOOD + '["a\\nb"]\n',
+        r"'a\nb': unknown key; known here: limiter, gossip, peer, limit",
+    ),
+    "no limiter": (
+        changed(("[limiter]", "[gossip]"), ('name = "lim1"', ""), ('listen = "10.0.0.1:7946"', "")),
+        "limiter: missing: the file needs a [limiter] table",
+    ),
+    "array of limiters": (
+        changed(("[limiter]", "[[limiter]]")),
+        "limiter: an array: one table, [limiter]",
+    ),
+    "one bracket": (
+        changed(("[[peer]]", "[peer]")),
+        "peer: a table: an array of tables: [[peer]], with two brackets",
+    ),
+    "peers by name": (
+        changed(('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', "")).replace(
+            "[limiter]", 'peer = ["lim2"]\n[limiter]'
+        ),
+        "peer[0]: 'lim2': a table",
+    ),
+    "no name": (changed(('name = "lim1"\n', "")), "limiter.name: missing"),
+    "no rate": (changed(('rate = "10mbit"\n', "")), "limit[0].rate: missing"),
+    "no match": (changed(('match = { out = "eth1" }\n', "")), "limit[0].match: missing"),
+    # [limiter]
+    "limiter name with a space": (
+        changed(("lim1", "lim 1")),
+        "limiter.name: 'lim 1': a name: 1 to 64 letters, digits, dots, dashes or underscores",
+    ),
+    "long name": (
+        changed(('"lim1"', '"' + "x" * 65 + '"')),
+        f"limiter.name: '{'x' * 59}...: "
+        "a name: 1 to 64 letters, digits, dots, dashes or underscores",
+    ),
+    "name that is a number": (
+        changed(('"lim1"', "1")),
+        "limiter.name: 1: a name: 1 to 64 letters, digits, dots, dashes or underscores",
+    ),
+    "listen without a port": (
+        changed(("10.0.0.1:7946", "10.0.0.1")),
+        "limiter.listen: '10.0.0.1': "
+        'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+    ),
+    "listen on a port": (
+        changed(('"10.0.0.1:7946"', "7946")),
+        'limiter.listen: 7946: an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+    ),
+    "listen on a host name": (
+        changed(("10.0.0.1:7946", "lim1.example.net:7946")),
+        "limiter.listen: 'lim1.example.net:7946': an address and a port such as "
+        '"10.0.0.1:7946" or "[fd00::1]:7946", and no host name',
+    ),
+    "IPv6 without brackets": (
+        changed(("10.0.0.1:7946", "fd00::1:7946")),
+        "limiter.listen: 'fd00::1:7946': "
+        'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+    ),
+    "IPv4 in brackets": (
+        changed(("10.0.0.1:7946", "[10.0.0.1]:7946")),
+        "limiter.listen: '[10.0.0.1]:7946': "
+        'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+    ),
+    "IPv6 zone": (
+        changed(("10.0.0.1:7946", "[fe80::1%eth0]:7946")),
+        "limiter.listen: '[fe80::1%eth0]:7946': an address without a zone, and IPv4 as IPv4",
+    ),
+    "IPv4 as IPv6": (
+        changed(("10.0.0.1:7946", "[::ffff:10.0.0.1]:7946")),
+        "limiter.listen: '[::ffff:10.0.0.1]:7946': an address without a zone, and IPv4 as IPv4",
+    ),
+    "wildcard": (
+        changed(("10.0.0.1:7946", "0.0.0.0:7946")),
+        "limiter.listen: '0.0.0.0:7946': "
+        "one address, not the wildcard: a daemon binds the address it announces",
+    ),
+    "IPv6 wildcard": (
+        changed(("10.0.0.1:7946", "[::]:7946")),
+        "limiter.listen: '[::]:7946': "
+        "one address, not the wildcard: a daemon binds the address it announces",
+    ),
+    "multicast": (
+        changed(("10.0.0.2:7946", "224.0.0.1:7946")),
+        "peer[0].address: '224.0.0.1:7946': the address of one host",
+    ),
+    "broadcast": (
+        changed(("10.0.0.2:7946", "255.255.255.255:7946")),
+        "peer[0].address: '255.255.255.255:7946': the address of one host",
+    ),
+    "port 0": (
+        changed(("10.0.0.1:7946", "10.0.0.1:0")),
+        "limiter.listen: '10.0.0.1:0': a port from 1 to 65535",
+    ),
+    "port above 65535": (
+        changed(("10.0.0.1:7946", "10.0.0.1:70000")),
+        "limiter.listen: '10.0.0.1:70000': a port from 1 to 65535",
+    ),
+    "relative socket": (
+        changed(("[limiter]", "[limiter]\ncontrol = 'lim1.sock'")),
+        "limiter.control: 'lim1.sock': an absolute path such as \"/run/drld/lim1.sock\"",
+    ),
+    "socket path too long": (
+        changed(("[limiter]", f"[limiter]\ncontrol = '/{'x' * 107}'")),
+        f"limiter.control: '/{'x' * 58}...: a path of at most 107 bytes, none of them zero",
+    ),
+    "unknown timestamps": (
+        changed(("[limiter]", "[limiter]\ntimestamps = 'hardware'")),
+        "limiter.timestamps: 'hardware': 'auto', 'ebpf', 'kernel' or 'read'",
+    ),
+    "firewall on the kernel datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nfirewall = 'nft'")),
+        'limiter.firewall: \'nft\': "auto", for datapath = "kernel" needs no firewall',
+    ),
+    "queue on the kernel datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nqueue = 0")),
+        'limiter.queue: 0: left out, for datapath = "kernel" has no queue',
+    ),
+    "a share that nfqueue cannot keep up": (
+        changed(
+            ("[limiter]", "[limiter]\ndatapath = 'nfqueue'"),
+            ("[[limit]]", "[[limit]]\non_failure = 'share'"),
+        ),
+        'limit[0].on_failure: \'share\': "open" or "closed", for with datapath = "nfqueue" '
+        "nobody can keep up a share",
+    ),
+    "open and closed in one rule of nfqueue": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'nfqueue'"))
+        + LIMIT.replace("id = 1", "id = 2").replace('"a"', "'b'\non_failure = 'open'"),
+        'limit[1].on_failure: "open" on both this limit and limit[0], or on neither: with '
+        'datapath = "nfqueue" the limits of an interface and direction share a rule',
+    ),
+    "timestamps on the kernel datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\ntimestamps = 'read'")),
+        "limiter.timestamps: 'read': "
+        '"auto", for datapath = "kernel" judges packets as they arrive',
+    ),
+    "unknown datapath": (
+        changed(("[limiter]", "[limiter]\ndatapath = 'xdp'")),
+        'limiter.datapath: \'xdp\': "auto", "kernel" or "nfqueue"',
+    ),
+    "unknown firewall": (
+        changed(("[limiter]", "[limiter]\nfirewall = 'ufw'")),
+        "limiter.firewall: 'ufw': 'auto', 'nft', 'iptables' or 'none'",
+    ),
+    "queue out of range": (
+        changed(("[limiter]", "[limiter]\nqueue = 65536")),
+        "limiter.queue: 65536: less than or equal to 65535",
+    ),
+    "queue as a text": (
+        changed(("[limiter]", "[limiter]\nqueue = '1'")),
+        "limiter.queue: '1': a valid integer",
+    ),
+    "queue as a truth": (
+        changed(("[limiter]", "[limiter]\nqueue = true")),
+        "limiter.queue: True: a valid integer",
+    ),
+    # [gossip]
+    "unknown fabric": (
+        GOOD + "[gossip]\nfabric = 'gossip'",
+        "gossip.fabric: 'gossip': 'mesh' or 'pushsum'",
+    ),
+    "no branching": (
+        GOOD + "[gossip]\nbranching = 0",
+        "gossip.branching: 0: greater than or equal to 1",
+    ),
+    "interval as a number": (
+        GOOD + "[gossip]\ninterval = 50",
+        'gossip.interval: 50: a duration such as "50ms", from "10ms" to "10s"',
+    ),
+    "interval without a unit": (
+        GOOD + "[gossip]\ninterval = '50'",
+        'gossip.interval: \'50\': a duration such as "50ms" or "1.5s", with its unit',
+    ),
+    "interval too short": (
+        GOOD + "[gossip]\ninterval = '9.999ms'",
+        'gossip.interval: \'9.999ms\': a duration such as "50ms", from "10ms" to "10s"',
+    ),
+    "interval too long": (
+        with_limit_key("interval = '10.001s'"),
+        'limit[0].interval: \'10.001s\': a duration such as "50ms", from "10ms" to "10s"',
+    ),
+    # [[peer]]
+    "own name among the peers": (
+        changed(("lim2", "lim1")),
+        "peer[0].name: 'lim1': unique, but limiter.name is the same",
+    ),
+    "own address among the peers": (
+        changed(("10.0.0.2:7946", "10.0.0.1:7946")),
+        "peer[0].address: '10.0.0.1:7946': unique, but limiter.listen is the same",
+    ),
+    "peer twice": (
+        GOOD + '[[peer]]\nname = "lim2"\naddress = "10.0.0.3:7946"',
+        "peer[1].name: 'lim2': unique, but peer[0].name is the same",
+    ),
+    "peer address twice": (
+        GOOD + '[[peer]]\nname = "lim3"\naddress = "10.0.0.2:7946"',
+        "peer[1].address: '10.0.0.2:7946': unique, but peer[0].address is the same",
+    ),
+    "peer of another family": (
+        changed(("10.0.0.2:7946", "[fd00::2]:7946")),
+        "peer[0].address: 'fd00::2': IPv4, as limiter.listen",
+    ),
+    "listen on loopback": (
+        changed(("10.0.0.1:7946", "127.0.0.1:7946")),
+        "peer[0].address: '10.0.0.2': an address that limiter.listen (127.0.0.1) can reach: "
+        "both loopback, or neither",
+    ),
+}
+"""The change to a good file, and the one line that is said of it."""
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG.values(), ids=WRONG.keys())
+def test_a_mistake_is_one_line(text: str, line: str) -> None:
+    assert_one_line(text, line)
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    text = """
+        [limiter]
+        name = "lim1"
+        listen = "0.0.0.0:7946"
+        [[peer]]
+        name = "lim1"
+        address = "10.0.0.2"
+        [gossip]
+        interval = "5ms"
+        [[limit]]
+        id = 1
+        name = "a"
+        rate = "10mbps"
+        burst = "1B"
+        allocator = { name = "fps", growth = 0.5 }
+        match = { in = "eth0" }
+        [[limit]]
+        id = 2
+        name = "b"
+        rate = "1mbit"
+        burst = "15kB"
+        match = { in = "eth0", protocol = "gre", source_port = 1 }
+        [[limit]]
+        id = 2
+        name = "c"
+        rate = "1mbit"
+        burst = "15kB"
+        match = { }
+    """
+    assert [line.split(":")[1].strip() for line in problems(text)] == [
+        "limiter.listen",
+        "gossip.interval",
+        "peer[0].address",
+        "limit[0].rate",
+        "limit[0].burst",
+        "limit[2].id",
+        "limit[0].allocator.growth",
+        "limit[1].match.source_port",
+        "limit[2].match",
+    ]

@@ -1,0 +1,135 @@
+"""The control API over a real unix socket: what is read, and reloading."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from drld.errors import ConfigError, DatapathError
+from tests.control_fake import (
+    FPS_LIMIT,
+    GRD_LIMIT,
+    PEERS,
+    STATUS,
+    FakeDaemon,
+    client,
+    many_limits,
+)
+
+
+async def test_status(api: httpx.AsyncClient) -> None:
+    answer = await api.get("/v1/status")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == STATUS
+
+
+async def test_limits_and_peers_are_lists(api: httpx.AsyncClient) -> None:
+    assert (await api.get("/v1/limits")).json() == [FPS_LIMIT, GRD_LIMIT]
+    answer = await api.get("/v1/peers")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == PEERS
+
+
+@pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250])
+async def test_a_listing_in_batches_is_one_array(
+    api: httpx.AsyncClient, daemon: FakeDaemon, count: int
+) -> None:
+    daemon.reports = list(many_limits(count))
+    assert (await api.get("/v1/limits")).json() == daemon.reports
+
+
+async def test_one_limit(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+    assert (await api.get("/v1/limits/b")).json() == GRD_LIMIT
+    daemon.reports = list(many_limits(250))
+    assert (await api.get("/v1/limits/c249")).json() == daemon.reports[249]
+
+
+@pytest.mark.parametrize("resource", ["/v1/limits/zzz", "/v1/limits/zzz/trace"])
+async def test_an_unknown_limit_is_not_found(api: httpx.AsyncClient, resource: str) -> None:
+    answer = await api.get(resource)
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "no limit is named 'zzz'"}
+
+
+@pytest.mark.parametrize("resource", ["/", "/v1", "/v1/limits/", "/v1/status/", "/v1/limits/a%2Fb"])
+async def test_an_unknown_resource_is_not_found(api: httpx.AsyncClient, resource: str) -> None:
+    answer = await api.get(resource)
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "Not Found"}
+
+
+@pytest.mark.parametrize(
+    ("method", "resource", "allowed"),
+    [
+        ("POST", "/v1/status", {"GET", "HEAD"}),
+        ("DELETE", "/v1/limits", {"GET", "HEAD"}),
+        ("PUT", "/v1/limits/b", {"GET", "HEAD"}),
+        ("POST", "/v1/limits/b/trace", {"GET", "HEAD"}),
+        ("POST", "/v1/peers", {"GET", "HEAD"}),
+        ("GET", "/v1/reload", {"POST"}),
+    ],
+)
+async def test_a_wrong_method_is_refused(
+    api: httpx.AsyncClient, method: str, resource: str, allowed: set[str]
+) -> None:
+    answer = await api.request(method, resource)
+    assert answer.status_code == 405
+    assert answer.json() == {"error": "Method Not Allowed"}
+    assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+async def test_a_head_request_has_no_body(api: httpx.AsyncClient) -> None:
+    for resource in ("/v1/status", "/v1/limits", "/v1/limits/b/trace"):
+        answer = await api.head(resource)
+        assert (answer.status_code, answer.content) == (200, b"")
+
+
+async def test_a_bug_in_the_daemon_is_an_error_and_no_end(
+    api: httpx.AsyncClient, daemon: FakeDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon.report["uptime_s"] = float("nan")
+    with caplog.at_level(logging.ERROR, logger="drld.control"):
+        answer = await api.get("/v1/status")
+        await wait_all_tasks_blocked()  # It is logged after the answer went out.
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "internal error"}
+    assert "Out of range float values" in caplog.text
+    assert (await api.get("/v1/peers")).status_code == 200
+
+
+async def test_reload(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+    answer = await api.post("/v1/reload")
+    assert answer.status_code == 200
+    assert answer.json() == STATUS["config"]
+    assert daemon.reloads == 1
+
+
+async def test_a_refused_configuration_is_reported_line_by_line(
+    api: httpx.AsyncClient, daemon: FakeDaemon
+) -> None:
+    daemon.reload_error = ConfigError(["drld.toml: a: missing", "drld.toml: b: missing"])
+    answer = await api.post("/v1/reload")
+    assert answer.status_code == 422
+    assert answer.json() == {"problems": ["drld.toml: a: missing", "drld.toml: b: missing"]}
+
+
+async def test_a_host_that_refuses_is_reported(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+    daemon.reload_error = DatapathError("iptables: no such chain")
+    answer = await api.post("/v1/reload")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "iptables: no such chain"}
+
+
+async def test_reloads_do_not_overlap(
+    api: httpx.AsyncClient, daemon: FakeDaemon, path: Path
+) -> None:
+    async with client(path) as other, trio.open_nursery() as nursery:
+        nursery.start_soon(api.post, "/v1/reload")
+        nursery.start_soon(other.post, "/v1/reload")
+    assert daemon.reloads == 2  # The fake asserts that one ends before the next begins.

@@ -1,0 +1,105 @@
+"""Requests that are too large, or none, or too many at a time: they harm nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from drld.control import server
+from tests.control_fake import (
+    FakeDaemon,
+    client,
+    served,
+)
+
+
+async def test_small_bodies_are_ignored(api: httpx.AsyncClient) -> None:
+    assert (await api.post("/v1/reload", content=b"x" * 4096)).status_code == 200
+    assert (await api.post("/v1/reload", json={})).status_code == 200
+
+
+async def test_a_large_body_is_refused_unread(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+    answer = await api.post("/v1/reload", content=b"x" * 4097)
+    assert answer.status_code == 413
+    assert answer.json() == {"error": "the body of a request is limited to 4096 bytes"}
+    assert daemon.reloads == 0
+
+
+async def test_a_body_of_unknown_length_is_refused(
+    api: httpx.AsyncClient, daemon: FakeDaemon
+) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    assert (await api.post("/v1/reload", content=chunks())).status_code == 413
+    assert daemon.reloads == 0
+
+
+async def exchange(path: Path, request: bytes) -> bytes:
+    """Send raw bytes, and return all that comes until the server closes."""
+    stream = await trio.open_unix_socket(str(path))
+    answer = b""
+    with trio.fail_after(10):
+        async with stream:
+            # A server that has read enough closes, and may do so before all is sent.
+            with suppress(trio.BrokenResourceError):
+                await stream.send_all(request)
+                await stream.send_eof()
+                async for chunk in stream:
+                    answer += chunk
+    return answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"",
+        b"\0" * 100,
+        b"GET\r\n\r\n",
+        b"GET /v1/status HTTP/1.1\r\n\r\n",
+        b"GET /v1/status HTTP/1.1\r\nHost: drld\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n",
+        b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense",
+        b"GET /v1/status HTTP/1.1\r\nHost: drld\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+    ],
+    ids=["nothing", "zeros", "no version", "no host", "long", "huge", "http2", "websocket"],
+)
+async def test_strange_requests_harm_nobody_else(
+    api: httpx.AsyncClient, path: Path, request_bytes: bytes
+) -> None:
+    answer = await exchange(path, request_bytes)
+    assert b" 200 " not in answer.partition(b"\r\n")[0]
+    assert (await api.get("/v1/status")).status_code == 200
+
+
+async def test_connections_are_bounded(
+    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    async with served(daemon, path), client(path) as one, client(path) as two:
+        await one.get("/v1/status")
+        await two.get("/v1/status")
+        assert await exchange(path, b"") == b""
+        async with client(path) as three:
+            with pytest.raises(httpx.TransportError):
+                await three.get("/v1/status")
+        assert (await one.get("/v1/status")).status_code == 200
+
+
+async def test_a_client_that_left_does_not_count(
+    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    async with served(daemon, path):
+        for _ in range(5):
+            async with client(path) as http_client:
+                assert (await http_client.get("/v1/status")).status_code == 200
+            await exchange(path, b"")
+            await wait_all_tasks_blocked()
