@@ -19,6 +19,7 @@ from testbed.crew import Child, Crew
 from testbed.errors import HostError
 from testbed.experiment import CENTRAL, Experiment
 from testbed.link import SIZE_TABLE, tbf_arguments
+from testbed.process import cpu_s, status_bytes
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 
 LIMIT = "experiment"
@@ -41,6 +42,9 @@ class FleetReport:
     """Gossip messages of all limiters."""
     received: int = 0
     lost: int = 0
+    costs: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Of each daemon that was there all the time: `core_share` (processor time over time),
+    `resident_bytes` and `peak_bytes` at the end."""
 
 
 class Fleet(Protocol):
@@ -48,7 +52,7 @@ class Fleet(Protocol):
 
     traces: dict[str, list[dict[str, Any]]]
     """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`,
-    `limit_in_force_bps`."""
+    `limit_in_force_bps`, and what is shared, `local` and `remote`."""
     absences: dict[str, list[tuple[float, float]]]
     """When a limiter was not there on purpose: (from, to), unix time, s."""
 
@@ -106,6 +110,8 @@ class DaemonFleet:
         self._state: Path
         self.traces: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.limiters}
         self.absences: dict[str, list[tuple[float, float]]] = {}
+        self._begun: dict[str, tuple[float, float]] = {}
+        """When each daemon began to be followed, and the processor time it had used by then."""
 
     async def start(self, crew: Crew, state: Path) -> None:
         """See `Fleet`."""
@@ -140,6 +146,9 @@ class DaemonFleet:
 
     async def follow(self) -> None:
         """See `Fleet`."""
+        self._begun = {
+            limiter: (time.monotonic(), cpu_s(daemon)) for limiter, daemon in self._daemons.items()
+        }
         async with trio.open_nursery() as nursery:
             for limiter in self._layout.limiters:
                 nursery.start_soon(self._follow, limiter)
@@ -211,7 +220,19 @@ class DaemonFleet:
             report.sent += status["gossip"]["sent"]
             report.received += status["gossip"]["received"]
             report.lost += sum(peer["lost"] for peer in peers)
+            if limiter not in self.absences:
+                report.costs[limiter] = self._cost(limiter)
         return report
+
+    def _cost(self, limiter: str) -> dict[str, float]:
+        """What its daemon took since it is followed."""
+        daemon = self._daemons[limiter]
+        begin_s, before_s = self._begun[limiter]
+        return {
+            "core_share": (cpu_s(daemon) - before_s) / (time.monotonic() - begin_s),
+            "resident_bytes": status_bytes(daemon, "VmRSS"),
+            "peak_bytes": status_bytes(daemon, "VmHWM"),
+        }
 
 
 class TbfFleet:

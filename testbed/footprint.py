@@ -6,7 +6,6 @@ that no packet matches. Gossip goes on as ever, so this is the floor under every
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +14,14 @@ import trio
 
 from testbed import netns
 from testbed.control import await_ready
-from testbed.crew import Child, crew
-from testbed.errors import MeasurementError
+from testbed.crew import crew
 from testbed.fleet import toml
+from testbed.process import cpu_s, status_bytes
 from testbed.progress import Progress
 
 _ROLE = "hosts"
 _PORT = 7946
 _READY_TIMEOUT_S = 60.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +118,3 @@ def _document(
             }
         ],
     }
-
-
-def cpu_s(daemon: Child) -> float:
-    """Processor time that it has used, its threads' and the kernel's on its behalf included."""
-    try:
-        stat = Path(f"/proc/{daemon.pid}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
-        raise MeasurementError(f"{daemon.name} ended") from None
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
-def status_bytes(daemon: Child, field: str) -> int:
-    """A size in /proc/PID/status, such as `VmRSS`."""
-    for line in Path(f"/proc/{daemon.pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise MeasurementError(f"{daemon.name} ended")

@@ -161,6 +161,8 @@ def _by_limiter(
         return [(labels[name], list(map(float, forwarded[name])), times) for name in forwarded]
     step_s = run["flow_step_s"]
     received = [*run["flows"], *run.get("web", {}).get("sites", [])]
+    if any("goodput_series_bps" not in item for item in received):
+        return []
     steps = len(received[0]["goodput_series_bps"])
     ends = [(index + 1) * step_s for index in range(steps)]
     found = []

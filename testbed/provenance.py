@@ -29,7 +29,7 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
     return {
         "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
-        "code": _digest(_SIMULATING if simulated else _MEASURING),
+        "code": code(simulated=simulated),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
@@ -39,6 +39,11 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
             "iptables": _version(["iptables", "-V"]),
         },
     }
+
+
+def code(*, simulated: bool = False) -> str:
+    """A digest of the files, as they are now, that decide what a run measures."""
+    return _digest(_SIMULATING if simulated else _MEASURING)
 
 
 def commit() -> str:

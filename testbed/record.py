@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from testbed.believed import BelievedTotal
 from testbed.errors import MeasurementError
 from testbed.events import Event
 from testbed.experiment import CENTRAL, NS_PER_S, STEP_NS, Experiment, Flow
@@ -31,17 +32,10 @@ from testbed.topology import Plan
 from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
+MOST_FLOW_SERIES = 200
+"""Of more flows only the means are told: thousands of series are of no use to anybody."""
 FLEET = "fleet"
 """Stands for all limiters together."""
-
-
-@dataclass(frozen=True, slots=True)
-class BelievedTotal:
-    """How wrong the limiters are about what the whole fleet shares, at times from the start on."""
-
-    times_s: list[float]
-    errors: list[float]
-    """Root mean square over the limiters, as a part of the true total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +141,10 @@ def record(
             "received": seen.limiters.received,
             "lost": seen.limiters.lost,
             "bytes_per_limiter_per_s": gossiped / len(layout.limiters) / (end_s - begin_s),
-            **({"believed_total": _believed(seen.believed, begin_s)} if seen.believed else {}),
+            **(_believed(seen.believed, begin_s) if seen.believed else {}),
         },
         "datapath_counters": seen.limiters.counters,
+        **({"daemons": seen.limiters.costs} if seen.limiters.costs else {}),
         "link": seen.link,
         **({"web": web_record(seen.web, begin_s, end_s, step_s)} if seen.web else {}),
         "sampler_worst_ms": seen.sampler_worst_ms,
@@ -228,7 +223,7 @@ def _flow_records(
             "retransmits": report["retransmits"],
             "rtt_ms": report["rtt_ms"],
         }
-        if in_detail:
+        if in_detail and len(flows) <= MOST_FLOW_SERIES:
             item["goodput_series_bps"] = [round(count * 8 / step_s) for count in flow.steps]
         records.append(item)
     return records
@@ -265,12 +260,16 @@ def _believed(believed: BelievedTotal, begin_s: float) -> dict[str, Any]:
         for time_s, error in zip(believed.times_s, believed.errors, strict=True)
         if time_s >= begin_s
     ]
+    if not measured:
+        return {}
     return {
-        "rms_error": math.sqrt(statistics.fmean(error * error for error in measured)),
-        "series": [
-            (round(time_s, 3), round(error, 5))
-            for time_s, error in zip(believed.times_s, believed.errors, strict=True)
-        ],
+        "believed_total": {
+            "rms_error": math.sqrt(statistics.fmean(error * error for error in measured)),
+            "series": [
+                (round(time_s, 3), round(error, 5))
+                for time_s, error in zip(believed.times_s, believed.errors, strict=True)
+            ],
+        }
     }
 
 

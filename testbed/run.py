@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from drld.errors import ConfigError
-from testbed import netns
+from testbed import believed, netns
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
@@ -264,6 +264,7 @@ class _Run:
             limiters=limiters,
             link={"backend": self._links.name, **(asdict(link) if link else {})},
             cpu=used,
+            believed=believed.from_ticks(self._shared(begin_unix_s), duration_s),
             web=web,
         )
 
@@ -305,6 +306,14 @@ class _Run:
                 raise MeasurementError(f"daemon {limiter} was silent for {gap_s:.1f} s")
             found[limiter] = series
         return found
+
+    def _shared(self, begin_unix_s: float) -> dict[str, list[tuple[float, float, float]]]:
+        """(time, own value, sum of the others' as it knows it) of each limiter's ticks."""
+        return {
+            limiter: [(tick["t"] - begin_unix_s, tick["local"], tick["remote"]) for tick in ticks]
+            for limiter, ticks in self.fleet.traces.items()
+            if limiter not in self.fleet.absences
+        }
 
 
 def _silences(times_s: Sequence[float], absences: Sequence[tuple[float, float]]) -> Iterator[float]:

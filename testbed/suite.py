@@ -7,7 +7,7 @@ import os
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
@@ -24,11 +24,18 @@ PREVIOUS = "result.previous.json"
 
 _MOST_COLUMNS = 10
 """Limiters whose shares the table shows."""
-_ATTEMPTS = 2
+ATTEMPTS = 2
 """A run that could not be measured properly is done once more; both failures are recorded."""
 
 RunOne = Callable[[Experiment, str, int], Awaitable[dict[str, Any]]]
 """Carries out one run, of an allocator and a repetition, and returns its record."""
+
+
+class Notes(Protocol):
+    """Where things are said that stay."""
+
+    def note(self, text: str) -> None:
+        """Say it."""
 
 
 async def run_suite(
@@ -69,50 +76,95 @@ async def carry_out(
     Where a series is resumed, those runs that `out` has already, and that still count
     (`testbed.resume`), are taken over.
     """
-    result = {**header, "runs": [], "discarded": []}
-    if resumed:
-        _take_over(result, out, progress)
-    # Before the first run: an hour of measuring must not end at a directory that cannot be made.
-    write(result, out)
-    table = experiment.table
-    done = {(run["allocator"], run["repetition"]) for run in result["runs"]}
-    # Allocators alternate, so that a change of the machine's mood meets all of them.
-    wanted = [
-        (allocator, repetition)
-        for repetition in range(1, table.repeat + 1)
-        for allocator in table.allocators
-    ]
-    for number, (allocator, repetition) in enumerate(wanted, 1):
-        if (allocator, repetition) in done:
-            continue
-        progress.begin(f"{table.name} [{number}/{len(wanted)}] {allocator}")
-        for _ in range(_ATTEMPTS):
+    ledger = Ledger(experiment.table.name, experiment, header, out, progress, resumed=resumed)
+    ledger.open()
+    missing, wanted = ledger.missing(), len(ledger.wanted)
+    for allocator, repetition in missing:
+        number = ledger.wanted.index((allocator, repetition)) + 1
+        progress.begin(f"{experiment.table.name} [{number}/{wanted}] {allocator}")
+        for _ in range(ATTEMPTS):
             try:
                 run = await run_one(experiment, allocator, repetition)
             except MeasurementError as error:
-                progress.note(f"{allocator}, repetition {repetition} does not count: {error}")
-                result["discarded"].append(
-                    {"allocator": allocator, "repetition": repetition, "reason": str(error)}
-                )
-                continue
-            result["runs"].append(run)
-            break
-        write(result, out)
-    return result
+                ledger.discard(allocator, repetition, str(error))
+            else:
+                ledger.add(run)
+                break
+    return ledger.result
 
 
-def _take_over(result: dict[str, Any], out: Path, progress: Progress) -> None:
-    """Put into a new result what the one in `out` has and what still counts."""
-    earlier = read(out)
-    result["runs"], result["discarded"], changed = resume(earlier, result)
-    if changed:
-        (out / RESULT).replace(out / PREVIOUS)
-        progress.note(
-            f"{result['experiment']}: all runs are done anew, for what changed is "
-            f"{'; '.join(changed)} (the earlier ones are in {out / PREVIOUS})"
+class Ledger:
+    """The result of a series in its directory: what is there, what is missing, what becomes of it.
+
+    Runs may come in any order; the file has them in that of `wanted`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        experiment: Experiment,
+        header: dict[str, Any],
+        out: Path,
+        notes: Notes,
+        *,
+        resumed: bool,
+    ) -> None:
+        """`name` is for what is said of it.
+
+        Where it is resumed, the runs that `out` has and that still count are taken over.
+        """
+        table = experiment.table
+        # Allocators alternate, so that a change of the machine's mood meets all of them.
+        self.wanted = [
+            (allocator, repetition)
+            for repetition in range(1, table.repeat + 1)
+            for allocator in table.allocators
+        ]
+        runs, discarded, self._changed = resume(read(out) if resumed else None, header)
+        self.result: dict[str, Any] = {**header, "runs": runs, "discarded": discarded}
+        self._name = name
+        self._out = out
+        self._notes = notes
+
+    def missing(self) -> list[tuple[str, int]]:
+        """The runs, allocator and repetition, that are not there yet."""
+        done = {(run["allocator"], run["repetition"]) for run in self.result["runs"]}
+        return [run for run in self.wanted if run not in done]
+
+    def open(self) -> None:
+        """Write what there is; an earlier result that does not count any more goes aside.
+
+        Before the first run: an hour of measuring must not end at a directory that cannot be made.
+        """
+        out = self._out
+        if self._changed:
+            (out / RESULT).replace(out / PREVIOUS)
+            self._notes.note(
+                f"{self._name}: all runs are done anew, for what changed is "
+                f"{'; '.join(self._changed)} (the earlier ones are in {out / PREVIOUS})"
+            )
+        elif self.result["runs"]:
+            self._notes.note(f"{self._name}: {len(self.result['runs'])} runs are there already")
+        write(self.result, out)
+
+    def add(self, run: dict[str, Any]) -> None:
+        """A run that counts."""
+        self.result["runs"].append(run)
+        place = {key: index for index, key in enumerate(self.wanted)}
+        self.result["runs"].sort(
+            key=lambda run: place.get((run["allocator"], run["repetition"]), len(place))
         )
-    elif result["runs"]:
-        progress.note(f"{result['experiment']}: {len(result['runs'])} runs are there already")
+        write(self.result, self._out)
+
+    def discard(self, allocator: str, repetition: int, reason: str) -> None:
+        """An attempt that does not."""
+        self._notes.note(
+            f"{self._name}: {allocator}, repetition {repetition} does not count: {reason}"
+        )
+        self.result["discarded"].append(
+            {"allocator": allocator, "repetition": repetition, "reason": reason}
+        )
+        write(self.result, self._out)
 
 
 def read(out: Path) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from testbed.bench.traffic import SMALLEST_FRAME, Blast
 from testbed.control import ask
 from testbed.crew import Child
 from testbed.errors import MeasurementError
-from testbed.footprint import cpu_s, status_bytes
+from testbed.process import cpu_s, status_bytes
 
 CORE, TICK = ("processor", "% of a core"), ("processor time of a tick", "ms")
 KEPT, MEMORY = ("ticks kept", ""), ("resident", "MB")

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import functools
+import os
 from pathlib import Path
 
 import click
 
 from testbed.fleet import DATAPATHS
 from testbed.interrupt import run_to_end
-from testbed.link import choose_links, probed
+from testbed.link import probed
 from testbed.markdown import replace_section
-from testbed.progress import Progress
 from testbed.reproduce import report
+from testbed.reproduce.board import Board
+from testbed.reproduce.campaign import Campaign
 from testbed.reproduce.registry import FIGURES
 from testbed.reproduce.runner import (
     Setting,
     conclude,
     duration,
-    measure,
-    series_of,
+    expected_s,
     summaries,
     write_report,
 )
+from testbed.reproduce.schedule import Room
 from testbed.reproduce.summary import missing_count
-from testbed.run import RunOptions
 from testbed.suite import read
 
 _DOCUMENT = Path(__file__).parents[2] / "docs/reproduction.md"
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
+_PROCESSORS = os.cpu_count() or 1
+_JOBS = max(_PROCESSORS // 2, 1)
 
 
 class _Command(click.Command):
@@ -36,16 +38,15 @@ class _Command(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
         rows = []
+        room = Room(_JOBS, _PROCESSORS)
         for figure in FIGURES.values():
-            full, quick = (duration(figure.seconds(quick)) for quick in (False, True))
+            full, quick = (duration(expected_s([figure], quick, room)) for quick in (False, True))
             shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.all_series))
             rows.append((figure.name, f"{figure.title}; {full}, quick {quick} (runs: {shared})"))
-        every = {quick: series_of(list(FIGURES.values()), quick) for quick in (False, True)}
-        full, quick = (
-            duration(sum(one.seconds(quick) for one in series)) for quick, series in every.items()
-        )
+        every = list(FIGURES.values())
+        full, quick = (duration(expected_s(every, quick, room)) for quick in (False, True))
         rows.append(("all", f"{full}, quick {quick}: figures share runs"))
-        with formatter.section("Names, and how long they take"):
+        with formatter.section(f"Names, and how long they take with --jobs {_JOBS}"):
             formatter.write_dl(rows)
 
 
@@ -60,6 +61,14 @@ class _Command(click.Command):
     "--out", type=click.Path(file_okay=False, path_type=Path),
     help=f"Default: {_OUT}, and {_QUICK_OUT} with --quick.",
 )  # fmt: skip
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=_JOBS, show_default=True,
+    help="So many runs on the testbed at a time; of more than one, some limiters are run later "
+    "than on a host of their own, and a run in which links or samples come too late is done once "
+    "more, in the end alone. With 1 nothing runs beside a run, which is the most exact. The "
+    "default is one for every two processors. Simulated runs take what processors are idle, and "
+    "do not depend on it.",
+)  # fmt: skip
 @click.option("--only-report", is_flag=True, help="Measure nothing: check and draw what OUT has.")
 @click.option("--docs", is_flag=True, help="Write the table into docs/reproduction.md.")
 def main(
@@ -68,6 +77,7 @@ def main(
     quick: bool,
     datapath: str,
     out: Path | None,
+    jobs: int,
     only_report: bool,
     docs: bool,
 ) -> None:
@@ -78,14 +88,13 @@ def main(
     directory = out or (_QUICK_OUT if quick else _OUT)
     everything = list(FIGURES.values())
     figures = [FIGURES[name] for name in names or FIGURES]
-    progress = Progress()
+    # A report needs no links.
+    links = "auto" if only_report else probed("auto")
+    setting = Setting(directory, quick, datapath, links, Room(jobs, _PROCESSORS))
 
     async def work() -> None:
-        await measure(figures, setting)
+        await Campaign(figures, setting, Board()).carry_out()
 
-    # A report needs no links.
-    make_links = functools.partial(choose_links, "auto" if only_report else probed("auto"))
-    setting = Setting(directory, quick, RunOptions(datapath, make_links), progress)
     if only_report:
         for figure in figures:
             if any(read(setting.directory(series)) for series in figure.series(quick)):
@@ -96,7 +105,6 @@ def main(
         finally:
             # What is interrupted leaves a report of what it has.
             write_report(everything, directory)
-    progress.end()
     known = summaries(everything, directory)
     shown = [one for one in known if one["name"] in {figure.name for figure in figures}]
     click.echo(report.text(shown))

@@ -12,6 +12,8 @@ from testbed.experiment import Experiment
 from testbed.reproduce.finding import Finding
 from testbed.reproduce.results import Results
 
+_START_S = 1.0
+"""What a simulated run takes beside its time: a process that starts."""
 _OVERHEAD_S = 5.0
 """What a run in namespaces takes beside its seconds: building, starting, collecting."""
 
@@ -34,6 +36,10 @@ class Series:
     """It runs in the simulator, and not on the testbed."""
     pace: float = 1.0
     """In the simulator: seconds that it takes for a simulated one."""
+    paces: Mapping[str, float] = field(default_factory=dict)
+    """The same of allocators that take another time."""
+    alone: bool = False
+    """On the testbed: nothing else may run beside it, for it takes most of the host."""
 
     def load(self, quick: bool) -> Experiment:
         """The experiment as it will run.
@@ -44,11 +50,17 @@ class Series:
         overrides = {**self.full, **((self.quick or {}) if quick else {})}
         return experiments.load(experiments.find(self.experiment), overrides, self.settings)
 
+    def run_seconds(self, quick: bool, allocator: str) -> float:
+        """How long a run takes, about."""
+        seconds = self.load(quick).table.seconds
+        if not self.simulated:
+            return seconds + _OVERHEAD_S
+        return _START_S + seconds * self.paces.get(allocator, self.pace)
+
     def seconds(self, quick: bool) -> float:
-        """How long it takes, about."""
+        """How long all its runs take, about, one after the other."""
         table = self.load(quick).table
-        one = table.seconds * self.pace if self.simulated else table.seconds + _OVERHEAD_S
-        return one * len(table.allocators) * table.repeat
+        return table.repeat * sum(self.run_seconds(quick, name) for name in table.allocators)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ MANY_FLOWS = Series(
     "many-flows",
     full={"allocators": [*_ALLOCATORS]},
     quick={"seconds": 28, "repeat": 1, "allocators": ["ctb", "fps"]},
+    alone=True,
 )
 
 

@@ -1,4 +1,4 @@
-"""Carrying out the series of figures, and writing what was found.
+"""What figures need, and writing what was found.
 
 OUT/runs/SERIES/result.json      the runs, as data (docs/testbed.md)
 OUT/FIGURE/summary.json, *.png   what was found, and its plots
@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.progress import Progress
 from testbed.reproduce import report
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.results import Results
+from testbed.reproduce.schedule import Room, Task, time_left
 from testbed.reproduce.summary import summarize
-from testbed.run import RunOptions
-from testbed.sim import suite as simulated
-from testbed.suite import read, run_suite
+from testbed.suite import Ledger, Notes, header, read
 
 REPORT = "report.html"
 SUMMARY = "summary.json"
@@ -32,8 +30,10 @@ class Setting:
 
     out: Path
     quick: bool
-    options: RunOptions
-    progress: Progress
+    datapath: str
+    links: str
+    room: Room
+    """For several runs at a time."""
 
     def directory(self, series: Series) -> Path:
         """Where the runs of a series are."""
@@ -46,39 +46,37 @@ def series_of(figures: Sequence[Figure], quick: bool) -> list[Series]:
     return list({series.name: series for series in needed}.values())
 
 
-async def measure(figures: Sequence[Figure], setting: Setting) -> None:
-    """Carry out what is missing of all series; after each, conclude the figures that have all.
-
-    Raises:
-        HostError: the host cannot do it.
-    """
-    waiting = list(figures)
-    series = series_of(figures, setting.quick)
-    done: set[str] = set()
-    for number, one in enumerate(series, 1):
-        left_s = sum(other.seconds(setting.quick) for other in series[number - 1 :])
-        setting.progress.note(
-            f"{one.name} ({number} of {len(series)} series): about "
-            f"{duration(one.seconds(setting.quick))}; everything that is left: {duration(left_s)}"
-        )
-        await _carry_out(one, setting)
-        done.add(one.name)
-        for figure in [
-            one for one in waiting if all(s.name in done for s in one.series(setting.quick))
-        ]:
-            setting.progress.begin(figure.name)
-            setting.progress.step("drawing")
-            conclude(figure, setting)
-            waiting.remove(figure)
+def ledger(series: Series, setting: Setting, notes: Notes) -> Ledger:
+    """The result of a series, with those of its runs that are there and still count."""
+    experiment = series.load(setting.quick)
+    place = "simulated" if series.simulated else ""
+    chosen = {"datapath": place or setting.datapath, "links": place or setting.links}
+    head = header(experiment, chosen, simulated=series.simulated)
+    directory = setting.directory(series)
+    return Ledger(series.name, experiment, head, directory, notes, resumed=True)
 
 
-async def _carry_out(series: Series, setting: Setting) -> None:
-    """Carry out what is missing of a series."""
-    experiment, out = series.load(setting.quick), setting.directory(series)
-    if series.simulated:
-        await simulated.run_suite(experiment, out, setting.progress, resumed=True)
-    else:
-        await run_suite(experiment, setting.options, out, setting.progress, resumed=True)
+def tasks_of(
+    series: Series, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
+) -> list[Task]:
+    """These runs of a series, (allocator, repetition), or all."""
+    table = series.load(quick).table
+    wanted = [
+        (allocator, repetition)
+        for repetition in range(1, table.repeat + 1)
+        for allocator in table.allocators
+    ]
+    alone = not series.simulated and (series.alone or room.jobs == 1)
+    return [
+        Task(series.name, *run, series.simulated, series.run_seconds(quick, run[0]), alone)
+        for run in (wanted if runs is None else runs)
+    ]
+
+
+def expected_s(figures: Sequence[Figure], quick: bool, room: Room) -> float:
+    """How long all runs of these figures take, about."""
+    tasks = [task for series in series_of(figures, quick) for task in tasks_of(series, quick, room)]
+    return time_left(tasks, [], room, lambda task: task.seconds)
 
 
 def conclude(figure: Figure, setting: Setting) -> dict[str, Any]:

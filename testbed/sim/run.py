@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -13,11 +12,12 @@ from drld.errors import ConfigError
 from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.report import local_limit_bps
+from testbed.believed import BelievedTotal, error_of
 from testbed.events import EventTable
 from testbed.experiment import Experiment, Group
 from testbed.fleet import FleetReport
 from testbed.link import queue_bytes
-from testbed.record import FLEET, BelievedTotal, Observation, record
+from testbed.record import FLEET, Observation, record
 from testbed.sim.clock import Clock
 from testbed.sim.connection import Connection
 from testbed.sim.fleet import Fleet, run_limiters
@@ -182,14 +182,12 @@ class Simulation:
     def _note_error(self) -> None:
         """How wrong the limiters are about the sum of what they want."""
         ticks = [host.entry.last for host in self.fleet.hosts]
-        known = [tick for tick in ticks if tick is not None]
-        total = sum(tick.allocation.value for tick in known)
-        if len(known) > 1 and total:
-            squares = sum(
-                ((tick.view.remote + tick.allocation.value) / total - 1) ** 2 for tick in known
-            )
+        error = error_of(
+            [(tick.allocation.value, tick.view.remote) for tick in ticks if tick is not None]
+        )
+        if error is not None:
             self._believed.times_s.append(self._times_s[-1])
-            self._believed.errors.append(math.sqrt(squares / len(known)))
+            self._believed.errors.append(error)
 
     def _note_limit(self, host: Host, tick: Tick) -> None:
         when_s = (self._clock.now_ns - self._begin_ns) / NS_PER_S

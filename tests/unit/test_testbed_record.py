@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from testbed.believed import BelievedTotal
 from testbed.errors import MeasurementError
 from testbed.record import Observation, record
 from testbed.topology import plan
@@ -63,6 +64,27 @@ def test_flows_are_told_one_by_one() -> None:
     ]
     assert flows[0]["goodput_bps"] == pytest.approx(3e6 * 1448 / 1500, rel=1e-3)
     assert len(flows[0]["goodput_series_bps"]) == 20
+
+
+def test_of_thousands_of_flows_only_the_means_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.record.MOST_FLOW_SERIES", 2)
+    run = recorded()
+    assert len(run["flows"]) == 3
+    assert all("goodput_series_bps" not in flow for flow in run["flows"])
+    assert all("goodput_bps" in flow for flow in run["flows"])
+
+
+def test_what_daemons_cost_and_believe_is_told_where_it_is_known() -> None:
+    assert "daemons" not in recorded()
+    costs = {"l1": {"core_share": 0.02, "resident_bytes": 5e7, "peak_bytes": 6e7}}
+    limiters = replace(seen_by_default().limiters, costs=costs)
+    believed = BelievedTotal([0.0, 1.0, 2.0], [0.9, 0.3, 0.4])
+    run = recorded(limiters=limiters, believed=believed)
+    assert run["daemons"] == costs
+    # The first second warms up.
+    assert run["gossip"]["believed_total"]["rms_error"] == pytest.approx(0.125**0.5)
+    early = recorded(believed=BelievedTotal([0.0], [0.9]))
+    assert "believed_total" not in early["gossip"]
 
 
 def test_a_central_run_is_split_by_goodput() -> None:

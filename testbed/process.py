@@ -1,0 +1,41 @@
+"""What a process costs, as /proc tells it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from testbed.crew import Child
+from testbed.errors import MeasurementError
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(process: Child) -> float:
+    """Processor time that it has used, its threads' and the kernel's on its behalf included.
+
+    Raises:
+        MeasurementError: it ended.
+    """
+    try:
+        stat = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise MeasurementError(f"{process.name} ended") from None
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def status_bytes(process: Child, field: str) -> int:
+    """A size in /proc/PID/status, such as `VmRSS`.
+
+    Raises:
+        MeasurementError: it ended.
+    """
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise MeasurementError(f"{process.name} ended") from None
+    for line in status.splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise MeasurementError(f"{process.name} ended")

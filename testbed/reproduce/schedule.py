@@ -1,0 +1,85 @@
+"""Which run is next, of many that may be done several at a time. Pure.
+
+- `jobs` runs on the testbed at a time. What needs the host for itself is alone on it: with one
+  job that is every run on the testbed.
+- Simulated runs take processors that are idle: half of them beside runs on the testbed, all where
+  there are none.
+
+Nothing overtakes but for that: runs come in the order of the figures.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An attempt at a run."""
+
+    series: str
+    allocator: str
+    repetition: int
+    simulated: bool
+    seconds: float
+    """How long it takes, about."""
+    alone: bool = False
+    """Nothing else may run meanwhile."""
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What there is room for."""
+
+    jobs: int
+    """Runs on the testbed at a time."""
+    processors: int
+
+
+def choose(waiting: Sequence[Task], running: Sequence[Task], room: Room) -> Task | None:
+    """The task to start now; None where one of those that run must end first."""
+    if any(task.alone for task in running):
+        return None
+    if not running:
+        for task in waiting:
+            if task.alone:
+                return task
+    shared = [task for task in waiting if not task.alone and not task.simulated]
+    simulations = [task for task in waiting if task.simulated]
+    busy = sum(not task.simulated for task in running)
+    if shared and busy < room.jobs:
+        return shared[0]
+    beside = max(room.processors // 2, 1)
+    most = beside if shared or busy else room.processors
+    if simulations and len(running) - busy < most:
+        return simulations[0]
+    return None
+
+
+def time_left(
+    waiting: Sequence[Task],
+    running: Sequence[tuple[Task, float]],
+    room: Room,
+    duration: Callable[[Task], float],
+) -> float:
+    """Seconds until everything is done, by playing it through.
+
+    `running` says for how long each has run; `duration` how long a task takes.
+    """
+    order = count()
+    ends = [(max(duration(task) - since_s, 0.0), next(order), task) for task, since_s in running]
+    heapq.heapify(ends)
+    left = list(waiting)
+    now_s = 0.0
+    while left or ends:
+        task = choose(left, [end[2] for end in ends], room)
+        if task is not None:
+            left.remove(task)
+            heapq.heappush(ends, (now_s + duration(task), next(order), task))
+        else:
+            now_s, _, _ = heapq.heappop(ends)
+    return now_s

@@ -1,0 +1,271 @@
+"""Runs of several series at a time: what becomes of each attempt, and what is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from testbed.crew import Child
+from testbed.errors import HostError
+from testbed.reproduce import campaign, worker
+from testbed.reproduce.board import Board
+from testbed.reproduce.campaign import Campaign
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Finding
+from testbed.reproduce.results import Results
+from testbed.reproduce.runner import Setting
+from testbed.reproduce.schedule import Room, Task
+
+WANTED = {"allocators": ["ctb", "fps"], "repeat": 2, "seconds": 2, "warmup": "1s"}
+
+
+def a_figure(name: str, *series: Series) -> Figure:
+    def draw(_results: Results, directory: Path) -> list[Path]:
+        (directory / f"{name}.png").touch()
+        return [directory / f"{name}.png"]
+
+    return Figure(name, name, "", list(series), lambda _: Finding([], ""), draw)
+
+
+def a_series(name: str, **changes: Any) -> Series:
+    return Series(name, "baseline", full=WANTED, **changes)
+
+
+def a_setting(out: Path, jobs: int = 2) -> Setting:
+    return Setting(out, False, "auto", "netem", Room(jobs, 2))
+
+
+class Answers:
+    """Stands in for the workers: runs that do not count are told, all others do."""
+
+    def __init__(self, bad: Mapping[tuple[str, str, int, int], str] | None = None) -> None:
+        self.bad = bad or {}
+        self.begun: list[tuple[str, str, int]] = []
+        self.tasks: list[Task] = []
+
+    async def __call__(self, task: Task, _definition: object) -> dict[str, Any]:
+        self.tasks.append(task)
+        self.begun.append((task.series, task.allocator, task.repetition))
+        # Those that begin later end earlier.
+        await trio.sleep(1.0 - len(self.begun) / 100)
+        key = (task.series, task.allocator, task.repetition, task.attempt)
+        reason = self.bad.get(key)
+        if reason is not None:
+            return {worker.DISCARDED: reason}
+        run = {"allocator": task.allocator, "repetition": task.repetition, "datapath": "kernel"}
+        return {worker.RECORD: run}
+
+
+async def carry_out(
+    out: Path, figures: list[Figure], answers: Any, jobs: int = 2
+) -> tuple[str, Campaign]:
+    said = io.StringIO()
+    carried = Campaign(figures, a_setting(out, jobs), Board(said))
+    if answers is not None:
+        carried._answer = answers  # type: ignore[method-assign]
+    await carried.carry_out()
+    return said.getvalue(), carried
+
+
+def written(out: Path, series: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "runs" / series / "result.json").read_text())
+    return found
+
+
+def keys(result: Mapping[str, Any]) -> list[tuple[str, int]]:
+    return [(run["allocator"], run["repetition"]) for run in result["runs"]]
+
+
+async def failing(out: Path, figure: Figure, answers: Any, jobs: int = 2) -> HostError:
+    """The error that it ends with, without the groups that nurseries make."""
+    try:
+        await carry_out(out, [figure], answers, jobs)
+    except BaseException as raised:
+        error: Any = raised
+        while hasattr(error, "exceptions"):
+            error = error.exceptions[0]
+        assert isinstance(error, HostError)
+        return error
+    raise AssertionError("no error")
+
+
+ALL = [("ctb", 1), ("fps", 1), ("ctb", 2), ("fps", 2)]
+
+
+async def test_the_file_has_the_runs_in_their_order_however_they_end(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    answers = Answers()
+    figures = [a_figure("a", a_series("a")), a_figure("b", a_series("b"))]
+    said, _ = await carry_out(tmp_path, figures, answers, jobs=8)
+    assert keys(written(tmp_path, "a")) == keys(written(tmp_path, "b")) == ALL
+    assert len(answers.begun) == 8
+    assert "8 of 8 runs, about 0 s left" in said
+    assert (tmp_path / "a/a.png").exists()
+    assert (tmp_path / "b/summary.json").exists()
+
+
+async def test_what_is_there_already_is_not_run_again(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    figures = [a_figure("a", a_series("a"))]
+    await carry_out(tmp_path, figures, Answers({("a", "fps", 1, n): "late" for n in (1, 2, 3)}))
+    assert keys(written(tmp_path, "a")) == [("ctb", 1), ("ctb", 2), ("fps", 2)]
+    answers = Answers()
+    said, _ = await carry_out(tmp_path, figures, answers)
+    assert answers.begun == [("a", "fps", 1)]
+    assert keys(written(tmp_path, "a")) == ALL
+    assert "a: 3 runs are there already" in said
+
+
+async def test_a_run_that_does_not_count_is_done_again_and_the_third_time_alone(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    answers = Answers({("a", "ctb", 1, 1): "late", ("a", "ctb", 1, 2): "late again"})
+    said, _ = await carry_out(tmp_path, [a_figure("a", a_series("a"))], answers)
+    assert keys(written(tmp_path, "a")) == ALL
+    assert [item["reason"] for item in written(tmp_path, "a")["discarded"]] == [
+        "late", "late again",
+    ]  # fmt: skip
+    assert "a: ctb, repetition 1 does not count: late again" in said
+    attempts = [(task.attempt, task.alone) for task in answers.tasks if task.allocator == "ctb"
+                and task.repetition == 1]  # fmt: skip
+    assert attempts == [(1, False), (2, False), (3, True)]
+    assert answers.tasks[-1].attempt == 3
+
+
+async def test_with_one_job_there_are_two_attempts(tmp_path: Path, autojump_clock: object) -> None:
+    answers = Answers({("a", "ctb", 1, attempt): "late" for attempt in (1, 2, 3)})
+    await carry_out(tmp_path, [a_figure("a", a_series("a"))], answers, jobs=1)
+    assert answers.begun[:3] == [("a", "ctb", 1), ("a", "ctb", 1), ("a", "fps", 1)]
+    assert len(answers.begun) == 5
+    assert keys(written(tmp_path, "a")) == ALL[1:]
+    # What is missing is said, and the figure is drawn without it.
+    assert (tmp_path / "a/a.png").exists()
+
+
+async def test_what_the_host_cannot_do_ends_everything(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async def impossible(task: Task, _definition: object) -> dict[str, Any]:
+        if task.allocator == "ctb":
+            await trio.sleep_forever()
+        return {worker.IMPOSSIBLE: "no namespaces here"}
+
+    error = await failing(tmp_path, a_figure("a", a_series("a")), impossible)
+    assert "a fps 1: no namespaces here" in str(error)
+
+
+async def test_runs_of_code_that_has_changed_are_not_mixed(
+    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Changing(Answers):
+        async def __call__(self, task: Task, definition: object) -> dict[str, Any]:
+            if task.repetition == 2:
+                monkeypatch.setattr("testbed.provenance.code", lambda **_: "another")
+            return await super().__call__(task, definition)
+
+    error = await failing(tmp_path, a_figure("a", a_series("a")), Changing(), jobs=1)
+    assert "the code changed" in str(error)
+    assert keys(written(tmp_path, "a")) == ALL[:2]
+
+
+async def test_a_simulated_run_is_a_process_and_says_what_it_is_told_to(tmp_path: Path) -> None:
+    simulated = a_series("sim", simulated=True, settings=("gossip.loss=0.1",))
+    _, carried = await carry_out(tmp_path, [a_figure("sim", simulated)], None)
+    result = written(tmp_path, "sim")
+    assert keys(result) == ALL
+    assert {run["datapath"] for run in result["runs"]} == {"simulated"}
+    assert result["definition"]["gossip"]["loss"] == 0.1
+    assert not carried._running
+    assert not carried._ledgers
+
+
+async def test_what_cannot_be_simulated_is_told(tmp_path: Path) -> None:
+    wrong = a_series("sim", simulated=True, settings=("limit.on_failure=open",))
+    error = await failing(tmp_path, a_figure("sim", wrong), None)
+    assert "on_failure" in str(error)
+
+
+async def test_a_worker_that_dies_is_a_run_that_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dying(Child):
+        async def send(self, message: object) -> None:
+            self.kill()
+            await super().send(message)
+
+    monkeypatch.setattr(campaign, "Child", Dying)
+    await carry_out(tmp_path, [a_figure("sim", a_series("sim", simulated=True))], None)
+    result = written(tmp_path, "sim")
+    assert result["runs"] == []
+    assert len(result["discarded"]) == 8
+
+
+async def test_no_worker_outlives_an_interrupted_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Child] = []
+
+    class Watched(Child):
+        async def send(self, message: object) -> None:
+            await super().send(message)
+            started.append(self)
+            if len(started) == 2:
+                scope.cancel()
+
+    monkeypatch.setattr(campaign, "Child", Watched)
+    endless = Series("sim", "baseline", full={**WANTED, "seconds": 3000}, simulated=True)
+    with trio.CancelScope() as scope:
+        await carry_out(tmp_path, [a_figure("sim", endless)], None)
+    assert len(started) == 2
+    assert all(child.process.poll() is not None for child in started)
+    assert written(tmp_path, "sim")["runs"] == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def screen(text: str) -> list[str]:
+    """What a terminal shows, that knows no more than lines and going back."""
+    lines: list[str] = []
+    for part in re.split(r"(\x1b\[\d+F\x1b\[J)", text):
+        if back := re.fullmatch(r"\x1b\[(\d+)F\x1b\[J", part):
+            del lines[-int(back[1]) :]
+        else:
+            lines += part.splitlines()
+    return lines
+
+
+def test_the_lines_of_a_terminal_change_in_place_and_notes_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((21, 5)))
+    stream = Terminal()
+    lines = Board(stream)
+    lines.show(["one", "two " * 10])
+    lines.note("noted")
+    assert screen(stream.getvalue()) == ["noted", "one", "two two two two two "]
+    lines.show(["three"])
+    assert screen(stream.getvalue()) == ["noted", "three"]
+    lines.end()
+    assert screen(stream.getvalue()) == ["noted"]
+
+
+def test_elsewhere_only_what_stays_is_said() -> None:
+    stream = io.StringIO()
+    lines = Board(stream)
+    lines.show(["one"])
+    lines.note("noted")
+    lines.end()
+    assert stream.getvalue() == "noted\n"
