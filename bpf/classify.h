@@ -33,10 +33,9 @@ inline_always void collect(struct drld_hook *fixed, struct packet *packet, struc
 				continue;
 			u32 which = entry->ports;
 			struct drld_ports *wanted = ports.lookup(&which);
-			if (!wanted ||
-			    !within(wanted->source, wanted->sources, packet->source_port) ||
-			    !within(wanted->destination, wanted->destinations,
-				    packet->destination_port))
+			u32 both = bpf_ntohl(packet->ports);
+			if (!wanted || !within(wanted->source, wanted->sources, both >> 16) ||
+			    !within(wanted->destination, wanted->destinations, both & 0xffff))
 				continue;
 		}
 		s64 next = (u64)entry->position << 32 | entry->slot;

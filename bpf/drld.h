@@ -19,6 +19,8 @@
 #define DRLD_FLOW_SETS 16	/* the flow sample of a limit: sets of one cache line each */
 #define DRLD_FLOW_WAYS 4
 
+#define DRLD_VALUE_HOOK 1	/* what stands for the address of a map's value until it is known */
+
 #define DRLD_BUCKET 1		/* flags of a record: police */
 #define DRLD_DRAIN 2		/* the rate is taken, not given */
 #define DRLD_SHADOW 1		/* flag of a limit: count what would be dropped, drop nothing */
@@ -52,7 +54,7 @@ struct drld_counts {
 	__u64 forwarded_bytes, forwarded_packets;
 	__u64 dropped_bytes, dropped_packets;	/* by this limit; would be, in shadow mode */
 	__u64 refused_bytes, refused_packets;	/* by another limit of the packet's list */
-	__u64 reserved[2];
+	__u64 jiffies, sequence;	/* when, and of which record, this CPU settled last */
 };
 
 /* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
@@ -103,7 +105,7 @@ struct drld_found {
 struct drld_family {
 	__u32 groups;
 	struct drld_found always;	/* limits that look at no bit of the key */
-	__u32 reserved;
+	__u32 sole;		/* 1 + slot of the one limit that has all packets; or 0 */
 	struct drld_group group[DRLD_MAX_GROUPS];
 };
 

@@ -5,10 +5,12 @@
  * in their frozen maps. `apply` puts new records in force; the daemon runs it (BPF_PROG_TEST_RUN,
  * one system call for all limits that changed) and it settles tokens at the old rate first.
  *
- * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form,
- * which moves once a jiffy, costs 15 ns, and next to nothing where it is asked once a jiffy and
- * remembered; it is then at most two jiffies behind, never ahead, and a bucket's time never runs
- * backward. The exact time is asked for in two cases:
+ * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form
+ * costs 15 ns and moves once a jiffy, so it is asked once a jiffy and remembered; it is then at most
+ * two jiffies behind, never ahead, and a bucket's time never runs backward. While it stands still
+ * there is nothing to settle: a CPU's first packet of a jiffy under a limit does that, and looks at
+ * the heartbeat; for the others it is enough that there are tokens. The exact time is asked for in
+ * two cases:
  *
  * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
  * - The bucket is full: what it cannot hold is lost, so it matters when that was.
@@ -45,6 +47,11 @@ inline_always u64 coarse_time(void)
 	return input ? input->coarse_ns : 0;
 }
 
+inline_always u64 jiffy(void)
+{
+	return coarse_time() + 1; /* never 0 */
+}
+
 inline_always u64 fine_time(void)
 {
 	struct drld_test *input = test_input();
@@ -60,16 +67,21 @@ inline_always u32 draw(void)
 	return input->draws[index & (DRLD_MAX_LIST - 1)];
 }
 #else
+inline_always u64 jiffy(void)
+{
+	return bpf_jiffies64();
+}
+
 /* The helper costs 15 ns and its answer moves once a jiffy: ask it once a jiffy and CPU. */
 inline_always u64 coarse_time(void)
 {
-	u64 jiffies = bpf_jiffies64();
+	u64 present = jiffy();
 	struct drld_oddities *mine = odd();
 	if (!mine)
 		return bpf_ktime_get_coarse_ns();
-	if (unlikely(mine->jiffies != jiffies)) {
+	if (mine->jiffies != present) {
 		mine->coarse_ns = bpf_ktime_get_coarse_ns();
-		mine->jiffies = jiffies;
+		mine->jiffies = present;
 	}
 	return mine->coarse_ns;
 }
@@ -137,10 +149,22 @@ inline_always struct drld_record *record_in_force(struct drld_limit *limit, u32 
 /* What a limit makes of a packet, and what then becomes of it if no other limit refuses. */
 enum { DROPPED, CHARGED, FREE, UNCHECKED };
 
-/* As Policer.refuses, but for the second look at the clock. */
-inline_always int check(struct drld_limit *limit, u64 cost, u64 now)
+inline_always struct drld_counts *counts_of(struct drld_hook *fixed, u32 slot)
+{
+	u32 index = slot * fixed->cpus + bpf_get_smp_processor_id();
+	return counts.lookup(&index);
+}
+
+/* As Policer.refuses, but for the second look at the clock. What a jiffy's first packet has done on
+ * this CPU, the others need not do again: the coarse clock stands still, so nothing is to settle. */
+inline_always int check(struct drld_limit *limit, struct drld_counts *mine, u64 cost)
 {
 	u32 sequence = volatile_read(limit->sequence);
+	u64 present = jiffy();
+	if (likely(mine->jiffies == present && mine->sequence == sequence &&
+		   (s64)volatile_read(limit->tokens) >= (s64)cost))
+		return CHARGED;
+	u64 now = coarse_time();
 	struct drld_record *record = record_in_force(limit, sequence, now);
 	u64 mode = volatile_read(record->mode);
 	if (mode & DRLD_BUCKET)
@@ -149,6 +173,10 @@ inline_always int check(struct drld_limit *limit, u64 cost, u64 now)
 		return DROPPED;
 	if (!(mode & DRLD_BUCKET))
 		return FREE;
+	if (!(mode >> 8)) {
+		mine->jiffies = present;
+		mine->sequence = sequence;
+	}
 	if (likely((s64)volatile_read(limit->tokens) >= (s64)cost))
 		return CHARGED;
 	settle(limit, record, sequence, fine_time(), 1);
@@ -171,23 +199,28 @@ inline_always u64 mixed(u64 x)
 	return x ^ x >> 29;
 }
 
+inline_always u64 flow_of(struct packet *packet, u64 seed)
+{
+	return seed ^ ((u64)packet->protocol << 32 | packet->ports);
+}
+
+inline_always u64 flow_between(u64 id, u32 source, u32 destination)
+{
+	return mixed(id * 0xd6e8feb86659fd93 ^ ((u64)source << 32 | destination));
+}
+
 inline_always u64 flow_id(struct packet *packet, u64 seed)
 {
-	u64 transport = (u64)packet->protocol << 32 | (u64)packet->source_port << 16 |
-			packet->destination_port;
-	u64 id = seed ^ transport;
-	if (packet->family == FAMILY_4) {
-		id = mixed(id * 0xd6e8feb86659fd93 ^
-			   ((u64)packet->source[0] << 32 | packet->destination[0]));
-	} else if (packet->family == FAMILY_6) {
+	u64 id = flow_of(packet, seed);
+	if (packet->family == FAMILY_4)
+		id = flow_between(id, packet->source[0], packet->destination[0]);
+	else if (packet->family == FAMILY_6)
 		no_unroll for (int i = 0; i < 4; i++)
-			id = mixed(id * 0xd6e8feb86659fd93 ^
-				   ((u64)packet->source[i] << 32 | packet->destination[i]));
-	}
+			id = flow_between(id, packet->source[i], packet->destination[i]);
 	return id | 1;
 }
 
-inline_always void sample(u32 slot, u64 id, u32 bytes)
+inline_always void sample(u32 slot, u64 id, u64 bytes)
 {
 	struct drld_flows *table = flows.lookup(&slot);
 	if (!table)
@@ -223,45 +256,42 @@ inline_always void stir(struct drld_limit *limit)
 
 /* The verdict: drld.capture.policer.police. */
 
-inline_always void count(struct drld_hook *fixed, u32 slot, struct packet *packet, int outcome,
+inline_always void count(struct drld_counts *mine, struct packet *packet, int outcome,
 			 int forwarded)
 {
-	u32 index = slot * fixed->cpus + bpf_get_smp_processor_id();
-	struct drld_counts *counted = counts.lookup(&index);
-	if (!counted)
-		return;
-	if (unlikely(outcome == DROPPED)) {
-		counted->dropped_bytes += packet->length;
-		counted->dropped_packets += packet->segments;
-	} else if (likely(forwarded)) {
-		counted->forwarded_bytes += packet->length;
-		counted->forwarded_packets += packet->segments;
+	if (likely(outcome != DROPPED && forwarded)) {
+		mine->forwarded_bytes += packet->length;
+		mine->forwarded_packets += packet->segments;
+	} else if (outcome == DROPPED) {
+		mine->dropped_bytes += packet->length;
+		mine->dropped_packets += packet->segments;
 	} else {
-		counted->refused_bytes += packet->length;
-		counted->refused_packets += packet->segments;
+		mine->refused_bytes += packet->length;
+		mine->refused_packets += packet->segments;
 	}
 }
 
 inline_always int police_one(struct drld_hook *fixed, struct packet *packet, u32 slot)
 {
 	struct drld_limit *limit = limits.lookup(&slot);
-	if (!limit)
+	struct drld_counts *mine = counts_of(fixed, slot);
+	if (!limit || !mine)
 		return TC_ACT_UNSPEC;
 	u64 cost = packet->length * 1000000000ull;
-	int forwarded = 1, outcome = check(limit, cost, coarse_time());
+	int forwarded = 1, outcome = check(limit, mine, cost);
 	sample(slot, packet->flow, packet->length);
-	if (outcome == DROPPED)
+	if (unlikely(outcome == DROPPED))
 		forwarded = limit->flags & DRLD_SHADOW;
-	else if (outcome == CHARGED)
+	else if (likely(outcome == CHARGED))
 		charge(limit, cost);
-	count(fixed, slot, packet, outcome, forwarded);
+	count(mine, packet, outcome, forwarded);
 	stir(limit);
 	return forwarded ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 inline_always int police_many(struct drld_hook *fixed, struct packet *packet, struct scratch *room)
 {
-	u64 now = coarse_time(), cost = packet->length * 1000000000ull;
+	u64 cost = packet->length * 1000000000ull;
 	int forwarded = 1;
 	no_unroll for (u32 i = 0; i < DRLD_MAX_LIST; i++) {
 		u32 slot = room->lists[i];
@@ -269,9 +299,10 @@ inline_always int police_many(struct drld_hook *fixed, struct packet *packet, st
 		if (!forwarded || room->lists[i] == NO_LIMIT)
 			continue;
 		struct drld_limit *limit = limits.lookup(&slot);
-		if (!limit)
+		struct drld_counts *mine = counts_of(fixed, slot);
+		if (!limit || !mine)
 			continue;
-		u32 outcome = check(limit, cost, now);
+		u32 outcome = check(limit, mine, cost);
 		room->outcomes[i] = outcome;
 		if (outcome == DROPPED && !(limit->flags & DRLD_SHADOW))
 			forwarded = 0;
@@ -281,10 +312,11 @@ inline_always int police_many(struct drld_hook *fixed, struct packet *packet, st
 		if (room->lists[i] == NO_LIMIT)
 			break;
 		sample(slot, packet->flow, packet->length);
-		count(fixed, slot, packet, room->outcomes[i], forwarded);
 		struct drld_limit *limit = limits.lookup(&slot);
-		if (!limit)
+		struct drld_counts *mine = counts_of(fixed, slot);
+		if (!limit || !mine)
 			continue;
+		count(mine, packet, room->outcomes[i], forwarded);
 		if (forwarded && room->outcomes[i] == CHARGED)
 			charge(limit, cost);
 		stir(limit);
@@ -292,17 +324,28 @@ inline_always int police_many(struct drld_hook *fixed, struct packet *packet, st
 	return forwarded ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
+/* Nearly every packet of a hook whose one limit is for all packets. Apart from the way of all others,
+ * so that its instructions are few and stand together: most of what it costs is to fetch them. */
+inline_always int police_plain(struct drld_hook *fixed, struct packet *packet)
+{
+	u64 id = flow_of(packet, fixed->seed);
+	packet->flow = flow_between(id, packet->source[0], packet->destination[0]) | 1;
+	return police_one(fixed, packet, fixed->family[FAMILY_4].sole - 1);
+}
+
 int police(struct __sk_buff *skb)
 {
-	u32 zero = 0;
-	struct packet packet;
-	struct drld_hook *fixed = hook.lookup(&zero);
-	if (!fixed || !parse(skb, fixed, &packet))
+	struct drld_hook *fixed = HOOK;
+	struct packet plain, packet;
+	if (fixed->family[FAMILY_4].sole && likely(parse_plain4(skb, fixed, &plain)))
+		return police_plain(fixed, &plain);
+	if (!parse(skb, fixed, &packet))
 		return TC_ACT_UNSPEC;
 	packet.flow = flow_id(&packet, fixed->seed);
 	s64 only = NO_LIMIT;
 	struct scratch *room = 0;
 	if (fixed->longest > 1) {
+		u32 zero = 0;
 		room = scratch.lookup(&zero);
 		if (!room)
 			return TC_ACT_UNSPEC;

@@ -22,6 +22,10 @@ BPF_TABLE("array", u32, struct drld_ports, ports, 1);
 BPF_TABLE("hash", struct drld_key4, struct drld_found, keys4, 1);
 BPF_TABLE("hash", struct drld_key6, struct drld_found, keys6, 1);
 
+/* The one value of `hook`, whose address the daemon puts into the instructions: the other way to it,
+ * a lookup, costs each packet a dozen of them. kernel_layout.VALUES has the number. */
+#define HOOK ((struct drld_hook *)bpf_pseudo_fd(2, DRLD_VALUE_HOOK))
+
 /* Where the careful parser is. In memory, not in registers: the verifier forgets what is in memory,
  * and so does not follow every way through a loop apart. */
 struct walk {

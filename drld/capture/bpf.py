@@ -32,7 +32,7 @@ _REPLACE, _BEFORE = 1 << 2, 1 << 3
 _MOST_ATTACHED = 64
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361}
 _LD_IMM64_MAP = b"\x18"
-_PSEUDO_MAP_FD = 1
+_PSEUDO_MAP_FD, _PSEUDO_MAP_VALUE = 1, 2
 _VERIFIER_LOG_BYTES = 1 << 20
 _LICENSE = b"GPL"
 """Of the two that the programs are under, the one by which the kernel lends all its helpers."""
@@ -352,13 +352,22 @@ def enable_statistics() -> int:
     return _call(_ENABLE_STATS, struct.pack("<I", 0))[0]
 
 
-def references(instructions: bytes, names: Mapping[int, str]) -> dict[int, str]:
-    """Where a program refers to maps; `names` are those of the maps' descriptors."""
+def references(
+    instructions: bytes, names: Mapping[int, str], values: Mapping[int, str]
+) -> dict[int, str]:
+    """Where a program refers to maps.
+
+    Args:
+        instructions: of the program.
+        names: by descriptor.
+        values: names by the numbers that stand for the addresses of maps' values.
+    """
+    spaces = {_PSEUDO_MAP_FD: names, _PSEUDO_MAP_VALUE: values}
     found = {}
     for index in range(len(instructions) // 8):
         opcode, registers, value = struct.unpack_from("<BBxxi", instructions, index * 8)
-        if bytes([opcode]) == _LD_IMM64_MAP and registers >> 4 == _PSEUDO_MAP_FD:
-            found[index] = names[value]
+        if bytes([opcode]) == _LD_IMM64_MAP and registers >> 4 in spaces:
+            found[index] = spaces[registers >> 4][value]
     return found
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from drld.capture.bpf import Code, references
 from drld.capture.bpf_loops import closed_by_jumps
-from drld.capture.kernel_layout import MAPS
+from drld.capture.kernel_layout import MAPS, VALUES
 from drld.errors import DatapathError
 
 SOURCES = Path(__file__).parents[2] / "bpf"
@@ -71,7 +71,7 @@ def _fingerprint(source: str, flags: tuple[str, ...]) -> str:
         raise DatapathError(f"the BPF sources: {error}") from error
     if not parts:
         raise DatapathError(f"the BPF sources are missing from {SOURCES}")
-    for part in (*parts, platform.release().encode(), repr((source, flags)).encode(), b"2"):
+    for part in (*parts, platform.release().encode(), repr((source, flags)).encode(), b"3"):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
 
@@ -157,7 +157,7 @@ def main(source: str, flags: list[str]) -> int:
     programs = {}
     for name in PROGRAMS[source]:
         instructions = closed_by_jumps(module.dump_func(name))
-        programs[name] = Code(instructions, references(instructions, names))
+        programs[name] = Code(instructions, references(instructions, names, VALUES))
     sys.stdout.write(_encode(programs))
     return 0
 

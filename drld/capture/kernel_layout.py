@@ -46,7 +46,7 @@ KEY4 = Struct("=II4s4s")
 KEY6 = Struct("=II16s16s")
 FOUND = Struct("=II")
 GROUP = Struct("=16s16sI12x")
-FAMILY = Struct("=III4x")
+FAMILY = Struct("=IIII")
 HOOK = Struct("=IIIII4xQ")
 RANGE = Struct("=HH")
 PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
@@ -62,6 +62,10 @@ SHARED_MAPS = ("control", "limits", "counts", "oddities", "flows", "letters")
 HOOK_MAPS = ("hook", "entries", "ports", "keys4", "keys6", "scratch")
 """One of each for a hook; a reload makes new ones."""
 MAPS = (*SHARED_MAPS, *HOOK_MAPS, "test")
+
+VALUE_HOOK = 1
+VALUES = {VALUE_HOOK: "hook"}
+"""What stands in a compiled program for the addresses of maps' values."""
 
 BUCKET, DRAIN, SHADOW = 1, 2, 1
 _ALWAYS_DROP = 1 << DRAW_BITS
@@ -203,7 +207,7 @@ class _Builder:
         self.most_groups = max(self.most_groups, len(groups))
         always = groups.get((-1, -1, 0), {})
         found = self._found(next(iter(always.values()))) if always else (0, 0)
-        packed = FAMILY.pack(len(hashed), *found)
+        packed = FAMILY.pack(len(hashed), *found, _sole(groups))
         for number, group in enumerate(hashed):
             source, destination, mask = group
             packed += GROUP.pack(_mask(source, family), _mask(destination, family), mask)
@@ -263,6 +267,16 @@ def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, l
             continue
         groups.setdefault(group, {}).setdefault((values[0], values[1], mark), []).append(each)
     return groups
+
+
+def _sole(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
+    """One more than the slot of the limit, if there is but one, and it has every packet; or 0."""
+    placed = [each for keys in groups.values() for members in keys.values() for each in members]
+    if len(placed) != 1 or (-1, -1, 0) not in groups:
+        return 0
+    match = placed[0].limit.match
+    narrowed = match.protocol is not None or match.source_ports or match.destination_ports
+    return 0 if narrowed else placed[0].slot + 1
 
 
 def _families(match: Match) -> tuple[int, ...]:

@@ -56,6 +56,7 @@ NUMBERS = {
     "DRLD_MAX_RANGES": layout.MAX_RANGES,
     "DRLD_FLOW_SETS * DRLD_FLOW_WAYS": layout.FLOW_SLOTS,
     "DRLD_ANY_PROTOCOL": layout.ANY_PROTOCOL,
+    "DRLD_VALUE_HOOK": layout.VALUE_HOOK,
     "DRLD_BUCKET": layout.BUCKET,
     "DRLD_DRAIN": layout.DRAIN,
     "DRLD_SHADOW": layout.SHADOW,

@@ -19,7 +19,7 @@ from drld.allocators.token_bucket import TokenBucket
 from drld.capture.bpf_compiler import compiled
 from drld.capture.policer import Policer, police
 from drld.model import NS_PER_S, Enforcement, FlowKey
-from drld.spec import Mode
+from drld.spec import Mode, OnFailure
 
 from ..factories import limit_spec
 from .bench import ETHERNET, TEST_FLAGS, Bench, Draws
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.kernel
 
 FLOW = FlowKey(17, b"\x0a\x00\x00\x01", b"\x0a\x00\x00\x02", 1, 2)
 START_NS = 10**12
+CLASSIFIED = 0
 MAX_RATE, MAX_DEPTH = 12_500_000_000, 4 * 10**9
 
 
@@ -103,12 +104,15 @@ traces = st.lists(st.one_of(arrivals, arrivals, arrivals, orders), min_size=1, m
 
 @pytest.fixture(scope="module")
 def benches() -> Iterator[dict[int, Bench]]:
-    """Programs for one, two and three limits that every packet falls under."""
+    """Programs for one, two and three limits that every packet falls under; `CLASSIFIED`: for one
+    limit that not every packet falls under, so that it has to be found."""
     code = compiled(TEST_FLAGS)
     made = {
         count: Bench(code, [limit_spec(id=i + 1, name=f"l{i}") for i in range(count)])
         for count in (1, 2, 3)
     }
+    match = replace(limit_spec().match, protocol=FLOW.protocol)
+    made[CLASSIFIED] = Bench(code, [limit_spec(id=1, match=match)])
     yield made
     for each in made.values():
         each.close()
@@ -185,19 +189,20 @@ class Pair:
 
 
 @given(
-    st.integers(1, 3),
+    st.integers(0, 3),
     st.tuples(*[enforcements] * 3),
     st.tuples(*[st.sampled_from(Mode)] * 3),
     traces,
 )
 def test_verdicts_tokens_and_counters_agree(
     benches: dict[int, Bench],
-    count: int,
+    kind: int,
     first: tuple[Enforcement, ...],
     modes: tuple[Mode, ...],
     trace: list[Arrival | Order],
 ) -> None:
-    pair = Pair(benches[count], first[:count], modes[:count])
+    count = len(benches[kind].limits)
+    pair = Pair(benches[kind], first[:count], modes[:count])
     for event in trace:
         if isinstance(event, Arrival):
             pair.arrive(event)
@@ -209,9 +214,10 @@ def test_they_agree_on_thousands_of_traces(benches: dict[int, Bench]) -> None:
     rng = Random(7)
     outcomes = {True: 0, False: 0}
     for _ in range(3000):
-        count = rng.randint(1, 3)
+        bench = benches[rng.randint(0, 3)]
+        count = len(bench.limits)
         pair = Pair(
-            benches[count],
+            bench,
             [random_enforcement(rng) for _ in range(count)],
             rng.choices(list(Mode), k=count),
         )
@@ -282,3 +288,29 @@ def test_a_burst_after_silence_is_no_larger_than_the_depth(
             for number in range(40)
         ]
         assert passed == [True] * 10 + [False] * 30
+
+
+@pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
+def test_a_daemon_is_dead_as_soon_as_the_clock_says_so(
+    benches: dict[int, Bench], kind: int
+) -> None:
+    bench = benches[kind]
+    limits = [replace(limit, on_failure=OnFailure.CLOSED) for limit in bench.limits]
+    bench.reset([Enforcement(fill_rate=1500, depth=10**6)] * len(limits), START_NS, limits)
+    for slot in range(len(limits)):
+        bench.state.configure(slot, 0, NS_PER_S)
+    last_ns = START_NS + NS_PER_S
+    passed = [bench.packet(frame(1500), now, now) for now in (last_ns, last_ns, last_ns + 1)]
+    bench.state.beat(last_ns + 1)
+    passed += [bench.packet(frame(1500), now, now) for now in (last_ns + 2, last_ns + 2)]
+    assert passed == [True, True, False, True, True]
+
+
+def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
+    """Though the clock stands still."""
+    pair = Pair(benches[1], [Enforcement(fill_rate=1500, depth=10**6)], [Mode.ENFORCE])
+    now = Arrival(1500, 0, 0, (0, 0, 0))
+    assert pair.arrive(now)
+    assert pair.arrive(now)
+    pair.order(Order(0, Enforcement(drop_probability=1.0, fill_rate=1500, depth=10**6), 0))
+    assert not pair.arrive(now)

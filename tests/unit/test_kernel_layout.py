@@ -154,3 +154,28 @@ def test_a_packet_never_falls_under_more_than_the_bound() -> None:
 
 def inside(address: str, network: object) -> bool:
     return network is None or ip_network(address).subnet_of(network)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limits", "slots"),
+    [
+        ([limit(1)], (1, 1, 1)),
+        ([limit(1, source=ip_network("0.0.0.0/0"))], (1, 0, 0)),
+        ([limit(1, source=ip_network("10.0.0.0/8"))], (0, 0, 0)),
+        ([limit(1, source=ip_network("10.0.0.0/8")), limit(2)], (0, 2, 2)),
+        ([limit(1, protocol=6)], (0, 0, 0)),
+        ([limit(1, protocol=6, destination_ports=((80, 80),))], (0, 0, 0)),
+        ([limit(1, mark=(1, 1))], (0, 0, 0)),
+        ([limit(1), limit(2)], (0, 0, 0)),
+    ],
+)
+def test_a_limit_that_has_all_packets_of_a_family_to_itself_is_not_looked_for(
+    limits: list[LimitSpec], slots: tuple[int, int, int]
+) -> None:
+    """By family: IPv4, IPv6, unknown addresses; one more than the slot."""
+    hook = tables(limits).hook
+    found = tuple(
+        layout.FAMILY.unpack_from(hook, layout.HOOK.size + number * layout.FAMILY_BYTES)[3]
+        for number in range(len(layout.FAMILIES))
+    )
+    assert found == slots
