@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from concurrent import futures
 
 import pytest
 
@@ -20,7 +21,7 @@ from .packets import (
     limit,
     send_udp,
 )
-from .topology import Topology, wait_for
+from .topology import DEADLINE_S, Topology, wait_for
 
 pytestmark = pytest.mark.kernel
 
@@ -115,16 +116,18 @@ def test_a_tcp_stream_is_stamped_segment_by_segment(
         return socket.create_server((SINK[4], 9001))
 
     def connect() -> socket.socket:
-        return socket.create_connection((SINK[4], 9001), timeout=30)
+        return socket.create_connection((SINK[4], 9001), timeout=DEADLINE_S)
 
     with topology.within("sink", listen) as server, topology.within("source", connect) as client:
-        client.sendall(bytes(size))
-        client.shutdown(socket.SHUT_WR)
         accepted, _ = server.accept()
-        with accepted:
+        accepted.settimeout(DEADLINE_S)
+        with accepted, futures.ThreadPoolExecutor(1) as executor:
+            # No window need hold all of it.
+            sent = executor.submit(client.sendall, bytes(size))
             received = 0
-            while data := accepted.recv(1 << 16):
+            while received < size and (data := accepted.recv(1 << 16)):
                 received += len(data)
+            sent.result()
     assert received == size
     total = datapath.wait(1, 1 + size // 1460)
     assert charged(datapath, source) == (total.arrived_packets, 0)

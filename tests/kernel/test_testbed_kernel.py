@@ -103,6 +103,7 @@ async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) ->
     assert all(rows[-1][3] is not None for rows in found["series"].values())
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath: str) -> None:
     found = await run(
@@ -122,6 +123,7 @@ async def test_the_kernel_s_own_token_bucket_changes_its_rate(make_links: MakeLi
     assert 0 < found["aggregate_bps"] <= 2e6 + (75_000 + 3_000) * 8 / 3
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datapath: str) -> None:
     found = await run(

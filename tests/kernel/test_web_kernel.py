@@ -40,6 +40,7 @@ async def run(
         )
 
 
+@pytest.mark.realtime
 async def test_an_open_loop_asks_for_the_same_whatever_the_limiter_does(
     make_links: MakeLinks,
 ) -> None:
