@@ -120,6 +120,8 @@ class ExperimentTable(Table):
     """Of the receivers; None is what the kernel makes of it, several megabytes."""
     limiters: list[Name] = Field(default_factory=list)
     detail: Literal["limiters", "fleet"] = "limiters"
+    costs: bool = False
+    """Measure what a limiter costs; simulator only."""
     limit: LimitTable
     gossip: GossipTable = GossipTable()
     flows: list[FlowsTable] = Field(default_factory=list)

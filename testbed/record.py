@@ -67,6 +67,8 @@ class Observation:
     """(time, bits/s) of every tick, by limiter."""
     believed: BelievedTotal | None = None
     """Where it is known."""
+    costs: dict[str, float] | None = None
+    """What a limiter costs, where it was measured."""
 
 
 def record(
@@ -149,6 +151,7 @@ def record(
         **({"web": web_record(seen.web, begin_s, end_s, step_s)} if seen.web else {}),
         "sampler_worst_ms": seen.sampler_worst_ms,
         "cpu": seen.cpu,
+        **({"costs": seen.costs} if seen.costs else {}),
     }
 
 

@@ -64,6 +64,8 @@ def refuse(experiment: Experiment) -> None:
         for key in ("jitter", "duplicate", "known")
         if getattr(gossip, key)
     ]
+    if experiment.table.costs:
+        problems.append("costs: only the simulator measures them (python -m testbed.sim)")
     if max(len(experiment.limiters), len(experiment.sources)) > _MOST_LINKS:
         problems.append(
             f"limiters: more than {_MOST_LINKS} of them, or of groups, are for the simulator "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from testbed.reproduce import (
+    fabrics,
     fig3,
     fig4,
     fig5,
@@ -14,9 +15,11 @@ from testbed.reproduce import (
     fig9,
     flows5000,
     responsiveness,
+    scale,
     sensitivity,
     table1,
     table2,
+    thrift,
 )
 from testbed.reproduce.figure import Figure
 
@@ -33,6 +36,9 @@ FIGURES: Mapping[str, Figure] = {
         table2.FIGURE,
         flows5000.FIGURE,
         fig8.FIGURE,
+        scale.FIGURE,
+        fabrics.FIGURE,
+        thrift.FIGURE,
         fig9.FIGURE,
         responsiveness.FIGURE,
     )

@@ -13,10 +13,12 @@ from random import Random
 
 from drld import config
 from drld.gossip import FABRICS
+from drld.limiter import membership
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment
 from testbed.fleet import daemon_document
 from testbed.sim.clock import Clock
+from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host
 from testbed.sim.known import KnownMembership
 from testbed.sim.mailbox import Datagram
@@ -75,14 +77,29 @@ class Fleet:
         self.hosts = [
             Host(spec, clock, self.network, rng) for spec in limiter_specs(experiment, allocator)
         ]
+        self.witnesses = self.hosts[:WITNESSES] if experiment.table.costs else []
+        for host in self.witnesses:
+            host.tick_ns = []
         if gossip.known:
-            names = [host.name for host in self.hosts]
-            for me, host in enumerate(self.hosts):
-                spec = host.engine.spec.gossip
-                fanout = FABRICS[spec.fabric].fanout(spec.branching)
-                host.engine.membership = KnownMembership(names, me, fanout, spec.interval_ns)
+            self._have_known()
         self._clock = clock
         self._rng = rng
+
+    def _have_known(self) -> None:
+        """Give all but the witnesses a membership that costs nothing."""
+        names = [host.name for host in self.hosts]
+        for me, host in enumerate(self.hosts):
+            spec = host.engine.spec.gossip
+            if me < len(self.witnesses):
+                host.engine.membership = membership(host.name, names, spec)
+            else:
+                fanout = FABRICS[spec.fabric].fanout(spec.branching)
+                host.engine.membership = KnownMembership(names, me, fanout, spec.interval_ns)
+
+    def costs(self) -> dict[str, float] | None:
+        """What a limiter costs, where that is asked for."""
+        shared = (self._clock, self.network, self._rng)
+        return costs(self.witnesses, shared) if self.witnesses else None
 
     def start(self) -> None:
         """Have all limiters know each other, and start them, each at a phase of its own."""
@@ -95,11 +112,11 @@ class Fleet:
 def acquaint(hosts: Sequence[Host], clock: Clock) -> None:
     """Every limiter has heard every other, who heard it, for so long that it counts as steady."""
     for host in hosts:
-        membership = host.engine.membership
-        if not membership.peers or isinstance(membership, KnownMembership):
+        known = host.engine.membership
+        if not known.peers or isinstance(known, KnownMembership):
             continue
-        long_ago_ns = clock.now_ns - membership.timeouts.fresh_ns
+        long_ago_ns = clock.now_ns - known.timeouts.fresh_ns
         for now_ns in (long_ago_ns, clock.now_ns):
-            for peer in membership.peers:
-                membership.hear(peer, True, now_ns)
-            membership.connected(now_ns)
+            for peer in known.peers:
+                known.hear(peer, True, now_ns)
+            known.connected(now_ns)

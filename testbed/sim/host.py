@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from time import thread_time_ns
 from typing import cast
 
 from drld.capture.policer import Policer
@@ -35,6 +36,8 @@ class Host:
         self.forwarded = 0
         self.watch: Callable[[Host, Tick], None] | None = None
         """Told of every tick of the limit."""
+        self.tick_ns: list[int] | None = None
+        """Processor time of every tick, ns, where somebody wants to know it."""
         self.datapath = MemoryDatapath()
         self.mailbox = Mailbox(spec.name, clock, network)
         self.engine = Engine(spec, self.datapath, cast(Transport, self.mailbox), rng)
@@ -100,7 +103,11 @@ class Host:
     def _tick(self, life: int) -> None:
         if life != self._life:
             return
-        for _name, tick in self.engine.tick(self._clock.now_ns):
-            if self.watch is not None:
+        begin_ns = 0 if self.tick_ns is None else thread_time_ns()
+        ticks = self.engine.tick(self._clock.now_ns)
+        if self.tick_ns is not None:
+            self.tick_ns.append(thread_time_ns() - begin_ns)
+        if self.watch is not None:
+            for _name, tick in ticks:
                 self.watch(self, tick)
         self._clock.at(self.engine.next_due_ns(), self._tick, life)

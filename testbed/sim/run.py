@@ -228,6 +228,7 @@ class Simulation:
             events=tuple(self._experiment.events),
             limits_in_force=self._limits_in_force,
             believed=self._believed if self._believed.errors else None,
+            costs=self.fleet.costs(),
         )
 
     def _sent(self, port: int, item: Connection) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Beyond figure 8: checks from both sides, on results that were made up, and that plots draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.reproduce import fabrics, fleets, scale, thrift
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Verdict
+from testbed.reproduce.results import Results
+from tests.reproduce_factories import Rate, a_result, a_run, constant
+
+PNG = b"\x89PNG\r\n\x1a\n"
+COSTS = {"limiters": 8, "tick_us": 80.0, "tick_us_p90": 90.0, "bytes": 2e5, "links": 300.0}
+
+
+def results(
+    figure: Figure,
+    used: Mapping[tuple[str, str], float | Rate] | None = None,
+    jain: Mapping[tuple[str, str], float] | None = None,
+    sent: Mapping[str, float] | None = None,
+) -> Results:
+    """All runs of a figure: by series and allocator, what is delivered over the limit, and Jain."""
+    found = {}
+    for series in figure.all_series:
+        experiment = series.load(False)
+        table = experiment.table
+        runs = []
+        for name in table.allocators:
+            value = (used or {}).get((series.name, name), 1.0)
+            rate = value if callable(value) else constant(value)
+            run = a_run(
+                name, limiters={"fleet": rate}, jain=(jain or {}).get((series.name, name), 0.8),
+                seconds=table.seconds, warmup_s=table.warmup / 1e9, costs=COSTS,
+                gossip={
+                    "bytes_per_limiter_per_s": (sent or {}).get(series.name, 5.0),
+                    "believed_total": {"rms_error": 0.05, "series": [[0.95, 0.1], [1.95, 0.0]]},
+                },
+            )  # fmt: skip
+            runs.append(run)
+        found[series.name] = a_result(*runs, limit_bps=1e6, limiters=list(experiment.limiters))
+    return Results(found)
+
+
+def failed(figure: Figure, seen: Results) -> list[str]:
+    checks = figure.evaluate(seen).checks
+    return [one.statement for one in checks if one.verdict is not Verdict.PASSED]
+
+
+def draws(figure: Figure, seen: Results, directory: Path) -> None:
+    files = figure.draw(seen, directory)
+    assert files
+    assert all(file.read_bytes().startswith(PNG) for file in files)
+
+
+PAPERS = {thrift.STEADY[thrift.PAPERS].name: 0.226 * 1e6 / 8 / 490}
+
+
+@pytest.mark.parametrize("figure", [scale.FIGURE, fabrics.FIGURE, thrift.FIGURE])
+def test_fleets_that_hold_the_limit_pass(figure: Figure, tmp_path: Path) -> None:
+    seen = results(figure, sent=PAPERS)
+    assert failed(figure, seen) == []
+    assert all(table.rows for table in figure.evaluate(seen).tables)
+    draws(figure, seen, tmp_path)
+    assert figure.draw(Results({}), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("figure", "used", "jain", "statement"),
+    [
+        (scale.FIGURE, {("scale/3000", "fps"): 1.06}, {}, "3,000 limiters: FPS with branching 3"),
+        (scale.FIGURE, {("scale/490", "fps"): 0.94}, {}, "490 limiters: FPS with branching 3"),
+        (scale.FIGURE, {}, {("scale/10000", "fps"): 0.7},
+         "10,000 limiters: FPS with branching 3, Jain"),
+        (fabrics.FIGURE, {("fabrics/pushsum-490-loss-0.2", "fps"): 2.0}, {},
+         "pushsum, 490 limiters, 20.0% of the updates lost"),
+    ],
+)  # fmt: skip
+def test_fleets_that_do_not_fail(
+    figure: Figure,
+    used: dict[tuple[str, str], float | Rate],
+    jain: dict[tuple[str, str], float],
+    statement: str,
+) -> None:
+    (found,) = failed(figure, results(figure, used, jain))
+    assert found.startswith(statement)
+
+
+def test_the_best_of_the_cheap_manners_is_judged() -> None:
+    dear = {series.name: 1000.0 for series in thrift.STEADY.values()}
+    (cheap, other), rest = list(thrift.STEADY.values())[1:3], PAPERS
+    sent = {**dear, **rest, cheap.name: 1.0, other.name: 1.0}
+    bad: dict[tuple[str, str], float | Rate] = {(cheap.name, "fps"): 0.9, (other.name, "fps"): 1.1}
+    assert failed(thrift.FIGURE, results(thrift.FIGURE, sent=sent)) == []
+    (found,) = failed(thrift.FIGURE, results(thrift.FIGURE, bad, sent=sent))
+    assert found.startswith("Of the manners with control traffic below 3 %")
+    nobody = failed(thrift.FIGURE, results(thrift.FIGURE, sent={**dear, **rest}))
+    assert [one[:14] for one in nobody] == ["Of the manners"]
+
+
+def test_a_crowd_is_settled_when_the_rate_stays_down() -> None:
+    (name, *_) = (series.name for series in thrift.CROWD.values())
+
+    def rate(time_s: float) -> float:
+        return 1.2 if 12 <= time_s < 12.6 or 13.9 <= time_s < 14.2 else 1.0
+
+    seen = results(thrift.FIGURE, {(name, "fps"): rate})
+    assert thrift.settled_s(seen, name) == 2.5
+    assert thrift.settled_s(results(thrift.FIGURE), name) == 0
+    assert thrift.settled_s(Results({}), name) is None
+
+
+@pytest.mark.parametrize("limiters", [490, 10_000])
+def test_a_flows_share_is_the_same_in_every_fleet(limiters: int) -> None:
+    table = fleets.fleet("any", limiters, ["fps"]).load(False).table
+    assert table.churn is not None
+    live = table.churn.life / table.churn.every
+    assert table.limit.rate * 8 / live == pytest.approx(50e6 / 600, rel=0.005)
+    all_started_s = 2.5 * limiters * table.churn.every / 1e9
+    # As many live while it is measured, from the first that end to the last that starts.
+    assert table.churn.life / 1e9 <= table.warmup / 1e9 < table.seconds <= all_started_s
+
+
+def test_control_traffic_is_that_of_all_limiters() -> None:
+    series: Series = fleets.fleet("any", 490, ["fps"])
+    run = a_run("fps", limiters={"fleet": constant(50)}, gossip={"bytes_per_limiter_per_s": 2880.0})
+    seen = Results({series.name: a_result(run, limit_bps=50e6, limiters=["x"] * 490)})
+    assert fleets.control(seen, series.name) == pytest.approx(0.2258, abs=1e-4)
+    assert fleets.error(seen, series.name) is None
+    missing: Any = Results({})
+    assert fleets.control(missing, series.name) is None
