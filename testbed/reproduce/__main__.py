@@ -14,6 +14,7 @@ from testbed.markdown import replace_section
 from testbed.reproduce import report
 from testbed.reproduce.board import Board
 from testbed.reproduce.campaign import Campaign
+from testbed.reproduce.figure import Figure
 from testbed.reproduce.registry import FIGURES
 from testbed.reproduce.runner import (
     Setting,
@@ -30,7 +31,8 @@ from testbed.suite import read
 _DOCUMENT = Path(__file__).parents[2] / "docs/reproduction.md"
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
 _PROCESSORS = os.cpu_count() or 1
-_JOBS = max(_PROCESSORS // 2, 1)
+_JOBS = {False: max(_PROCESSORS // 2, 1), True: 2 * _PROCESSORS}
+"""Unless told, by whether it is quick."""
 
 
 class _Command(click.Command):
@@ -38,15 +40,21 @@ class _Command(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
         rows = []
-        room = Room(_JOBS, _PROCESSORS)
+
+        def takes(figures: list[Figure]) -> tuple[str, str]:
+            full, quick = (
+                duration(expected_s(figures, quick, Room(jobs, _PROCESSORS)))
+                for quick, jobs in _JOBS.items()
+            )
+            return full, quick
+
         for figure in FIGURES.values():
-            full, quick = (duration(expected_s([figure], quick, room)) for quick in (False, True))
+            full, quick = takes([figure])
             shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.all_series))
             rows.append((figure.name, f"{figure.title}; {full}, quick {quick} (runs: {shared})"))
-        every = list(FIGURES.values())
-        full, quick = (duration(expected_s(every, quick, room)) for quick in (False, True))
+        full, quick = takes(list(FIGURES.values()))
         rows.append(("all", f"{full}, quick {quick}: figures share runs"))
-        with formatter.section(f"Names, and how long they take with --jobs {_JOBS}"):
+        with formatter.section("Names, and how long they take unless --jobs says otherwise"):
             formatter.write_dl(rows)
 
 
@@ -62,12 +70,12 @@ class _Command(click.Command):
     help=f"Default: {_OUT}, and {_QUICK_OUT} with --quick.",
 )  # fmt: skip
 @click.option(
-    "--jobs", type=click.IntRange(1, 64), default=_JOBS, show_default=True,
+    "--jobs", type=click.IntRange(1, 64),
     help="So many runs on the testbed at a time; of more than one, some limiters are run later "
     "than on a host of their own, and a run in which links or samples come too late is done once "
-    "more, in the end alone. With 1 nothing runs beside a run, which is the most exact. The "
-    "default is one for every two processors. Simulated runs take what processors are idle, and "
-    "do not depend on it.",
+    "more, in the end alone. With 1 nothing runs beside a run, which is the most exact. "
+    "Simulated runs take what processors are idle, and do not depend on it. Default: "
+    f"{_JOBS[False]}, one for every two processors, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
 @click.option("--only-report", is_flag=True, help="Measure nothing: check and draw what OUT has.")
 @click.option("--docs", is_flag=True, help="Write the table into docs/reproduction.md.")
@@ -77,7 +85,7 @@ def main(
     quick: bool,
     datapath: str,
     out: Path | None,
-    jobs: int,
+    jobs: int | None,
     only_report: bool,
     docs: bool,
 ) -> None:
@@ -90,7 +98,7 @@ def main(
     figures = [FIGURES[name] for name in names or FIGURES]
     # A report needs no links.
     links = "auto" if only_report else probed("auto")
-    setting = Setting(directory, quick, datapath, links, Room(jobs, _PROCESSORS))
+    setting = Setting(directory, quick, datapath, links, Room(jobs or _JOBS[quick], _PROCESSORS))
 
     async def work() -> None:
         await Campaign(figures, setting, Board()).carry_out()

@@ -61,6 +61,7 @@ def _series(
         settings=(f"churn.limiters={limiters}", f"gossip.branching={branching}", *settings),
         simulated=True,
         pace=_PACKETS_PACE + _LIMITER_PACE * limiters,
+        paces={"ctb": _PACKETS_PACE},
     )
 
 

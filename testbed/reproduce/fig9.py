@@ -20,12 +20,26 @@ _NAMES = {
 _IDLE_SHARES_UNUSED = 0.45
 """Four of ten shares, and some slack for a bucket's depth."""
 _WITHIN = 1.10
+_QUICK_PHASE_S = 12
+
+
+def _demand(phase_s: int) -> list[dict[str, object]]:
+    """That of the experiment, with shorter phases."""
+    everybody = [f"w{number}" for number in range(1, 11)]
+    return [
+        {"at": f"{phase_s}s", "web": everybody[:2], "concurrent": 8},
+        {"at": f"{phase_s}s", "web": everybody[2:4], "concurrent": 7},
+        {"at": f"{phase_s}s", "web": everybody[4:], "concurrent": 0},
+        {"at": f"{2 * phase_s}s", "web": everybody, "concurrent": 3},
+    ]
+
 
 FIG9 = Series(
     "fig9",
     "fig9",
-    full={"allocators": list(_NAMES), "repeat": 5},
-    quick={"allocators": ["static", "fps"], "repeat": 1},
+    full={"allocators": list(_NAMES), "repeat": 3},
+    quick={"seconds": 3 * _QUICK_PHASE_S, "demand": _demand(_QUICK_PHASE_S), "repeat": 1},
+    overhead_s=12.0,
 )
 
 

@@ -14,8 +14,6 @@ from testbed.reproduce.results import Results
 
 _START_S = 1.0
 """What a simulated run takes beside its time: a process that starts."""
-_OVERHEAD_S = 5.0
-"""What a run in namespaces takes beside its seconds: building, starting, collecting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,8 @@ class Series:
     """In the simulator: seconds that it takes for a simulated one."""
     paces: Mapping[str, float] = field(default_factory=dict)
     """The same of allocators that take another time."""
+    overhead_s: float = 5.0
+    """On the testbed: what a run takes beside its seconds: building, starting, collecting."""
     alone: bool = False
     """On the testbed: nothing else may run beside it, for it takes most of the host."""
 
@@ -54,7 +54,7 @@ class Series:
         """How long a run takes, about."""
         seconds = self.load(quick).table.seconds
         if not self.simulated:
-            return seconds + _OVERHEAD_S
+            return seconds + self.overhead_s
         return _START_S + seconds * self.paces.get(allocator, self.pace)
 
     def seconds(self, quick: bool) -> float:

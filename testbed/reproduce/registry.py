@@ -13,6 +13,7 @@ from testbed.reproduce import (
     fig7,
     fig8,
     fig9,
+    fleet40,
     flows5000,
     responsiveness,
     scale,
@@ -20,6 +21,7 @@ from testbed.reproduce import (
     table1,
     table2,
     thrift,
+    trust,
 )
 from testbed.reproduce.figure import Figure
 
@@ -41,6 +43,8 @@ FIGURES: Mapping[str, Figure] = {
         thrift.FIGURE,
         fig9.FIGURE,
         responsiveness.FIGURE,
+        trust.FIGURE,
+        fleet40.FIGURE,
     )
 }
 """In the order in which they run and are reported."""

@@ -56,7 +56,8 @@ def score(summary: Summary) -> str:
     """How many checks hold."""
     checks = summary["checks"]
     held = sum(check["verdict"] == Verdict.PASSED.value for check in checks)
-    return f"{held} of {len(checks)} checks hold"
+    quick = " (a quick run: few and short)" if summary["quick"] else ""
+    return f"{held} of {len(checks)} checks hold{quick}"
 
 
 def difference(summary: Summary) -> str:
@@ -151,7 +152,7 @@ def _section(summary: Summary, plots: Sequence[bytes]) -> str:
         for plot in plots
     )
     checks = _table(
-        "Checks",
+        f"Checks: {score(summary)}",
         ["", "measured", "to reach", ""],
         [
             [escape(check["statement"]), escape(check["measured"]), escape(check["bounds"]),

@@ -33,7 +33,7 @@ _WINDOW = "128KiB"
 """Of the paper's Linux 2.6.9; where GRD drops nothing for an interval, it alone bounds a flow."""
 _PACE = 0.06
 _QUICK = {"seconds": 20, "warmup": "8s", "repeat": 1}
-_QUICK_INTERVALS_MS, _QUICK_EWMAS = (10, 50, 500), (0, 0.1, 0.5)
+_QUICK_INTERVALS_MS, _QUICK_EWMAS = (10, 50, 500), (0, 0.1, 0.75)
 _LONG_RTT_MS = 200
 _FAIR, _FAIR_GTB = 0.95, 0.9
 
@@ -54,8 +54,8 @@ def _spot(interval_ms: int, ewma: float, allocators: list[str]) -> Series:
     return Series(
         f"sensitivity-testbed/{interval_ms}ms-{ewma:g}",
         "baseline",
-        full={"allocators": allocators, "repeat": 3, "window": _WINDOW},
-        quick={**_QUICK, "allocators": allocators[:1]},
+        full={"allocators": allocators, "repeat": 2, "window": _WINDOW},
+        quick=_QUICK,
         settings=(f"gossip.interval={interval_ms}ms", f"limit.ewma={ewma:g}"),
     )
 
@@ -83,9 +83,12 @@ LONG_RTT = Series(
     pace=_PACE,
 )
 SPOTS = {
-    # With long intervals GRD's bursts are more than emulated links carry, and GTB's no news.
+    # The corners. With long intervals GRD's bursts are more than emulated links carry, and GTB's no
+    # news.
     (10, 0): _spot(10, 0, ["gtb", "grd", "fps"]),
-    (500, _USUAL_EWMA): _spot(500, _USUAL_EWMA, ["fps"]),
+    (10, 0.75): _spot(10, 0.75, ["grd", "fps"]),
+    (500, 0): _spot(500, 0, ["fps"]),
+    (500, 0.75): _spot(500, 0.75, ["fps"]),
 }
 
 

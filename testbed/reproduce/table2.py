@@ -24,8 +24,8 @@ _PAPER = {
 RTT_MIX = Series(
     "rtt-mix",
     "rtt-mix",
-    full={"allocators": [*_ALLOCATORS]},
-    quick={"seconds": 16, "warmup": "6s", "repeat": 1, "allocators": [*_ALLOCATORS[:3]]},
+    full={"allocators": [*_ALLOCATORS], "repeat": 6},
+    quick={"seconds": 16, "warmup": "6s", "repeat": 1},
 )
 
 

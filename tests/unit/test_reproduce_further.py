@@ -237,7 +237,8 @@ def test_the_sensitivity_as_the_paper_has_it(tmp_path: Path) -> None:
     draws(sensitivity.FIGURE, cells(), tmp_path)
     (table,) = sensitivity.FIGURE.evaluate(cells()).tables
     assert [row[0] for row in table.rows] == [
-        "GTB, 10 ms, EWMA 0", "GRD, 10 ms, EWMA 0", "FPS, 10 ms, EWMA 0", "FPS, 500 ms, EWMA 0.1",
+        "GTB, 10 ms, EWMA 0", "GRD, 10 ms, EWMA 0", "FPS, 10 ms, EWMA 0", "GRD, 10 ms, EWMA 0.75",
+        "FPS, 10 ms, EWMA 0.75", "FPS, 500 ms, EWMA 0", "FPS, 500 ms, EWMA 0.75",
     ]  # fmt: skip
 
 
@@ -265,7 +266,7 @@ def test_another_sensitivity_fails(
 
 def test_a_testbed_that_differs_from_the_simulator_fails() -> None:
     results = cells()
-    spot = results.by_series[sensitivity.SPOTS[500, 0.1].name]
+    spot = results.by_series[sensitivity.SPOTS[500, 0.75].name]
     spot["runs"][0] = {**spot["runs"][0], "jain": 0.8}
     (found,) = failed(sensitivity.FIGURE, results)
     assert found.startswith("Testbed and simulator agree, FPS, 500 ms")

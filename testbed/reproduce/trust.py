@@ -1,0 +1,182 @@
+"""Can the simulator be trusted? The same experiments in it and on the testbed (not in the paper).
+
+The baseline, a flow that joins an idle limiter, and figure 7: with the same definition, seeds and
+number of runs, and compared as medians over the runs. In figure 7 the split is compared in each
+of its three phases, from 5 s after a change on.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from testbed.reproduce.baseline import BASELINE, FURTHER, NAMES, PAPERS
+from testbed.reproduce.draw import rates_over_time
+from testbed.reproduce.fig7 import ALLOCATORS as BOTTLENECKED
+from testbed.reproduce.fig7 import BOTTLENECK
+from testbed.reproduce.figure import Figure, Series
+from testbed.reproduce.finding import Check, Finding, Table
+from testbed.reproduce.results import OfRun, Results, Run, goodput, text, totals
+
+_TOP_MBIT = 15.0
+_PACE = 0.06
+_AGREEMENT = 0.03
+"""Of aggregates (of the limit), of shares, and of Jain's index."""
+_SETTLING_S = 5.0
+_MEASURES = ("aggregate over the limit", "share of the first limiter", "Jain's index")
+
+JOIN = Series(
+    "join",
+    "join",
+    full={"allocators": ["ctb", "fps", "fps-random-drop"], "repeat": 3},
+    quick={"seconds": 34, "repeat": 1},
+)
+
+
+class _Pair(NamedTuple):
+    """An experiment in both."""
+
+    title: str
+    testbed: Series
+    simulated: Series
+    allocators: Sequence[str]
+    phases_s: Sequence[tuple[float | None, float | None]] = ((None, None),)
+    """What is compared of a run; None is the beginning or the end of the measured time."""
+
+
+def _pair(
+    title: str,
+    testbed: Series,
+    allocators: Sequence[str],
+    phases_s: Sequence[tuple[float | None, float | None]] = ((None, None),),
+) -> _Pair:
+    simulated = replace(testbed, name=f"trust-sim/{testbed.name}", simulated=True, pace=_PACE)
+    return _Pair(title, testbed, simulated, allocators, phases_s)
+
+
+PAIRS = (
+    _pair("baseline", BASELINE, (*PAPERS, *FURTHER)),
+    _pair("a flow joins", JOIN, ("ctb", "fps", "fps-random-drop")),
+    _pair(
+        "figure 7",
+        BOTTLENECK,
+        BOTTLENECKED,
+        [(None, 15.0), (15.0 + _SETTLING_S, 31.0), (31.0 + _SETTLING_S, None)],
+    ),
+)
+
+
+def aggregate(run: Run, limit_bps: float, begin_s: float | None, end_s: float | None) -> float:
+    """What all limiters forwarded in a part of a run, over the limit."""
+    return statistics.fmean(totals(run, 0.2, begin_s, end_s)) / limit_bps
+
+
+def share(run: Run, limiter: str, begin_s: float | None, end_s: float | None) -> float:
+    """A limiter's part of the goodput in a part of a run: of a central one, its flows'."""
+    begin_s = run["warmup_s"] if begin_s is None else begin_s
+    end_s = run["seconds"] if end_s is None else end_s
+    by_limiter: dict[str, float] = {limiter: 0.0}
+    for flow in run["flows"]:
+        rate = goodput(flow, run["flow_step_s"], begin_s, end_s)
+        by_limiter[flow["limiter"]] = by_limiter.get(flow["limiter"], 0.0) + rate
+    return by_limiter[limiter] / sum(by_limiter.values())
+
+
+class _Compared(NamedTuple):
+    """What is compared of an allocator: (testbed, simulator) of each phase, and of the whole."""
+
+    used: list[tuple[float | None, float | None]]
+    shares: list[tuple[float | None, float | None]]
+    jain: list[tuple[float | None, float | None]]
+
+
+def _compare(results: Results, pair: _Pair, allocator: str) -> _Compared:
+    first = (results.by_series.get(pair.testbed.name, {}).get("limiters") or ["l1"])[0]
+    limit_bps = results.limit_bps(pair.testbed.name)
+
+    def both(of_run: OfRun) -> tuple[float | None, float | None]:
+        here, there = (
+            results.median(series.name, allocator, of_run)
+            for series in (pair.testbed, pair.simulated)
+        )
+        return here, there
+
+    def in_phase(phase: tuple[float | None, float | None]) -> OfRun:
+        return lambda run: aggregate(run, limit_bps, *phase)
+
+    def share_in_phase(phase: tuple[float | None, float | None]) -> OfRun:
+        return lambda run: share(run, first, *phase)
+
+    return _Compared(
+        [both(in_phase(phase)) for phase in pair.phases_s],
+        [both(share_in_phase(phase)) for phase in pair.phases_s],
+        [both(lambda run: float(run["jain"]))],
+    )
+
+
+def _largest(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
+    """The largest difference of those that are known."""
+    known = [abs(here - there) for here, there in pairs if here is not None and there is not None]
+    return max(known, default=None)
+
+
+def evaluate(results: Results) -> Finding:
+    """How far they are apart."""
+    checks, rows, said = [], [], []
+    for pair in PAIRS:
+        names = results.wanted(pair.testbed.name, pair.allocators)
+        compared = {name: _compare(results, pair, name) for name in names}
+        rows += [
+            [
+                f"{pair.title}: {NAMES[name]}",
+                *(
+                    ", ".join(text(values[side], 3) for values in measure)
+                    for measure in one
+                    for side in (0, 1)
+                ),
+            ]
+            for name, one in compared.items()
+        ]
+        far = [
+            _largest(values for one in compared.values() for values in one[measure])
+            for measure in range(len(_MEASURES))
+        ]
+        checks += [
+            Check(f"{pair.title}: {what}, largest difference over the allocators", value,
+                  most=_AGREEMENT)
+            for what, value in zip(_MEASURES, far, strict=True)
+        ]  # fmt: skip
+        said.append(f"{pair.title} {', '.join(text(value, 3) for value in far)}")
+    header = ["", "aggregate, testbed", "simulator", "share, testbed", "simulator",
+              "Jain, testbed", "simulator"]  # fmt: skip
+    title = "Medians over the runs; of figure 7 before 15 s, from 20 to 31 s, and from 36 s on"
+    return Finding(
+        checks,
+        f"largest differences of aggregate, share and Jain's index: {'; '.join(said)}",
+        tables=[Table(title, header, rows)],
+    )
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """FPS in the first run of each experiment, on the testbed and in the simulator."""
+    panels = [
+        (f"{pair.title}: FPS, {where}", dict(results.by_series[series.name]), runs[0])
+        for pair in PAIRS
+        for where, series in (("testbed", pair.testbed), ("simulator", pair.simulated))
+        if (runs := results.runs(series.name, "fps"))
+    ]
+    return rates_over_time(panels, directory / "trust.png", _TOP_MBIT)
+
+
+FIGURE = Figure(
+    "trust",
+    "The simulator beside the testbed",
+    "Not in the paper. To reach, for the baseline, a flow that joins and figure 7: aggregates "
+    "within 3 %, splits within 3 points, Jain's index within 0.03",
+    [series for pair in PAIRS for series in (pair.testbed, pair.simulated)],
+    evaluate,
+    draw,
+)
