@@ -10,8 +10,7 @@ import click
 from testbed.fleet import DATAPATHS
 from testbed.interrupt import run_to_end
 from testbed.link import probed
-from testbed.markdown import replace_section
-from testbed.reproduce import report
+from testbed.reproduce import document, report
 from testbed.reproduce.board import Board
 from testbed.reproduce.campaign import Campaign
 from testbed.reproduce.figure import Figure
@@ -78,7 +77,11 @@ class _Command(click.Command):
     f"{_JOBS[False]}, one for every two processors, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
 @click.option("--only-report", is_flag=True, help="Measure nothing: check and draw what OUT has.")
-@click.option("--docs", is_flag=True, help="Write the table into docs/reproduction.md.")
+@click.option(
+    "--docs",
+    is_flag=True,
+    help="Write what was found into docs/reproduction.md (with --only-report: what OUT has).",
+)
 def main(
     *,
     names: tuple[str, ...],
@@ -118,10 +121,9 @@ def main(
     click.echo(report.text(shown))
     click.echo(f"{write_report(everything, directory)}")
     if docs:
-        document = _DOCUMENT.read_text(encoding="utf-8")
-        section = report.markdown(known)
-        replaced = replace_section(document, section, report.BEGIN, report.END)
-        _DOCUMENT.write_text(replaced, encoding="utf-8")
+        text = _DOCUMENT.read_text(encoding="utf-8")
+        titles = {figure.name: figure.title for figure in everything}
+        _DOCUMENT.write_text(document.updated(text, shown, titles), encoding="utf-8")
         click.echo(f"{_DOCUMENT}")
     absent = sum(missing_count(one) for one in shown)
     if absent and not only_report:

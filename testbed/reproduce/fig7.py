@@ -108,9 +108,20 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         "; ".join(said),
-        "A limiter whose flows are all bottlenecked elsewhere keeps 15 % more than it uses, so "
-        "0.3 of the 8 Mbit/s are left over.",
+        f"While the seven are bottlenecked FPS forwards {text(_between(results, change), 3)} of "
+        "the limit: a limiter whose flows are all bottlenecked elsewhere keeps more than it uses, "
+        "so that they can grow.",
     )
+
+
+def _between(results: Results, change: tuple[float, float]) -> float | None:
+    """What FPS forwards of the limit between the two changes, once it has settled."""
+    limit_bps, since_s = results.limit_bps(BOTTLENECK.name), change[0] + _PATIENCE_S
+
+    def of_run(run: Run) -> float:
+        return sum(forwarded(run, name, since_s, change[1]) for name in run["series"]) / limit_bps
+
+    return results.median(BOTTLENECK.name, "fps", of_run)
 
 
 def _joined(run: Run, joined_s: float) -> float:

@@ -28,7 +28,7 @@ _AGREEMENT = 0.03
 TESTBED = Series(
     "fleet40", "fleet40", quick={"seconds": 24, "repeat": 1}, alone=True, overhead_s=30.0
 )
-SIMULATED = replace(TESTBED, name="fleet40-sim", simulated=True, pace=_PACE)
+SIMULATED = replace(TESTBED, name="fleet40-sim", simulated=True, alone=False, pace=_PACE)
 _SIDES = (TESTBED.name, SIMULATED.name)
 
 

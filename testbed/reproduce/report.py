@@ -1,4 +1,4 @@
-"""The report of all figures: a page, a document's section, a few lines for a terminal. Pure.
+"""The report of all figures: a page, and a few lines for a terminal. Pure.
 
 Everything is made from the figures' summaries (`testbed.reproduce.summary`).
 """
@@ -10,12 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from testbed.markdown import bar
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.summary import missing, missing_count, unmet
-
-BEGIN = "<!-- scripts/reproduce --docs writes from here -->"
-END = "<!-- to here -->"
 
 Summary = Mapping[str, Any]
 
@@ -74,30 +70,7 @@ def difference(summary: Summary) -> str:
     return " ".join(parts) or "None."
 
 
-def markdown(summaries: Sequence[Summary]) -> str:
-    """A table of all figures, and then how each was taken."""
-    lines = [
-        "| | the paper | ours | checks | difference |",
-        "|---|---|---|---|---|",
-        *(
-            bar([summary["title"], summary["paper"], summary["ours"], score(summary),
-                  difference(summary)])
-            for summary in summaries
-        ),
-        "",
-        "What was run:",
-        "",
-        *(f"- {line}" for line in _conditions(summaries)),
-    ]  # fmt: skip
-    for summary in summaries:
-        for table in summary["tables"]:
-            lines += ["", f"**{summary['title']}.** {table['title']}:", ""]
-            lines += [bar(table["header"]), bar(["---"] * len(table["header"]))]
-            lines += [bar(row) for row in table["rows"]]
-    return "\n".join(lines)
-
-
-def _conditions(summaries: Sequence[Summary]) -> list[str]:
+def conditions(summaries: Sequence[Summary]) -> list[str]:
     """How the runs were taken: a line for each series, or family of them (`family/member`)."""
     families: dict[tuple[Any, ...], list[Summary]] = {}
     for summary in summaries:
@@ -108,19 +81,21 @@ def _conditions(summaries: Sequence[Summary]) -> list[str]:
                     f"{series['name'].split('/')[0]}{' (quick)' if summary['quick'] else ''}",
                     series["where"] if series["where"] == "simulator" else place,
                     series["seconds"], series["commit"], series["kernel"], series["cpus"],
+                    1 if series["where"] == "simulator" else series.get("jobs") or 1,
                 )  # fmt: skip
                 families.setdefault(key, []).append(series)
     lines = []
-    for (name, place, seconds, commit, kernel, cpus), members in families.items():
+    for (name, place, seconds, commit, kernel, cpus, jobs), members in families.items():
         # Figures share series.
         own = {series["name"]: series for series in members}.values()
         runs, wanted, discarded = (
             sum(series[key] for series in own) for key in ("runs", "wanted", "discarded")
         )
         lines.append(
-            f"{name}: {runs} of {wanted} runs of {seconds:g} s ({place}), {discarded} attempts "
-            f"discarded; commit {commit[:12]}, Linux {kernel}, {cpus} processors, "
-            f"{min(series['started_at'] for series in own)}"
+            f"{name}: {runs} of {wanted} runs of {seconds:g} s ({place}"
+            f"{f', {jobs} at a time' if jobs > 1 else ''}), {discarded} attempts "
+            f"discarded; commit {commit[:12]}, Linux {kernel.partition('-')[0]}, "
+            f"{cpus} processors, {min(series['started_at'] for series in own)}"
         )
     return lines
 
@@ -166,13 +141,13 @@ def _section(summary: Summary, plots: Sequence[bytes]) -> str:
         for table in summary["tables"]
     )  # fmt: skip
     absent = "".join(f'<li class="missing">missing: {escape(run)}</li>' for run in missing(summary))
-    conditions = "".join(f"<li>{escape(line)}</li>" for line in _conditions([summary]))
+    taken = "".join(f"<li>{escape(line)}</li>" for line in conditions([summary]))
     return (
         f'<section id="{summary["name"]}"><h2>{escape(summary["title"])}</h2>'
         f"<p><b>The paper:</b> {escape(summary['paper'])}.</p>"
         f"<p><b>Ours:</b> {escape(summary['ours'])}.</p>"
         f"<p><b>Difference:</b> {escape(difference(summary))}</p>"
-        f'{images}{tables}{checks}<ul class="muted">{absent}{conditions}</ul></section>'
+        f'{images}{tables}{checks}<ul class="muted">{absent}{taken}</ul></section>'
     )
 
 

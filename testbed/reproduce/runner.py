@@ -52,8 +52,9 @@ def ledger(series: Series, setting: Setting, notes: Notes) -> Ledger:
     place = "simulated" if series.simulated else ""
     chosen = {"datapath": place or setting.datapath, "links": place or setting.links}
     head = header(experiment, chosen, simulated=series.simulated)
+    jobs = 1 if series.alone else setting.room.jobs
     directory = setting.directory(series)
-    return Ledger(series.name, experiment, head, directory, notes, resumed=True)
+    return Ledger(series.name, experiment, {**head, "jobs": jobs}, directory, notes, resumed=True)
 
 
 def tasks_of(

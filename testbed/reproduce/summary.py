@@ -74,6 +74,8 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
             if (allocator, repetition) not in done
         ],
         "datapaths": sorted({run["datapath"] for run in runs}),
+        # Of what was measured before there could be several there was one at a time.
+        "jobs": result.get("jobs", 1) if result else None,
         **{
             key: result[key] if result else None
             for key in ("commit", "kernel", "cpus", "started_at")

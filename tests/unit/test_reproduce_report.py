@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from testbed.markdown import replace_section
 from testbed.reproduce import __main__ as command
 from testbed.reproduce import report, runner
 from testbed.reproduce.figure import Figure, Series
@@ -101,7 +100,7 @@ def test_a_summary_says_what_holds_and_what_is_missing() -> None:
 def test_a_series_without_any_run_is_missing_altogether() -> None:
     summary = summarize(FIGURE, Finding([], ""), [], {}, quick=False)
     assert missing(summary) == ["two: 4 of 4 runs"]
-    assert report.markdown([summary]).count("\n- ") == 0
+    assert report.conditions([summary]) == []
 
 
 def test_the_page_holds_everything_and_needs_nothing() -> None:
@@ -112,21 +111,6 @@ def test_the_page_holds_everything_and_needs_nothing() -> None:
     assert "FPS holds &lt;the&gt; limit" in page
     assert "missing: two: 2 of 4 runs (fps, repetition 2: the delay line stalled)" in page
     assert "http" not in page
-
-
-def test_the_table_of_the_document() -> None:
-    lines = report.markdown([canned()]).splitlines()
-    (row,) = [line for line in lines if line.startswith("| Two")]
-    assert row.count(" | ") == 4
-    assert "1 of 3 checks hold" in row
-    assert "Does not hold: as CTB: 0.5, not at least 0.9." in row
-    assert "2 runs are missing." in row
-    assert any("two (quick): 2 of 4 runs of 60 s (testbed, kernel datapath)" in x for x in lines)
-
-
-def test_the_document_has_a_place_for_it() -> None:
-    document = command._DOCUMENT.read_text(encoding="utf-8")
-    assert "new section" in replace_section(document, "new section", report.BEGIN, report.END)
 
 
 def test_the_document_names_every_figure() -> None:
