@@ -279,8 +279,8 @@ inline_always int parse_plain4(struct __sk_buff *skb, struct drld_hook *fixed,
 {
 	u64 offset = fixed->link_bytes & 31;
 	u8 *bytes = (u8 *)(long)skb->data + offset, *end = (u8 *)(long)skb->data_end;
-	if (unlikely(skb->protocol != bpf_htons(ETH_P_IP) || bytes + 24 > end ||
-		     bytes[0] != 0x45 || *(u16 *)(bytes + 6) & bpf_htons(0x3fff)))
+	if (unlikely(bytes + 24 > end || bytes[0] != 0x45 ||
+		     *(u16 *)(bytes + 6) & bpf_htons(0x3fff)))
 		return 0;
 	u64 protocol = bytes[9], length = bpf_ntohs(*(u16 *)(bytes + 2)), size = skb->gso_size;
 	if (unlikely(protocol != IPPROTO_TCP) && protocol != IPPROTO_UDP)

@@ -1,7 +1,7 @@
 """The BPF program and the pure Python agree on every packet of random traces, to the byte.
 
 Both get the same packets, records, times and random numbers. The program looks at a second clock
-where a packet does not conform at the first (bpf/limiter.c), so the reference does too.
+where a packet does not conform at the first (bpf/bucket.h), so the reference does too.
 """
 
 from __future__ import annotations

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The token bucket: drld.allocators.token_bucket, for packets on several CPUs at once. Part of
+ * limiter.c.
+ *
+ * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form
+ * costs 15 ns and moves once a jiffy, so it is asked once a jiffy and remembered; it is then at most
+ * two jiffies behind, never ahead, and a bucket's time never runs backward. While it stands still
+ * there is nothing to settle: a CPU's first packet of a jiffy under a limit does that, and looks at
+ * the heartbeat; for the others it is enough that there are tokens. The exact time is asked for in
+ * two cases:
+ *
+ * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
+ * - The bucket is full: what it cannot hold is lost, so it matters when that was.
+ *
+ * So a packet that conforms is never refused. One that does not may pass if the bucket was full,
+ * and was not known to be, within two jiffies: the bytes that pass in any time are at most those of the
+ * rate, the depth, and two jiffies of the rate; of a bucket that drains (GTB's), two jiffies of the
+ * drain.
+ *
+ * CPUs. There is no lock. Counters are per CPU. Who moves `updated_ns` with compare-and-swap adds
+ * what the time is worth; charging is an atomic subtraction. Between a packet's check and its
+ * charge other CPUs may charge: the bucket may be overdrawn by one packet a CPU, which the next
+ * filling pays back.
+ *
+ * Records are double-buffered. `mode` is one word; the other fields are used only if `sequence` has
+ * not moved while they were read, for the buffer may be written again by the next but one `apply`.
+ */
+
+#ifndef DRLD_BUCKET_H
+#define DRLD_BUCKET_H
+
+#include "maps.h"
+
+#ifdef DRLD_TEST
+BPF_TABLE("array", u32, struct drld_test, test, 1);
+
+inline_always struct drld_test *test_input(void)
+{
+	u32 zero = 0;
+	return test.lookup(&zero);
+}
+
+inline_always u64 coarse_time(void)
+{
+	struct drld_test *input = test_input();
+	return input ? input->coarse_ns : 0;
+}
+
+inline_always u64 jiffy(void)
+{
+	return coarse_time() + 1; /* never 0 */
+}
+
+inline_always u64 fine_time(void)
+{
+	struct drld_test *input = test_input();
+	return input ? input->fine_ns : 0;
+}
+
+inline_always u32 draw(void)
+{
+	struct drld_test *input = test_input();
+	if (!input)
+		return 0;
+	u32 index = input->drawn++;
+	return input->draws[index & (DRLD_MAX_LIST - 1)];
+}
+#else
+inline_always u64 jiffy(void)
+{
+	return bpf_jiffies64();
+}
+
+/* The helper costs 15 ns and its answer moves once a jiffy: ask it once a jiffy and CPU. */
+inline_always u64 coarse_time(void)
+{
+	u64 present = jiffy();
+	struct drld_oddities *mine = odd();
+	if (!mine)
+		return bpf_ktime_get_coarse_ns();
+	if (mine->jiffies != present) {
+		mine->coarse_ns = bpf_ktime_get_coarse_ns();
+		mine->jiffies = present;
+	}
+	return mine->coarse_ns;
+}
+
+inline_always u64 fine_time(void)
+{
+	return bpf_ktime_get_ns();
+}
+
+inline_always u32 draw(void)
+{
+	return bpf_get_prandom_u32();
+}
+#endif
+
+inline_always void settle(struct drld_limit *limit, struct drld_record *record, u32 sequence,
+			  u64 now, int exact)
+{
+	u64 updated = volatile_read(limit->updated_ns);
+	s64 dt = now - updated;
+	if (likely(dt <= 0))
+		return;
+	u64 rate = volatile_read(record->rate);
+	u64 depth = volatile_read(record->depth);
+	u64 span = volatile_read(record->span);
+	u64 mode = volatile_read(record->mode);
+	if (volatile_read(limit->sequence) != sequence)
+		return; /* `apply` has just settled */
+	if (!exact && !(mode & DRLD_DRAIN) &&
+	    ((u64)dt >= span ||
+	     (s64)volatile_read(limit->tokens) + (s64)(rate * dt) >= (s64)depth)) {
+		now = fine_time();
+		dt = now - updated;
+	}
+	if (__sync_val_compare_and_swap(&limit->updated_ns, updated, now) != updated)
+		return; /* another CPU does it */
+	s64 tokens = volatile_read(limit->tokens), next;
+	if (mode & DRLD_DRAIN) {
+		next = (u64)dt >= span ? 0 : tokens - (s64)(rate * dt);
+		if (next < 0)
+			next = 0;
+		if (next > tokens)
+			next = tokens; /* overdrawn: draining gives nothing back */
+	} else {
+		next = (u64)dt >= span ? depth : tokens + (s64)(rate * dt);
+	}
+	if (next > (s64)depth)
+		next = depth;
+	if (next != tokens)
+		__sync_fetch_and_add(&limit->tokens, next - tokens);
+}
+
+inline_always struct drld_record *record_in_force(struct drld_limit *limit, u32 sequence, u64 now)
+{
+	u32 zero = 0;
+	struct drld_control *shared = control.lookup(&zero);
+	if (shared &&
+	    unlikely((s64)(now - volatile_read(shared->heartbeat_ns)) > (s64)limit->grace_ns))
+		return &limit->fallback;
+	return &limit->record[sequence & 1];
+}
+
+/* What a limit makes of a packet, and what then becomes of it if no other limit refuses. */
+enum { DROPPED, CHARGED, FREE, UNCHECKED };
+
+/* A limit's state, as this CPU has it. */
+struct state {
+	struct drld_limit *limit;
+	struct drld_counts *mine;
+	struct drld_flows *table;
+};
+
+inline_always int find(struct drld_hook *fixed, u32 slot, struct state *state)
+{
+	u32 index = slot * fixed->cpus + bpf_get_smp_processor_id();
+	state->limit = limits.lookup(&slot);
+	state->mine = counts.lookup(&index);
+	state->table = flows.lookup(&slot);
+	return state->limit && state->mine && state->table;
+}
+
+/* As Policer.refuses, but for the second look at the clock. What a jiffy's first packet has done on
+ * this CPU, the others need not do again: the coarse clock stands still, so nothing is to settle. */
+inline_always int check(struct state *state, u64 cost, u64 present)
+{
+	struct drld_limit *limit = state->limit;
+	struct drld_counts *mine = state->mine;
+	u32 sequence = volatile_read(limit->sequence);
+	if (likely(mine->jiffies == present && mine->sequence == sequence &&
+		   (s64)volatile_read(limit->tokens) >= (s64)cost))
+		return CHARGED;
+	u64 now = coarse_time();
+	struct drld_record *record = record_in_force(limit, sequence, now);
+	u64 mode = volatile_read(record->mode);
+	if (mode & DRLD_BUCKET)
+		settle(limit, record, sequence, now, 0);
+	if (unlikely(mode >> 8) && draw() < mode >> 8)
+		return DROPPED;
+	if (!(mode & DRLD_BUCKET))
+		return FREE;
+	if (!(mode >> 8)) {
+		mine->jiffies = present;
+		mine->sequence = sequence;
+	}
+	if (likely((s64)volatile_read(limit->tokens) >= (s64)cost))
+		return CHARGED;
+	settle(limit, record, sequence, fine_time(), 1);
+	return (s64)volatile_read(limit->tokens) >= (s64)cost ? CHARGED : DROPPED;
+}
+
+inline_always void charge(struct drld_limit *limit, u64 cost)
+{
+	__sync_fetch_and_add(&limit->tokens, -cost);
+}
+
+#endif
