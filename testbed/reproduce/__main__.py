@@ -17,6 +17,7 @@ from testbed.reproduce.figure import Figure
 from testbed.reproduce.registry import FIGURES
 from testbed.reproduce.runner import (
     Setting,
+    claimed,
     conclude,
     duration,
     expected_s,
@@ -111,11 +112,12 @@ def main(
             if any(read(setting.directory(series)) for series in figure.series(quick)):
                 conclude(figure, setting)
     else:
-        try:
-            run_to_end(work)
-        finally:
-            # What is interrupted leaves a report of what it has.
-            write_report(everything, directory)
+        with claimed(directory):
+            try:
+                run_to_end(work)
+            finally:
+                # What is interrupted leaves a report of what it has.
+                write_report(everything, directory)
     known = summaries(everything, directory)
     shown = [one for one in known if one["name"] in {figure.name for figure in figures}]
     click.echo(report.text(shown))

@@ -7,11 +7,15 @@ OUT/report.html                  all of it on one page
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 from testbed.reproduce import report
 from testbed.reproduce.figure import Figure, Series
@@ -22,6 +26,7 @@ from testbed.suite import Ledger, Notes, header, read
 
 REPORT = "report.html"
 SUMMARY = "summary.json"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,26 @@ class Setting:
     def directory(self, series: Series) -> Path:
         """Where the runs of a series are."""
         return self.out / "runs" / series.name
+
+
+@contextlib.contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Nobody else writes into `out` meanwhile.
+
+    Raises:
+        click.ClickException: somebody does.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    # It stays: who removed it could take away what another has just claimed.
+    with (out / LOCK).open("w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise click.ClickException(
+                f"{out} is being written by another `reproduce`: --jobs does several runs at a "
+                "time, --out names another place"
+            ) from None
+        yield
 
 
 def series_of(figures: Sequence[Figure], quick: bool) -> list[Series]:

@@ -183,6 +183,18 @@ def test_durations_in_words(seconds: float, said: str) -> None:
     assert runner.duration(seconds) == said
 
 
+def test_two_do_not_write_into_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "FIGURES", {"two": FIGURE})
+    monkeypatch.setattr(command, "probed", lambda backend: "netem")
+    call = ["--out", str(tmp_path / "new")]
+    with runner.claimed(tmp_path / "new"):
+        refused = CliRunner().invoke(command.main, call)
+    assert refused.exit_code == 1
+    assert "is being written by another" in refused.output
+    monkeypatch.setattr(command, "run_to_end", lambda _: None)
+    assert CliRunner().invoke(command.main, call).exit_code == 0
+
+
 def test_what_is_interrupted_leaves_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
