@@ -50,14 +50,14 @@ class _Attempt:
     """A run that is going on."""
 
     begun_s: float
-    text: str = "starting"
+    text: str
 
 
 class Campaign:
     """All runs that figures need."""
 
     def __init__(self, figures: Sequence[Figure], setting: Setting, board: Board) -> None:
-        self._figures = list(figures)
+        self._figures = [figure for figure in figures if figure.series(setting.quick)]
         self._setting = setting
         self._board = board
         self._series = {one.name: one for one in series_of(figures, setting.quick)}
@@ -103,7 +103,8 @@ class Campaign:
                 task = choose(self._waiting, running, self._setting.room)
                 if task is not None:
                     self._waiting.remove(task)
-                    self._running[task] = _Attempt(trio.current_time())
+                    text = "simulating" if task.simulated else "starting"
+                    self._running[task] = _Attempt(trio.current_time(), text)
                     nursery.start_soon(self._attempt, task, ended)
                     continue
                 task = await wait.receive()

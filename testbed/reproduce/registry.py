@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from testbed.reproduce import (
+    daemons,
     fabrics,
     fig3,
     fig4,
@@ -13,7 +14,6 @@ from testbed.reproduce import (
     fig7,
     fig8,
     fig9,
-    fleet40,
     flows5000,
     responsiveness,
     scale,
@@ -44,7 +44,7 @@ FIGURES: Mapping[str, Figure] = {
         fig9.FIGURE,
         responsiveness.FIGURE,
         trust.FIGURE,
-        fleet40.FIGURE,
+        *daemons.FIGURES,
     )
 }
 """In the order in which they run and are reported."""

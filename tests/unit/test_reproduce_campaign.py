@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,20 @@ async def test_the_file_has_the_runs_in_their_order_however_they_end(
     assert "8 of 8 runs, about 0 s left" in said
     assert (tmp_path / "a/a.png").exists()
     assert (tmp_path / "b/summary.json").exists()
+
+
+async def test_a_figure_that_is_not_for_a_quick_run_is_left_out(
+    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = a_figure("long", a_series("long", quick=None))
+    short = a_figure("short", a_series("short"))
+    carried = Campaign(
+        [long, short], replace(a_setting(tmp_path), quick=True), Board(io.StringIO())
+    )
+    monkeypatch.setattr(carried, "_answer", Answers())
+    await carried.carry_out()
+    assert (tmp_path / "short/summary.json").exists()
+    assert not (tmp_path / "long").exists()
 
 
 async def test_what_is_there_already_is_not_run_again(

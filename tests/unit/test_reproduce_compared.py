@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.reproduce import fleet40, trust
+from testbed.reproduce import daemons, trust
 from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
@@ -109,12 +109,18 @@ def test_both_are_the_same_experiment() -> None:
             )
             assert here == there
     for quick in (False, True):
-        here, there = (one.load(quick).definition for one in (fleet40.TESTBED, fleet40.SIMULATED))
-        assert here == there
+        for fleet in (daemons.FORTY, daemons.HUNDRED):
+            here, there = (one.load(quick).definition for one in (fleet.testbed, fleet.simulated))
+            assert here == there
 
 
 def test_the_fleet_has_as_many_daemons_as_its_name_says() -> None:
-    assert len(fleet40.TESTBED.load(False).limiters) == 40
+    for fleet in (daemons.FORTY, daemons.HUNDRED):
+        assert len(fleet.testbed.load(False).limiters) == fleet.limiters
+        assert fleet.testbed.name == f"fleet{fleet.limiters}"
+
+
+FLEET40, FLEET100 = daemons.FIGURES
 
 
 def a_fleet(
@@ -141,9 +147,9 @@ def fleets(used: float = 0.99, jain: float = 0.93, believed: float = 0.05, **mor
 
 
 def test_forty_daemons_as_they_are_to_be(tmp_path: Path) -> None:
-    assert failed(fleet40.FIGURE, fleets()) == []
-    draws(fleet40.FIGURE, fleets(), tmp_path)
-    found = fleet40.FIGURE.evaluate(fleets())
+    assert failed(FLEET40, fleets()) == []
+    draws(FLEET40, fleets(), tmp_path)
+    found = FLEET40.evaluate(fleets())
     assert "a daemon takes 0.020 of a core and 50 MB" in found.ours
     assert ["processor time of a daemon, of a core: sum", "0.8000", "-"] in found.tables[0].rows
 
@@ -159,13 +165,20 @@ def test_forty_daemons_as_they_are_to_be(tmp_path: Path) -> None:
     ],
 )
 def test_another_fleet_fails(changes: dict[str, Any], statements: list[str]) -> None:
-    found = failed(fleet40.FIGURE, fleets(**changes))
+    found = failed(FLEET40, fleets(**changes))
     assert len(found) == len(statements)
     assert all(one.startswith(start) for one, start in zip(found, statements, strict=True))
 
 
+def test_a_hundred_are_judged_by_their_own_number_and_limit() -> None:
+    result = fleets(used=1.5, limiters=100).by_series["fleet40"]
+    checks = FLEET100.evaluate(Results({"fleet100": {**result, "limit_bps": 15e6}})).checks
+    assert [check.verdict for check in checks[:2]] == [Verdict.PASSED] * 2
+    assert checks[0].least == 100
+
+
 def test_a_fleet_is_drawn_without_the_other(tmp_path: Path) -> None:
     alone = Results({"fleet40": fleets().by_series["fleet40"]})
-    draws(fleet40.FIGURE, alone, tmp_path)
-    verdicts = [check.verdict for check in fleet40.FIGURE.evaluate(alone).checks]
+    draws(FLEET40, alone, tmp_path)
+    verdicts = [check.verdict for check in FLEET40.evaluate(alone).checks]
     assert verdicts == [Verdict.PASSED] * 2 + [Verdict.MISSING] * 3
