@@ -1,6 +1,14 @@
-"""Options and profiles of the whole suite."""
+"""Options and profiles of the whole suite, and which tests run at the same time.
 
+With pytest-xdist (`-n`) tests run in several processes. Tests marked `alone` or `realtime` then
+wait until no other test runs, and no other begins until they have ended. They come last, so that
+the processes wait for each other only there.
+"""
+
+import fcntl
 import os
+from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -19,6 +27,26 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test fails the run")
+
+
+def _runs_alone(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(marker) for marker in ("alone", "realtime"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_runs_alone)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    # Each process has a directory of its own in the run's; outside fixtures it has no public name.
+    own: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    with (own.parent / "running.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if _runs_alone(item) else fcntl.LOCK_SH)
+        return (yield)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -134,6 +134,7 @@ def test_an_interrupted_benchmark_leaves_nothing(number: signal.Signals) -> None
         assert left_of(owner) == []
 
 
+@pytest.mark.alone
 def test_what_a_killed_benchmark_left_is_removed_by_the_next() -> None:
     with in_the_middle() as (process, owner):
         process.kill()

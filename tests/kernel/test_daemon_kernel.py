@@ -71,6 +71,7 @@ def test_a_limit_is_enforced_and_counted_to_the_byte(
     assert report["forwarded_packets"] == len(passed)
     assert report["forwarded_bytes"] == len(passed) * LENGTH
     assert report["dropped_bytes"] == (30 - len(passed)) * LENGTH
+    assert daemon.ask("limit", "show", "customer-a")["arrived_packets"] == 30
     status = daemon.ask("status")["datapath"]
     assert status["name"] == datapath
     assert status["firewall"] == (firewall if datapath == "nfqueue" else "none")

@@ -53,10 +53,14 @@ async def run(
         )
 
 
-async def test_a_central_run_under_the_kernel_s_own_token_bucket(make_links: MakeLinks) -> None:
-    found = await run(make_links, "ctb", "tbf")
+async def test_a_central_run_under_the_kernel_s_own_token_bucket_whose_rate_changes(
+    make_links: MakeLinks,
+) -> None:
+    found = await run(
+        make_links, "ctb", "tbf", seconds=4, warmup="2s", events=[{"at": "1s", "limit": "2mbit"}]
+    )
     burst_bps = (75_000 + 3_000) * 8 / 2
-    assert 0 < found["aggregate_bps"] <= 10e6 + burst_bps
+    assert 0 < found["aggregate_bps"] <= 2e6 + burst_bps
     assert set(found["share"]) == {"l1", "l2"}
     assert found["share_of"] == "goodput"
     assert len(found["flows"]) == 3
@@ -107,7 +111,7 @@ async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) ->
 @pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath: str) -> None:
     found = await run(
-        make_links, "fps", datapath, seconds=6, events=[{"at": "2s", "limit": "2mbit"}]
+        make_links, "fps", datapath, seconds=4, events=[{"at": "1500ms", "limit": "2mbit"}]
     )
     (event,) = found["events"]
     assert (event["kind"], event["limit_bps"]) == ("limit", 2e6)
@@ -116,19 +120,12 @@ async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath
     assert sum(limits) <= 2e6 * 1.2
 
 
-async def test_the_kernel_s_own_token_bucket_changes_its_rate(make_links: MakeLinks) -> None:
-    found = await run(
-        make_links, "ctb", "tbf", seconds=6, warmup="3s", events=[{"at": "2s", "limit": "2mbit"}]
-    )
-    assert 0 < found["aggregate_bps"] <= 2e6 + (75_000 + 3_000) * 8 / 3
-
-
 @pytest.mark.realtime
 @pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datapath: str) -> None:
     found = await run(
-        make_links, "fps", datapath, allocators=["fps"], seconds=12, gossip={"fabric": "mesh"},
-        events=[{"at": "2s", "kill": "l2"}, {"at": "6s", "start": "l2"}],
+        make_links, "fps", datapath, allocators=["fps"], seconds=10, gossip={"fabric": "mesh"},
+        events=[{"at": "1500ms", "kill": "l2"}, {"at": "4s", "start": "l2"}],
     )  # fmt: skip
     death, back = found["events"]
     assert (death["kind"], back["kind"]) == ("death", "return")
@@ -233,6 +230,7 @@ def test_an_interrupted_run_leaves_nothing(
         assert left_of(owner) == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, datapath: str) -> None:
     with running_testbed(tmp_path, datapath) as (process, owner, children):
