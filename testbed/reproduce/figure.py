@@ -50,9 +50,8 @@ class Series:
         overrides = {**self.full, **((self.quick or {}) if quick else {})}
         return experiments.load(experiments.find(self.experiment), overrides, self.settings)
 
-    def run_seconds(self, quick: bool, allocator: str) -> float:
-        """How long a run takes, about."""
-        seconds = self.load(quick).table.seconds
+    def run_seconds(self, seconds: float, allocator: str) -> float:
+        """How long a run takes, about, of which so many seconds are its own."""
         if not self.simulated:
             return seconds + self.overhead_s
         return _START_S + seconds * self.paces.get(allocator, self.pace)
@@ -60,7 +59,9 @@ class Series:
     def seconds(self, quick: bool) -> float:
         """How long all its runs take, about, one after the other."""
         table = self.load(quick).table
-        return table.repeat * sum(self.run_seconds(quick, name) for name in table.allocators)
+        return table.repeat * sum(
+            self.run_seconds(table.seconds, name) for name in table.allocators
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,9 @@ def tasks_of(
         for allocator in table.allocators
     ]
     alone = not series.simulated and (series.alone or room.jobs == 1)
+    seconds = {name: series.run_seconds(table.seconds, name) for name in table.allocators}
     return [
-        Task(series.name, *run, series.simulated, series.run_seconds(quick, run[0]), alone)
+        Task(series.name, *run, series.simulated, seconds[run[0]], alone)
         for run in (wanted if runs is None else runs)
     ]
 
