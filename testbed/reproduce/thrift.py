@@ -24,6 +24,8 @@ from testbed.reproduce.results import Results, text, totals
 
 _CHEAP = 0.03
 _SECONDS, _WARMUP_S = 82, 62
+_QUICK = {"warmup": "20s", "seconds": 26}
+"""A third of the flows has started by then."""
 _CROWD_S, _CROWD_FLOWS, _CROWD_LIMITERS = 12, 200, 3
 _SETTLED = 1.05
 _WINDOW_S = 0.5
@@ -54,6 +56,7 @@ class Manner(NamedTuple):
 
 
 PAPERS = Manner("pushsum", 50, 3)
+_SELDOM = Manner("pushsum", 400, 3)
 _GOSSIPED = ((50, 1), (100, 1), (200, 1), (200, 3), (400, 3), (800, 3))
 _TOLD_MS = (50, 400, 800)
 MANNERS = [
@@ -69,7 +72,7 @@ def _steady(manner: Manner) -> Series:
         f"thrift/{manner.name}",
         "fig8",
         full={"allocators": ["fps"], "warmup": f"{_WARMUP_S}s", "seconds": _SECONDS},
-        quick=None,
+        quick=_QUICK if manner in (PAPERS, _SELDOM) else None,
         settings=manner.settings,
         simulated=True,
         pace=_PACE,
