@@ -210,7 +210,7 @@ class Daemon:
             },
             peers={
                 "configured": len(spec.peers),
-                "connected": len(engine.membership.connected(now_ns)),
+                "connected": len(engine.membership.connected(now_ns)) + engine.membership.unnamed,
             },
             limits=len(engine.entries),
             gossip={

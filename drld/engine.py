@@ -163,7 +163,7 @@ class Engine:
             entry = self.entries.get(update.limit_id)
             if entry is None:
                 self.unknown_limit[peer] += 1
-                self.membership.hear(peer, update.weight > 0, now_ns)
+                self.membership.take(peer, update, now_ns)
             else:
                 entry.limiter.receive(peer, update, now_ns)
                 self._wake(entry)

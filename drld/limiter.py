@@ -28,8 +28,9 @@ from drld.spec import GossipSpec, LimitSpec
 
 def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membership:
     """What one limiter of a fleet begins with; `members` are the names of all, its own included."""
-    fanout = FABRICS[gossip.fabric].fanout(gossip.branching)
-    return Membership(name, set(members) - {name}, fanout, gossip.interval_ns)
+    return FABRICS[gossip.fabric].make_membership(
+        name, set(members) - {name}, gossip.branching, gossip.interval_ns
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ class Limiter:
         self._demand = DemandEstimator(limit.ewma)
         self._value = 0.0
         """What to tell the fleet."""
-        self._reached: tuple[Collection[str], InForce] | None = None
-        """The peers that were connected last, and what was in force then."""
+        self._reached: tuple[Collection[str], int, InForce] | None = None
+        """The peers that were connected last, how many more, and what was in force then."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
             membership=membership, limit_id=limit.id, quantity=allocator.quantity
         )
@@ -79,7 +80,7 @@ class Limiter:
 
     def initial(self) -> Enforcement:
         """What to enforce until the first tick: the static share."""
-        return self._static(self._in_force(frozenset()))
+        return self._static(self._in_force(frozenset(), 0))
 
     @property
     def at_rest(self) -> bool:
@@ -95,7 +96,7 @@ class Limiter:
         """
         demand, evict = self._demand.update(measurement)
         view = self.fabric.view(now_ns)
-        in_force = self._in_force(view.connected)
+        in_force = self._in_force(view.connected, view.unnamed)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         self._value = allocation.value
         alone = bool(self.membership.peers) and not view.connected
@@ -114,15 +115,21 @@ class Limiter:
         """End a gossip interval; what to tell which of the targets."""
         return self.fabric.publish(self._value, targets, now_ns)
 
-    def _in_force(self, connected: Collection[str]) -> InForce:
+    def _in_force(self, connected: Collection[str], unnamed: int) -> InForce:
         # Peers come and go seldom, and there may be thousands.
-        if self._reached is not None and self._reached[0] is connected:
-            return self._reached[1]
+        reached = self._reached
+        if reached is not None and reached[0] is connected and reached[1] == unnamed:
+            return reached[2]
         limit = self.limit
         own = self._share(self.membership.name)
-        others = (
-            sum(self._share(peer) for peer in connected) if limit.shares else own * len(connected)
-        )
+        others = own * (len(connected) + unnamed)
+        if limit.shares:
+            others = sum(self._share(peer) for peer in connected)
+            if unnamed:
+                # Of those that it may be, the ones with the least.
+                named = {self.membership.name, *connected}
+                rest = [share for member, share in limit.shares.items() if member not in named]
+                others += sum(sorted(rest)[:unnamed])
         reachable = min(own + others, 1.0)
         in_force = InForce(
             rate=limit.rate * reachable,
@@ -130,7 +137,7 @@ class Limiter:
             static_rate=limit.rate * own,
             static_burst=limit.burst * own,
         )
-        self._reached = connected, in_force
+        self._reached = connected, unnamed, in_force
         return in_force
 
     def _share(self, member: str) -> float:

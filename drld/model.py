@@ -88,6 +88,8 @@ class GlobalView:
     """Names of the other limiters from which fresh updates of this limit flow."""
     age_ns: int | None
     """Age of the oldest estimate that `remote` rests on; None where nobody was heard."""
+    unnamed: int = 0
+    """Connected limiters beyond those in `connected`, whose names are not known here."""
 
 
 @dataclass(frozen=True, slots=True)

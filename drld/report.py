@@ -98,6 +98,7 @@ def _fleet(entry: Entry, now_ns: int) -> FleetView:
         local=_shared(tick.allocation.value, quantity) if tick else 0.0,
         remote=_shared(tick.view.remote, quantity) if tick else 0.0,
         connected=sorted(tick.view.connected) if tick else [],
+        unnamed=tick.view.unnamed if tick else 0,
         age_s=None if age_ns is None else age_ns / NS_PER_S,
     )
 

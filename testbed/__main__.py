@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from drld import units
+from drld.gossip import FABRICS
 from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
@@ -97,7 +98,7 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
 @main.command()
 @click.option("--peers", type=click.IntRange(0, 100), default=10, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 600), default=60.0, show_default=True)
-@click.option("--fabric", type=click.Choice(["mesh", "pushsum"]), default="mesh", show_default=True)
+@click.option("--fabric", type=click.Choice(sorted(FABRICS)), default="mesh", show_default=True)
 @click.option("--interval", default="50ms", show_default=True)
 @click.option("--datapath", default="auto", show_default=True)
 def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: str) -> None:

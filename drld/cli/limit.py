@@ -66,7 +66,8 @@ def _fleet(fleet: FleetView) -> str:
         for value in (fleet["local"], fleet["remote"])
     )
     age = NONE if fleet["age_s"] is None else human_duration(fleet["age_s"])
-    connected = ", ".join(fleet["connected"]) or "nobody"
+    names = [*fleet["connected"], *([f"{fleet['unnamed']} more"] if fleet["unnamed"] else [])]
+    connected = ", ".join(names) or "nobody"
     return f"{fleet['quantity']} {local} here, {remote} elsewhere ({connected}), age {age}"
 
 

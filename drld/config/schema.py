@@ -50,7 +50,7 @@ class LimiterTable(Table):
 class GossipTable(Table):
     """`[gossip]`: how the limiters of the fleet inform each other."""
 
-    fabric: Literal["mesh", "pushsum"] = "pushsum"
+    fabric: Literal["mesh", "pushsum", "tree"] = "pushsum"
     branching: Annotated[int, Field(ge=1, le=1000)] = 3
     interval: Interval = 50 * MEGA
 

@@ -85,6 +85,8 @@ class FleetView(TypedDict):
     remote: float
     """Sum over the other connected limiters."""
     connected: list[str]
+    unnamed: int
+    """Connected limiters beyond those, whose names this one does not know."""
     age_s: float | None
     """Age of the oldest estimate in `remote`; None where nobody was heard."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from drld.gossip.base import Fabric
 from drld.gossip.mesh import Mesh
 from drld.gossip.pushsum import PushSum
+from drld.gossip.tree import Tree
 
-FABRICS: Mapping[str, type[Fabric[Any]]] = {"mesh": Mesh, "pushsum": PushSum}
+FABRICS: Mapping[str, type[Fabric[Any]]] = {"mesh": Mesh, "pushsum": PushSum, "tree": Tree}
 """The fabrics by their name in the configuration."""

@@ -9,7 +9,7 @@ learns from the `Membership` that all limits share.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from drld.gossip.link import Link, LinkStats
@@ -40,6 +40,13 @@ class Fabric(ABC, Generic[AnyLink]):
     @abstractmethod
     def fanout(branching: int) -> int | None:
         """How many peers a round has to reach; None: all of them."""
+
+    @classmethod
+    def make_membership(
+        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
+    ) -> Membership:
+        """What a limiter that uses this fabric knows of its peers at first."""
+        return Membership(name, peers, cls.fanout(branching), interval_ns)
 
     @abstractmethod
     def _begin(self) -> None:
@@ -100,7 +107,7 @@ class Fabric(ABC, Generic[AnyLink]):
         acceptance = link.accept(update.sequence)
         if acceptance is not None:
             self._strangers.discard(peer)
-            self.membership.hear(peer, update.weight > 0, now_ns)
+            self.membership.take(peer, update, now_ns)
         return acceptance
 
     def _connected(self, now_ns: int) -> frozenset[str]:

@@ -118,6 +118,8 @@ class Membership:
         """Peers told something in each round, if there are any."""
         cycle_ns = max(1, math.ceil(len(peers) / self.branching)) * interval_ns
         self.timeouts = Timeouts.of(interval_ns, cycle_ns)
+        self.unnamed = 0
+        """Connected peers beyond those that `connected` names, if this membership knows such."""
         self.version = 0
         """Changes whenever `connected` or `steady` does."""
         self._fanout = fanout
@@ -140,13 +142,16 @@ class Membership:
     def with_peers(self, peers: Collection[str]) -> Membership:
         """The membership after a reload: what is known of those that stay is kept."""
         changed = Membership(self.name, peers, self._fanout, self.interval_ns)
+        self._hand_over(changed)
+        return changed
+
+    def _hand_over(self, changed: Membership) -> None:
         changed._peers |= {peer: self._peers[peer] for peer in changed.peers if peer in self._peers}
         changed._heartbeats = {
             peer: link for peer, link in self._heartbeats.items() if peer in changed._peers
         }
         changed._heard_ns = self._heard_ns
         changed.version = self.version + 1
-        return changed
 
     def targets(self, rng: Random) -> list[str]:
         """Whom to tell something in this round, nobody twice."""
@@ -163,19 +168,26 @@ class Membership:
 
     def heartbeat(self, peer: str, now_ns: int) -> Update:
         """What to tell a target that would hear of no limit."""
+        return self._heartbeat(peer, 0, 1.0 if self.fresh(peer, now_ns) else 0.0)
+
+    def _heartbeat(self, peer: str, epoch: int, weight: float) -> Update:
         return Update(
             limit_id=HEARTBEAT,
             sequence=self._heartbeat_link(peer).take_sequence(),
             quantity=Quantity.RATE,
-            epoch=0,
+            epoch=epoch,
             value=0.0,
-            weight=1.0 if self.fresh(peer, now_ns) else 0.0,
+            weight=weight,
         )
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in a heartbeat."""
         if self._heartbeat_link(peer).accept(update.sequence) is not None:
-            self.hear(peer, update.weight > 0, now_ns)
+            self.take(peer, update, now_ns)
+
+    def take(self, peer: str, update: Update, now_ns: int) -> None:
+        """Note what an update, of whatever limit, says of its sender."""
+        self.hear(peer, update.weight > 0, now_ns)
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """Note that an update came from a peer, and whether it hears us."""
@@ -209,12 +221,17 @@ class Membership:
         changed = connected is not self._connected and connected != self._connected
         if changed:
             self._connected = connected
+        self._note_change(changed, now_ns)
+        return self._connected
+
+    def _note_change(self, changed: bool, now_ns: int) -> None:
+        """Keep `version`, after a look at who is connected."""
+        if changed:
             self._changed_ns = now_ns
-        steady = bool(connected) and now_ns - self._changed_ns >= self.timeouts.fresh_ns
+        steady = bool(self._connected) and now_ns - self._changed_ns >= self.timeouts.fresh_ns
         if changed or steady != self._steady:
             self._steady = steady
             self.version += 1
-        return self._connected
 
     def _those_connected(self, peers: Iterable[str], now_ns: int) -> frozenset[str]:
         """Which of these are; notes when the first of them may be no longer."""

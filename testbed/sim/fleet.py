@@ -13,6 +13,7 @@ from random import Random
 
 from drld import config
 from drld.gossip import FABRICS
+from drld.gossip.tree import Tree
 from drld.limiter import membership
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment
@@ -20,7 +21,7 @@ from testbed.fleet import daemon_document
 from testbed.sim.clock import Clock
 from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host
-from testbed.sim.known import KnownMembership
+from testbed.sim.known import KnownMembership, KnownTree, families
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
 from testbed.topology import Plan
@@ -88,13 +89,17 @@ class Fleet:
     def _have_known(self) -> None:
         """Give all but the witnesses a membership that costs nothing."""
         names = [host.name for host in self.hosts]
+        gossip = self.hosts[0].engine.spec.gossip
+        fabric, interval_ns = FABRICS[gossip.fabric], gossip.interval_ns
+        fanout = fabric.fanout(gossip.branching)
+        tree = families(names, gossip.branching) if fabric is Tree else {}
         for me, host in enumerate(self.hosts):
-            spec = host.engine.spec.gossip
             if me < len(self.witnesses):
-                host.engine.membership = membership(host.name, names, spec)
+                host.engine.membership = membership(host.name, names, gossip)
+            elif fabric is Tree:
+                host.engine.membership = KnownTree(names, me, tree[host.name], interval_ns)
             else:
-                fanout = FABRICS[spec.fabric].fanout(spec.branching)
-                host.engine.membership = KnownMembership(names, me, fanout, spec.interval_ns)
+                host.engine.membership = KnownMembership(names, me, fanout, interval_ns)
 
     def costs(self) -> dict[str, float] | None:
         """What a limiter costs, where that is asked for."""
@@ -113,7 +118,7 @@ def acquaint(hosts: Sequence[Host], clock: Clock) -> None:
     """Every limiter has heard every other, who heard it, for so long that it counts as steady."""
     for host in hosts:
         known = host.engine.membership
-        if not known.peers or isinstance(known, KnownMembership):
+        if not known.peers or isinstance(known, (KnownMembership, KnownTree)):
             continue
         long_ago_ns = clock.now_ns - known.timeouts.fresh_ns
         for now_ns in (long_ago_ns, clock.now_ns):

@@ -1,17 +1,21 @@
 """A membership in which all are known to be there: what a fleet of thousands costs to simulate.
 
 drld's own membership keeps a record of each peer, which is nothing in a daemon and N**2 of them in
-a simulator. This one keeps none. It says of every peer that it is connected, and picks the targets
-of a round at random, all different; a death would not be noticed.
+a simulator. These keep none. They say of every peer that it is connected; a death would not be
+noticed. The targets of a round are picked at random, all different, or are the family in a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from random import Random
-from typing import cast
+from typing import TypeAlias, cast
 
+from drld.gossip.kinship import band, candidates, rank
 from drld.gossip.membership import Membership
+from drld.gossip.tree_membership import Count, TreeMembership
 from drld.model import HEARTBEAT, Quantity, Update
 
 
@@ -81,6 +85,95 @@ class KnownMembership(Membership):
     def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002
         """See `Membership`."""
         return self._all_connected
+
+    def steady(self, now_ns: int) -> bool:  # noqa: ARG002
+        """See `Membership`."""
+        return True
+
+    def heard_ns(self, peer: str) -> int | None:  # noqa: ARG002
+        """When anybody was heard last."""
+        return self._heard_ns
+
+
+Family: TypeAlias = tuple[str | None, list[str]]
+"""Parent and children."""
+
+
+def families(everybody: Sequence[str], branching: int) -> Mapping[str, Family]:
+    """That of each limiter, where all have their best candidate."""
+    by_rank = sorted(everybody, key=rank)
+    ranks = [rank(name)[0] for name in by_rank]
+    parents: dict[str, str | None] = {}
+    children: defaultdict[str, list[str]] = defaultdict(list)
+    for place, name in enumerate(by_rank):
+        least, most = band(name, branching)
+        preferred = by_rank[bisect_left(ranks, least) : bisect_left(ranks, most)]
+        ranked = candidates(name, preferred or by_rank[:place], branching)
+        parents[name] = parent = ranked[0] if ranked else None
+        if parent is not None:
+            children[parent].append(name)
+    return {name: (parents[name], children[name]) for name in everybody}
+
+
+class KnownTree(TreeMembership):
+    """The membership of one limiter of a tree, by its place among all."""
+
+    def __init__(
+        self,
+        everybody: Sequence[str],
+        me: int,
+        family: Family,
+        interval_ns: int,
+    ) -> None:
+        """`family` is one of `families`."""
+        super().__init__(everybody[me], (), None, interval_ns)
+        others = Others(everybody, me)
+        # Both are only asked for their length, who is in them, and who they are.
+        self.peers = cast(tuple[str, ...], others)
+        self._all_connected = cast(frozenset[str], others)
+        self.parent, children = family
+        self._children = dict.fromkeys(children, Count(1, 0))
+        self._heartbeats_sent = 0
+
+    def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
+        """See `Membership`."""
+        return [*self._children] if self.parent is None else [self.parent, *self._children]
+
+    def heartbeat(self, peer: str, now_ns: int) -> Update:
+        """See `Membership`; one counter for all peers will do."""
+        self._heartbeats_sent += 1
+        return Update(
+            HEARTBEAT, self._heartbeats_sent, Quantity.RATE, self.role(peer, now_ns), 0.0, 1.0
+        )
+
+    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+        """See `Membership`."""
+        self.take(peer, update, now_ns)
+
+    def take(self, peer: str, update: Update, now_ns: int) -> None:  # noqa: ARG002
+        """See `Membership`."""
+        self._heard_ns = now_ns
+
+    def hears(self, peer: str, now_ns: int) -> bool:  # noqa: ARG002
+        """See `TreeMembership`."""
+        return True
+
+    def rest_members(self, now_ns: int) -> int:  # noqa: ARG002
+        """See `TreeMembership`; it does not matter."""
+        return 1
+
+    def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002
+        """See `Membership`."""
+        return self._all_connected
+
+    def named(
+        self,
+        others: int,  # noqa: ARG002
+        now_ns: int,  # noqa: ARG002
+        without: Set[str] = frozenset(),  # noqa: ARG002
+    ) -> tuple[frozenset[str], int]:
+        """See `TreeMembership`."""
+        return self._all_connected, 0
 
     def steady(self, now_ns: int) -> bool:  # noqa: ARG002
         """See `Membership`."""

@@ -218,7 +218,7 @@ def test_a_bad_reload_keeps_the_running_configuration(
     assert daemon.ask("status")["config"]["reload_error"] is None
 
 
-@pytest.mark.parametrize("fabric", ["mesh", "pushsum"])
+@pytest.mark.parametrize("fabric", ["mesh", "pushsum", "tree"])
 def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
     daemons: Daemons, fabric: str
 ) -> None:

@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Iterable
 
+from drld.gossip import FABRICS
 from testbed.sim.network import Conditions
 
 from .gossip_fleet import Fleet, fleet, restless_error, start_up
@@ -55,7 +56,7 @@ def measure(fabric: str, size: int, loss: float) -> tuple[float, float, float]:
 def main() -> None:
     print("| fabric | limiters | loss | steady | restless | doubled |")
     print("|---|---|---|---|---|---|")
-    for fabric in ("mesh", "pushsum"):
+    for fabric in FABRICS:
         for size in FLEETS:
             for loss in LOSSES:
                 errors = measure(fabric, size, loss)

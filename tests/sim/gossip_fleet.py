@@ -15,7 +15,6 @@ from typing import Any
 
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
-from drld.gossip.membership import Membership
 from drld.gossip.pushsum import PushSum, settling_intervals
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 from testbed.sim.network import MS, Conditions, Network
@@ -52,11 +51,8 @@ class Fleet:
 
     def restart(self, name: str) -> None:
         """Begin a new life of a limiter; it has forgotten everything."""
-        membership = Membership(
-            name,
-            [peer for peer in self.names if peer != name],
-            self._kind.fanout(self._branching),
-            INTERVAL_NS,
+        membership = self._kind.make_membership(
+            name, [peer for peer in self.names if peer != name], self._branching, INTERVAL_NS
         )
         self.fabrics[name] = self._kind(membership=membership, limit_id=1, quantity=Quantity.RATE)
 
@@ -98,6 +94,11 @@ class Fleet:
         """The largest."""
         return max(abs(b / self.total - 1) for b in self.believed().values())
 
+    def connected(self, names: Sequence[str] | None = None) -> set[int]:
+        """How many others each limiter took for connected at its last tick, all such numbers."""
+        views = [self.views[name] for name in (self.alive if names is None else names)]
+        return {len(view.connected) + view.unnamed for view in views}
+
     def push_sums(self) -> list[PushSum]:
         """The fabrics, of a fleet of push-sum."""
         return [fabric for fabric in self.fabrics.values() if isinstance(fabric, PushSum)]
@@ -134,12 +135,14 @@ def fleet(fabric: str, size: int, seed: int, conditions: Conditions | None = Non
 
 def cycle(fabric: str, size: int) -> int:
     """Intervals that a limiter takes to get round all its peers."""
-    return 1 if fabric == "mesh" else math.ceil((size - 1) / min(BRANCHING, size - 1))
+    return math.ceil((size - 1) / min(BRANCHING, size - 1)) if fabric == "pushsum" else 1
 
 
 def settling(fabric: str, size: int) -> int:
     """Intervals that a fabric takes to agree."""
-    return 3 if fabric == "mesh" else settling_intervals(size, min(BRANCHING, size - 1))
+    if fabric == "pushsum":
+        return settling_intervals(size, min(BRANCHING, size - 1))
+    return 3 if fabric == "mesh" else 3 + 3 * size.bit_length()
 
 
 def start_up(fabric: str, size: int) -> int:

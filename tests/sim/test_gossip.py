@@ -1,4 +1,4 @@
-"""Both fabrics in whole fleets on a simulated network: accuracy, steps, restarts, deaths, cuts.
+"""All fabrics in whole fleets on a simulated network: accuracy, steps, restarts, deaths, cuts.
 
 Errors are those of the total demand that a limiter believes in, as a part of the true total.
 Intervals are 50 ms and paths take 20 ms, if nothing else is said.
@@ -13,15 +13,23 @@ from testbed.sim.network import MS, Conditions
 
 from .gossip_fleet import Fleet, cycle, fleet, restless_error, settling, start_up
 
-FLEETS = [(fabric, size) for fabric in ("mesh", "pushsum") for size in (2, 10, 50)]
+FABRICS = ("mesh", "pushsum", "tree")
+FLEETS = [(fabric, size) for fabric in FABRICS for size in (2, 10, 50)]
 SEEDS = {
     ("mesh", 2): 4,
     ("mesh", 10): 2,
     ("pushsum", 2): 10,
     ("pushsum", 10): 5,
     ("pushsum", 50): 2,
+    ("tree", 2): 4,
+    ("tree", 10): 4,
+    ("tree", 50): 2,
 }
+KNOWN_AFTER = {"mesh": 3, "pushsum": 10, "tree": 10}
+"""Intervals until a step is known."""
 SEEDED = [(*kind, seed) for kind, seeds in SEEDS.items() for seed in range(seeds)]
+NAMED = [kind for kind in SEEDED if kind[0] != "tree"]
+"""Fabrics whose limiters know everybody by name; test_tree.py has the other one's deaths."""
 
 
 def silence(fabric: str, size: int) -> int:
@@ -61,10 +69,10 @@ def test_a_step_is_known_within_half_a_second(fabric: str, size: int, seed: int)
     made = fleet(fabric, size, seed)
     made.run(start_up(fabric, size) + 10)
     made.demand["l0"] += made.total
-    made.run(10 if fabric == "pushsum" else 3)
+    made.run(KNOWN_AFTER[fabric])
     assert made.worst_error() < 0.03
     made.demand["l0"] = 0.0
-    made.run(10 if fabric == "pushsum" else 3)
+    made.run(KNOWN_AFTER[fabric])
     assert made.worst_error() < 0.05
 
 
@@ -79,7 +87,7 @@ def test_an_own_step_is_not_taken_for_the_others(fabric: str, size: int, seed: i
     for _ in range(15):
         made.run(1)
         off = abs(made.views["l0"].remote - others) / own
-        assert off < (1e-3 if fabric == "mesh" else {2: 0.2, 10: 1, 50: 3}[size])
+        assert off < (1e-3 if fabric != "pushsum" else {2: 0.2, 10: 1, 50: 3}[size])
     assert off < 0.02
 
 
@@ -147,7 +155,7 @@ def test_push_sum_survives_reordering_duplication_and_loss_together() -> None:
     assert statistics.fmean(errors) < 0.1
 
 
-@pytest.mark.parametrize(("fabric", "size", "seed"), SEEDED)
+@pytest.mark.parametrize(("fabric", "size", "seed"), NAMED)
 def test_a_dead_limiter_is_counted_out_and_missed_by_nobody_before(
     fabric: str, size: int, seed: int
 ) -> None:
@@ -199,7 +207,7 @@ def test_whatever_went_wrong_is_forgotten_after_a_minute() -> None:
     assert made.worst_error() < 1e-3
 
 
-@pytest.mark.parametrize("fabric", ["mesh", "pushsum"])
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_nobody_heard_nobody_connected(fabric: str) -> None:
     made = fleet(fabric, 10, 1, Conditions(loss=1.0))
     made.run(50)
@@ -217,7 +225,7 @@ def test_an_isolated_limiter_soon_knows_it_and_comes_back(
     made = fleet(fabric, size, 1, Conditions(loss=loss))
     made.run(start_up(fabric, size) + 20)
     made.network.partition(["l0"], made.names[1:])
-    made.run(27)
+    made.run(30)
     assert made.views["l0"].connected == frozenset()
     made.run(3)
     made.network.heal()
@@ -250,15 +258,14 @@ def test_who_is_not_heard_gives_up_before_it_is_counted_out(fabric: str, size: i
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.05, 0.2])
-@pytest.mark.parametrize("fabric", ["mesh", "pushsum"])
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_halves_that_were_apart_become_one_again(fabric: str, loss: float) -> None:
     """Long enough apart for each half to have been through all epochs, under loss."""
     made = fleet(fabric, 10, 1, Conditions(loss=loss))
     made.run(40)
     made.network.partition(made.names[:5], made.names[5:])
     made.run(300)
-    for view in made.views.values():
-        assert len(view.connected) == 4
+    assert made.connected() == {4}
     half = sum(made.demand[name] for name in made.names[:5])
     for name in made.names[:5]:
         assert made.views[name].remote + made.demand[name] == pytest.approx(
@@ -287,17 +294,17 @@ def test_epochs_do_not_storm(size: int, loss: float) -> None:
     assert len(numbers) <= 2
 
 
-@pytest.mark.parametrize("fabric", ["mesh", "pushsum"])
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_nobody_is_taken_for_dead_at_forty_per_cent_loss(fabric: str) -> None:
     made = fleet(fabric, 10, 1, Conditions(loss=0.4))
     made.run(60)
     for _ in range(200):
         made.run(1)
-        assert all(len(view.connected) == 9 for view in made.views.values())
+        assert made.connected() == {9}
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
-@pytest.mark.parametrize("fabric", ["mesh", "pushsum"])
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_an_idle_fleet_is_exactly_zero(fabric: str, loss: float) -> None:
     made = Fleet(fabric, 10, 1, Conditions(loss=loss))
     made.run(60)
@@ -309,7 +316,7 @@ def test_an_idle_fleet_is_exactly_zero(fabric: str, loss: float) -> None:
 
 def test_a_grown_and_a_shrunk_fleet() -> None:
     """Reloads: l9 leaves, then returns."""
-    for fabric in ("mesh", "pushsum"):
+    for fabric in FABRICS:
         made = fleet(fabric, 10, 1)
         made.run(40)
         rest = made.names[:9]

@@ -116,7 +116,7 @@ async def test_limit_show(control: Path) -> None:
         rate         10.0 Mbit/s, burst 75.0 kB, every 50.0 ms
         in force     6.67 Mbit/s
         demand       3.12 Mbit/s, 3 flows sampled
-        fleet        weight 3.02 here, 7.10 elsewhere (lim2), age 43.0 ms
+        fleet        weight 3.02 here, 7.10 elsewhere (lim2, 2 more), age 43.0 ms
         local limit  3.05 Mbit/s
         enforcement  drop probability 0, fill 3.05 Mbit/s, depth 22.9 kB
         arrived      130 MB in 90123 packets

@@ -196,7 +196,7 @@ WRONG: dict[str, tuple[str, str]] = {
     # [gossip]
     "unknown fabric": (
         GOOD + "[gossip]\nfabric = 'gossip'",
-        "gossip.fabric: 'gossip': 'mesh' or 'pushsum'",
+        "gossip.fabric: 'gossip': 'mesh', 'pushsum' or 'tree'",
     ),
     "no branching": (
         GOOD + "[gossip]\nbranching = 0",

@@ -1,0 +1,210 @@
+"""The tree: no loop whoever believes what, no bias by what the network does, sane on any input."""
+
+import math
+from collections import deque
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drld.gossip.kinship import candidates, rank
+from drld.gossip.tree import Tree
+from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
+from drld.model import HEARTBEAT, Quantity, Update
+
+TICK = 50_000_000
+
+names = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12, unique=True)
+
+
+@given(names=names, branching=st.integers(1, 9), data=st.data())
+def test_no_choice_of_parents_makes_a_loop(
+    names: list[str], branching: int, data: st.DataObject
+) -> None:
+    """Each limiter knows a fleet of its own, and reports to any of its candidates."""
+    parent: dict[str, str] = {}
+    for name in names:
+        known = data.draw(st.sets(st.sampled_from(names)))
+        if ranked := candidates(name, known - {name}, branching):
+            parent[name] = data.draw(st.sampled_from(ranked))
+    for name in names:
+        steps = 0
+        while name in parent:
+            name = parent[name]  # noqa: PLW2901 - up the tree
+            steps += 1
+            assert steps < len(names)
+
+
+@given(names=names, branching=st.integers(1, 9), data=st.data())
+def test_who_leaves_does_not_change_the_order_of_the_others(
+    names: list[str], branching: int, data: st.DataObject
+) -> None:
+    name, *peers = names
+    gone = data.draw(st.sets(st.sampled_from(names)))
+    before = candidates(name, peers, branching)
+    after = candidates(name, [peer for peer in peers if peer not in gone], branching)
+    assert set(before) == {peer for peer in peers if rank(peer) < rank(name)}
+    assert list(after) == [peer for peer in before if peer not in gone]
+
+
+class Fleet:
+    """Trees whose datagrams go through the codec, and arrive as the test says."""
+
+    def __init__(self, size: int) -> None:
+        self.names = [f"l{index}" for index in range(size)]
+        self.demand = dict.fromkeys(self.names, 0.0)
+        self.now_ns = 0
+        self.links: dict[tuple[str, str], deque[Update]] = {
+            (a, b): deque() for a in self.names for b in self.names if a != b
+        }
+        self.trees = {name: tree(name, self.names) for name in self.names}
+        self._rng = Random(1)
+
+    def tick(self, name: str) -> None:
+        fabric = self.trees[name]
+        fabric.view(self.now_ns)
+        targets = fabric.membership.targets(self._rng)
+        told = dict(fabric.publish(self.demand[name], targets, self.now_ns))
+        for peer in targets:
+            update = told.get(peer) or fabric.membership.heartbeat(peer, self.now_ns)
+            self.links[name, peer] += decode_untrusted(encode(update) + bytes(4))
+
+    def deliver(self, sender: str, receiver: str, index: int, keep: bool) -> None:
+        """One of the datagrams under way, whichever; it may come again."""
+        waiting = self.links[sender, receiver]
+        update = waiting[index % len(waiting)]
+        if not keep:
+            del waiting[index % len(waiting)]
+        self.receive(sender, receiver, update)
+
+    def receive(self, sender: str, receiver: str, update: Update) -> None:
+        fabric = self.trees[receiver]
+        if update.limit_id == HEARTBEAT:
+            fabric.membership.receive(sender, update, self.now_ns)
+        else:
+            fabric.receive(sender, update, self.now_ns)
+
+    def rounds(self, count: int) -> None:
+        """A network without faults."""
+        for _ in range(count):
+            self.now_ns += TICK
+            for name in self.names:
+                self.tick(name)
+            for (sender, receiver), waiting in self.links.items():
+                while waiting:
+                    self.receive(sender, receiver, waiting.popleft())
+
+    def believed(self) -> list[float]:
+        return [
+            fabric.view(self.now_ns).remote + to_float32(self.demand[name])
+            for name, fabric in self.trees.items()
+        ]
+
+
+def tree(name: str, names: list[str], branching: int = 3) -> Tree:
+    peers = [peer for peer in names if peer != name]
+    membership = Tree.make_membership(name, peers, branching, TICK)
+    return Tree(membership=membership, limit_id=1, quantity=Quantity.RATE)
+
+
+demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(1e-3, 1e3))
+FAULTS = st.lists(
+    st.tuples(
+        st.sampled_from(["tick", "deliver", "repeat", "lose"]),
+        st.integers(0, 99),
+        st.integers(0, 9),
+    ),
+    max_size=80,
+)
+
+
+def carry_out(fleet: Fleet, faults: list[tuple[str, int, int]]) -> None:
+    """Ticks, and any datagram under way delivered, delivered and kept, or lost."""
+    for what, which, index in faults:
+        if what == "tick":
+            fleet.tick(fleet.names[which % len(fleet.names)])
+            continue
+        waiting = [link for link, updates in fleet.links.items() if updates]
+        if not waiting:
+            continue
+        link = waiting[which % len(waiting)]
+        if what == "lose":
+            del fleet.links[link][index % len(fleet.links[link])]
+        else:
+            fleet.deliver(*link, index, keep=what == "repeat")
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=st.lists(demands, min_size=2, max_size=6), faults=FAULTS)
+def test_loss_repetition_and_disorder_change_no_total(
+    values: list[float], faults: list[tuple[str, int, int]]
+) -> None:
+    """Of a fleet that knows itself, while demands stay as they are."""
+    fleet = Fleet(len(values))
+    fleet.demand = dict(zip(fleet.names, values, strict=True))
+    fleet.rounds(20)
+    known = fleet.believed()
+    total = math.fsum(values)
+    assert known == pytest.approx([total] * len(known), rel=1e-6)
+    carry_out(fleet, faults)
+    assert fleet.believed() == known
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(1, 6),
+    changes=st.lists(st.tuples(st.integers(0, 5), demands, FAULTS), max_size=4),
+    pause=st.integers(1, 40),
+)
+def test_after_any_faults_all_agree_on_the_true_total(
+    size: int, changes: list[tuple[int, float, list[tuple[str, int, int]]]], pause: int
+) -> None:
+    fleet = Fleet(size)
+    for which, value, faults in changes:
+        fleet.demand[fleet.names[which % size]] = value
+        carry_out(fleet, faults)
+        fleet.now_ns += pause * TICK
+    fleet.rounds(70)
+    total = math.fsum(fleet.demand.values())
+    assert fleet.believed() == pytest.approx([total] * size, rel=1e-6)
+    for fabric in fleet.trees.values():
+        view = fabric.view(fleet.now_ns)
+        assert (len(view.connected), view.unnamed) == (size - 1, 0)
+
+
+@settings(max_examples=100)
+@given(
+    said=st.lists(
+        st.tuples(
+            st.sampled_from("bcd"),
+            st.integers(0, 40),
+            st.sampled_from(list(Quantity)),
+            st.integers(0, 15),
+            st.floats(-MAX_VALUE, MAX_VALUE, width=32),
+            st.floats(0, MAX_WEIGHT, width=32),
+            st.integers(0, 30),
+        ),
+        max_size=60,
+    ),
+    value=st.floats(0, MAX_VALUE),
+)
+def test_whatever_peers_say_the_fabric_stays_sane(
+    said: list[tuple[str, int, Quantity, int, float, float, int]], value: float
+) -> None:
+    fabric = tree("a", ["a", "b", "c", "d"])
+    now_ns = 0
+    rng = Random(1)
+    for peer, sequence, quantity, epoch, told, weight, pause in said:
+        now_ns += pause * TICK
+        fabric.receive(peer, Update(1, sequence, quantity, epoch, told, weight), now_ns)
+        view = fabric.view(now_ns)
+        assert 0 <= view.remote < math.inf
+        assert 0 <= len(view.connected) + view.unnamed <= 3
+        targets = fabric.membership.targets(rng)
+        assert len(set(targets)) == len(targets)
+        for _, update in fabric.publish(value, targets, now_ns):
+            assert decode_untrusted(encode(update) + bytes(4)) == [update]
+        for target in targets:
+            update = fabric.membership.heartbeat(target, now_ns)
+            assert decode_untrusted(encode(update) + bytes(4)) == [update]

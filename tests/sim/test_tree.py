@@ -1,0 +1,201 @@
+"""The tree in whole fleets: loss, deaths, restarts, cuts; what is believed while it mends itself.
+
+Intervals are 50 ms and paths take 20 ms, if nothing else is said.
+"""
+
+import pytest
+
+from drld.gossip.tree import Tree
+from drld.gossip.tree_membership import HELD, LOST
+from testbed.sim.network import MS, Conditions
+
+from .gossip_fleet import Fleet, fleet, restless_error, start_up
+
+SIZES = [2, 3, 10, 50]
+
+
+def started(size: int, seed: int, **conditions: float) -> Fleet:
+    """A fleet that knows itself."""
+    made = fleet("tree", size, seed, Conditions(**conditions))  # type: ignore[arg-type]
+    made.run(start_up("tree", size) + 20)
+    assert made.connected() == {size - 1}
+    return made
+
+
+def parents(made: Fleet) -> dict[str, str | None]:
+    found = {}
+    for name, fabric in made.fabrics.items():
+        assert isinstance(fabric, Tree)
+        found[name] = fabric.membership.parent
+    return found
+
+
+def counted(size: int) -> int:
+    """Intervals for which what a child said counts."""
+    return HELD + 6 + (size - 1).bit_length()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("loss", [0.05, 0.2])
+def test_loss_biases_nothing(size: int, loss: float) -> None:
+    """Steady demands are known exactly, moving ones nearly as well as without loss."""
+    made = started(size, 1, loss=loss)
+    for _ in range(50):
+        made.run(1)
+        assert made.worst_error() < 1e-6
+    assert restless_error(made, 100, 1) < 0.03
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_reordering_and_duplication(size: int) -> None:
+    conditions = Conditions(delay_ns=20 * MS, jitter_ns=120 * MS, loss=0.05, duplicate=0.1)
+    made = fleet("tree", size, 1, conditions)
+    made.run(2 * start_up("tree", size) + 20)
+    assert made.worst_error() < 1e-6
+    assert restless_error(made, 100, 1) < 0.04
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_limiter_sends_two_updates_a_round(size: int) -> None:
+    made = started(size, 1)
+    sent = made.network.sent
+    made.run(10)
+    assert made.network.sent - sent == 10 * 2 * (size - 1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_everybody_has_the_best_parent(size: int) -> None:
+    made = started(size, 1)
+    chosen = parents(made)
+    assert sum(parent is None for parent in chosen.values()) == 1
+    for name, fabric in made.fabrics.items():
+        assert isinstance(fabric, Tree)
+        assert [chosen[name]] == [*fabric.membership._candidates[:1], None][:1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("which", range(4))
+def test_a_death_is_never_believed_to_be_more_than_one(size: int, which: int) -> None:
+    """The total falls by what the dead one wanted, and not before it is counted out."""
+    made = started(size, which)
+    chosen = parents(made)
+    inner = sorted(made.names, key=lambda name: -list(chosen.values()).count(name))
+    dead = inner[min(which, size - 1)]
+    made.dead.add(dead)
+    for _ in range(counted(size) + 10):
+        made.run(1)
+        alive = made.total
+        assert all(believed > alive * (1 - 1e-6) for believed in made.believed().values())
+        assert min(made.connected()) >= size - 2
+    assert made.worst_error() < 1e-6
+    assert made.connected() == {size - 2}
+
+
+@pytest.mark.parametrize("size", [10, 50])
+def test_moving_demands_are_followed_again_soon_after_a_death(size: int) -> None:
+    """Two rounds after `LOST` the orphans have parents, and what is new reaches everybody."""
+    made = started(size, 1)
+    chosen = parents(made)
+    busiest = max(made.names, key=list(chosen.values()).count)
+    made.dead.add(busiest)
+    made.run(LOST + 4)
+    before = made.total
+    orphan = next(name for name in made.names if chosen[name] == busiest)
+    made.demand[orphan] += before
+    made.run(12)
+    assert all(believed > made.total * (1 - 1e-6) for believed in made.believed().values())
+    assert parents(made)[orphan] != busiest
+
+
+@pytest.mark.parametrize("size", [10, 50])
+def test_half_of_the_fleet_dies_and_returns(size: int) -> None:
+    made = started(size, 2, loss=0.05)
+    made.dead.update(made.names[::2])
+    made.run(counted(size) + 40)
+    assert made.worst_error() < 1e-6
+    assert made.connected() == {len(made.alive) - 1}
+    for name in made.names[::2]:
+        made.restart(name)
+    made.dead.clear()
+    made.run(80)
+    assert made.worst_error() < 1e-6
+    assert made.connected() == {size - 1}
+
+
+@pytest.mark.parametrize("size", [2, 10, 50])
+def test_a_quick_restart_changes_nothing_for_the_others(size: int) -> None:
+    """Of the restarted one the total of before stands until it says what it has."""
+    made = started(size, 1)
+    total = made.total
+    chosen = parents(made)
+    busiest = max(made.names, key=list(chosen.values()).count)
+    made.restart(busiest)
+    for _ in range(40):
+        made.run(1)
+        others = [name for name in made.names if name != busiest]
+        for believed in made.believed(others).values():
+            assert believed > total * (1 - 1e-6)
+    assert made.worst_error() < 1e-6
+    assert parents(made) == chosen
+
+
+@pytest.mark.parametrize("incoming", [False, True])
+@pytest.mark.parametrize("which", range(10))
+def test_who_is_cut_off_one_way_shrinks_before_it_is_counted_out(
+    which: int, incoming: bool
+) -> None:
+    made = started(10, 1)
+    name = made.names[which]
+    others = [other for other in made.names if other != name]
+    made.network.cut |= {(other, name) if incoming else (name, other) for other in others}
+    shrunk: int | None = None
+    for interval in range(60):
+        made.run(1)
+        if made.connected([name]) == {0}:
+            shrunk = interval if shrunk is None else shrunk
+        if min(made.connected(others)) < 9:
+            assert shrunk is not None
+    assert shrunk is not None
+    assert made.connected([name]) == {0}
+    assert made.connected(others) == {8}
+    made.network.heal()
+    made.run(60)
+    assert made.worst_error() < 1e-6
+
+
+@pytest.mark.parametrize("size", [3, 10])
+def test_silence_and_the_first_demand_after_it(size: int) -> None:
+    made = Fleet("tree", size, 1)
+    made.run(60)
+    assert all(fabric.quiet for fabric in made.fabrics.values())
+    assert made.connected() == {size - 1}
+    made.demand["l1"] = 1e6
+    made.run(12)
+    assert made.worst_error() == 0
+    made.demand["l1"] = 0.0
+    made.run(40)
+    assert all(view.remote == 0 for view in made.views.values())
+    assert all(fabric.quiet for fabric in made.fabrics.values())
+
+
+def test_a_lost_last_zero_does_no_harm() -> None:
+    made = started(10, 1)
+    made.network.conditions = Conditions(loss=1.0)
+    for name in made.names:
+        made.demand[name] = 0.0
+    made.run(9)
+    made.network.conditions = Conditions()
+    made.run(counted(10) + 20)
+    assert all(view.remote == 0 for view in made.views.values())
+
+
+@pytest.mark.parametrize("delay_ms", [1, 100, 200])
+def test_paths_of_any_length(delay_ms: int) -> None:
+    made = fleet("tree", 10, 1, Conditions(delay_ns=delay_ms * MS))
+    made.run(120)
+    assert made.worst_error() < 1e-6
+    chosen = parents(made)
+    for _ in range(40):
+        made.run(1)
+        assert made.worst_error() < 1e-6
+    assert parents(made) == chosen

@@ -1,0 +1,257 @@
+"""The tree fabric, one limiter at a time."""
+
+from random import Random
+
+import pytest
+
+from drld.gossip.base import QUIET_ROUNDS
+from drld.gossip.kinship import candidates, rank
+from drld.gossip.tree import Tree
+from drld.gossip.tree_membership import HELD, LOST, Role
+from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
+from drld.model import GlobalView, Quantity, Update
+
+TICK = 50_000_000
+RNG = Random(1)
+
+NAMES = sorted("abcdefgh", key=rank)
+ROOT, PARENT, SELF, CHILD, OTHER = NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4]
+HUSH = 4
+"""Intervals for which a limiter only listens."""
+
+
+def tree(peers: str = PARENT + CHILD + OTHER, name: str = SELF) -> Tree:
+    membership = Tree.make_membership(name, list(peers), 3, TICK)
+    made = Tree(membership=membership, limit_id=7, quantity=Quantity.RATE)
+    made.view(0)
+    return made
+
+
+def update(sequence: int, role: Role, value: float = 0.0, weight: float = 1.0) -> Update:
+    return Update(7, sequence, Quantity.RATE, role, value, weight)
+
+
+def publish(fabric: Tree, value: float, interval: int) -> dict[str, Update]:
+    now_ns = interval * TICK
+    return dict(fabric.publish(value, fabric.membership.targets(RNG), now_ns))
+
+
+def settled() -> Tree:
+    """One with a parent, which counts 4 beyond it, and two children of 2 and 1; interval 5."""
+    fabric = tree(peers="".join(name for name in NAMES if name != SELF))
+    fabric.membership.hear(PARENT, hears_us=True, now_ns=HUSH * TICK)
+    fabric.membership.hear(ROOT, hears_us=False, now_ns=HUSH * TICK)
+    fabric.view(HUSH * TICK + 1)
+    if fabric.membership.parent != PARENT:
+        # The best candidate comes first; after LOST any other will do.
+        for interval in range(HUSH, LOST + 2):
+            fabric.membership.hear(PARENT, hears_us=True, now_ns=interval * TICK)
+            fabric.view(interval * TICK)
+    assert fabric.membership.parent == PARENT
+    tell(fabric, 0, NOW)
+    return fabric
+
+
+NOW = LOST + 3
+
+
+def tell(fabric: Tree, sequence: int, interval: int) -> None:
+    fabric.receive(PARENT, update(sequence, Role.CHILD, 40.0, 4.0), interval * TICK)
+    fabric.receive(CHILD, update(sequence, Role.PARENT, 2.0, 2.0), interval * TICK)
+    fabric.receive(OTHER, update(sequence, Role.PARENT, 1.0, 1.0), interval * TICK)
+
+
+def test_remote_is_what_parent_and_children_told() -> None:
+    fabric = settled()
+    others = frozenset(NAMES) - {SELF}
+    assert fabric.view(NOW * TICK) == GlobalView(43.0, others, age_ns=0)
+
+
+def test_each_neighbour_is_told_what_the_others_and_we_have() -> None:
+    told = publish(settled(), 0.5, NOW)
+    assert (told[PARENT].epoch, told[PARENT].value, told[PARENT].weight) == (Role.PARENT, 3.5, 4.0)
+    assert (told[CHILD].epoch, told[CHILD].value, told[CHILD].weight) == (Role.CHILD, 41.5, 6.0)
+    assert (told[OTHER].epoch, told[OTHER].value, told[OTHER].weight) == (Role.CHILD, 42.5, 7.0)
+
+
+def test_the_newest_sum_counts() -> None:
+    fabric = settled()
+    fabric.receive(CHILD, update(5, Role.PARENT, 20.0, 2.0), NOW * TICK)
+    fabric.receive(CHILD, update(3, Role.PARENT, 300.0, 2.0), NOW * TICK)
+    fabric.receive(CHILD, update(5, Role.PARENT, 300.0, 2.0), NOW * TICK)
+    assert fabric.view(NOW * TICK).remote == 61.0
+    assert (fabric.links[CHILD].late, fabric.links[CHILD].lost) == (2, 4)
+
+
+def test_limiters_that_are_missing_are_not_named() -> None:
+    fabric = settled()
+    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 1.0), NOW * TICK)
+    view = fabric.view(NOW * TICK)
+    assert view.connected == {PARENT, CHILD, OTHER}
+    assert view.unnamed == 3
+
+
+def test_a_lower_rank_is_nobodys_child() -> None:
+    fabric = settled()
+    fabric.receive(ROOT, update(0, Role.PARENT, 100.0, 1.0), NOW * TICK)
+    assert fabric.view(NOW * TICK).remote == 43.0
+
+
+def test_only_the_parent_tells_of_the_rest() -> None:
+    fabric = settled()
+    fabric.receive(ROOT, update(0, Role.CHILD, 100.0, 1.0), NOW * TICK)
+    fabric.receive(CHILD, update(1, Role.CHILD, 100.0, 1.0), NOW * TICK)
+    # And who was a child is one no more.
+    assert fabric.view(NOW * TICK).remote == 41.0
+
+
+def test_what_the_parent_said_counts_for_so_long_and_a_child_for_longer() -> None:
+    fabric = settled()
+    counted = HELD + 6 + 3
+    for interval in range(NOW, NOW + counted + 2):
+        # Somebody hears us, so that we are not alone.
+        fabric.membership.hear(ROOT, hears_us=False, now_ns=interval * TICK)
+        fabric.membership._acknowledged_ns = interval * TICK
+        remote = fabric.view(interval * TICK).remote
+        assert remote == (
+            43.0 if interval <= NOW + HELD else 3.0 if interval <= NOW + counted else 0.0
+        )
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_whom_nobody_hears_is_alone(heard: bool) -> None:
+    """Sooner, if there is somebody that could have said otherwise."""
+    fabric = settled()
+    alone = 17 if heard else HELD
+    for interval in range(NOW + 1, NOW + alone + 2):
+        if heard:
+            fabric.receive(CHILD, update(interval, Role.PARENT, 2.0, weight=0.0), interval * TICK)
+        view = fabric.view(interval * TICK)
+        assert bool(view.connected) == (interval <= NOW + alone)
+    assert view == GlobalView(0.0, frozenset(), None)
+
+
+def test_who_is_not_heard_is_told_so_and_nothing_else() -> None:
+    fabric = settled()
+    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2.0), (NOW + 4) * TICK)
+    told = publish(fabric, 0.5, NOW + 5)
+    assert told[CHILD].weight == 6.0
+    assert (told[PARENT].epoch, told[PARENT].value, told[PARENT].weight) == (Role.PARENT, 0.0, 0.0)
+
+
+def test_who_has_just_started_listens() -> None:
+    fabric = tree()
+    fabric.receive(CHILD, update(0, Role.PARENT, 2.0, 2.0), 0)
+    assert publish(fabric, 0.5, HUSH - 1)[CHILD].weight == 0.0
+    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2.0), HUSH * TICK)
+    assert publish(fabric, 0.5, HUSH)[CHILD].weight == 1.0
+
+
+def test_another_quantity_is_left_out_with_those_behind_it() -> None:
+    fabric = settled()
+    fabric.receive(PARENT, Update(7, 1, Quantity.WEIGHT, Role.CHILD, 9.0, 4.0), NOW * TICK)
+    view = fabric.view(NOW * TICK)
+    assert view.remote == 3.0
+    assert view.connected == {CHILD, OTHER}
+    assert view.unnamed == 1
+    fabric.receive(CHILD, update(1, Role.PARENT, -1.0, 2.0), NOW * TICK)
+    view = fabric.view(NOW * TICK)
+    assert view.connected == {OTHER}
+    assert (view.remote, view.unnamed) == (1.0, 0)
+    assert (fabric.links[PARENT].rejected, fabric.links[CHILD].rejected) == (1, 1)
+
+
+def test_who_believes_in_zero_falls_silent_and_wakes_up() -> None:
+    fabric = settled()
+    publish(fabric, 1.0, NOW)
+    for name, role in ((PARENT, Role.CHILD), (CHILD, Role.PARENT), (OTHER, Role.PARENT)):
+        fabric.receive(name, update(1, role, 0.0, 1.0), NOW * TICK)
+    said = []
+    for _ in range(12):
+        fabric.view(NOW * TICK)
+        said.append(bool(publish(fabric, 0.0, NOW)))
+    assert said == [True] * QUIET_ROUNDS + [False] * (12 - QUIET_ROUNDS)
+    fabric.receive(CHILD, update(2, Role.PARENT, 5.0, 1.0), NOW * TICK)
+    assert not fabric.quiet
+    fabric.view(NOW * TICK)
+    assert publish(fabric, 0.0, NOW)[PARENT].value == 5.0
+
+
+def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> None:
+    fabric = settled()
+    others = frozenset(NAMES) - {SELF}
+    last = NOW + HELD + 6 + 5
+    for interval in range(NOW, last):
+        for name, role, weight in (
+            (PARENT, Role.CHILD, 4.0), (CHILD, Role.PARENT, 2.0), (OTHER, Role.PARENT, 1.0)
+        ):  # fmt: skip
+            heartbeat = Update(0, interval, Quantity.RATE, role, 0.0, weight)
+            fabric.membership.receive(name, heartbeat, interval * TICK)
+        view = fabric.view(interval * TICK)
+        assert (view.connected, view.unnamed) == (others, 0)
+    assert view.remote == 0.0
+
+
+def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
+    fabric = settled()
+    fabric.reconfigure(fabric.membership.with_peers([PARENT, CHILD]))
+    view = fabric.view(NOW * TICK)
+    assert view.remote == 42.0
+    assert fabric.membership.parent == PARENT
+    assert set(fabric.links) == {PARENT, CHILD}
+
+
+def test_sums_beyond_the_wire_are_told_as_the_most_it_carries() -> None:
+    fabric = settled()
+    fabric.receive(CHILD, update(1, Role.PARENT, MAX_VALUE, MAX_WEIGHT), NOW * TICK)
+    told = publish(fabric, MAX_VALUE, NOW)[PARENT]
+    assert (told.value, told.weight) == (MAX_VALUE, len(NAMES))
+
+
+def test_alone() -> None:
+    fabric = tree(peers="")
+    assert publish(fabric, 5.0, 0) == {}
+    assert fabric.view(0) == GlobalView(0.0, frozenset(), None)
+
+
+def test_the_best_candidate_is_asked_and_followed() -> None:
+    fabric = tree(peers="".join(name for name in NAMES if name != SELF))
+    best, *_ = candidates(SELF, fabric.membership.peers, 3)
+    assert fabric.membership.targets(RNG) == [best]
+    assert fabric.membership.heartbeat(best, 0).epoch == Role.CANDIDATE
+    fabric.membership.receive(best, Update(0, 0, Quantity.RATE, Role.NONE, 0.0, 1.0), HUSH * TICK)
+    fabric.view(HUSH * TICK)
+    assert fabric.membership.parent == best
+    assert fabric.membership.heartbeat(best, HUSH * TICK).epoch == Role.PARENT
+
+
+def test_who_asks_is_answered_once() -> None:
+    fabric = settled()
+    asks = Update(0, 0, Quantity.RATE, Role.CANDIDATE, 0.0, 0.0)
+    fabric.membership.receive(NAMES[5], asks, NOW * TICK)
+    assert NAMES[5] in fabric.membership.targets(RNG)
+    assert fabric.membership.heartbeat(NAMES[5], NOW * TICK).epoch == Role.NONE
+    assert NAMES[5] not in fabric.membership.targets(RNG)
+
+
+def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
+    """It is told what a parent is told until the sums of the new one have gone round."""
+    fabric = settled()
+    best = fabric.membership._candidates[0]
+    if best == PARENT:
+        fabric.membership._candidates = (ROOT, PARENT)
+        best = ROOT
+    fabric.membership.hear(best, hears_us=True, now_ns=NOW * TICK)
+    fabric.membership._heard_since = True
+    fabric.view(NOW * TICK)
+    membership = fabric.membership
+    assert membership.parent == best
+    assert membership.role(PARENT, NOW * TICK) is Role.PARENT
+    assert {PARENT, best} <= set(membership.targets(RNG))
+    after = NOW + 3 + 3
+    membership.hear(best, hears_us=True, now_ns=after * TICK)
+    fabric.view(after * TICK)
+    assert membership.role(PARENT, after * TICK) is Role.NONE
+    assert PARENT in membership.targets(RNG)
+    fabric.view((after + LOST) * TICK)
+    assert PARENT not in membership.targets(RNG) or PARENT in membership._sought
