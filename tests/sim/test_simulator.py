@@ -99,6 +99,8 @@ def test_an_upstream_bottleneck_frees_its_share_as_on_the_testbed() -> None:
         {"duplicate": 0.2},
         {"loss": 0.1, "jitter": "100ms", "duplicate": 0.1},
         {"known": True},
+        {"fabric": "tree", "known": True},
+        {"fabric": "tree", "loss": 0.2, "jitter": "100ms"},
     ],
 )
 def test_gossip_that_is_late_repeated_or_lost_leaves_the_limit_alone(

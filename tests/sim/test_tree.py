@@ -7,9 +7,10 @@ import pytest
 
 from drld.gossip.tree import Tree
 from drld.gossip.tree_membership import HELD, LOST
+from testbed.sim.known import families
 from testbed.sim.network import MS, Conditions
 
-from .gossip_fleet import Fleet, fleet, restless_error, start_up
+from .gossip_fleet import BRANCHING, Fleet, fleet, restless_error, start_up
 
 SIZES = [2, 3, 10, 50]
 
@@ -71,6 +72,16 @@ def test_everybody_has_the_best_parent(size: int) -> None:
     for name, fabric in made.fabrics.items():
         assert isinstance(fabric, Tree)
         assert [chosen[name]] == [*fabric.membership._candidates[:1], None][:1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_simulator_knows_the_families_of_a_fleet(size: int) -> None:
+    made = started(size, 1)
+    known = families(made.names, BRANCHING)
+    assert {name: parent for name, (parent, _) in known.items()} == parents(made)
+    for name, fabric in made.fabrics.items():
+        assert isinstance(fabric, Tree)
+        assert set(known[name][1]) == set(fabric.membership.children)
 
 
 @pytest.mark.parametrize("size", SIZES)
