@@ -21,8 +21,10 @@ updates and paths longer than an interval added. An own change counts once and a
 never contains the own value.
 
 Death. What is known of those behind a dead limiter stands still until they have found another
-parent, 12 intervals and a round later; then they are counted twice, until what the dead one said
-counts no more. The membership has the times.
+parent, 12 intervals and a round later. Then they are counted twice, and it shows, as there are more
+than there can be: what was said longer than 4 intervals ago counts in part, so that there are as
+many as there can be. What is left of it is the mean of those behind the dead one in its place,
+until what it said counts no more. The membership has the times.
 
 Rest, as in a mesh: who believes the total to be zero for `QUIET_ROUNDS` falls silent, and a sum
 that is not repeated for as long as its teller may be silent counts zero.
@@ -113,8 +115,7 @@ class Tree(Fabric[_Neighbour]):
         else:
             return []
         membership = self.membership
-        children = dict(self._children(now_ns))
-        rest = self._parent(now_ns)
+        children, rest = self._known(now_ns)
         told = []
         for peer in targets:
             role = membership.role(peer, now_ns)
@@ -146,8 +147,8 @@ class Tree(Fabric[_Neighbour]):
         """The sum of what children and parent told; its age is that of the oldest in it."""
         membership = self.membership
         membership.connected(now_ns)
-        known = [told for _, told in self._children(now_ns)]
-        known.append(self._parent(now_ns))
+        children, rest = self._known(now_ns)
+        known = [*children.values(), rest]
         remote = sum(told.value for told in known)
         self._others_want = remote > 0
         members = round(sum(told.members for told in known))
@@ -160,6 +161,24 @@ class Tree(Fabric[_Neighbour]):
         """See `Fabric.reconfigure`."""
         super().reconfigure(membership)
         self._others_want = True
+
+    def _known(self, now_ns: int) -> tuple[dict[str, Sum], Sum]:
+        """What children and parent told, and of old sums no more than there are limiters."""
+        children, rest = dict(self._children(now_ns)), self._parent(now_ns)
+        members = len(self.membership.peers)
+        excess = sum(told.members for told in children.values()) + rest.members - members
+        if excess <= 0:
+            return children, rest
+        since_ns = now_ns - self.membership.timeouts.fresh_ns
+        old = sum(told.members for told in (*children.values(), rest) if told.said_ns < since_ns)
+        part = max(0.0, 1 - excess / old) if old else 1.0
+
+        def fitting(told: Sum) -> Sum:
+            if told.said_ns >= since_ns:
+                return told
+            return told._replace(value=told.value * part, members=told.members * part)
+
+        return {child: fitting(told) for child, told in children.items()}, fitting(rest)
 
     def _children(self, now_ns: int) -> Iterator[tuple[str, Sum]]:
         """What each child told."""

@@ -22,7 +22,7 @@ Nobody is connected when nobody has said for 24 intervals that he hears the limi
 somebody is heard who could have said so. So those that are cut off have shrunk before their shares
 are taken by the rest: it takes 4 intervals until who does not hear says so, and h rounds until all
 below know. And a dead limiter's datapath has fallen back after 20 intervals (docs/operations.md).
-Of orphans that find another parent at once, which is the rule, the total counts too many for a
+Of orphans that find another parent at once, which is the rule, the fleet counts too many for a
 while, and not too few. 12 updates in a row are lost once in 10^8 at 20 % loss, once in 10^5 at 40
 %.
 

@@ -192,6 +192,23 @@ def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> N
     assert view.remote == 0.0
 
 
+def test_of_what_is_old_no_more_counts_than_there_are_limiters() -> None:
+    """Those below a silent child have another parent: 8 of 7 others are counted."""
+    fabric = settled()
+    fabric.receive(CHILD, update(1, Role.PARENT, 30.0, 2.0), NOW * TICK)
+    later = NOW + 5
+    fabric.receive(PARENT, update(1, Role.CHILD, 50.0, 5.0), later * TICK)
+    fabric.receive(OTHER, update(1, Role.PARENT, 1.0, 1.0), later * TICK)
+    view = fabric.view(later * TICK)
+    assert view.remote == 50.0 + 1.0 + 30.0 / 2
+    assert len(view.connected) == 7
+    told = publish(fabric, 0.5, later)
+    assert (told[PARENT].value, told[PARENT].weight) == (0.5 + 1.0 + 15.0, 3.0)
+    # What is new counts whole, whatever it is.
+    fabric.receive(CHILD, update(2, Role.PARENT, 30.0, 2.0), later * TICK)
+    assert fabric.view(later * TICK).remote == 81.0
+
+
 def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
     fabric = settled()
     fabric.reconfigure(fabric.membership.with_peers([PARENT, CHILD]))
