@@ -4,7 +4,9 @@
 start 1 random flow from the above distribution every 100 ms; each flow lives for 60 seconds." The
 seed of the experiment decides, so that every allocator and every repetition has the same arrivals.
 
-While the first have not ended and all have started, flows live / every of them at once.
+While the first have not ended and all have started, flows live / every of them at once. With `fill`
+a run begins there: those that are due to live at that moment start within that time, in the same
+order, and end when they are due to.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ class ChurnTable(Table):
     every: Duration
     """A flow starts, at a limiter at random."""
     life: Duration
+    fill: Duration | None = None
     rtt: Duration
     loss: Probability = 0.0
 
@@ -38,14 +41,21 @@ class ChurnTable(Table):
         return [f"l{number}" for number in range(1, self.limiters + 1)]
 
 
-def starts(churn: ChurnTable, seed: int) -> dict[str, list[int]]:
-    """When the flows of each limiter start, ns; limiters without flows are left out."""
+def lives(churn: ChurnTable, seed: int) -> dict[str, list[tuple[int, int]]]:
+    """From when to when the flows of each limiter live, ns; limiters without are left out."""
     rng = Random(f"{seed}/churn")
     where = [name for name in churn.names for _ in range(rng.randint(0, churn.most))]
     rng.shuffle(where)
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[tuple[int, int]]] = {}
     for number, name in enumerate(where):
-        found.setdefault(name, []).append(number * churn.every)
+        start = end = number * churn.every
+        if churn.fill is None:
+            end += churn.life
+        else:
+            # The run begins when the first flow is due to end.
+            start = start - churn.life if start >= churn.life else start * churn.fill // churn.life
+        if start < end:
+            found.setdefault(name, []).append((start, end))
     return found
 
 
@@ -56,3 +66,5 @@ def check_churn(churn: ChurnTable, problems: Problems) -> None:
     for key in ("every", "life"):
         if not getattr(churn, key):
             problems.add(["churn", key], "must not be zero")
+    if churn.fill is not None and churn.fill >= churn.life:
+        problems.add(["churn", "fill"], "must be shorter than a `life`")

@@ -21,7 +21,7 @@ from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
-from testbed.churn import ChurnTable, check_churn, starts
+from testbed.churn import ChurnTable, check_churn, lives
 from testbed.events import Event, EventTable
 from testbed.fields import Duration, Name, PathTable, Probability, Size, Table, duration
 from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
@@ -138,8 +138,8 @@ class Group:
     name: str
     limiter: str
     table: FlowsTable
-    starts_ns: tuple[int, ...] = ()
-    """When each of its flows starts, where they do not start together."""
+    lives_ns: tuple[tuple[int, int], ...] = ()
+    """From when to when each of its flows lives, where they do not do so together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +186,10 @@ class Experiment:
         table = group.table
         period = table.period or self.duration_ns
         found = []
-        if group.starts_ns:
-            for index, begin in enumerate(group.starts_ns, 1):
+        if group.lives_ns:
+            for index, (begin, until) in enumerate(group.lives_ns, 1):
                 start = begin + rng.randrange(_START_SPREAD_NS)
-                end = min(begin + (table.end or self.duration_ns), self.duration_ns)
+                end = min(until, self.duration_ns)
                 if start < end:
                     found.append(
                         Flow(f"{group.name}.{index}", group.name, group.limiter, start, end)
@@ -300,7 +300,7 @@ def _churn_groups(table: ExperimentTable) -> tuple[Group, ...]:
             ),
             tuple(when),
         )
-        for limiter, when in starts(churn, table.seed).items()
+        for limiter, when in lives(churn, table.seed).items()
     )
 
 

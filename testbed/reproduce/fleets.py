@@ -1,8 +1,8 @@
 """Fleets of any size in which a live flow's fair share is what it is at figure 8's 490 limiters.
 
-Limit, depth and arrivals grow with the fleet. Flows live for 8 s instead of 60, and start as much
-faster, so that as many live at once and a run is short; the measured time is the same at every
-size, for over a longer one unequal flows would look more equal.
+Limit, depth and arrivals grow with the fleet; flows live for a minute. A run begins when as many
+live as ever will: those that are due to live by then start within the first seconds. What is
+measured is as long at every size, for over a longer time unequal flows would look more equal.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from testbed.reproduce.results import Results, ratio
 PAPERS_LIMITERS = 490
 BRANCHING = 3
 _PAPERS_LIVE, _PAPERS_BPS, _PAPERS_BURST = 600, 50_000_000, 75_000
-_LIFE_S, _WARMUP_S, _SECONDS = 8, 10, 16
-"""The first flow ends after 8 s, and the last starts after 16."""
+_LIFE_S, _FILL_S, _WARMUP_S, _SECONDS = 60, 4, 10, 16
 _KNOWN_FROM = 1000
 """Limiters from which on only some have drld's own membership: one record for each pair else."""
 _PACE, _PACKETS_PACE = 0.0011, 0.0002
@@ -40,7 +39,7 @@ def fleet(
     every_us = round(_LIFE_S * 1e6 / (_PAPERS_LIVE * scale))
     gossiping = sum(allocator not in _CENTRAL for allocator in allocators) / len(allocators)
     return Series(
-        f"{name}",
+        name,
         "fig8",
         full={
             "allocators": list(allocators), "warmup": f"{_WARMUP_S}s", "seconds": _SECONDS,
@@ -50,6 +49,7 @@ def fleet(
         settings=(
             f"churn.limiters={limiters}",
             f"churn.life={_LIFE_S}s",
+            f"churn.fill={_FILL_S}s",
             f"churn.every={every_us}us",
             f"limit.rate={round(_PAPERS_BPS * scale / 1000)}kbit",
             f"limit.burst={round(_PAPERS_BURST * scale)}B",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drld.errors import ConfigError
-from testbed.churn import ChurnTable, starts
+from testbed.churn import ChurnTable, lives
 from testbed.run import refuse
 from tests.testbed_factories import experiment
 
@@ -22,18 +22,19 @@ def churn(**changes: Any) -> dict[str, Any]:
 
 
 def test_one_flow_starts_at_a_time_at_limiters_at_random() -> None:
-    when = starts(ChurnTable.model_validate(churn()), seed=1)
-    assert sorted(time for times in when.values() for time in times) == [
-        number * S // 10 for number in range(sum(map(len, when.values())))
+    when = lives(ChurnTable.model_validate(churn()), seed=1)
+    assert sorted(life for all_lives in when.values() for life in all_lives) == [
+        (number * S // 10, number * S // 10 + 2 * S)
+        for number in range(sum(map(len, when.values())))
     ]
     counts = [len(when.get(f"l{number}", [])) for number in range(1, 41)]
     assert set(counts) == set(range(6))
-    assert when != starts(ChurnTable.model_validate(churn()), seed=2)
+    assert when != lives(ChurnTable.model_validate(churn()), seed=2)
 
 
 def test_the_flows_of_the_paper() -> None:
     """490 limiters have 1,249 flows there, and so many here but for chance: sqrt(490 x 35/12)."""
-    when = starts(ChurnTable.model_validate(churn(limiters=490)), seed=1)
+    when = lives(ChurnTable.model_validate(churn(limiters=490)), seed=1)
     assert sum(map(len, when.values())) == pytest.approx(490 * 2.5, abs=3 * 38)
 
 
@@ -46,7 +47,22 @@ def test_each_limiter_has_a_group_of_flows_that_live_their_time() -> None:
     for flow in flows:
         assert flow.end_ns == min(flow.start_ns // (S // 10) * (S // 10) + 2 * S, 10 * S)
     again = experiment(flows=[], churn=churn(), seconds=10)
-    assert [group.starts_ns for group in again.groups] == [group.starts_ns for group in made.groups]
+    assert [group.lives_ns for group in again.groups] == [group.lives_ns for group in made.groups]
+
+
+def test_a_filled_run_begins_with_as_many_flows_as_it_goes_on_with() -> None:
+    """As if it had begun one life ago; so many live at any time, once they have all begun."""
+    later, filled = (
+        sorted(life for some in lives(ChurnTable.model_validate(table), seed=1).values()
+               for life in some)
+        for table in (churn(), churn(fill="500ms"))
+    )  # fmt: skip
+    assert [end for _, end in filled] == [end - 2 * S for _, end in later if end > 2 * S]
+    assert [start for start, _ in filled if start >= S] == [
+        start - 2 * S for start, _ in later if start >= 3 * S
+    ]
+    for time in range(S // 2, filled[-1][0], S // 10):
+        assert sum(start <= time < end for start, end in filled) == pytest.approx(20, abs=1)
 
 
 def test_other_flows_may_run_beside() -> None:
@@ -62,6 +78,7 @@ def test_other_flows_may_run_beside() -> None:
         ({"every": "0s"}, "churn.every: must not be zero"),
         ({"life": "0s"}, "churn.life: must not be zero"),
         ({"most": 0}, "churn.most: 0: "),
+        ({"fill": "2s"}, "churn.fill: must be shorter than a `life`"),
     ],
 )
 def test_mistakes_are_named(changes: dict[str, Any], problem: str) -> None:
