@@ -1,10 +1,8 @@
 """Less control traffic: how seldom, and to how few, figure 8's 490 limiters may speak.
 
 At the paper's setting they send 22.6 % of the limit. Here every limiter estimates and enforces each
-50 ms as before, and tells the others less often, with each fabric, in figure 8's own experiment
-(flows live for a minute). How fast the fleet reacts is the price, so in a second experiment, with
-the short lives of `testbed.reproduce.fleets`, the flows double from one moment to the next, at
-three limiters.
+50 ms as before, and tells the others less often, with each fabric. How fast the fleet reacts is the
+price, so in a second experiment the flows double from one moment to the next, at three limiters.
 """
 
 from __future__ import annotations
@@ -23,13 +21,10 @@ from testbed.reproduce.fleets import PAPERS_LIMITERS, control, error, fleet, hig
 from testbed.reproduce.results import Results, text, totals
 
 _CHEAP = 0.03
-_SECONDS, _WARMUP_S = 82, 62
-_QUICK = {"warmup": "20s", "seconds": 26}
-"""A third of the flows has started by then."""
 _CROWD_S, _CROWD_FLOWS, _CROWD_LIMITERS = 12, 200, 3
 _SETTLED = 1.05
 _WINDOW_S = 0.5
-_PACE = 0.6
+_STEADY_S, _CROWD_SEEN_S = 24, 20
 
 
 class Manner(NamedTuple):
@@ -68,15 +63,8 @@ MANNERS = [
 
 
 def _steady(manner: Manner) -> Series:
-    return Series(
-        f"thrift/{manner.name}",
-        "fig8",
-        full={"allocators": ["fps"], "warmup": f"{_WARMUP_S}s", "seconds": _SECONDS},
-        quick=_QUICK if manner in (PAPERS, _SELDOM) else None,
-        settings=manner.settings,
-        simulated=True,
-        pace=_PACE,
-    )
+    name = f"thrift/{manner.name}"
+    return fleet(name, PAPERS_LIMITERS, ["fps"], manner.settings, seconds=_STEADY_S, quick=manner == _SELDOM)
 
 
 def _crowd(manner: Manner) -> Series:
@@ -86,7 +74,7 @@ def _crowd(manner: Manner) -> Series:
     ]
     return fleet(
         f"thrift/crowd-{manner.name}", PAPERS_LIMITERS, ["fps"], manner.settings, flows=flows,
-        quick=manner is PAPERS,
+        seconds=_CROWD_SEEN_S, quick=manner is PAPERS,
     )  # fmt: skip
 
 
