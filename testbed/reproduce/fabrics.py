@@ -14,6 +14,7 @@ from matplotlib import rc_context
 
 from drld.gossip import FABRICS
 from testbed.plot import COLOURS, STYLE, save
+from testbed.reproduce import scale
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.fleets import control, error, fleet, highest
@@ -29,6 +30,8 @@ _QUICK = 50
 
 
 def _series(fabric: str, limiters: int, loss: float) -> Series:
+    if fabric == "pushsum" and not loss and limiters in scale.SERIES:
+        return scale.SERIES[limiters]
     lossy = f"-loss-{loss:g}" if loss else ""
     return fleet(
         f"fabrics/{fabric}-{limiters}{lossy}", limiters, ["fps"],

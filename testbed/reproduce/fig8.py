@@ -25,7 +25,7 @@ from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.results import Results, difference, ratio, text
 
 _SIZES = (10, 50, 100, 200, 350, 490)
-_BRANCHING = (1, 3, 5, 7)
+_BRANCHING = (1, 3, 7)
 _USUAL = 3
 _QUICK_SIZES, _QUICK_BRANCHING, _QUICK_S = (10, 50), (1, 3), 8
 _LIFE_S, _FLOWS_A_LIMITER, _EVERY_S = 60, 2.5, 0.1

@@ -15,6 +15,7 @@ from matplotlib import rc_context
 
 from drld.gossip import FABRICS
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
+from testbed.reproduce import scale
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.fleets import PAPERS_LIMITERS, control, error, fleet, highest
@@ -24,7 +25,7 @@ _CHEAP = 0.03
 _CROWD_S, _CROWD_FLOWS, _CROWD_LIMITERS = 12, 200, 3
 _SETTLED = 1.05
 _WINDOW_S = 0.5
-_STEADY_S, _CROWD_SEEN_S = 24, 20
+_CROWD_SEEN_S = 20
 
 
 class Manner(NamedTuple):
@@ -63,8 +64,10 @@ MANNERS = [
 
 
 def _steady(manner: Manner) -> Series:
+    if manner == PAPERS:
+        return scale.SERIES[PAPERS_LIMITERS]
     name = f"thrift/{manner.name}"
-    return fleet(name, PAPERS_LIMITERS, ["fps"], manner.settings, seconds=_STEADY_S, quick=manner == _SELDOM)
+    return fleet(name, PAPERS_LIMITERS, ["fps"], manner.settings, quick=manner == _SELDOM)
 
 
 def _crowd(manner: Manner) -> Series:
