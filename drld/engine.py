@@ -210,17 +210,28 @@ class Engine:
         return tick
 
     def _gossip(self, now_ns: int) -> None:
-        """Tell the round's targets, at the tick that is nearest to when the round is due."""
-        if now_ns + self._look_interval_ns // 2 < self._round_due_ns:
+        """Tell the round's targets, at the tick that is nearest to when the round is due.
+
+        At a tick in between only limits speak that have something pressing to say.
+        """
+        due = now_ns + self._look_interval_ns // 2 >= self._round_due_ns
+        speaking = [
+            entry for entry in self._awake.values() if due or entry.limiter.pressing(now_ns)
+        ]
+        if due:
+            self._round_due_ns = _next(self._round_due_ns, now_ns, self.spec.gossip.interval_ns)
+        elif not speaking:
             return
-        self._round_due_ns = _next(self._round_due_ns, now_ns, self.spec.gossip.interval_ns)
         targets = self.membership.targets(self._rng)
         told: dict[str, list[Update]] = {peer: [] for peer in targets}
-        for entry in self._awake.values():
+        for entry in speaking:
             for peer, update in entry.limiter.publish(targets, now_ns):
                 told[peer].append(update)
         for peer, updates in told.items():
-            self.transport.send(peer, updates or [self.membership.heartbeat(peer, now_ns)])
+            if updates:
+                self.transport.send(peer, updates)
+            elif due:
+                self.transport.send(peer, [self.membership.heartbeat(peer, now_ns)])
 
     def _adopt(self, entries: dict[int, Entry], now_ns: int) -> None:
         """These are the limits from now on."""

@@ -111,6 +111,10 @@ class Limiter:
             allocation=allocation,
         )
 
+    def pressing(self, now_ns: int) -> bool:
+        """Whether `publish` cannot wait for the end of the gossip interval."""
+        return self.fabric.pressing(self._value, now_ns)
+
     def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
         """End a gossip interval; what to tell which of the targets."""
         return self.fabric.publish(self._value, targets, now_ns)

@@ -71,6 +71,13 @@ class Fabric(ABC, Generic[AnyLink]):
     ) -> list[tuple[str, Update]]:
         """End a round with this limiter's own `value`; return what to tell which target."""
 
+    def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- where it may be
+        """Whether what there is to tell has changed so much that it cannot wait for its round.
+
+        Asked at ticks between two rounds, where a limit's interval is shorter than gossip's.
+        """
+        return False
+
     @abstractmethod
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in one update of this limit from a known peer."""

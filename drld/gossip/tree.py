@@ -26,6 +26,10 @@ than there can be: what was said longer than 4 intervals ago counts in part, so 
 many as there can be. What is left of it is the mean of those behind the dead one in its place,
 until what it said counts no more. The membership has the times.
 
+News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
+the total since it was told is told at the next estimate, so that a round is for small changes and
+for showing that one lives. It stirs up others only as far as it changes what they have to say.
+
 Rest, as in a mesh: who believes the total to be zero for `QUIET_ROUNDS` falls silent, and a sum
 that is not repeated for as long as its teller may be silent counts zero.
 
@@ -52,6 +56,9 @@ from drld.gossip.tree_membership import Role, TreeMembership
 from drld.gossip.wire import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
 
+NEWS = 0.01
+"""Part of the total by which a sum has changed that is told between two rounds."""
+
 
 class Sum(NamedTuple):
     """What a neighbour told."""
@@ -62,13 +69,14 @@ class Sum(NamedTuple):
 
 
 class _Neighbour(Link):
-    """A peer, and what it told last as the parent or a child."""
+    """A peer, what it told last as the parent or a child, and which sum it was told last."""
 
-    __slots__ = ("told",)
+    __slots__ = ("said", "told")
 
     def __init__(self) -> None:
         super().__init__()
         self.told: Sum | None = None
+        self.said = 0.0
 
 
 class Tree(Fabric[_Neighbour]):
@@ -127,6 +135,16 @@ class Tree(Fabric[_Neighbour]):
             known = membership.hears(peer, now_ns)
             told.append((peer, self._update(peer, role, value, sums if known else None)))
         return told
+
+    def pressing(self, value: float, now_ns: int) -> bool:
+        """See `Fabric`."""
+        children = dict(self._children(now_ns))
+        below = value + sum(told.value for told in children.values())
+        total = below + self._parent(now_ns).value
+        sums = {child: total - told.value for child, told in children.items()}
+        if self.membership.parent is not None:
+            sums[self.membership.parent] = below
+        return any(abs(told - self._link(peer).said) > NEWS * total for peer, told in sums.items())
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Keep a sum if it is the newest of its teller."""
@@ -204,13 +222,15 @@ class Tree(Fabric[_Neighbour]):
 
     def _update(self, peer: str, role: Role, value: float, others: Sequence[Sum] | None) -> Update:
         """An update with the sum of the own value and others; None: we do not hear the peer."""
+        link = self._link(peer)
         total = weight = 0.0
         if others is not None:
             total = value + sum(told.value for told in others)
             weight = 1.0 + sum(told.members for told in others)
+        link.said = total
         return Update(
             limit_id=self.limit_id,
-            sequence=self._link(peer).take_sequence(),
+            sequence=link.take_sequence(),
             quantity=self.quantity,
             epoch=role,
             value=to_float32(min(total, MAX_VALUE)),

@@ -14,6 +14,7 @@ from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.base import QUIET_ROUNDS
 from drld.gossip.transport import Transport
+from drld.limiter import Limiter
 from drld.model import HEARTBEAT, FlowKey, Quantity, Update
 from drld.report import limit_report, peer_reports, trace_record
 from drld.spec import LimiterSpec
@@ -324,3 +325,23 @@ def test_the_datapath_knows_the_static_share_for_when_the_daemon_dies() -> None:
     assert bench.datapath.shares[1].fill_rate == FIRST.rate // 2
     bench.engine.reconfigure(spec(FIRST, peers=("b", "c", "d")), TICK_NS)
     assert bench.datapath.shares[1].fill_rate == FIRST.rate // 4
+
+
+def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    configured = spec(limits=(FIRST, replace(SLOW, interval_ns=TICK_NS)))
+    seldom = replace(configured, gossip=replace(configured.gossip, interval_ns=4 * TICK_NS))
+    bench = Bench(seldom)
+    for limit_id in (FIRST.id, SLOW.id):
+        bench.packet(limit_id)
+    bench.run(1, 4)
+    told = {update.limit_id for _, update in bench.transport.outbox}
+    assert told == {FIRST.id, SLOW.id}
+    bench.clear()
+    bench.run(5, 6)
+    assert bench.transport.messages == []
+    monkeypatch.setattr(Limiter, "pressing", lambda limiter, _now_ns: limiter.limit is FIRST)
+    bench.run(7, 7)
+    assert {update.limit_id for _, update in bench.transport.outbox} == {FIRST.id}
+    assert len(bench.transport.messages) == len(seldom.peers)

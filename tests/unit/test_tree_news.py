@@ -1,0 +1,67 @@
+"""What a limiter of a tree tells between two rounds: what has changed by much."""
+
+from __future__ import annotations
+
+import pytest
+
+from drld.gossip.tree import NEWS, Tree
+from drld.gossip.tree_membership import Role
+
+from .test_tree import CHILD, NOW, OTHER, PARENT, TICK, publish, settled, tree, update
+
+TOTAL = 43.5
+"""Of `settled`, which has 43 beside its own 0.5."""
+
+
+def told() -> Tree:
+    """One that has told its neighbours everything."""
+    fabric = settled()
+    publish(fabric, 0.5, NOW)
+    return fabric
+
+
+def test_what_was_told_is_no_news() -> None:
+    assert settled().pressing(0.5, NOW * TICK)
+    assert not told().pressing(0.5, NOW * TICK)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_change_of_a_part_of_the_total_is_news(sign: int) -> None:
+    least = NEWS * TOTAL
+    assert not told().pressing(0.5 + sign * 0.95 * least, NOW * TICK)
+    fabric = told()
+    value = 0.5 + sign * 1.05 * least
+    assert fabric.pressing(value, NOW * TICK)
+    publish(fabric, value, NOW)
+    assert not fabric.pressing(value, NOW * TICK)
+
+
+def test_small_changes_add_up() -> None:
+    fabric = told()
+    half = NEWS * TOTAL * 0.6
+    assert not fabric.pressing(0.5 + half, NOW * TICK)
+    assert fabric.pressing(0.5 + 2 * half, NOW * TICK)
+
+
+@pytest.mark.parametrize(
+    ("peer", "role", "value"), [(PARENT, Role.CHILD, 41.0), (CHILD, Role.PARENT, 3.0)]
+)
+def test_what_a_neighbour_tells_is_news_for_the_others(peer: str, role: Role, value: float) -> None:
+    fabric = told()
+    fabric.receive(peer, update(1, role, value, 2.0), NOW * TICK)
+    assert fabric.pressing(0.5, NOW * TICK)
+    publish(fabric, 0.5, NOW)
+    assert not fabric.pressing(0.5, NOW * TICK)
+
+
+def test_that_nobody_wants_anything_any_more_is_news_once() -> None:
+    fabric = told()
+    for peer, role in ((PARENT, Role.CHILD), (CHILD, Role.PARENT), (OTHER, Role.PARENT)):
+        fabric.receive(peer, update(1, role, 0.0, 1.0), NOW * TICK)
+    assert fabric.pressing(0.0, NOW * TICK)
+    publish(fabric, 0.0, NOW)
+    assert not fabric.pressing(0.0, NOW * TICK)
+
+
+def test_who_has_no_neighbours_has_nobody_to_tell() -> None:
+    assert not tree().pressing(5.0, 0)
