@@ -30,8 +30,8 @@ Looking for a parent. The best candidate is asked in each round while it is not 
 a limiter goes back to it when it can; one that does not hear its parent also asks the next
 `branching` candidates. Who is asked, or is the parent of one that does not hear it, answers in its
 next round. A candidate that is heard, and hears, becomes the parent. The old one is told for
-another h + 2 rounds what a parent is told: rather counted twice than not at all; then that it is
-the parent no more.
+another round what a parent is told, as the new one has to tell it on; then that it is the parent no
+more.
 
 Start. For 4 intervals a limiter says that it hears nobody, and listens: those whose parent it was
 before a restart go on, and it must not report a sum without theirs.
@@ -95,7 +95,7 @@ class TreeMembership(Membership):
         """How long what a child said counts."""
         self.parent: str | None = None
         self._lost_ns = LOST * interval_ns
-        self._told_twice_ns = (height + 2) * interval_ns
+        self._told_twice_ns = interval_ns
         self._candidates = candidates(name, self.peers, self.branching)
         self._everybody = frozenset(self.peers)
         self._children: dict[str, Count] = {}

@@ -252,7 +252,7 @@ def test_who_asks_is_answered_once() -> None:
 
 
 def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
-    """It is told what a parent is told until the sums of the new one have gone round."""
+    """It is told for a round more what a parent is told."""
     fabric = settled()
     best = fabric.membership._candidates[0]
     if best == PARENT:
@@ -265,7 +265,7 @@ def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
     assert membership.parent == best
     assert membership.role(PARENT, NOW * TICK) is Role.PARENT
     assert {PARENT, best} <= set(membership.targets(RNG))
-    after = NOW + 3 + 3
+    after = NOW + 2
     membership.hear(best, hears_us=True, now_ns=after * TICK)
     fabric.view(after * TICK)
     assert membership.role(PARENT, after * TICK) is Role.NONE
