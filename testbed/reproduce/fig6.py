@@ -7,6 +7,11 @@ came first.
 Between two changes, but for the time that TCP needs after each, every flow's goodput in windows
 of 1 s is compared with its fair share: `variation` is the standard deviation of the windows,
 `distance` that of their mean, both over the fair share and averaged over flows and phases.
+
+A bucket of 75 kB is less than one Reno flow needs to use up 10 Mbit/s: its window goes from 2/3 to
+4/3 of the bandwidth-delay product B, and what it sends while above B, B / 6 a round trip for B / 3
+MSS round trips, twice as many with delayed acknowledgements, has to fit: B^2 / 9 MSS = 190 kB. So
+FPS and CTB are also run with that.
 """
 
 from __future__ import annotations
@@ -60,6 +65,11 @@ SLOW = Series(
     quick=_QUICK,
     settings=("gossip.interval=500ms",),
 )
+_DEEP = ("limit.burst=190kB",)
+DEEP_CTB = Series("dynamics-deep-ctb", "dynamics", full={"allocators": ["ctb"]}, quick=_QUICK,
+                  settings=_DEEP)  # fmt: skip
+DEEP_FPS = Series("dynamics-deep-fps", "dynamics", full={"allocators": ["fps"]}, quick=_QUICK,
+                  settings=(*SLOW.settings, *_DEEP))  # fmt: skip
 _PANELS = {
     "CTB": (FAST.name, "ctb"),
     "GRD, 500 ms": (SLOW.name, "grd"),
@@ -67,6 +77,10 @@ _PANELS = {
     "FPS, 500 ms": (SLOW.name, "fps"),
 }
 """In the paper's order."""
+_DEEPER = {
+    "CTB, 190 kB": (DEEP_CTB.name, "ctb"),
+    "FPS, 500 ms, 190 kB": (DEEP_FPS.name, "fps"),
+}
 
 
 def phases(run: Run) -> Iterator[tuple[float, float, list[Any]]]:
@@ -120,12 +134,13 @@ def evaluate(results: Results) -> Finding:
     def each(of_run: Callable[[Run, float], float]) -> dict[str, float | None]:
         return {
             name: results.median(series, allocator, _within(results.limit_bps(series), of_run))
-            for name, (series, allocator) in _PANELS.items()
+            for name, (series, allocator) in shown.items()
         }
 
+    shown = {**_PANELS, **_DEEPER}
     varies, away, too_much = each(variation), each(distance), each(over)
-    used = {name: results.used(*where) for name, where in _PANELS.items()}
-    others = [value for name, value in varies.items() if name != "FPS, 500 ms"]
+    used = {name: results.used(*where) for name, where in shown.items()}
+    others = [varies[name] for name in _PANELS if name != "FPS, 500 ms"]
     steadiest = None if None in others else min(value for value in others if value is not None)
     checks = [
         Check("GRD with 500 ms is chaotic: its flows' variation over CTB's",
@@ -145,22 +160,24 @@ def evaluate(results: Results) -> Finding:
         near("FPS with 500 ms: aggregate over the limit", used["FPS, 500 ms"], 1.0, 0.03),
         Check("FPS with 500 ms: aggregate over CTB's", ratio(used["FPS, 500 ms"], used["CTB"]),
               least=0.97),
+        near("FPS with 500 ms and the depth that one Reno flow needs: aggregate over the limit",
+             used["FPS, 500 ms, 190 kB"], 1.0, 0.03),
     ]  # fmt: skip
     rows = [
         [name, text(varies[name], 3), text(away[name], 3), text(too_much[name], 3),
          text(used[name], 3)]
-        for name in _PANELS
+        for name in shown
     ]  # fmt: skip
     header = ["", "variation", "distance from the fair share", "1 s windows over 1.10",
               "aggregate / limit"]  # fmt: skip
     ours = "variation of a flow's rate, of its fair share: " + ", ".join(
-        f"{name} {text(value, 3)}" for name, value in varies.items()
+        f"{name} {text(varies[name], 3)}" for name in _PANELS
     )
     return Finding(
         checks,
         ours,
-        "A single Reno flow does not fill a policer: under FPS each is alone in its bucket all the "
-        "time, under CTB only at both ends.",
+        "One Reno flow fills 10 Mbit/s from a bucket of 190 kB, and not of 75 kB: under FPS "
+        "each is alone in its bucket all the time, under CTB only at both ends.",
         [Table("Medians over the runs", header, rows)],
     )
 
@@ -180,7 +197,7 @@ FIGURE = Figure(
     "Figure 6: flows join and leave",
     "With estimate intervals of 500 ms GRD is chaotic, with 50 ms it follows CTB and is fairer; "
     "FPS with 500 ms varies least",
-    [FAST, SLOW],
+    [FAST, SLOW, DEEP_CTB, DEEP_FPS],
     evaluate,
     draw,
 )

@@ -86,11 +86,13 @@ def dynamics(**changes: Sequence[Rate]) -> Results:
         "grd": sharing(0.1, 4.0),
         "slow": CHAOTIC,
         "fps": STEADY,
+        "deep": STEADY,
         **changes,
     }
     fast = a_result(dynamic_run("ctb", rates["ctb"]), dynamic_run("grd", rates["grd"]))
     slow = a_result(dynamic_run("grd", rates["slow"]), dynamic_run("fps", rates["fps"]))
-    return Results({"dynamics-50ms": fast, "dynamics-500ms": slow})
+    deep = a_result(dynamic_run("fps", rates["deep"]))
+    return Results({"dynamics-50ms": fast, "dynamics-500ms": slow, "dynamics-deep-fps": deep})
 
 
 def test_figure_6_as_the_paper_has_it(tmp_path: Path) -> None:
@@ -117,6 +119,7 @@ def test_flows_are_judged_between_the_changes_once_they_have_settled() -> None:
         ({"fps": sharing(0.02, 4.0, used=0.95)}, ["FPS with 500 ms: aggregate"] * 2),
         ({"fps": sharing(0.02, 4.0, used=0.96), "ctb": sharing(0.12, 4.0, unfair=0.3, used=0.96)},
          ["FPS with 500 ms: aggregate over the limit"]),
+        ({"deep": sharing(0.02, 4.0, used=0.95)}, ["FPS with 500 ms and the depth"]),
         ({"fps": sharing(0.02, 4.0, used=1.2)},
          ["FPS with 500 ms: 1 s windows", "FPS with 500 ms: distance",
           "FPS with 500 ms: aggregate"]),
@@ -342,6 +345,6 @@ def test_half_of_figure_6_is_judged_by_its_own_runs(tmp_path: Path) -> None:
     half = Results({"dynamics-500ms": dynamics().by_series["dynamics-500ms"]})
     verdicts = {check.statement: check.verdict for check in fig6.evaluate(half).checks}
     assert verdicts["FPS with 500 ms: distance of a flow from its fair share"] is Verdict.PASSED
-    assert list(verdicts.values()).count(Verdict.MISSING) == 5
+    assert list(verdicts.values()).count(Verdict.MISSING) == 6
     assert Verdict.FAILED not in verdicts.values()
     draws(fig6.FIGURE, half, tmp_path)
