@@ -156,17 +156,21 @@ class Engine:
         return ticks
 
     def _receive(self, now_ns: int) -> None:
-        for peer, update in self.transport.receive():
-            if update.limit_id == HEARTBEAT:
-                self.membership.receive(peer, update, now_ns)
-                continue
-            entry = self.entries.get(update.limit_id)
-            if entry is None:
-                self.unknown_limit[peer] += 1
-                self.membership.take(peer, update, now_ns)
-            else:
-                entry.limiter.receive(peer, update, now_ns)
-                self._wake(entry)
+        for peer, message in self.transport.receive():
+            if isinstance(message, Update):
+                self._take_update(peer, message, now_ns)
+
+    def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
+        if update.limit_id == HEARTBEAT:
+            self.membership.receive(peer, update, now_ns)
+            return
+        entry = self.entries.get(update.limit_id)
+        if entry is None:
+            self.unknown_limit[peer] += 1
+            self.membership.take(peer, update, now_ns)
+        else:
+            entry.limiter.receive(peer, update, now_ns)
+            self._wake(entry)
 
     def _look(self, now_ns: int) -> None:
         """Wake the limits where something has happened."""

@@ -1,18 +1,20 @@
-"""The tag of a datagram: keyed BLAKE2s over its bodies and the two names, cut to four bytes.
+"""The tag of a datagram: keyed BLAKE2s over what stands before it.
 
-The tag covers what both ends know without sending it, sender and receiver, so an update cannot be
-replayed to another limiter or passed off as another's. (Incarnations of both ends join the names
-once a handshake agrees on them; until then a recorded update can be replayed to the same limiter,
-and the sequence number is all that stands against it.)
+What both ends know without sending it goes into the key and not into the datagram: the names of
+sender and receiver, in this order, and the two ends of their session (`drld.gossip.session`). So no
+datagram can be replayed to another limiter, in the other direction, or in a later life of either
+end; and one of another fleet, or with another key, fits nowhere.
 
-What it is worth. Four bytes: a forger without the key guesses right once in 2**32 packets; the
-rejection counter shows him long before. Without a key (the default) the tag is a checksum: it
-catches corruption, foreign fleets and crossed addresses, but anybody can compute it, so it keeps no
-attacker out.
+    secret = BLAKE2s-256(key, person = "drld-ses",
+                         len(sender) sender len(receiver) receiver ends)
+    tag = BLAKE2s(secret, person = "drld-upd", digest size = that of the tag, bodies)
 
-    tag = BLAKE2s(key, person="drld-upd", len(sender) sender len(receiver) receiver bodies)[:4]
+Lengths are two bytes, big-endian, so that no two pairs of names give the same bytes; `ends` is
+empty for a HELLO, which comes before there is a session. Persons keep the kinds apart, digest sizes
+(which BLAKE2 hashes as well) tags of one length from the beginnings of longer ones.
 
-Lengths are two bytes, big-endian, so that no two pairs of names give the same bytes.
+What it is worth: docs/security.md. Without a key it is a checksum, which anybody can compute: it
+catches corruption, foreign fleets and crossed addresses, but keeps no attacker out.
 """
 
 from __future__ import annotations
@@ -21,36 +23,47 @@ import hashlib
 import hmac
 
 from drld.errors import WireError
-from drld.gossip.wire import TAG_SIZE
 
+MIN_KEY_SIZE = 16
 MAX_KEY_SIZE = hashlib.blake2s.MAX_KEY_SIZE
 """Bytes."""
-_PERSON = b"drld-upd"
+UPDATE = b"drld-upd"
+CONTROL = b"drld-ctl"
+HELLO = b"drld-hel"
+_SESSION = b"drld-ses"
+
+
+def session_secret(key: bytes, sender: str, receiver: str, ends: bytes = b"") -> bytes:
+    """The key of one direction of a session, or of what two limiters say before they have one.
+
+    Raises:
+        ValueError: the key is longer than `MAX_KEY_SIZE`, or a name than 65535 bytes.
+    """
+    if len(key) > MAX_KEY_SIZE:
+        raise ValueError(f"a gossip key has at most {MAX_KEY_SIZE} bytes, not {len(key)}")
+    secret = hashlib.blake2s(key=key, person=_SESSION)
+    for name in (sender, receiver):
+        encoded = name.encode()
+        if len(encoded) > 0xFFFF:
+            raise ValueError("the name of a limiter has at most 65535 bytes")
+        secret.update(len(encoded).to_bytes(2, "big") + encoded)
+    secret.update(ends)
+    return secret.digest()
 
 
 class Tagger:
-    """Makes and checks the tags of one direction of one link."""
+    """Makes and checks the tags of one kind in one direction of one session."""
 
-    __slots__ = ("_prefix",)
+    __slots__ = ("_keyed", "size")
 
-    def __init__(self, key: bytes, sender: str, receiver: str) -> None:
-        """Hash what all updates of the link share.
+    def __init__(self, secret: bytes, kind: bytes, size: int) -> None:
+        """`kind` is one of `UPDATE`, `CONTROL` and `HELLO`, `size` that of a tag in bytes."""
+        self.size = size
+        self._keyed = hashlib.blake2s(key=secret, person=kind, digest_size=size)
 
-        Raises:
-            ValueError: the key is longer than `MAX_KEY_SIZE`, or a name than 65535 bytes.
-        """
-        if len(key) > MAX_KEY_SIZE:
-            raise ValueError(f"a gossip key has at most {MAX_KEY_SIZE} bytes, not {len(key)}")
-        self._prefix = hashlib.blake2s(key=key, person=_PERSON)
-        for name in (sender, receiver):
-            encoded = name.encode()
-            if len(encoded) > 0xFFFF:
-                raise ValueError("the name of a limiter has at most 65535 bytes")
-            self._prefix.update(len(encoded).to_bytes(2, "big") + encoded)
-
-    def seal(self, bodies: bytes) -> bytes:
-        """The datagram: the bodies and their tag."""
-        return bodies + self._tag(bodies)
+    def seal(self, content: bytes) -> bytes:
+        """The datagram: the content and its tag."""
+        return content + self._tag(content)
 
     def check_untrusted(self, datagram: bytes) -> None:
         """Compare the tag of a datagram, in constant time.
@@ -58,10 +71,11 @@ class Tagger:
         Raises:
             WireError: with the reason `tag`.
         """
-        if not hmac.compare_digest(datagram[-TAG_SIZE:], self._tag(datagram[:-TAG_SIZE])):
-            raise WireError("tag", "does not fit bodies, key, sender and receiver")
+        size = self.size
+        if not hmac.compare_digest(datagram[-size:], self._tag(datagram[:-size])):
+            raise WireError("tag", "does not fit content, key, sender, receiver and session")
 
-    def _tag(self, bodies: bytes) -> bytes:
-        digest = self._prefix.copy()
-        digest.update(bodies)
-        return digest.digest()[:TAG_SIZE]
+    def _tag(self, content: bytes) -> bytes:
+        tag = self._keyed.copy()
+        tag.update(content)
+        return tag.digest()

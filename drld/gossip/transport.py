@@ -15,8 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.auth import Tagger
-from drld.gossip.wire import MAX_UPDATES, decode_untrusted, encode, size
+from drld.gossip.auth import CONTROL, UPDATE, Tagger, session_secret
+from drld.gossip.control_wire import (
+    CONTROL_TAG_SIZE,
+    Control,
+    Hello,
+    decode_control_untrusted,
+    encode_control,
+)
+from drld.gossip.wire import (
+    KIND_UPDATE,
+    MAX_DATAGRAM,
+    MAX_UPDATES,
+    TAG_SIZE,
+    decode_untrusted,
+    encode,
+    head_untrusted,
+)
 from drld.model import Update
 
 RECEIVE_BUFFER = 4 << 20
@@ -31,11 +46,20 @@ _SO_RCVBUFFORCE = 33
 Address = tuple[str, int]
 
 
+class _Direction:
+    """The taggers of one direction."""
+
+    def __init__(self, key: bytes, sender: str, receiver: str) -> None:
+        secret = session_secret(key, sender, receiver)
+        self.updates = Tagger(secret, UPDATE, TAG_SIZE)
+        self.control = Tagger(secret, CONTROL, CONTROL_TAG_SIZE)
+
+
 class _Peer(NamedTuple):
     name: str
     address: Address
-    outgoing: Tagger
-    incoming: Tagger
+    outgoing: _Direction
+    incoming: _Direction
 
 
 class Transport:
@@ -58,6 +82,9 @@ class Transport:
         self.sent = 0
         self.received = 0
         """Updates handed out."""
+        self.control_sent = 0
+        self.control_received = 0
+        """Control messages handed out."""
         self.bytes_sent = 0
         """Of IP packets."""
         self._me = me
@@ -107,8 +134,8 @@ class Transport:
             by_name[name] = by_address[address] = _Peer(
                 name,
                 address,
-                outgoing=Tagger(self._key, sender=self._me, receiver=name),
-                incoming=Tagger(self._key, sender=name, receiver=self._me),
+                outgoing=_Direction(self._key, sender=self._me, receiver=name),
+                incoming=_Direction(self._key, sender=name, receiver=self._me),
             )
         if problems:
             raise ConfigError(problems)
@@ -120,24 +147,33 @@ class Transport:
         to = self._by_name[peer]
         for start in range(0, len(updates), MAX_UPDATES):
             some = updates[start : start + MAX_UPDATES]
-            datagram = to.outgoing.seal(b"".join(map(encode, some)))
-            try:
-                self._socket.sendto(datagram, to.address)
-            except OSError as error:
-                self.errors[_name(error)] += 1
-                continue
-            self.sent += len(some)
-            self.bytes_sent += len(datagram) + self._header_size
+            if self._send(to, to.outgoing.updates.seal(b"".join(map(encode, some)))):
+                self.sent += len(some)
 
-    def receive(self) -> Iterator[tuple[str, Update]]:
-        """All updates that are pending, each with the name of its sender, without waiting.
+    def send_control(self, peer: str, message: Control) -> None:
+        """Send a control message to a known peer, or count why the kernel would not."""
+        to = self._by_name[peer]
+        if self._send(to, to.outgoing.control.seal(encode_control(message, 0, 0))):
+            self.control_sent += 1
+
+    def _send(self, to: _Peer, datagram: bytes) -> bool:
+        try:
+            self._socket.sendto(datagram, to.address)
+        except OSError as error:
+            self.errors[_name(error)] += 1
+            return False
+        self.bytes_sent += len(datagram) + self._header_size
+        return True
+
+    def receive(self) -> Iterator[tuple[str, Update | Control]]:
+        """All messages that are pending, each with the name of its sender, without waiting.
 
         It ends after as many datagrams as the receive buffer can hold, so that a flood cannot
         keep the caller here.
         """
         for _ in range(self._pending_limit):
             try:
-                datagram, source = self._socket.recvfrom(size(MAX_UPDATES) + 1)
+                datagram, source = self._socket.recvfrom(MAX_DATAGRAM + 1)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -148,14 +184,26 @@ class Transport:
                 self.rejected["address"] += 1
                 continue
             try:
-                updates = decode_untrusted(datagram)
-                peer.incoming.check_untrusted(datagram)
+                messages = self._open(peer, datagram)
             except WireError as error:
                 self.rejected[error.reason] += 1
                 continue
+            for message in messages:
+                yield peer.name, message
+
+    def _open(self, peer: _Peer, datagram: bytes) -> Sequence[Update | Control]:
+        kind, _ = head_untrusted(datagram)
+        if kind == KIND_UPDATE:
+            updates = decode_untrusted(datagram)
+            peer.incoming.updates.check_untrusted(datagram)
             self.received += len(updates)
-            for update in updates:
-                yield peer.name, update
+            return updates
+        message, _ = decode_control_untrusted(datagram)
+        peer.incoming.control.check_untrusted(datagram)
+        if isinstance(message, Hello):
+            raise WireError("kind", "there are no handshakes yet")
+        self.control_received += 1
+        return [message]
 
     def close(self) -> None:
         """Close the socket; safe to call twice."""

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import NamedTuple
 
 from drld.errors import WireError
+from drld.gossip.layout import Table, Word
 from drld.model import HEARTBEAT, Quantity, Update
 
 VERSION = 1
 KIND_UPDATE = 0
-KEY_ID = 0
-"""The only key there is so far."""
+LAST_KIND = 4
+"""Those from 1 on are control messages: `drld.gossip.control_wire`."""
 
 EPOCH_MODULUS = 16
 MAX_VALUE = 2.0**53
@@ -32,16 +32,7 @@ MAX_WEIGHT = 2.0**20
 """In units of the weight one limiter begins with: beyond the weight of any fleet."""
 
 
-class Word(NamedTuple):
-    """Bytes that are read at once, and the fields they hold, high bits first."""
-
-    code: str
-    """Of the `struct` module; `f` holds a single real."""
-    fields: tuple[tuple[str, int], ...]
-    """(name, bits) of each."""
-
-
-LAYOUT: tuple[Word, ...] = (
+LAYOUT = Table(
     Word("B", (("version", 4), ("kind", 4))),
     Word("B", (("key_id", 2), ("quantity", 2), ("epoch", 4))),
     Word("H", (("limit_id", 16),)),
@@ -50,20 +41,40 @@ LAYOUT: tuple[Word, ...] = (
     Word("f", (("weight", 32),)),
 )
 
-_BODY = struct.Struct(">" + "".join(word.code for word in LAYOUT))
 _FLOAT = struct.Struct(">f")
 _QUANTITIES = {quantity.value: quantity for quantity in Quantity}
 
-BODY_SIZE = _BODY.size
+BODY_SIZE = LAYOUT.size
 TAG_SIZE = 4
+"""Bytes, unless the fleet has chosen another one of `TAG_SIZES`."""
+TAG_SIZES = (4, 8, 16)
 MAX_UPDATES = 72
 """In one datagram, so that its packet fits the smallest MTU of IPv6 (1280 bytes) with room for a
 tunnel's header."""
+MAX_DATAGRAM = MAX_UPDATES * BODY_SIZE + max(TAG_SIZES)
+"""Bytes."""
 
 
-def size(updates: int) -> int:
+def size(updates: int, tag_size: int = TAG_SIZE) -> int:
     """Length of a datagram with so many updates, bytes."""
-    return updates * BODY_SIZE + TAG_SIZE
+    return updates * BODY_SIZE + tag_size
+
+
+def head_untrusted(datagram: bytes) -> tuple[int, int]:
+    """Kind and key id of a datagram, which stand at the same place in all.
+
+    Raises:
+        WireError: with the reason `length`, `version` or `kind`.
+    """
+    if not BODY_SIZE < len(datagram) <= MAX_DATAGRAM:
+        raise WireError("length", f"{len(datagram)} bytes are no message")
+    version = datagram[0] >> 4
+    if version != VERSION:
+        raise WireError("version", f"{version} instead of {VERSION}")
+    kind = datagram[0] & 15
+    if kind > LAST_KIND:
+        raise WireError("kind", f"{kind} is unknown")
+    return kind, datagram[1] >> 6
 
 
 def to_float32(number: float) -> float:
@@ -76,73 +87,66 @@ def to_float32(number: float) -> float:
     return rounded
 
 
-def encode(update: Update) -> bytes:
+def encode(update: Update, key_id: int = 0) -> bytes:
     """The body of an update, value and weight rounded to float32.
 
     Raises:
         ValueError: a field is out of its bounds (a fault of the caller's).
     """
-    fields: dict[str, int | float] = {
-        "version": VERSION,
-        "kind": KIND_UPDATE,
-        "key_id": KEY_ID,
-        "quantity": update.quantity.value,
-        "epoch": update.epoch,
-        "limit_id": update.limit_id,
-        "sequence": update.sequence,
-        "value": update.value,
-        "weight": update.weight,
-    }
     problem = _out_of_bounds(update.limit_id, update.value, update.weight)
     if problem is not None:
         raise ValueError(f"{update}: {problem[1]}")
-    words: list[int | float] = []
-    for code, layout in LAYOUT:
-        if code == "f":
-            words.append(fields[layout[0][0]])
-            continue
-        word = 0
-        for name, bits in layout:
-            field = fields[name]
-            if not isinstance(field, int) or not 0 <= field < 1 << bits:
-                raise ValueError(f"{update}: {name} does not fit {bits} bits")
-            word = word << bits | field
-        words.append(word)
-    return _BODY.pack(*words)
+    try:
+        return LAYOUT.pack(
+            {
+                "version": VERSION,
+                "kind": KIND_UPDATE,
+                "key_id": key_id,
+                "quantity": update.quantity.value,
+                "epoch": update.epoch,
+                "limit_id": update.limit_id,
+                "sequence": update.sequence,
+                "value": update.value,
+                "weight": update.weight,
+            }
+        )
+    except ValueError as error:
+        raise ValueError(f"{update}: {error}") from None
 
 
-def decode_untrusted(datagram: bytes) -> list[Update]:
+def check_length_untrusted(datagram: bytes, tag_size: int = TAG_SIZE) -> None:
+    """Whether there may be updates in a datagram.
+
+    Raises:
+        WireError: with the reason `length`.
+    """
+    bodies, rest = divmod(len(datagram) - tag_size, BODY_SIZE)
+    if rest or not 0 < bodies <= MAX_UPDATES:
+        raise WireError("length", f"{len(datagram)} bytes are no tag and 1 to {MAX_UPDATES} bodies")
+
+
+def decode_untrusted(datagram: bytes, tag_size: int = TAG_SIZE) -> list[Update]:
     """The updates in a datagram; the tag itself is `drld.gossip.auth`'s to check.
 
     Raises:
-        WireError: with the reason `length`, `version`, `kind`, `key`, `quantity`, `limit`, `value`
-            or `weight`, after the first field that is not as it must be. One bad update spoils the
-            datagram.
+        WireError: with the reason `length`, `version`, `kind`, `key` (not that of the first
+            update), `quantity`, `limit`, `value` or `weight`, after the first field that is not as
+            it must be. One bad update spoils the datagram.
     """
-    bodies, rest = divmod(len(datagram) - TAG_SIZE, BODY_SIZE)
-    if rest or not 0 < bodies <= MAX_UPDATES:
-        raise WireError("length", f"{len(datagram)} bytes are no tag and 1 to {MAX_UPDATES} bodies")
-    return [_decode(words) for words in _BODY.iter_unpack(datagram[:-TAG_SIZE])]
+    check_length_untrusted(datagram, tag_size)
+    key_id = datagram[1] >> 6
+    return [_decode(words, key_id) for words in LAYOUT.struct.iter_unpack(datagram[:-tag_size])]
 
 
-def _decode(words: tuple[int | float, ...]) -> Update:
-    fields: dict[str, int] = {}
-    reals: list[float] = []
-    for (_, layout), word in zip(LAYOUT, words, strict=True):
-        if isinstance(word, float):
-            reals.append(word)
-            continue
-        shift = 0
-        for name, bits in reversed(layout):
-            fields[name] = word >> shift & ((1 << bits) - 1)
-            shift += bits
-    value, weight = reals
+def _decode(words: tuple[int | float, ...], key_id: int) -> Update:
+    fields = LAYOUT.integers(words)
+    value, weight = words[-2:]
     if fields["version"] != VERSION:
         raise WireError("version", f"{fields['version']} instead of {VERSION}")
     if fields["kind"] != KIND_UPDATE:
         raise WireError("kind", f"{fields['kind']} is unknown")
-    if fields["key_id"] != KEY_ID:
-        raise WireError("key", f"{fields['key_id']} is unknown")
+    if fields["key_id"] != key_id:
+        raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
     quantity = _QUANTITIES.get(fields["quantity"])
     if quantity is None:
         raise WireError("quantity", f"{fields['quantity']} is unknown")

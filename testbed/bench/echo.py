@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from drld.gossip.transport import Transport
+from drld.model import Update
 from testbed import child
 
 PORT = 7946
@@ -41,6 +42,7 @@ class _Peer:
                 weight=update.weight or _TOKEN,
             )
             for _, update in self._transport.receive()
+            if isinstance(update, Update)
         ]
         if answers:
             self._transport.send(self._daemon, answers)

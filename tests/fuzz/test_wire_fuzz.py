@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drld.errors import WireError
-from drld.gossip.auth import Tagger
 from drld.gossip.wire import (
     BODY_SIZE,
     MAX_UPDATES,
@@ -19,8 +18,10 @@ from drld.gossip.wire import (
 )
 from drld.model import Quantity, Update
 
+from ..tags import tagger
+
 REASONS = {"length", "version", "kind", "key", "quantity", "limit", "value", "weight"}
-DATAGRAM = Tagger(b"", "a", "b").seal(encode(Update(1, 2, Quantity.RATE, 3, 4.0, 5.0)))
+DATAGRAM = tagger(b"", "a", "b").seal(encode(Update(1, 2, Quantity.RATE, 3, 4.0, 5.0)))
 
 
 def decode(datagram: bytes) -> list[Update] | str:
@@ -49,7 +50,8 @@ def check(datagram: bytes) -> bool:
         assert update.limit_id or not update.value
         assert 0 <= update.weight <= MAX_WEIGHT
     # Minus zero is a zero that is kept.
-    assert b"".join(map(encode, updates)) == datagram[:-4]
+    key_id = datagram[1] >> 6
+    assert b"".join(encode(update, key_id) for update in updates) == datagram[:-4]
     return True
 
 
@@ -86,7 +88,7 @@ def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
     else:
         # The tag catches what changed, whether or not the fields are well-formed.
         with pytest.raises(WireError, match="tag"):
-            Tagger(b"", "a", "b").check_untrusted(bytes(datagram))
+            tagger(b"", "a", "b").check_untrusted(bytes(datagram))
 
 
 @given(st.integers(0, size(MAX_UPDATES + 2)))
@@ -99,4 +101,4 @@ def test_cut_and_extended_updates(length: int) -> None:
 @given(st.binary(max_size=64))
 def test_tags_of_random_bytes(datagram: bytes) -> None:
     with pytest.raises(WireError, match="tag"):
-        Tagger(b"key", "a", "b").check_untrusted(datagram)
+        tagger(b"key", "a", "b").check_untrusted(datagram)

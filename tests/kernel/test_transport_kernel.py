@@ -16,13 +16,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from drld.gossip.auth import Tagger
+from drld.gossip.control_wire import Control
 from drld.gossip.membership import Membership
 from drld.gossip.pushsum import PushSum
 from drld.gossip.transport import Address, Transport
 from drld.gossip.wire import MAX_UPDATES, decode_untrusted, size
 from drld.model import Quantity, Update
 from testbed.netns import run, within
+
+from ..tags import tagger
 
 pytestmark = pytest.mark.kernel
 
@@ -87,9 +89,9 @@ def datagrams(capture: socket.socket, count: int) -> list[bytes]:
     return packets
 
 
-def received(receiver: Transport, count: int) -> list[tuple[str, Update]]:
+def received(receiver: Transport, count: int) -> list[tuple[str, Update | Control]]:
     """So many updates, which were captured on the way in: the socket has them in a moment."""
-    got: list[tuple[str, Update]] = []
+    got: list[tuple[str, Update | Control]] = []
     while len(got) < count:
         ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
         assert ready
@@ -130,7 +132,7 @@ def test_an_update_is_one_packet_of_the_papers_size(
             assert ip_length(packet) == length
             payload = packet[length - 20 :]
             assert decode_untrusted(payload) == [update]
-            Tagger(b"secret", "left", "right").check_untrusted(payload)
+            tagger(b"secret", "left", "right").check_untrusted(payload)
         assert sender.bytes_sent == sum(map(len, packets))
         assert received(receiver, len(sent)) == [("left", update) for update in sent]
         assert not receiver.rejected

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.auth import MAX_KEY_SIZE, Tagger
+from drld.gossip.auth import MAX_KEY_SIZE
 from drld.gossip.wire import (
     MAX_UPDATES,
     MAX_VALUE,
@@ -16,6 +16,8 @@ from drld.gossip.wire import (
     to_float32,
 )
 from drld.model import Quantity, Update
+
+from ..tags import tagger
 
 updates = st.builds(
     Update,
@@ -34,9 +36,9 @@ keys = st.binary(max_size=MAX_KEY_SIZE)
     sent=st.lists(updates, min_size=1, max_size=MAX_UPDATES), key=keys, sender=names, receiver=names
 )
 def test_round_trip(sent: list[Update], key: bytes, sender: str, receiver: str) -> None:
-    datagram = Tagger(key, sender, receiver).seal(b"".join(map(encode, sent)))
+    datagram = tagger(key, sender, receiver).seal(b"".join(map(encode, sent)))
     assert len(datagram) == size(len(sent))
-    Tagger(key, sender, receiver).check_untrusted(datagram)
+    tagger(key, sender, receiver).check_untrusted(datagram)
     assert decode_untrusted(datagram) == [
         replace(update, value=to_float32(update.value), weight=to_float32(update.weight))
         for update in sent

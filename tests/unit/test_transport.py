@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from drld.errors import ConfigError
-from drld.gossip.auth import Tagger
+from drld.gossip.control_wire import Control, Kind
 from drld.gossip.transport import Address, Transport
 from drld.gossip.wire import encode
 from drld.model import Quantity, Update
+
+from ..tags import tagger
 
 UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)
 DEADLINE_S = 10
@@ -41,11 +43,15 @@ def introduce(a: Transport, b: Transport) -> None:
     b.update_peers({"a": a.address})
 
 
-def received(transport: Transport, datagrams: int) -> list[tuple[str, Update]]:
+def received(transport: Transport, datagrams: int) -> list[tuple[str, Update | Control]]:
     """What comes out once so many datagrams have come in."""
-    got: list[tuple[str, Update]] = []
-    seen = transport.received + transport.rejected.total()
-    while transport.received + transport.rejected.total() < seen + datagrams:
+    got: list[tuple[str, Update | Control]] = []
+
+    def seen() -> int:
+        return transport.received + transport.control_received + transport.rejected.total()
+
+    before = seen()
+    while seen() < before + datagrams:
         readable, _, _ = select.select([transport._socket], [], [], DEADLINE_S)
         assert readable, f"only {got} and {transport.rejected}"
         got += transport.receive()
@@ -75,6 +81,17 @@ def test_updates_arrive(make: Make, host: str, size: int, key: bytes) -> None:
     assert not a.errors
 
 
+@pytest.mark.parametrize("kind", [Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST])
+def test_control_messages_arrive(make: Make, kind: Kind) -> None:
+    a, b = make("a", key=b"secret"), make("b", key=b"secret")
+    introduce(a, b)
+    message = Control(kind, sequence=1, target=2, digest=3)
+    a.send_control("b", message)
+    a.send("b", [UPDATE])
+    assert received(b, 2) == [("a", message), ("a", UPDATE)]
+    assert (a.control_sent, b.control_received, b.received) == (1, 1, 1)
+
+
 def test_receive_does_not_wait(make: Make) -> None:
     assert list(make("a").receive()) == []
 
@@ -82,7 +99,7 @@ def test_receive_does_not_wait(make: Make) -> None:
 def test_a_stranger_is_counted_and_ignored(make: Make, stranger: socket.socket) -> None:
     a, b = make("a"), make("b")
     introduce(a, b)
-    stranger.sendto(Tagger(b"", "a", "b").seal(encode(UPDATE)), b.address)
+    stranger.sendto(tagger(b"", "a", "b").seal(encode(UPDATE)), b.address)
     assert received(b, 1) == []
     assert b.rejected == {"address": 1}
 
@@ -90,15 +107,15 @@ def test_a_stranger_is_counted_and_ignored(make: Make, stranger: socket.socket) 
 def test_every_reason_is_counted(make: Make, stranger: socket.socket) -> None:
     b = make("b", key=b"secret")
     b.update_peers({"a": stranger.getsockname()})
-    good = Tagger(b"secret", "a", "b").seal(encode(UPDATE))
+    good = tagger(b"secret", "a", "b").seal(encode(UPDATE))
     datagrams = [
         b"",
         good[:-1],
         good + b"\0",
         b"\x20" + good[1:],
-        b"\x11" + good[1:],
-        Tagger(b"guess", "a", "b").seal(encode(UPDATE)),
-        Tagger(b"secret", "a", "c").seal(encode(UPDATE)),
+        b"\x15" + good[1:],
+        tagger(b"guess", "a", "b").seal(encode(UPDATE)),
+        tagger(b"secret", "a", "c").seal(encode(UPDATE)),
         good,
     ]
     for datagram in datagrams:
@@ -270,4 +287,6 @@ def test_a_burst_of_a_large_fleet_fits_the_buffer(make: Make) -> None:
     introduce(a, b)
     for sequence in range(490):
         a.send("b", [Update(1, sequence, Quantity.RATE, 0, 1.0, 1.0)])
-    assert [update.sequence for _, update in received(b, 490)] == list(range(490))
+    assert [
+        update.sequence for _, update in received(b, 490) if isinstance(update, Update)
+    ] == list(range(490))
