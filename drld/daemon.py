@@ -27,6 +27,7 @@ import drld
 from drld import config, report
 from drld.capture.kernel import KernelDatapath
 from drld.capture.nfqueue import NfqueueDatapath
+from drld.coalesced import Coalesced
 from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve
 from drld.control.trace import TraceHub
@@ -43,6 +44,9 @@ if sys.version_info < (3, 11):
 log = logging.getLogger("drld")
 
 clock = time.monotonic_ns
+
+MAX_REPORTED = 20_000
+"""Characters of a refusal that the status shows: a large file may have thousands of mistakes."""
 
 
 class Daemon:
@@ -77,6 +81,7 @@ class Daemon:
         self._ready = False
         self._changed = trio.Event()
         self._traces = TraceHub()
+        self._one_reload = Coalesced(self._reload)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -89,7 +94,8 @@ class Daemon:
             try:
                 self._start()
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(serve, self, self.engine.spec.control)
+                    spec = self.engine.spec
+                    await nursery.start(serve, self, spec.control, spec.control_group)
                     nursery.start_soon(self._tick)
                     if isinstance(self.datapath, NfqueueDatapath):
                         nursery.start_soon(self._drain_queue, self.datapath)
@@ -164,17 +170,22 @@ class Daemon:
     # The backend of the control API.
 
     async def reload(self) -> None:
-        """Read the configuration file again and take it over.
+        """Read the configuration file again and take it over; many may ask at a time.
 
         Raises:
             ConfigError: the file is bad; the running configuration stays.
             DatapathError: the host refuses it; the running configuration stays.
         """
+        await self._one_reload()
+
+    async def _reload(self) -> None:
         notify(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
         try:
-            self.engine.reconfigure(config.load(self.path), clock())
+            # A large file takes seconds to read: ticks go on meanwhile.
+            spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
+            self.engine.reconfigure(spec, clock())
         except DrldError as error:
-            self._reload_error = str(error)
+            self._reload_error = str(error)[:MAX_REPORTED]
             raise
         finally:
             notify("READY=1")

@@ -104,7 +104,10 @@ class Engine:
             ConfigError: a key changed that only a restart can change; nothing is changed.
             DatapathError: the host refuses the new rules; the old ones stay.
         """
-        fixed = ("name", "listen", "control", "datapath", "firewall", "queue", "timestamps")
+        fixed = (
+            *("name", "listen", "control", "control_group"),
+            *("datapath", "firewall", "queue", "timestamps"),
+        )
         problems = [
             f"limiter.{key}: cannot change from {getattr(self.spec, key)!r} to "
             f"{getattr(spec, key)!r} while the daemon runs: restart it"

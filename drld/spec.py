@@ -116,6 +116,8 @@ class LimiterSpec:
     gossip: GossipSpec
     peers: tuple[PeerSpec, ...]
     limits: tuple[LimitSpec, ...]
+    control_group: str | int | None = None
+    """That may open the control socket, besides the daemon's user; None is the daemon's own."""
 
     @property
     def members(self) -> frozenset[str]:

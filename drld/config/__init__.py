@@ -142,6 +142,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         gossip=GossipSpec(gossip.fabric, gossip.branching, gossip.interval),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
+        control_group=limiter.control_group,
     )
 
 

@@ -45,9 +45,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 # Firewalls read a leading dash as an option and "+" and "*" as wildcards.
 _INTERFACE = re.compile(r"(?!-)(?!\.{1,2}$)[A-Za-z0-9._-]{1,15}", re.ASCII)
 _ENDPOINT = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*)):([0-9]{1,5})", re.ASCII)
+_GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
 _MAX_MARK = 2**32 - 1
+_MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
 
 
@@ -109,6 +111,14 @@ def _socket_path(value: object) -> str:
     if "\0" in value or len(value.encode()) > _LONGEST_SOCKET_PATH:
         raise ValueError(f"a path of at most {_LONGEST_SOCKET_PATH} bytes, none of them zero")
     return value
+
+
+def _group(value: object) -> str | int:
+    if type(value) is int and 0 <= value <= _MAX_GROUP:
+        return value
+    if isinstance(value, str) and _GROUP.fullmatch(value):
+        return value
+    raise ValueError('a group of this host, such as "drld" or 1000')
 
 
 def _datapath(value: object) -> str:
@@ -222,6 +232,7 @@ Interval = Annotated[
 """Nanoseconds."""
 Name = Annotated[str, PlainValidator(_name)]
 Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint)]
+Group = Annotated[str | int, PlainValidator(_group)]
 SocketPath = Annotated[str, PlainValidator(_socket_path)]
 DatapathName = Annotated[str, PlainValidator(_datapath)]
 Interface = Annotated[str, PlainValidator(_interface)]

@@ -14,6 +14,7 @@ from drld.config.fields import (
     Burst,
     DatapathName,
     Endpoint,
+    Group,
     Interface,
     Interval,
     Mark,
@@ -41,6 +42,7 @@ class LimiterTable(Table):
     name: Name
     listen: Endpoint
     control: SocketPath | None = None
+    control_group: Group | None = None
     datapath: DatapathName = "auto"
     firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
     queue: Annotated[int, Field(ge=0, le=65535)] | None = None

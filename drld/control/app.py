@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
-from itertools import islice
 
 import trio
 from starlette.applications import Starlette
@@ -14,20 +14,26 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from drld.control.backend import Backend
+from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
 
+log = logging.getLogger("drld.control")
+
+MAX_HEAD_BYTES = 4096
 MAX_BODY_BYTES = 4096
 """No request of this API needs a body; what clients send out of habit fits."""
+MAX_PROBLEMS = 100
+"""Mistakes of a configuration that are listed: more help nobody."""
 _BATCH = 100
-"""Objects of a listing that are encoded before other tasks get their turn."""
+_BATCH_BYTES = 1 << 16
+"""What is encoded of a listing before other tasks get their turn: so many objects, or bytes."""
 
 
-def make_app(backend: Backend) -> ASGIApp:
-    """The application that answers for `backend`."""
-    one_reload = trio.Lock()
+def make_app(backend: Backend, turns: Turns) -> ASGIApp:
+    """The application that answers for `backend`, and takes turns with whoever else does."""
 
     async def status(_: Request) -> Response:
         return JSONResponse(backend.status())
@@ -38,29 +44,28 @@ def make_app(backend: Backend) -> ASGIApp:
             if report["name"] == name:
                 return JSONResponse(report)
             if index % _BATCH == _BATCH - 1:
-                await trio.lowlevel.checkpoint()
+                await turns.wait()
         raise _no_limit(name)
 
     async def reload(_: Request) -> Response:
-        async with one_reload:
-            try:
-                await backend.reload()
-            except ConfigError as error:
-                return JSONResponse({"problems": error.problems}, 422)
-            except DrldError as error:
-                return JSONResponse({"error": str(error)}, 500)
+        try:
+            await backend.reload()
+        except ConfigError as error:
+            return JSONResponse({"problems": _some(error.problems)}, 422)
+        except DrldError as error:
+            return JSONResponse({"error": str(error)}, 500)
         return JSONResponse(backend.status()["config"])
 
     app = Starlette(
         routes=[
             Route("/v1/status", status),
-            Route("/v1/limits", _Listing(backend.limits), methods=["GET"]),
+            Route("/v1/limits", _Listing(backend.limits, turns), methods=["GET"]),
             Route("/v1/limits/{name}", limit),
-            Route("/v1/limits/{name}/trace", _Trace(backend), methods=["GET"]),
-            Route("/v1/peers", _Listing(backend.peers), methods=["GET"]),
-            Route("/v1/reload", reload, methods=["POST"]),
+            Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
+            Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
+            Route("/v1/reload", _changing(reload), methods=["POST"]),
         ],
-        middleware=[Middleware(_BodyLimit)],
+        middleware=[Middleware(_SizeLimit)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False
@@ -77,6 +82,32 @@ async def _failed(_: Request, _error: Exception) -> Response:
     return JSONResponse({"error": "internal error"}, 500)
 
 
+def _changing(
+    endpoint: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that changes something: the log says who asked, and what came of it."""
+
+    async def logged(request: Request) -> Response:
+        outcome = "not finished"
+        try:
+            response = await endpoint(request)
+            outcome = str(response.status_code)
+        finally:
+            log.info(
+                "%s %s by %s: %s", request.method, request.url.path, request.state.peer, outcome
+            )
+        return response
+
+    return logged
+
+
+def _some(problems: list[str]) -> list[str]:
+    left_out = len(problems) - MAX_PROBLEMS
+    if left_out <= 0:
+        return problems
+    return [*problems[:MAX_PROBLEMS], f"and {left_out} more"]
+
+
 def _no_limit(name: str) -> HTTPException:
     return HTTPException(404, f"no limit is named {name!r}")
 
@@ -85,30 +116,63 @@ def _encode(value: object) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def _start(send: Send, media_type: bytes) -> None:
+async def _begin(send: Send, media_type: bytes) -> None:
     headers = [(b"content-type", media_type)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
-async def _body(send: Send, body: bytes, *, more: bool) -> None:
+async def _continue(send: Send, body: bytes, *, more: bool) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-class _BodyLimit:
-    """Refuses requests with a large body, or one of unknown length, before anything reads it."""
+class _SizeLimit:
+    """Refuses requests that are large, or may be; reads the body of all others before they go on.
+
+    hypercorn waits until what the client sent has been received, and while it does sees nothing
+    else: an application that left the body where it is would hold up its own answer.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            length = headers.get(b"content-length", b"0")
-            if b"transfer-encoding" in headers or not _is_small(length):
-                error = f"the body of a request is limited to {MAX_BODY_BYTES} bytes"
-                app = JSONResponse({"error": error}, 413, {"connection": "close"})
-        await app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if size + len(scope["raw_path"]) + len(scope["query_string"]) > MAX_HEAD_BYTES:
+            refusal = _too_large(431, f"the head of a request is limited to {MAX_HEAD_BYTES} bytes")
+            await refusal(scope, receive, send)
+        elif b"transfer-encoding" in headers or not _is_small(headers.get(b"content-length", b"0")):
+            refusal = _too_large(413, f"the body of a request is limited to {MAX_BODY_BYTES} bytes")
+            await refusal(scope, receive, send)
+        elif (body := await _body_of(receive)) is not None:
+            await self._app(scope, _after(body, receive), send)
+
+
+def _too_large(status: int, error: str) -> Response:
+    return JSONResponse({"error": error}, status, {"connection": "close"})
+
+
+async def _body_of(receive: Receive) -> bytes | None:
+    """All of a request's body; None if the client has gone before its end."""
+    body = b""
+    while (message := await receive())["type"] == "http.request":
+        body += bytes(message["body"])
+        if not message["more_body"]:
+            return body
+    return None
+
+
+def _after(body: bytes, receive: Receive) -> Receive:
+    """What is received: first this body, then what comes."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return first.pop() if first else await receive()
+
+    return next_message
 
 
 def _is_small(length: bytes) -> bool:
@@ -118,26 +182,41 @@ def _is_small(length: bytes) -> bool:
 class _Listing:
     """A JSON array, encoded and sent in batches: ten thousand limits are no reason to stall."""
 
-    def __init__(self, items: Callable[[], Iterable[object]]) -> None:
+    def __init__(self, items: Callable[[], Iterable[object]], turns: Turns) -> None:
         self._items = items
+        self._turns = turns
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         items = iter(self._items())
-        batch = list(islice(items, _BATCH))
-        await _start(send, b"application/json")
+        await _begin(send, b"application/json")
         separator = b"["
-        while batch:
-            await _body(send, separator + _encode(batch)[1:-1], more=True)
+        while batch := _batch(items):
+            await _continue(send, separator + b",".join(batch), more=True)
             separator = b","
-            batch = list(islice(items, _BATCH))
-        await _body(send, b"[]" if separator == b"[" else b"]", more=False)
+            await self._turns.wait()
+        await _continue(send, b"[]" if separator == b"[" else b"]", more=False)
+
+
+def _batch(items: Iterator[object]) -> list[bytes]:
+    """The next objects, encoded; none at the end."""
+    batch: list[bytes] = []
+    size = 0
+    while len(batch) < _BATCH and size < _BATCH_BYTES:
+        try:
+            item = next(items)
+        except StopIteration:
+            break
+        batch.append(_encode(item))
+        size += len(batch[-1])
+    return batch
 
 
 class _Trace:
     """The records of one limit as they are made, one JSON object a line."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, turns: Turns) -> None:
         self._backend = backend
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope["path_params"]["name"]
@@ -146,14 +225,15 @@ class _Trace:
                 records = await stack.enter_async_context(self._backend.trace(name))
             except KeyError:
                 raise _no_limit(name) from None
-            await _start(send, b"application/x-ndjson")
+            await _begin(send, b"application/x-ndjson")
             if scope["method"] == "GET":
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
                     async for record in records:
-                        await _body(send, _encode(record) + b"\n", more=True)
+                        await self._turns.wait()
+                        await _continue(send, _encode(record) + b"\n", more=True)
                     nursery.cancel_scope.cancel()
-            await _body(send, b"", more=False)
+            await _continue(send, b"", more=False)
 
 
 async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:

@@ -37,7 +37,7 @@ class Backend(Protocol):
         """
 
     async def reload(self) -> None:
-        """Read the configuration file again and take it over.
+        """Read the configuration file again and take it over; several may ask at a time.
 
         Raises:
             ConfigError: the file is bad; the running configuration stays.

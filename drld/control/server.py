@@ -1,14 +1,15 @@
-"""The control API's server: a unix socket that only the owner and the group may open.
+"""The control API's server: a unix socket that only its owner and its group may open.
 
-Connections are hypercorn's; accepting them is ours, for three reasons. hypercorn shields its
-writes from cancellation, so a reader that stops reading would keep the daemon from stopping: on
-the way out we shut the sockets down under it. Whatever a connection raises must end that
-connection alone. And their number is bounded.
+The socket exists before anybody can connect (`listen` comes last), and before it has its group
+nobody but the owner may. Clients are known by the credentials that the kernel vouches for. Their
+number is bounded, with places kept for root; what one connection raises ends that connection alone;
+how each is served, and for how long: drld.control.connection.
 """
 
 from __future__ import annotations
 
 import errno
+import grp
 import logging
 import os
 import socket
@@ -19,37 +20,52 @@ from typing import cast
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ASGIFramework, ConnectionState
+from hypercorn.typing import ASGIFramework
 from hypercorn.utils import wrap_app
 
 from drld.control.app import make_app
 from drld.control.backend import Backend
+from drld.control.connection import Connection
+from drld.control.credentials import Credentials
+from drld.control.turns import Turns
 from drld.errors import ConfigError
+from drld.seldom import Seldom
 
 log = logging.getLogger("drld.control")
 
 MAX_CONNECTIONS = 64
+KEPT_PLACES = 8
+"""Connections that only root and the daemon's own user may have: the group cannot lock them out."""
+MAX_INCOMPLETE_BYTES = 4096
+"""Of a request's head, while more of it is awaited."""
 SOCKET_MODE = 0o660
 _BACKLOG = 16
+_RETRY_S = 0.2
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 async def serve(
     backend: Backend,
     path: str | os.PathLike[str],
+    group: str | int | None = None,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the control API on a unix socket until cancelled; then remove the socket.
 
+    Args:
+        backend: what answers.
+        path: of the socket.
+        group: that may open it, besides the daemon's user; by default the daemon's own.
+        task_status: started when the socket is there.
+
     Raises:
         ConfigError: the socket cannot be made, or another daemon answers on it.
     """
     path = Path(path)
-    sock, identity = _claim(path)
+    sock, identity = _claim(path, group)
     try:
-        await _accept(backend, sock, task_status)
+        await _Server(backend, sock).run(task_status)
     finally:
         sock.close()
         with suppress(OSError):
@@ -57,76 +73,101 @@ async def serve(
                 path.unlink()
 
 
-async def _accept(
-    backend: Backend, sock: socket.socket, task_status: trio.TaskStatus[None]
-) -> None:
-    config = Config()
-    config.errorlog = log
-    config.include_server_header = False
-    config.h11_max_incomplete_size = 8192
-    config.h2_max_concurrent_streams = 4
-    app = wrap_app(cast(ASGIFramework, make_app(backend)), config.wsgi_max_body_size, "asgi")
-    context = WorkerContext(None)
-    open_streams: set[trio.SocketStream] = set()
+class _Server:
+    def __init__(self, backend: Backend, sock: socket.socket) -> None:
+        self._listener = trio.socket.from_stdlib_socket(sock)
+        self._turns = Turns()
+        self._config = Config()
+        self._config.errorlog = log
+        self._config.include_server_header = False
+        self._config.h11_max_incomplete_size = MAX_INCOMPLETE_BYTES
+        app = cast(ASGIFramework, make_app(backend, self._turns))
+        self._app = wrap_app(app, self._config.wsgi_max_body_size, "asgi")
+        self._open = 0
+        self._complaints = Seldom(log)
 
-    async def handle(stream: trio.SocketStream) -> None:
-        if len(open_streams) == MAX_CONNECTIONS:
-            log.warning("refused a control connection: %d are open", MAX_CONNECTIONS)
-            return
-        open_streams.add(stream)
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                sock = await self._accepted()
+                stream, peer = trio.SocketStream(sock), Credentials.of(sock)
+                if self._open < self._places(peer):
+                    self._open += 1
+                    nursery.start_soon(self._handle, stream, peer)
+                else:
+                    self._complaints.warn(
+                        f"refused a control connection of {peer}: {self._open} are open"
+                    )
+                    sock.close()
+
+    async def _accepted(self) -> trio.socket.SocketType:
+        while True:
+            try:
+                sock, _ = await self._listener.accept()
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                self._complaints.warn(f"cannot accept a control connection: {error.strerror}")
+                await trio.sleep(_RETRY_S)
+            else:
+                return sock
+
+    @staticmethod
+    def _places(peer: Credentials) -> int:
+        kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
+        return MAX_CONNECTIONS - kept
+
+    async def _handle(self, stream: trio.SocketStream, peer: Credentials) -> None:
         try:
-            # TCPServer works on plain streams too, whatever its signature says.
-            ssl_stream = cast("trio.SSLStream[trio.SocketStream]", stream)
-            await _Connection(app, config, context, ConnectionState({}), ssl_stream)
+            await Connection(self._app, self._config, self._turns, stream, peer).serve()
         except Exception:
             log.exception("a control connection ended with an error")
         finally:
-            open_streams.discard(stream)
-
-    listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_hang_up_when_cancelled, open_streams)
-        await nursery.start(trio.serve_listeners, handle, [listener])
-        task_status.started()
+            self._open -= 1
 
 
-class _Connection(TCPServer):
-    """One connection, which ends when the client has gone.
-
-    hypercorn's own would stay for the keep-alive timeout, and count as open.
-    """
-
-    async def _read_data(self) -> None:
-        await super()._read_data()
-        await self.idle_task.stop()
-
-
-async def _hang_up_when_cancelled(streams: set[trio.SocketStream]) -> None:
-    try:
-        await trio.sleep_forever()
-    finally:
-        for stream in streams:
-            with suppress(OSError):
-                stream.socket.shutdown(socket.SHUT_RDWR)
-
-
-def _claim(path: Path) -> tuple[socket.socket, tuple[int, int]]:
+def _claim(path: Path, group: str | int | None) -> tuple[socket.socket, tuple[int, int]]:
     """Make the listening socket, and the directory it is in; tell it from its successors."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear(path)
+        # The file gets the mode of the descriptor, less the umask: the owner's alone at first.
+        os.fchmod(sock.fileno(), 0o600)
         sock.bind(os.fspath(path))
-        # Nobody can connect before listen(), so nobody ever sees it with another mode.
+        identity = _identity(path)
+        if group is not None:
+            _give(path, group)
         path.chmod(SOCKET_MODE)
+        # Nobody can connect before listen(), so nobody ever sees it with another mode or group.
         sock.listen(_BACKLOG)
-        return sock, _identity(path)
+        return sock, identity
     except OSError as error:
         sock.close()
         raise _refusal(path, error.strerror or str(error)) from error
     except ConfigError:
         sock.close()
         raise
+
+
+def _give(path: Path, group: str | int) -> None:
+    """Make it the group's.
+
+    Raises:
+        ConfigError: there is no such group, or the daemon may not.
+    """
+    try:
+        number = group if isinstance(group, int) else grp.getgrnam(group).gr_gid
+        os.chown(path, -1, number, follow_symlinks=False)
+    except (KeyError, OSError) as error:
+        path.unlink()
+        reason = (
+            f"{error.strerror}: the daemon must be root, or in the group"
+            if isinstance(error, OSError)
+            else "no such group on this host"
+        )
+        raise ConfigError([f"limiter.control_group: {group!r}: {reason}"]) from None
 
 
 def _clear(path: Path) -> None:

@@ -30,6 +30,7 @@ def test_defaults() -> None:
     assert spec.name == "lim1"
     assert spec.listen == ("10.0.0.1", 7946)
     assert spec.control == "/run/drld/lim1.sock"
+    assert spec.control_group is None
     assert (spec.datapath, spec.firewall, spec.queue) == ("auto", "auto", None)
     assert spec.timestamps == "auto"
     assert spec.gossip == GossipSpec("pushsum", 3, 50_000_000)
@@ -43,6 +44,14 @@ def test_defaults() -> None:
     assert (limit.interval_ns, limit.ewma) == (50_000_000, 0.1)
     assert (limit.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.DEFAULT)
     assert limit.shares == {}
+
+
+@pytest.mark.parametrize(("written", "group"), [("1000", 1000), ("'drld'", "drld"), ("0", 0)])
+def test_a_group_is_a_name_or_a_number(written: str, group: object) -> None:
+    spec = config.parse(
+        changed(("[limiter]", f"[limiter]\ncontrol_group = {written}")), "drld.toml"
+    )
+    assert spec.control_group == group
 
 
 def test_the_example_shows_every_kind_of_value() -> None:

@@ -35,7 +35,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "key in the wrong section": (
         changed(("[limiter]", "[limiter]\ninterval = '50ms'")),
         "limiter.interval: unknown key; "
-        "known here: name, listen, control, datapath, firewall, queue, timestamps",
+        "known here: name, listen, control, control_group, datapath, firewall, queue, timestamps",
     ),
     "odd key": (
         GOOD + '["a\\nb"]\n',
@@ -142,6 +142,13 @@ WRONG: dict[str, tuple[str, str]] = {
         changed(("[limiter]", f"[limiter]\ncontrol = '/{'x' * 107}'")),
         f"limiter.control: '/{'x' * 58}...: a path of at most 107 bytes, none of them zero",
     ),
+    **{
+        f"group {written}": (
+            changed(("[limiter]", f"[limiter]\ncontrol_group = {written}")),
+            f'limiter.control_group: {written}: a group of this host, such as "drld" or 1000',
+        )
+        for written in ("-1", "4294967295", "'1000'", "'a b'")
+    },
     "unknown timestamps": (
         changed(("[limiter]", "[limiter]\ntimestamps = 'hardware'")),
         "limiter.timestamps: 'hardware': 'auto', 'ebpf', 'kernel' or 'read'",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import os
 
 import httpx
 import pytest
-import trio
 from trio.testing import wait_all_tasks_blocked
 
 from drld.errors import ConfigError, DatapathError
@@ -17,7 +16,6 @@ from tests.control_fake import (
     PEERS,
     STATUS,
     FakeDaemon,
-    client,
     many_limits,
 )
 
@@ -126,10 +124,25 @@ async def test_a_host_that_refuses_is_reported(api: httpx.AsyncClient, daemon: F
     assert answer.json() == {"error": "iptables: no such chain"}
 
 
-async def test_reloads_do_not_overlap(
-    api: httpx.AsyncClient, daemon: FakeDaemon, path: Path
+async def test_thousands_of_mistakes_are_told_in_part(
+    api: httpx.AsyncClient, daemon: FakeDaemon
 ) -> None:
-    async with client(path) as other, trio.open_nursery() as nursery:
-        nursery.start_soon(api.post, "/v1/reload")
-        nursery.start_soon(other.post, "/v1/reload")
-    assert daemon.reloads == 2  # The fake asserts that one ends before the next begins.
+    daemon.reload_error = ConfigError([f"drld.toml: limit[{n}].id: missing" for n in range(5000)])
+    problems = (await api.post("/v1/reload")).json()["problems"]
+    assert problems[:100] == daemon.reload_error.problems[:100]
+    assert problems[100:] == ["and 4900 more"]
+
+
+async def test_the_log_says_who_changed_what(
+    api: httpx.AsyncClient, daemon: FakeDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="drld.control")
+    who = f"uid {os.getuid()}, gid {os.getgid()}, pid {os.getpid()}"
+    await api.get("/v1/status")
+    await api.post("/v1/reload")
+    daemon.reload_error = ConfigError(["drld.toml: a: missing"])
+    await api.post("/v1/reload")
+    assert [entry.getMessage() for entry in caplog.records] == [
+        f"POST /v1/reload by {who}: 200",
+        f"POST /v1/reload by {who}: 422",
+    ]

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from drld.control import schema
 from drld.control.app import make_app
+from drld.control.turns import Turns
 from tests.control_fake import FakeDaemon
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "control-api.md").read_text()
@@ -24,7 +25,7 @@ def test_every_key_is_documented(shape: Any) -> None:
 
 
 async def test_every_resource_is_documented() -> None:
-    app = make_app(FakeDaemon())
+    app = make_app(FakeDaemon(), Turns())
     assert isinstance(app, Starlette)
     routes = {
         (method, route.path.replace("{name}", "NAME"))

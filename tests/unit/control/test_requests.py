@@ -9,12 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
-from drld.control import server
 from tests.control_fake import (
     FakeDaemon,
-    client,
     served,
 )
 
@@ -66,10 +63,8 @@ async def exchange(path: Path, request: bytes) -> bytes:
         b"GET /v1/status HTTP/1.1\r\nHost: drld\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n",
         b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 99999999999999999999\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense",
-        b"GET /v1/status HTTP/1.1\r\nHost: drld\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
     ],
-    ids=["nothing", "zeros", "no version", "no host", "long", "huge", "http2", "websocket"],
+    ids=["nothing", "zeros", "no version", "no host", "long", "huge", "http2"],
 )
 async def test_strange_requests_harm_nobody_else(
     api: httpx.AsyncClient, path: Path, request_bytes: bytes
@@ -79,27 +74,33 @@ async def test_strange_requests_harm_nobody_else(
     assert (await api.get("/v1/status")).status_code == 200
 
 
-async def test_connections_are_bounded(
-    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
-    async with served(daemon, path), client(path) as one, client(path) as two:
-        await one.get("/v1/status")
-        await two.get("/v1/status")
-        assert await exchange(path, b"") == b""
-        async with client(path) as three:
-            with pytest.raises(httpx.TransportError):
-                await three.get("/v1/status")
-        assert (await one.get("/v1/status")).status_code == 200
-
-
-async def test_a_client_that_left_does_not_count(
-    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
+        b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n",
+    ],
+    ids=["websocket", "http2"],
+)
+async def test_there_is_no_other_protocol(daemon: FakeDaemon, path: Path, headers: bytes) -> None:
+    request = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\n" + headers + b"\r\n"
     async with served(daemon, path):
-        for _ in range(5):
-            async with client(path) as http_client:
-                assert (await http_client.get("/v1/status")).status_code == 200
-            await exchange(path, b"")
-            await wait_all_tasks_blocked()
+        stream = await trio.open_unix_socket(str(path))
+        with trio.fail_after(10):
+            async with stream:
+                await stream.send_all(request)
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("size", [3900, 4200, 9000, 70_000])
+async def test_the_head_of_a_request_is_bounded(daemon: FakeDaemon, path: Path, size: int) -> None:
+    request = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\nX: " + b"x" * size + b"\r\n\r\n"
+    async with served(daemon, path):
+        stream = await trio.open_unix_socket(str(path))
+        with trio.fail_after(10):
+            async with stream:
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_all(request)
+                status = (await stream.receive_some()).split(b" ")[1]
+    assert status == (b"200" if size < 4000 else b"431")

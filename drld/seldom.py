@@ -1,0 +1,29 @@
+"""A complaint that may be due a thousand times a second, and is logged a few times a minute."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+PERIOD_S = 10.0
+
+
+class Seldom:
+    """Logs one line at most in `PERIOD_S`, and how often it was due since the last one."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._times = 0
+        self._silent_until = float("-inf")
+
+    def warn(self, complaint: str) -> None:
+        """Log this, or count it."""
+        self._times += 1
+        now = trio.current_time()
+        if now < self._silent_until:
+            return
+        again = f" (and {self._times - 1} times before)" if self._times > 1 else ""
+        self._log.warning("%s%s", complaint, again)
+        self._times = 0
+        self._silent_until = now + PERIOD_S

@@ -1,0 +1,153 @@
+"""Many clients at a time: their number is bounded, and so is the work done for them at once."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from drld.control import server
+from drld.control.credentials import Credentials
+from drld.control.schema import LimitReport, StatusReport
+from tests.control_fake import FakeDaemon, client, many_limits, served
+
+REQUEST = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\n\r\n"
+CLIENTS = 40
+
+
+async def answers(path: Path) -> bool:
+    """Whether a new connection gets an answer."""
+    async with client(path) as http_client:
+        try:
+            return (await http_client.get("/v1/status")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+async def test_connections_are_bounded(
+    daemon: FakeDaemon,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    async with served(daemon, path), client(path) as one, client(path) as two:
+        await one.get("/v1/status")
+        await two.get("/v1/status")
+        for _ in range(20):
+            assert not await answers(path)
+        assert (await one.get("/v1/status")).status_code == 200
+    (refusal,) = (entry for entry in caplog.records if entry.levelno == logging.WARNING)
+    assert refusal.getMessage().startswith("refused a control connection of uid ")
+    assert refusal.getMessage().endswith(": 2 are open")
+
+
+async def test_the_last_places_are_for_root(
+    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "KEPT_PLACES", 1)
+    uid = 12345
+
+    def credentials(_: object) -> Credentials:
+        return Credentials(pid=1, uid=uid, gid=1)
+
+    monkeypatch.setattr(Credentials, "of", credentials)
+    async with served(daemon, path), client(path) as one, client(path) as two:
+        await one.get("/v1/status")
+        await two.get("/v1/status")
+        assert not await answers(path)
+        uid = 0
+        assert await answers(path)
+
+
+async def test_a_client_that_left_does_not_count(
+    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    async with served(daemon, path):
+        for _ in range(5):
+            assert await answers(path)
+            async with await trio.open_unix_socket(str(path)):
+                pass
+            await wait_all_tasks_blocked()
+
+
+class Passes:
+    """How often something happens between two steps of a task that can always run."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.events: Counter[int] = Counter()
+
+    async def count(self) -> None:
+        while True:
+            self.number += 1
+            await trio.lowlevel.checkpoint()
+
+    def happened(self) -> None:
+        self.events[self.number] += 1
+
+    def worst(self) -> int:
+        return max(self.events.values())
+
+
+class Watched(FakeDaemon):
+    """Notes in which pass of the event loop it is asked for something."""
+
+    def __init__(self, passes: Passes) -> None:
+        super().__init__()
+        self._passes = passes
+
+    def status(self) -> StatusReport:
+        self._passes.happened()
+        return super().status()
+
+    def limits(self) -> Iterator[LimitReport]:
+        for report in many_limits(300):
+            self._passes.happened()
+            yield report
+
+
+async def crowd(path: Path, passes: Passes, request: bytes, ends_with: bytes) -> None:
+    """Many clients ask at the same time, and all are answered."""
+
+    async def ask(stream: trio.SocketStream) -> None:
+        answer = b""
+        await stream.send_all(request)
+        while not answer.endswith(ends_with):
+            answer += await stream.receive_some()
+
+    async with served(Watched(passes), path), AsyncExitStack() as stack:
+        streams = [
+            await stack.enter_async_context(await trio.open_unix_socket(str(path)))
+            for _ in range(CLIENTS)
+        ]
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as counting:
+            counting.start_soon(passes.count)
+            async with trio.open_nursery() as asking:
+                for stream in streams:
+                    asking.start_soon(ask, stream)
+            counting.cancel_scope.cancel()
+
+
+async def test_a_crowd_is_answered_one_by_one(path: Path) -> None:
+    passes = Passes()
+    await crowd(path, passes, REQUEST, b"}")
+    assert sum(passes.events.values()) == CLIENTS
+    assert passes.worst() <= 2
+
+
+async def test_a_crowd_gets_long_lists_a_batch_at_a_time(path: Path) -> None:
+    passes = Passes()
+    await crowd(path, passes, REQUEST.replace(b"status", b"limits"), b"0\r\n\r\n")
+    assert sum(passes.events.values()) == CLIENTS * 300
+    assert passes.worst() <= 200
