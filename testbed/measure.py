@@ -36,11 +36,12 @@ def ip_bytes(table: str) -> dict[tuple[str, str], int]:
     return found
 
 
-def _open_table() -> int:
+def open_table() -> int:
+    """A descriptor of `net/dev` of the namespace that this thread is in."""
     return os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _read_table(table: int) -> str:
+def read_table(table: int) -> str:
     """All of it; the kernel hands it out a page at a time."""
     read = bytearray()
     while part := os.pread(table, _BUFFER, len(read)):
@@ -55,7 +56,7 @@ def work() -> None:
     interval_ns: int = job["interval_ns"]
     last: int = job["duration_ns"] // interval_ns
     tables = {
-        name: netns.within(name, _open_table)
+        name: netns.within(name, open_table)
         for name in {counter["namespace"] for counter in counters}
     }
     child.send(ready=True, priority=child.raise_priority())
@@ -67,7 +68,7 @@ def work() -> None:
         if wait_ns > 0:
             time.sleep(wait_ns / 1e9)
         times.append(time.monotonic_ns() - begin_ns)
-        read = {name: ip_bytes(_read_table(table)) for name, table in tables.items()}
+        read = {name: ip_bytes(read_table(table)) for name, table in tables.items()}
         for series, counter in zip(values, counters, strict=True):
             try:
                 series.append(read[counter["namespace"]][counter["device"], counter["direction"]])

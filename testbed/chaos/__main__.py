@@ -1,0 +1,110 @@
+"""`python -m testbed.chaos`: faults by their names, and whether what is promised of them holds."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from testbed.chaos import report
+from testbed.chaos.campaign import Campaign
+from testbed.chaos.fault import KERNEL, NFQUEUE
+from testbed.chaos.registry import FAULTS, stages
+from testbed.chaos.stage import Job
+from testbed.interrupt import run_to_end
+from testbed.link import probed
+from testbed.markdown import replace_section
+from testbed.reproduce.board import Board
+
+_DOCUMENT = Path(__file__).parents[2] / "docs/chaos.md"
+_RESULT = "chaos.json"
+_JOBS = {False: 1, True: 3}
+"""Fleets at a time unless told, by whether it is quick."""
+
+
+class _Command(click.Command):
+    """Its help ends with the faults."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
+        with formatter.section("Faults"):
+            formatter.write_dl([(fault.name, fault.title) for fault in FAULTS.values()])
+
+
+@click.command(cls=_Command)
+@click.argument("names", nargs=-1, type=click.Choice(list(FAULTS)), metavar="[FAULT]...")
+@click.option("--quick", is_flag=True, help="Shorter faults, each on one datapath.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option(
+    "--datapath", type=click.Choice([KERNEL, NFQUEUE]), help="Default: both, if not quick."
+)
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("chaos-out"),
+    show_default=True,
+)  # fmt: skip
+@click.option(
+    "--jobs", type=click.IntRange(1, 16),
+    help=f"So many fleets at a time. Default: {_JOBS[False]}, and {_JOBS[True]} with --quick.",
+)  # fmt: skip
+@click.option("--docs", is_flag=True, help="Write the result into docs/chaos.md.")
+def main(
+    *,
+    names: tuple[str, ...],
+    quick: bool,
+    seed: int,
+    datapath: str | None,
+    out: Path,
+    jobs: int | None,
+    docs: bool,
+) -> None:
+    """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
+    docs/operations.md is broken."""
+    links = probed("auto")
+    work = [
+        Job(list(group), way, links, seed, quick) for way, group in stages(names, datapath, quick)
+    ]
+    campaign = Campaign(work, jobs or _JOBS[quick], Board())
+    began = time.monotonic()
+    result: dict[str, Any] = {
+        "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "quick": quick,
+        "seed": seed,
+        "host": _host(),
+        "stages": campaign.stages,
+    }
+    try:
+        run_to_end(campaign.carry_out)
+    finally:
+        # What is interrupted leaves a report of what it has.
+        result["seconds"] = round(time.monotonic() - began, 1)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    click.echo(report.text(result))
+    if docs:
+        document = _DOCUMENT.read_text(encoding="utf-8")
+        section = report.markdown(result)
+        replaced = replace_section(document, section, report.BEGIN, report.END)
+        _DOCUMENT.write_text(replaced, encoding="utf-8")
+        click.echo(f"{_DOCUMENT}")
+    if report.broken(result):
+        raise SystemExit(1)
+
+
+def _host() -> dict[str, Any]:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "model": models[0] if models else platform.machine(),
+        "processors": len(os.sched_getaffinity(0)),
+        "kernel": ".".join(platform.release().split(".")[:2]),
+        "python": platform.python_version(),
+    }
+
+
+if __name__ == "__main__":
+    main()

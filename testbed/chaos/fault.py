@@ -1,0 +1,87 @@
+"""What a fault is, what is promised of it, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed.chaos.members import Member
+from testbed.chaos.scene import Scene
+
+KERNEL, NFQUEUE = "kernel", "nfqueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A figure, and what it was promised to be."""
+
+    what: str
+    unit: str
+    measured: float | None
+    """None: it never came to that."""
+    bound: float
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the promise is kept."""
+        if self.measured is None:
+            return False
+        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
+
+    def record(self) -> dict[str, Any]:
+        """For a result."""
+        return {
+            "what": self.what,
+            "unit": self.unit,
+            "measured": self.measured,
+            "bound": self.bound,
+            "at_least": self.at_least,
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What every fault promises something of."""
+
+    recover_s: float
+    """From the end of the fault until the fleet is full and even again."""
+    overshoot: int = 0
+    """Bytes beyond limit x time + depths in any second."""
+    lost_s: float = 0.0
+    """Packets lost to the fault itself, as so many seconds of the canaries of all limiters."""
+    lines: int = 4
+    """Log lines of a daemon."""
+    least: float | None = None
+    """Of the limit, that is in use at least in every second of the fault, once it is detected."""
+
+
+@dataclass(slots=True)
+class Episode:
+    """A fault that was done; times of the monotonic clock."""
+
+    bounds: Bounds
+    begin_s: float
+    healed_s: float
+    """When the cause was gone."""
+    detected_s: float | None = None
+    """When the fleet knows of the fault at the latest."""
+    checks: list[Check] = field(default_factory=list)
+    """What this fault promises besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    name: str
+    title: str
+    act: Callable[[Scene, bool], Awaitable[Episode]]
+    """Does it, and undoes it; shorter where it is told to be quick."""
+    datapaths: tuple[str, ...] = (KERNEL, NFQUEUE)
+    """That it can be done to."""
+    prepare: Callable[[Member, Path], None] | None = None
+    """How a daemon must be started for it."""

@@ -1,0 +1,207 @@
+"""The daemons of a fleet, as an operator and a fault handle them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trio
+
+from drld import units
+from testbed import control, netns
+from testbed.chaos.leaks import Held, held, left
+from testbed.chaos.logs import Log
+from testbed.chaos.series import depths
+from testbed.crew import Child, Crew
+from testbed.errors import MeasurementError
+from testbed.fleet import toml
+from testbed.process import status_bytes
+from testbed.topology import limiter_role
+
+READY_S = 60.0
+_STOP_S = 20.0
+_ASK_S = 5.0
+
+LOAD, WATCHED = "load", "canary"
+"""The limits: of the load, and of the canaries."""
+
+
+@dataclass(slots=True)
+class Health:
+    """What a daemon holds of the host."""
+
+    resident_bytes: int
+    descriptors: int
+
+
+@dataclass(slots=True)
+class Member:
+    """One limiter: its configuration and the lives of its daemon."""
+
+    name: str
+    document: dict[str, Any]
+    file: Path
+    control: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    shell: str | None = None
+    """What a shell does before it becomes the daemon."""
+    daemon: Child | None = None
+    logs: list[Log] = field(default_factory=list)
+    objects: Held = field(default_factory=set)
+    """BPF programs and maps that its daemons were seen with."""
+
+    @property
+    def namespace(self) -> str:
+        """Where its daemon runs."""
+        return netns.namespace(limiter_role(self.name))
+
+    @property
+    def pid(self) -> int:
+        """Of its daemon."""
+        assert self.daemon is not None, "not started"
+        return self.daemon.pid
+
+    @property
+    def socket(self) -> Path:
+        """Its control socket, also where the daemon alone sees the folder that it is in."""
+        return Path(f"/proc/{self.pid}/root{self.control}") if self.shell else self.control
+
+    def write(self) -> None:
+        """Write its configuration."""
+        self.file.write_text(toml(self.document), encoding="utf-8")
+
+    def launch(self, crew: Crew) -> None:
+        """Start its daemon."""
+        command = [sys.executable, "-m", "drld", "--config", str(self.file)]
+        if self.shell is not None:
+            command = ["sh", "-c", f'{self.shell} && exec "$@"', "sh", *command]
+        environment = [f"{key}={value}" for key, value in self.environment.items()]
+        name = f"{self.name}.{len(self.logs) + 1}"
+        self.daemon = crew.start(name, self.namespace, ["env", *environment, *command])
+        self.logs.append(Log(self.file.parent / f"{name}.log"))
+
+    async def ready(self, timeout_s: float = READY_S) -> dict[str, Any]:
+        """Wait until packets are policed and it answers; its status.
+
+        Raises:
+            MeasurementError: it ended, or took too long.
+        """
+        assert self.daemon is not None
+        status = await control.await_ready(self.socket, self.daemon, timeout_s, peers_too=False)
+        self.look()
+        return status
+
+    def look(self) -> None:
+        """Remember which BPF objects it has, to look for them when it has stopped."""
+        if self.alive:
+            self.objects |= held(self.pid)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its daemon runs."""
+        return self.daemon is not None and self.daemon.process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send its daemon a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End its daemon as a crash does."""
+        self.look()
+        assert self.daemon is not None
+        self.daemon.kill()
+
+    async def ask(self, path: str) -> Any:
+        """What it answers.
+
+        Raises:
+            MeasurementError: nothing.
+        """
+        return await control.ask(self.socket, path)
+
+    async def reload(self) -> int:
+        """Have it read its configuration again; the HTTP status, or 0 where it did not answer."""
+        try:
+            async with control.client(self.socket, _ASK_S) as client:
+                return (await client.post("/v1/reload")).status_code
+        except httpx.HTTPError:
+            return 0
+
+    def health(self) -> Health:
+        """What it holds now."""
+        assert self.daemon is not None
+        return Health(
+            status_bytes(self.daemon, "VmRSS"),
+            sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir()),
+        )
+
+    def lines(self) -> list[str]:
+        """All that its daemons have logged."""
+        for log in self.logs:
+            log.look()
+        return [line for log in self.logs for line in log.lines]
+
+    async def stop(self) -> list[str]:
+        """Stop its daemon as systemd does, and list what is wrong then, and left behind."""
+        if not self.alive:
+            return [f"{self.name}: its daemon is not running"]
+        self.look()
+        assert self.daemon is not None
+        self.daemon.terminate()
+        deadline = time.monotonic() + _STOP_S
+        while self.daemon.process.poll() is None and time.monotonic() < deadline:
+            await trio.sleep(0.02)
+        status = self.daemon.process.poll()
+        found = [] if status == 0 else [f"stopped with exit status {status}"]
+        if self.control.exists():
+            found.append(f"{self.control}")
+        found += await left(self.namespace, self.objects)
+        return [f"{self.name}: {each}" for each in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of the load's limit."""
+
+    rate: int
+    """Bytes/s."""
+    burst: int
+
+    def depths(self, limiters: int) -> float:
+        """Bytes that the buckets of the fleet hold at most."""
+        return depths(limiters, self.burst)
+
+
+def limits_of(
+    match_load: Mapping[str, Any], match_canary: Mapping[str, Any], limits: Limits, canary_rate: int
+) -> list[dict[str, Any]]:
+    """The two limits of every daemon."""
+    return [
+        {
+            "id": 1,
+            "name": LOAD,
+            "rate": units.format_rate(limits.rate),
+            "burst": units.format_size(limits.burst),
+            "match": dict(match_load),
+        },
+        {
+            "id": 2,
+            "name": WATCHED,
+            "rate": units.format_rate(canary_rate),
+            "burst": "60kB",
+            "allocator": "static",
+            "match": dict(match_canary),
+        },
+    ]
+
+
+def failure(names: list[str], what: str) -> MeasurementError:
+    """An error about some members."""
+    return MeasurementError(f"{', '.join(names)}: {what}")

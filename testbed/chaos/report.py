@@ -1,0 +1,118 @@
+"""A result as a table for a terminal, and as a section of docs/chaos.md. Pure.
+
+A result is a JSON document: `taken` (date), `quick`, `seed`, `host`, and `stages`, each with its
+`datapath`, the `records` of its faults, what was `left` after it, and an `error` or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from testbed.markdown import bar
+
+BEGIN, END = "<!-- scripts/chaos --docs writes from here -->", "<!-- to here -->"
+
+
+def broken_of(record: Mapping[str, Any]) -> list[str]:
+    """Promises of one fault that do not hold, in words."""
+    return [
+        f"{record['fault']} ({record['datapath']}): {check['what']}: {_figure(check)}, "
+        f"promised {_bound(check)}"
+        for check in record["checks"]
+        if not check["holds"]
+    ]
+
+
+def broken(result: Mapping[str, Any]) -> list[str]:
+    """Promises that do not hold, and what was left behind, in words."""
+    found = []
+    for stage in result["stages"]:
+        where = f"{' '.join(stage['faults'])} ({stage['datapath']})"
+        for record in stage["records"]:
+            found += broken_of(record)
+        found += [f"{where}: left behind: {each}" for each in stage["left"]]
+        if stage["error"] is not None:
+            found.append(f"{where}: {stage['error']}")
+        elif len(stage["records"]) < len(stage["faults"]):
+            found.append(f"{where}: interrupted")
+    return found
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "B":
+        return f"{value / 1000:.0f} kB"
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value}"
+    return f"{text} {unit}".strip() if unit != "of the limit" else text
+
+
+def _figure(check: Mapping[str, Any]) -> str:
+    return "never" if check["measured"] is None else _number(check["measured"], check["unit"])
+
+
+def _bound(check: Mapping[str, Any]) -> str:
+    sign = "≥" if check["at_least"] else "≤"
+    return f"{sign} {_number(check['bound'], check['unit'])}"
+
+
+def _cell(check: Mapping[str, Any]) -> str:
+    broken = "" if check["holds"] else " BROKEN"
+    return f"{_figure(check)} ({_bound(check)}){broken}"
+
+
+_COLUMNS = (
+    "beyond limit x time",
+    "recovery",
+    "in use meanwhile",
+    "lost to the fault",
+    "log lines of a daemon",
+)
+"""Those that nearly every fault has; what else was promised follows."""
+
+
+def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
+    """A line for each fault; the first is the header."""
+    yield ["fault", "datapath", *_COLUMNS, "besides"]
+    for stage in result["stages"]:
+        for record in stage["records"]:
+            checks = {check["what"]: check for check in record["checks"]}
+            named = [_cell(checks.pop(what)) if what in checks else "" for what in _COLUMNS]
+            besides = "; ".join(f"{what} {_cell(check)}" for what, check in checks.items())
+            yield [record["fault"], record["datapath"], *named, besides]
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """For a terminal: the usual figures, and whatever is broken."""
+    lines = [row[:-1] for row in rows(result)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    parts = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    found = broken(result)
+    parts += ["", *(f"BROKEN: {each}" for each in found)]
+    count = sum(len(record["checks"]) for stage in result["stages"] for record in stage["records"])
+    verdict = f"{len(found)} do not hold" if found else "all hold, and nothing is left behind"
+    parts.append(
+        f"{count} promises of {len(lines) - 1} faults in {result['seconds']:.0f} s: {verdict}"
+    )
+    return "\n".join(parts)
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """For a document."""
+    host = result["host"]
+    header, *lines = rows(result)
+    kind = "quick" if result["quick"] else "full"
+    parts = [
+        f"A {kind} run of {result['taken']}, seed {result['seed']}: {host['processors']} "
+        f"processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. In "
+        "brackets what is promised.",
+        "",
+        bar(header),
+        bar(["---"] * len(header)),
+        *map(bar, lines),
+    ]
+    found = broken(result)
+    parts += ["", *(f"- broken: {each}" for each in found)]
+    return "\n".join(parts)

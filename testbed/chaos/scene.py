@@ -1,0 +1,331 @@
+"""A fleet of real daemons under load, and what can be done to it.
+
+    src-f1 ==== wan ==== l1 ==== sink        (testbed.topology)
+    src-f2 ====     ==== l2 ====
+    src-f3 ====     ==== l3 ====
+
+Every limiter has TCP flows, a constant stream of UDP, and a canary (`testbed.chaos.source`), whose
+packets go to another address of the sink and are under a limit of their own. Gossip passes `wan`,
+where links are cut: by rules of its routing, each for one direction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import trio
+
+from testbed import experiment, netns
+from testbed.chaos.members import Limits, Member, limits_of
+from testbed.chaos.meter import Meter
+from testbed.chaos.series import Series, recovery_s
+from testbed.crew import Child, Crew, crew
+from testbed.errors import MeasurementError
+from testbed.fleet import daemon_document
+from testbed.link import Links
+from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, build, plan, source_role
+
+LIMITERS = 3
+RATE = 12_000_000 // 8
+BURST = 60_000
+_RTT, _GOSSIP_RTT = "30ms", "10ms"
+_FLOWS = 3
+_STREAM = {"port": 5002, "bytes": 972, "per_s": 125.0}
+"""1 Mbit/s of packets of 1,000 bytes."""
+_CANARY = {"port": 5003, "bytes": 100, "per_s": 100.0}
+_CANARY_RATE = 1_200_000 // 8
+_SETTLE_S = 40.0
+_TRIP_S = 0.3
+"""From source to sink, generously."""
+_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class Canary:
+    """The packets that no limit drops: when each was sent, and whether it came."""
+
+    sent: list[float] = field(default_factory=list)
+    received: set[int] = field(default_factory=set)
+
+    def lost(self, begin_s: float, end_s: float) -> int:
+        """Those of a time that did not come."""
+        return sum(
+            begin_s <= sent_s < end_s and number not in self.received
+            for number, sent_s in enumerate(self.sent)
+        )
+
+
+@dataclass(slots=True)
+class Scene:
+    """Daemons, traffic and measurement, while they run."""
+
+    layout: Plan
+    members: dict[str, Member]
+    traffic: dict[str, Child]
+    """The source of each limiter."""
+    sink: Child
+    crew: Crew
+    series: Series
+    """Bytes at the sink up to now."""
+    rng: Random
+    state: Path
+    datapath: str
+    limits: Limits
+    canaries: dict[str, Canary]
+    _cuts: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the limiters."""
+        return list(self.members)
+
+    @property
+    def wan(self) -> str:
+        """The namespace through which all gossip goes."""
+        return netns.namespace(WAN)
+
+    def pick(self, count: int) -> list[Member]:
+        """So many of the limiters, as the seed has it."""
+        return [self.members[name] for name in self.rng.sample(self.names, count)]
+
+    def others(self, some: Iterable[Member]) -> list[Member]:
+        """The rest."""
+        chosen = {member.name for member in some}
+        return [member for member in self.members.values() if member.name not in chosen]
+
+    # Daemons
+
+    async def revive(self, some: Iterable[Member]) -> None:
+        """Start daemons again, and wait until they police."""
+        some = list(some)
+        for member in some:
+            member.launch(self.crew)
+        for member in some:
+            await member.ready()
+
+    def reconfigure(self, change: Callable[[dict[str, Any]], None], some: Iterable[Member]) -> None:
+        """Write other configurations."""
+        for member in some:
+            change(member.document)
+            member.write()
+
+    # The network between limiters
+
+    def cut(self, source: Member, destination: Member) -> None:
+        """Nothing passes from one limiter to another any more."""
+        self._rule("add", source, destination)
+        self._cuts.add((source.name, destination.name))
+
+    def heal(self) -> None:
+        """Everything passes again."""
+        for source, destination in sorted(self._cuts):
+            self._rule("del", self.members[source], self.members[destination])
+        self._cuts.clear()
+
+    def _rule(self, verb: str, source: Member, destination: Member) -> None:
+        address = self.layout.gossip_address[destination.name]
+        netns.run(
+            [
+                *("ip", "-n", self.wan, "rule", verb, "priority", "50"),
+                *("iif", f"c-{source.name}", "to", address, "blackhole"),
+            ]
+        )
+
+    def lose(self, share: float) -> None:
+        """Lose so much of all gossip; 0 loses nothing any more."""
+        inside = ["ip", "netns", "exec", self.wan, "iptables"]
+        netns.run([*inside, "-F", "FORWARD"])
+        for name in self.names if share else ():
+            netns.run(
+                [
+                    *(*inside, "-A", "FORWARD", "-i", f"c-{name}", "-m", "statistic"),
+                    *("--mode", "random", "--probability", f"{share}", "-j", "DROP"),
+                ]
+            )
+
+    # What is seen
+
+    async def settled(self, timeout_s: float = _SETTLE_S) -> float:
+        """Wait until all know each other and the fleet is full and even; how long that took.
+
+        Raises:
+            MeasurementError: it does not come to that.
+        """
+        begin_s = time.monotonic()
+        status: dict[str, Any] = {}
+        with trio.move_on_after(timeout_s):
+            for member in self.members.values():
+                while True:
+                    status[member.name] = peers = (await member.ask("/v1/status"))["peers"]
+                    if peers["connected"] == peers["configured"]:
+                        break
+                    await trio.sleep(_POLL_S)
+            since_s = time.monotonic()
+            while (found := recovery_s(self.series, since_s, RATE)) is None:
+                await trio.sleep(_POLL_S)
+            return since_s + found - begin_s
+        raise MeasurementError(f"the fleet did not settle in {timeout_s:g} s: {status}")
+
+    async def recovered(self, timeout_s: float) -> float | None:
+        """How long from now until the fleet is full and even again; None: not in time."""
+        since_s = time.monotonic()
+        with trio.move_on_after(timeout_s + 1.0):
+            while (found := recovery_s(self.series, since_s, RATE)) is None:
+                await trio.sleep(_POLL_S)
+            return found
+        return None
+
+    async def look_at_canaries(self) -> None:
+        """Learn which of their packets were sent and came up to now."""
+        for number, source in enumerate(self.traffic.values()):
+            await source.send({"report": True})
+            canary = self.canaries[self.names[number]]
+            canary.sent += (await source.receive())["sent"]
+        await trio.sleep(_TRIP_S)
+        await self.sink.send({"report": True})
+        for canary, numbers in zip(
+            self.canaries.values(), (await self.sink.receive())["received"], strict=True
+        ):
+            canary.received.update(numbers)
+
+    async def stop(self) -> list[str]:
+        """Stop all daemons; what is wrong then, and left behind."""
+        found: list[str] = []
+        for member in self.members.values():
+            found += await member.stop()
+        return found
+
+
+@asynccontextmanager
+async def scene(
+    make_links: Callable[[], Links],
+    datapath: str,
+    rng: Random,
+    prepare: Callable[[Member, Path], None] | None = None,
+) -> AsyncIterator[Scene]:
+    """A fleet that is up and under load; everything is gone at the end.
+
+    `prepare` may change how a daemon is started.
+    """
+    with netns.workspace() as state:
+        layout = plan(_definition(), "fps", rng.randrange(1 << 16))
+        _build(layout)
+        async with crew(state) as processes:
+            links = make_links()
+            await links.start(processes, netns.namespace(WAN), layout.links)
+            members = {name: _member(layout, name, datapath, state) for name in layout.limiters}
+            for member in members.values():
+                if prepare is not None:
+                    prepare(member, state)
+                member.write()
+                member.launch(processes)
+            sink = await processes.start_module(
+                "sink",
+                netns.namespace(SINK),
+                "chaos.sink",
+                {
+                    "port": TRAFFIC_PORT,
+                    "stream": _STREAM["port"],
+                    "canary": _CANARY["port"],
+                    "sources": len(members),
+                },
+            )
+            await sink.receive()
+            for member in members.values():
+                await member.ready()
+            traffic = await _start_traffic(processes, layout, rng)
+            meter = Meter(netns.namespace(SINK), layout.limiters)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(meter.run)
+                yield Scene(
+                    layout=layout,
+                    members=members,
+                    traffic=traffic,
+                    sink=sink,
+                    crew=processes,
+                    series=meter.series,
+                    rng=rng,
+                    state=state,
+                    datapath=datapath,
+                    limits=Limits(RATE, BURST),
+                    canaries={name: Canary() for name in members},
+                )
+                nursery.cancel_scope.cancel()
+
+
+def _definition() -> experiment.Experiment:
+    """The network, as an experiment has it."""
+    return experiment.build(
+        {
+            "name": "chaos",
+            "seconds": 1.0,
+            "allocators": ["fps"],
+            "limit": {"rate": f"{RATE * 8}bit", "burst": f"{BURST}B"},
+            "gossip": {"rtt": _GOSSIP_RTT},
+            "flows": [
+                {"name": f"f{number}", "limiter": f"l{number}", "count": 1, "rtt": _RTT}
+                for number in range(1, LIMITERS + 1)
+            ],
+        },
+        "chaos",
+    )
+
+
+def _watched(limiter: str, layout: Plan) -> str:
+    """The canary's address, which the sink has besides that of the load."""
+    return layout.sink_address[limiter].replace("10.4.", "10.5.", 1)
+
+
+def _build(layout: Plan) -> None:
+    commands = {role: list(lines) for role, lines in layout.commands.items()}
+    for limiter in layout.limiters:
+        watched = _watched(limiter, layout)
+        commands[SINK].append(f"address add {watched}/32 dev lo")
+        commands[f"lim-{limiter}"].append(
+            f"route add {watched}/32 via {layout.sink_address[limiter]}"
+        )
+    build(commands, layout.veths)
+
+
+def _member(layout: Plan, name: str, datapath: str, state: Path) -> Member:
+    document = daemon_document(_definition(), "fps", layout, name, datapath)
+    socket = state / f"{name}.sock"
+    document["limiter"]["control"] = str(socket)
+    # What is not said here is as an operator has it who says nothing.
+    del document["gossip"]
+    document["limit"] = limits_of(
+        {"out": "out", "destination": "10.4.0.0/16"},
+        {"out": "out", "destination": "10.5.0.0/16"},
+        Limits(RATE, BURST),
+        _CANARY_RATE,
+    )
+    return Member(name, document, state / f"{name}.toml", socket)
+
+
+async def _start_traffic(processes: Crew, layout: Plan, rng: Random) -> dict[str, Child]:
+    traffic = {}
+    for number, (group, limiter) in enumerate(layout.path.items()):
+        traffic[limiter] = await processes.start_module(
+            f"source {group}",
+            netns.namespace(source_role(group)),
+            "chaos.source",
+            {
+                "number": number,
+                "offset_s": rng.random() / 10,
+                "load": layout.sink_address[limiter],
+                "watched": _watched(limiter, layout),
+                "port": TRAFFIC_PORT,
+                "flows": _FLOWS,
+                "stream": _STREAM,
+                "canary": _CANARY,
+            },
+        )
+    for source in traffic.values():
+        await source.receive()
+    return traffic

@@ -1,0 +1,118 @@
+"""What the sink saw over time, and what it says of a limit: overshoot, recovery, split. Pure.
+
+A series is cumulative bytes at points of time, which need not be evenly spaced: a sample that comes
+late makes a figure coarser and not wrong, for it is stamped with its own time.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+WINDOW_S = 1.0
+FULL = 0.9
+"""A fleet is back when a mean of `WINDOW_S` is at least so much of the limit."""
+LEAST_SHARE = 0.5
+"""And each limiter at least so much of its even share: the split is back."""
+_FLOOR_PACKETS, _PACKET_BYTES = 12, 1500
+"""The least depth of an FPS bucket."""
+
+
+@dataclass(slots=True)
+class Series:
+    """Cumulative IP bytes at the sink, by limiter; times in seconds, of any clock."""
+
+    times: list[float] = field(default_factory=list)
+    forwarded: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, time_s: float, values: Mapping[str, int]) -> None:
+        """Append a sample."""
+        self.times.append(time_s)
+        for name, value in values.items():
+            self.forwarded.setdefault(name, []).append(value)
+
+    def total(self) -> list[int]:
+        """Of all limiters."""
+        return [sum(column) for column in zip(*self.forwarded.values(), strict=True)]
+
+    def mean(self, values: Sequence[int], begin_s: float, end_s: float) -> float:
+        """Bytes/s between two times."""
+        return (self.at(values, end_s) - self.at(values, begin_s)) / (end_s - begin_s)
+
+    def at(self, values: Sequence[int], time_s: float) -> float:
+        """A series at a time, interpolated; its first or last value outside."""
+        index = bisect.bisect_right(self.times, time_s)
+        if index == 0:
+            return values[0]
+        if index == len(self.times):
+            return values[-1]
+        before, after = self.times[index - 1], self.times[index]
+        part = (time_s - before) / (after - before)
+        return values[index - 1] + part * (values[index] - values[index - 1])
+
+
+def depths(limiters: int, burst: float) -> float:
+    """Bytes that the buckets of a fleet hold together at most (docs/fps.md)."""
+    return max(math.sqrt(2 * limiters) * burst, limiters * _FLOOR_PACKETS * _PACKET_BYTES)
+
+
+def overshoot(
+    times: Sequence[float],
+    values: Sequence[int],
+    span: tuple[float, float],
+    rate: float,
+    window_s: float,
+) -> float:
+    """The most bytes beyond rate x time in any window of at most this length.
+
+    Windows begin and end at samples of the `span` of time. 0 where there is no sample.
+    """
+    begin_s, end_s = span
+    first = bisect.bisect_left(times, begin_s)
+    last = bisect.bisect_right(times, end_s)
+    least: deque[tuple[float, float]] = deque()
+    """(time, excess) of the samples within the window, excess rising: the first is the least."""
+    most = 0.0
+    for time_s, value in zip(times[first:last], values[first:last], strict=True):
+        excess = value - rate * time_s
+        while least and least[-1][1] >= excess:
+            least.pop()
+        least.append((time_s, excess))
+        while time_s - least[0][0] > window_s + 1e-9:
+            least.popleft()
+        most = max(most, excess - least[0][1])
+    return most
+
+
+def recovery_s(series: Series, since_s: float, rate: float, *, even: bool = True) -> float | None:
+    """How long after a time the fleet is back: the start of the first window of `WINDOW_S` in which
+    the total is at least `FULL` of the rate, bytes/s, and each limiter at least `LEAST_SHARE` of
+    its even share (unless not `even`). None: not in this series."""
+    total = series.total()
+    least = LEAST_SHARE * rate / len(series.forwarded)
+    for start_s in (since_s, *series.times[bisect.bisect_left(series.times, since_s) :]):
+        end_s = start_s + WINDOW_S
+        if end_s > series.times[-1]:
+            return None
+        if series.mean(total, start_s, end_s) < FULL * rate:
+            continue
+        if not even or all(
+            series.mean(values, start_s, end_s) >= least for values in series.forwarded.values()
+        ):
+            return start_s - since_s
+    return None
+
+
+def lowest(series: Series, begin_s: float, end_s: float) -> float:
+    """The lowest mean of `WINDOW_S` of the total between two times, bytes/s; NaN if too short."""
+    total = series.total()
+    first = bisect.bisect_left(series.times, begin_s)
+    means = [
+        series.mean(total, start_s, start_s + WINDOW_S)
+        for start_s in series.times[first:]
+        if start_s + WINDOW_S <= end_s
+    ]
+    return min(means, default=math.nan)

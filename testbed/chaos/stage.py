@@ -1,0 +1,168 @@
+"""Faults on one fleet, one after another, as a process of its own: `python -m testbed.chaos.stage`.
+
+Several stages at a time have nothing in common but the host (`testbed.netns`). A job comes on the
+standard input; what is being done, and the record of each fault, go to the standard output, as JSON
+lines. SIGTERM ends it, and removes everything.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+import trio
+
+from drld.errors import DrldError
+from testbed import child
+from testbed.chaos.fault import Check, Episode, Fault
+from testbed.chaos.logs import TRACE, repeated
+from testbed.chaos.registry import FAULTS, preparation
+from testbed.chaos.scene import LIMITERS, RATE, Scene, scene
+from testbed.chaos.series import WINDOW_S, lowest, overshoot, recovery_s
+from testbed.interrupt import run_to_end
+from testbed.link import choose_links
+
+STEP, RECORD, LEFT, FAILED, END = "step", "record", "left", "error", "end"
+_AFTER_S = 1.0
+"""The fleet is watched for so long beyond its recovery."""
+_SLACK_S = 8.0
+"""And its recovery waited for so much longer than promised: a broken promise has a figure, too."""
+_MEMORY_BYTES = 3 << 20
+"""Growth of a daemon's memory in a fault: caches that fill for the first time."""
+_RELEASE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done."""
+
+    faults: list[str]
+    datapath: str
+    links: str
+    seed: int
+    quick: bool
+
+    def message(self) -> dict[str, Any]:
+        """For the standard input."""
+        return asdict(self)
+
+
+async def carry_out(job: Job) -> None:
+    """Do the faults, and tell of each.
+
+    Raises:
+        DrldError: the host cannot do it, or the fleet does not come up.
+    """
+    faults = [FAULTS[name] for name in job.faults]
+    rng = Random(f"{job.seed}/{job.datapath}/{' '.join(job.faults)}")
+    links = functools.partial(choose_links, job.links)
+    child.send(**{STEP: "starting the fleet"})
+    async with scene(links, job.datapath, rng, preparation(faults)) as fleet:
+        for fault in faults:
+            fleet.rng = Random(f"{job.seed}/{job.datapath}/{fault.name}")
+            child.send(**{STEP: f"{fault.name}: before"})
+            await fleet.settled()
+            record = await _one(fault, fleet, job)
+            child.send(**{RECORD: record})
+        child.send(**{STEP: "stopping the fleet"})
+        left = await fleet.stop()
+    child.send(**{LEFT: left})
+
+
+async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
+    members = fleet.members.values()
+    await fleet.look_at_canaries()
+    for member in members:
+        member.look()
+    health = {member.name: member.health() for member in members}
+    lives = {member.name: member.pid for member in members}
+    lines = {member.name: len(member.lines()) for member in members}
+    child.send(**{STEP: f"{fault.name}"})
+    episode = await fault.act(fleet, job.quick)
+    child.send(**{STEP: f"{fault.name}: recovery"})
+    back_s = await fleet.recovered(episode.bounds.recover_s + _SLACK_S)
+    await trio.sleep(_AFTER_S)
+    end_s = time.monotonic()
+    await fleet.look_at_canaries()
+    said = {member.name: member.lines()[lines[member.name] :] for member in members}
+    checks = [
+        *_traffic(fleet, episode, end_s, back_s),
+        *episode.checks,
+        Check("log lines of a daemon", "", max(map(len, said.values())), episode.bounds.lines),
+        Check(
+            "traces in logs", "", sum(TRACE in line for each in said.values() for line in each), 0
+        ),
+    ]
+    stayed = [member for member in members if member.alive and member.pid == lives[member.name]]
+    if stayed:
+        await _released(fleet, {member.name: health[member.name].descriptors for member in stayed})
+        after = {member.name: member.health() for member in stayed}
+        grown = max(after[name].resident_bytes - health[name].resident_bytes for name in after)
+        more = max(after[name].descriptors - health[name].descriptors for name in after)
+        checks += [
+            Check("memory of a daemon grew by", "B", max(grown, 0), _MEMORY_BYTES),
+            Check("descriptors of a daemon grew by", "", max(more, 0), 0),
+        ]
+    return {
+        "fault": fault.name,
+        "title": fault.title,
+        "datapath": fleet.datapath,
+        "seconds": round(episode.healed_s - episode.begin_s, 2),
+        "checks": [check.record() for check in checks],
+        "said": {name: each for name, each in said.items() if each},
+        "said_most": max(map(repeated, said.values())),
+    }
+
+
+async def _released(fleet: Scene, wanted: dict[str, int]) -> None:
+    """Wait until daemons hold no more descriptors than they did, or it takes too long."""
+    with trio.move_on_after(_RELEASE_S):
+        while any(
+            fleet.members[name].health().descriptors > count for name, count in wanted.items()
+        ):
+            await trio.sleep(0.1)
+
+
+def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None) -> Sequence[Check]:
+    bounds, series = episode.bounds, fleet.series
+    total = series.total()
+    depths = fleet.limits.depths(LIMITERS)
+    beyond = overshoot(series.times, total, (episode.begin_s, end_s), RATE, WINDOW_S)
+    lost = sum(canary.lost(episode.begin_s, end_s) for canary in fleet.canaries.values())
+    back_s = recovery_s(series, episode.healed_s, RATE)
+    checks = [
+        Check("beyond limit x time", "B", round(beyond), round(depths + bounds.overshoot)),
+        Check("recovery", "s", None if back_s is None else round(back_s, 2), bounds.recover_s),
+        Check("lost to the fault", "packets", lost, math.ceil(bounds.lost_s * 100)),
+    ]
+    if bounds.least is not None and episode.detected_s is not None:
+        least = lowest(series, episode.detected_s, episode.healed_s) / RATE
+        checks.append(
+            Check("in use meanwhile", "of the limit", round(least, 3), bounds.least, at_least=True)
+        )
+    return checks
+
+
+async def _told(job: Job) -> None:
+    try:
+        await carry_out(job)
+    except DrldError as error:
+        child.send(**{FAILED: f"{error}"})
+    except BaseException as group:
+        inner: BaseException = group
+        while getattr(inner, "exceptions", None):
+            inner = inner.exceptions[0]  # type: ignore[attr-defined]
+        if not isinstance(inner, DrldError):
+            raise
+        child.send(**{FAILED: f"{inner}"})
+    child.send(**{END: True})
+
+
+if __name__ == "__main__":
+    job = Job(**child.receive())
+    run_to_end(functools.partial(_told, job))
