@@ -167,6 +167,11 @@ class Arrival:
 
     # Time
 
+    def turn(self, now_ns: int) -> None:
+        """Packets are judged from now on."""
+        if self.times is not None:
+            self.times.turn(now_ns)
+
     def turned(self, began_ns: int, judged: int, emptied: bool) -> None:
         """So many packets were judged since then, and the queue seen empty or not."""
         if self.times is None:

@@ -14,6 +14,11 @@ readings of the monotonic clock that lie close together. If it has moved further
 is slewed could have, the clock was set, and what still waits may bear the old time: no wall-clock
 stamp counts until the queue has been empty.
 
+A daemon that stood still for seconds (a stopped process, a virtual machine that was moved) finds
+packets that conformed when they came, and would let them go all at once, while its peers may have
+counted it out. So a packet is charged `LATEST_NS` before the turn in which it is read at the
+earliest: what such a pause adds to the depth is the filling of that time, and no more.
+
 Records are put in force, and buckets settled, at the time up to which every packet has been judged
 (`settled_ns`): now if none waits, else the arrival of the packet that was judged last. A bucket
 that were settled at the present while packets wait in the queue would be filled to its depth once,
@@ -34,6 +39,10 @@ SLACK_NS = NS_PER_S
 """A packet may be under way for so long between its stamp and the queue: decryption, a tunnel,
 fragments that wait for each other."""
 
+LATEST_NS = NS_PER_S // 4
+"""A packet is charged so long before it is read at the earliest: longer than a scheduler keeps a
+daemon waiting."""
+
 _US_PER_S, _NS_PER_US = 1_000_000, 1000
 _STEP_NS = NS_PER_S // 1000
 _SLEW = 8
@@ -50,6 +59,7 @@ class ArrivalTimes:
         "_clock",
         "_distrusted",
         "_empty_ns",
+        "_floor_ns",
         "_latest_ns",
         "_learned_ns",
         "_now_ns",
@@ -79,6 +89,8 @@ class ArrivalTimes:
         """At the time when they were read."""
         self._now_ns = self._latest_ns = self._empty_ns = clock()
         self.emptied(self._now_ns)
+        self._floor_ns = 0
+        """Nothing is charged at an earlier time."""
         self._offset_ns = 0
         self._learned_ns: int | None = None
         self._learn()
@@ -93,8 +105,8 @@ class ArrivalTimes:
         if not self._oldest_ns <= stamp_ns <= self._now_ns:
             return self._by_wall_clock(stamp_ns)
         self.ebpf += 1
-        self._latest_ns = stamp_ns
-        return stamp_ns
+        self._latest_ns = max(stamp_ns, self._floor_ns)
+        return self._latest_ns
 
     def _by_wall_clock(self, stamp_ns: int) -> int:
         self._now_ns = self._clock()
@@ -109,8 +121,8 @@ class ArrivalTimes:
             return self._reading_ns()
         self.kernel += 1
         arrival_ns = min(arrival_ns, self._now_ns)  # the two clocks are not read at once
-        self._latest_ns = arrival_ns
-        return arrival_ns
+        self._latest_ns = max(arrival_ns, self._floor_ns)
+        return self._latest_ns
 
     def _learn(self) -> None:
         """Read both clocks; whoever is interrupted between them tries again."""
@@ -136,6 +148,10 @@ class ArrivalTimes:
             # Nothing but packets without a stamp: they are judged in the present.
             self._latest_ns = self._now_ns
         return self._now_ns
+
+    def turn(self, now_ns: int) -> None:
+        """Packets are read from now on; how long they have waited is known by this time."""
+        self._floor_ns = now_ns - LATEST_NS
 
     def emptied(self, now_ns: int) -> None:
         """Every packet that was in the queue at this time has been judged."""

@@ -251,6 +251,7 @@ class NfqueueDatapath:
 
     def _turn(self, queue: PacketQueue) -> int:
         now_ns = self._clock()
+        self._arrival.turn(now_ns)
         judged = queue.drain()
         self._arrival.turned(now_ns, judged, judged < TURN)
         return judged

@@ -1,4 +1,5 @@
-"""A conforming stream loses nothing, however late it is read and whenever records change."""
+"""A conforming stream loses nothing, however late it is read (short of a daemon that stands still)
+and whenever records change."""
 
 from __future__ import annotations
 

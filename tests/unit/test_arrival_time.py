@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drld.capture.arrival_time import SLACK_NS, ArrivalTimes
+from drld.capture.arrival_time import LATEST_NS, SLACK_NS, ArrivalTimes
 from drld.model import NS_PER_S
 
 MS = 1_000_000
@@ -97,6 +97,21 @@ def test_a_packet_may_be_as_old_as_the_queue_has_not_been_empty(
     assert abs(times.arrival_ns(stamp(arrived_ns)) - arrived_ns) <= 1000
     times.emptied(clocks.now_ns)
     assert times.arrival_ns(stamp(arrived_ns)) == clocks.now_ns
+
+
+@pytest.mark.parametrize("offset_ns", [0, WALL_NS])
+def test_what_a_daemon_finds_that_stood_still_is_not_charged_at_once(
+    clocks: Clocks, times: ArrivalTimes, offset_ns: int
+) -> None:
+    arrived_ns = clocks.now_ns
+    clocks.wait(10 * NS_PER_S)
+    times.turn(clocks.now_ns)
+    floor_ns = clocks.now_ns - LATEST_NS
+    for age_ns in (10 * NS_PER_S, 5 * NS_PER_S, LATEST_NS + MS):
+        assert times.arrival_ns(stamp(clocks.now_ns - age_ns + offset_ns)) == floor_ns
+    assert times.settled_ns() == floor_ns > arrived_ns
+    recent_ns = clocks.now_ns - LATEST_NS + 5 * MS
+    assert abs(times.arrival_ns(stamp(recent_ns + offset_ns)) - recent_ns) <= 1000
 
 
 def test_the_wall_clock_may_be_slewed(clocks: Clocks, times: ArrivalTimes) -> None:
