@@ -43,7 +43,7 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
 
 def code(*, simulated: bool = False) -> str:
     """A digest of the files, as they are now, that decide what a run measures."""
-    return _digest(_SIMULATING if simulated else _MEASURING)
+    return digest(_SIMULATING if simulated else _MEASURING)
 
 
 def commit() -> str:
@@ -56,8 +56,8 @@ def commit() -> str:
     return f"{head}-changed" if changed else head
 
 
-def _digest(patterns: tuple[str, ...]) -> str:
-    """Of the names and contents of files as they are, committed or not."""
+def digest(patterns: tuple[str, ...]) -> str:
+    """Of the names and contents of the files of these patterns as they are, committed or not."""
     digest = hashlib.sha256()
     paths = {path for pattern in patterns for path in _ROOT.glob(pattern)}
     for path in sorted(paths):

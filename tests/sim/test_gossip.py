@@ -9,9 +9,8 @@ import statistics
 
 import pytest
 
+from testbed.fabrics.fleet import Fleet, cycle, fleet, restless_error, settling, start_up
 from testbed.sim.network import MS, Conditions
-
-from .gossip_fleet import Fleet, cycle, fleet, restless_error, settling, start_up
 
 FABRICS = ("mesh", "pushsum", "tree")
 FLEETS = [(fabric, size) for fabric in FABRICS for size in (2, 10, 50)]

@@ -7,10 +7,9 @@ import pytest
 
 from drld.gossip.tree import Tree
 from drld.gossip.tree_membership import HELD, LOST
+from testbed.fabrics.fleet import BRANCHING, Fleet, fleet, restless_error, start_up
 from testbed.sim.known import families
 from testbed.sim.network import MS, Conditions
-
-from .gossip_fleet import BRANCHING, Fleet, fleet, restless_error, start_up
 
 SIZES = [2, 3, 10, 50]
 

@@ -71,6 +71,7 @@ class Fleet:
 
     @property
     def alive(self) -> list[str]:
+        """Those that are not dead."""
         return [name for name in self.names if name not in self.dead]
 
     @property
@@ -84,6 +85,16 @@ class Fleet:
             name: self.views[name].remote + self.demand[name]
             for name in (self.alive if names is None else names)
         }
+
+    @property
+    def allotted(self) -> float:
+        """What all that live take of the limit, by their shares of the totals they believe in."""
+        taken = 0.0
+        for name, believed in self.believed().items():
+            view = self.views[name]
+            counted = 1 + len(view.connected) + view.unnamed
+            taken += counted * self.demand[name] / believed if believed else 0.0
+        return taken / len(self.names)
 
     def error(self) -> float:
         """Root mean square over the limiters of the error of that, as a part of the total."""

@@ -1,0 +1,1 @@
+"""Fabrics compared: fleets that only gossip, under virtual time (docs/gossip.md)."""

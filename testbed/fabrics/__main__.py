@@ -1,0 +1,75 @@
+"""`python -m testbed.fabrics`: compare the fabrics (docs/gossip.md)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import click
+
+from drld.gossip import FABRICS
+from testbed.fabrics import campaign, document
+from testbed.fabrics.case import SIZES, cases
+from testbed.fabrics.results import Results
+from testbed.progress import Progress
+
+_DOCS = Path(__file__).parents[2] / "docs"
+_OUT = Path("fabrics-out")
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A few small fleets: a look, in a minute.")
+@click.option("--fabric", "fabrics", multiple=True, type=click.Choice(list(FABRICS)))
+@click.option("--limiters", "sizes", multiple=True, type=click.Choice([str(n) for n in SIZES]))
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=max((os.cpu_count() or 1) // 2, 1),
+    show_default=True, help="So many fleets at a time.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=_OUT)
+@click.option("--only-report", is_flag=True, help="Measure nothing: show and draw what OUT has.")
+@click.option("--docs", is_flag=True, help="Write tables and plots into docs.")
+def main(
+    *,
+    quick: bool,
+    fabrics: tuple[str, ...],
+    sizes: tuple[str, ...],
+    jobs: int,
+    out: Path,
+    only_report: bool,
+    docs: bool,
+) -> None:
+    """Compare fabrics in fleets that only gossip, under virtual time.
+
+    All of them at 10, 100, 490 and 1,000 limiters, or those that are named. Takes half an hour of a
+    processor. Runs that OUT has already are kept.
+    """
+    # matplotlib takes a second to import.
+    from testbed.fabrics.plot import draw
+
+    chosen = tuple(int(size) for size in sizes) or (SIZES[:2] if quick else SIZES)
+    wanted = cases(fabrics or tuple(FABRICS), chosen, quick=quick)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    progress = Progress()
+    if only_report:
+        result = campaign.read(out)
+        if result is None:
+            raise click.ClickException(f"{out} has nothing yet")
+    else:
+        try:
+            result = campaign.carry_out(wanted, out, jobs, progress)
+        finally:
+            progress.end()
+    results = Results(result["runs"])
+    click.echo(document.text(results))
+    for path in draw(results, out):
+        click.echo(f"{path}")
+    if docs:
+        page = _DOCS / "gossip.md"
+        page.write_text(document.updated(page.read_text(encoding="utf-8"), results), "utf-8")
+        for path in [page, *draw(results, _DOCS)]:
+            click.echo(f"{path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The fleets that are compared: a base case, one thing varied at a time, a few corners. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from testbed.fabrics.fleet import INTERVAL_NS
+from testbed.sim.network import MS, Conditions
+
+DEMAND = "demand"
+"""Demands that stand still, walk at random, or jump."""
+DEATH = "death"
+"""One limiter dies and comes back."""
+CHURN = "churn"
+"""Limiters die and come back all the time."""
+PARTS = (DEMAND, DEATH, CHURN)
+
+DELAY_MS = 20
+"""Of paths, one way, unless that is varied."""
+AWAY_INTERVALS = 60
+"""For how long a limiter is dead in `CHURN`: 3 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One fleet, and what happens to it."""
+
+    part: str
+    fabric: str
+    limiters: int
+    loss: float = 0.0
+    delay_ms: int = DELAY_MS
+    jitter_ms: int = 0
+    """More than an interval reorders what goes over a link."""
+    duplicate: float = 0.0
+    every: int = 0
+    """Intervals from one death to the next, of `CHURN`."""
+    seed: int = 1
+
+    @property
+    def conditions(self) -> Conditions:
+        """Those of the network."""
+        return Conditions(self.delay_ms * MS, self.jitter_ms * MS, self.loss, self.duplicate)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As it stands in results."""
+        return asdict(self)
+
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        words = [self.fabric, f"{self.limiters:,} limiters", self.part, self.variant]
+        return ", ".join([*words, f"seed {self.seed}"])
+
+    @property
+    def variant(self) -> str:
+        """In what it is not the base case."""
+        said = []
+        if self.loss:
+            said.append(f"{100 * self.loss:g} % lost")
+        if self.delay_ms != DELAY_MS:
+            said.append(f"paths of {self.delay_ms} ms")
+        if self.jitter_ms:
+            said.append(f"jitter of {self.jitter_ms} ms")
+        if self.duplicate:
+            said.append(f"{100 * self.duplicate:g} % twice")
+        if self.every:
+            said.append(f"a death every {self.every * INTERVAL_NS / 1e9:g} s")
+        return " and ".join(said) or "nothing lost"
+
+
+class _Bounds(NamedTuple):
+    """What of a fabric is feasible."""
+
+    lossy: int
+    """The largest fleet that meets every variant."""
+    base: int
+    """The largest that meets the base case."""
+    death: int
+    """The largest of which a death is waited for."""
+
+
+SIZES = (10, 100, 490, 1000)
+_SEEDS = {10: 8, 100: 2}
+LOSSES = (0.0, 0.01, 0.05, 0.2, 0.4)
+_PATHS: tuple[dict[str, Any], ...] = (
+    {"delay_ms": 1}, {"delay_ms": 200}, {"jitter_ms": 120}, {"duplicate": 0.2},
+)  # fmt: skip
+_CORNERS: tuple[dict[str, Any], ...] = (
+    {"loss": 0.2, "delay_ms": 200},
+    {"loss": 0.05, "jitter_ms": 120, "duplicate": 0.2},
+    {"loss": 0.4, "delay_ms": 200, "jitter_ms": 120, "duplicate": 0.2},
+)
+_CHURNS: tuple[dict[str, Any], ...] = (
+    {"every": 200}, {"every": 40}, {"every": 10}, {"every": 40, "loss": 0.2},
+)  # fmt: skip
+# A mesh of N simulates N - 1 updates an interval and limiter. Push-sum notices a death
+# 22 (N - 1) / branching intervals after it, and a limiter that returns needs two cycles.
+_BOUNDS = {
+    "mesh": _Bounds(lossy=100, base=490, death=100),
+    "pushsum": _Bounds(lossy=490, base=1000, death=100),
+}
+_UNBOUNDED = _Bounds(lossy=1000, base=1000, death=1000)
+
+
+def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
+    """All cases of these fabrics and sizes, the smaller fleets first."""
+    found = []
+    for size in sizes:
+        for seed in range(1, 1 + (1 if quick else _SEEDS.get(size, 1))):
+            for fabric in fabrics:
+                found += [replace(case, seed=seed) for case in _of(fabric, size, quick=quick)]
+    return found
+
+
+def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
+    bounds = _BOUNDS.get(fabric, _UNBOUNDED)
+    if size > bounds.base:
+        return
+    base = Case(DEMAND, fabric, size)
+    if quick:
+        yield from (replace(base, loss=loss) for loss in (0.0, 0.2))
+        yield Case(CHURN, fabric, size, every=40)
+        return
+    if size > bounds.lossy:
+        yield from (replace(base, loss=loss) for loss in (0.0, 0.2))
+    else:
+        yield from (replace(base, loss=loss) for loss in LOSSES)
+        # Of the largest fleets only what they alone can show.
+        paths = _PATHS if size < SIZES[-1] else _PATHS[1:3]
+        yield from (replace(base, **changes) for changes in (*paths, *_CORNERS))
+    if size <= bounds.death:
+        yield from (Case(DEATH, fabric, size, loss=loss) for loss in (0.0, 0.05, 0.2))
+    if size <= bounds.lossy:
+        churns = _CHURNS if size < SIZES[-1] else _CHURNS[1:2]
+        yield from (Case(CHURN, fabric, size, **changes) for changes in churns)

@@ -1,0 +1,124 @@
+"""Plots of a comparison: the error over time, against loss, and how fast a change is known."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+
+from testbed.fabrics.case import CHURN, DEATH, DEMAND, LOSSES, SIZES, Case
+from testbed.fabrics.fleet import INTERVAL_NS
+from testbed.fabrics.results import Results
+from testbed.plot import COLOURS, STYLE, save
+
+_SECONDS = INTERVAL_NS / 1e9
+_LEAST = 1e-4
+"""An error of zero has no place on a logarithmic axis."""
+_TIMES = 100
+"""Limiters whose errors are drawn over time."""
+_DASHES = ("-", "--", "-.", ":")
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """Draw what there is; return the files."""
+    with rc_context(STYLE):
+        return [
+            _over_time(results, directory),
+            _against_loss(results, directory),
+            _against_size(results, directory),
+        ]
+
+
+def _colour(results: Results, fabric: str) -> str:
+    return COLOURS[results.fabrics().index(fabric) % len(COLOURS)]
+
+
+def _over_time(results: Results, directory: Path) -> Path:
+    panels: tuple[tuple[str, dict[str, Any], tuple[str, ...], str], ...] = (
+        (DEMAND, {"loss": 0.05}, ("steady", "up", "down", "restless"), "5 % lost"),
+        (DEATH, {"loss": 0.0}, ("death", "return"), "a death and a return, nothing lost"),
+        (CHURN, {"every": 40}, ("churn",), "a death every 2 s, nothing lost"),
+    )
+    figure, grid = plt.subplots(len(panels), figsize=(9.5, 8.5), sharey=True, layout="constrained")
+    for axes, (part, changes, phases, title) in zip(grid, panels, strict=True):
+        for fabric in results.fabrics():
+            case = Case(part, fabric, _TIMES, **changes)
+            if case not in results:
+                continue
+            errors: list[float] = []
+            for phase in phases:
+                axes.axvline(len(errors) * _SECONDS, color="#c8c8c8", linewidth=0.8)
+                errors += results.series(case, phase)
+            times = [number * _SECONDS for number in range(1, 1 + len(errors))]
+            axes.plot(times, [max(error, _LEAST) for error in errors],
+                      color=_colour(results, fabric), linewidth=1.3, label=fabric)  # fmt: skip
+        axes.set_title(f"{_TIMES} limiters, {title}: {', '.join(phases)}")
+        axes.set_yscale("log")
+        axes.set_xlabel("Time (s)")
+        axes.set_ylabel("Error of the total, rms")
+        _legend(axes)
+    return save(figure, directory / "fabrics-time.png")
+
+
+def _against_loss(results: Results, directory: Path) -> Path:
+    panels = (("restless", "rms", "Restless demand"), ("up", "doubled", "After the total doubled"))
+    figure, grid = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
+    for axes, (phase, key, title) in zip(grid, panels, strict=True):
+        for fabric in results.fabrics():
+            for size, dashes in zip(SIZES, _DASHES, strict=True):
+                found = [
+                    (100 * loss, error) for loss in LOSSES
+                    if (error := results.rms(Case(DEMAND, fabric, size, loss=loss), phase, key))
+                    is not None
+                ]  # fmt: skip
+                if found:
+                    axes.plot(*zip(*[(x, max(y, _LEAST)) for x, y in found], strict=True), dashes,
+                              marker="o", markersize=3, color=_colour(results, fabric),
+                              label=f"{fabric}, {size:,}")  # fmt: skip
+        axes.set_title(title)
+        axes.set_yscale("log")
+        axes.set_xlabel("Updates lost (%)")
+    grid[0].set_ylabel("Error of the total, rms")
+    _legend(grid[0])
+    return save(figure, directory / "fabrics-loss.png")
+
+
+def _against_size(results: Results, directory: Path) -> Path:
+    panels = (
+        (DEMAND, ("up", "close_after"), "A total that doubles is known"),
+        (DEATH, ("death", "counted_after"), "A death is known to all"),
+        (DEATH, ("return", "close_after"), "A return is known to all"),
+    )
+    figure, grid = plt.subplots(1, len(panels), figsize=(12, 4), layout="constrained")
+    for axes, (part, path, title) in zip(grid, panels, strict=True):
+        for fabric in results.fabrics():
+            for loss, dashes in ((0.0, "-"), (0.2, "--")):
+                found = [
+                    (size, seconds) for size in SIZES
+                    if (seconds := results.seconds(Case(part, fabric, size, loss=loss), *path))
+                    is not None and not math.isinf(seconds)
+                ]  # fmt: skip
+                if found:
+                    axes.plot(*zip(*found, strict=True), dashes, marker="o", markersize=3,
+                              color=_colour(results, fabric),
+                              label=f"{fabric}, {loss:.0%} lost")  # fmt: skip
+        axes.set_title(title)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("Limiters")
+    grid[0].set_ylabel("Seconds (where it comes about)")
+    _legend(grid[0])
+    return save(figure, directory / "fabrics-size.png")
+
+
+def _legend(axes: Axes) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=7)

@@ -1,0 +1,75 @@
+"""What was measured, by what it was measured of. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from testbed.fabrics.case import Case
+from testbed.fabrics.fleet import INTERVAL_NS
+
+
+class Results:
+    """The records of runs."""
+
+    def __init__(self, runs: Sequence[Mapping[str, Any]]) -> None:
+        self.runs = runs
+        self._by_case: dict[Case, list[Mapping[str, Any]]] = {}
+        for run in runs:
+            case = Case(**{**run["case"], "seed": 1})
+            self._by_case.setdefault(case, []).append(run)
+
+    @property
+    def cases(self) -> list[Case]:
+        """Those that there are, with the first seed each."""
+        return list(self._by_case)
+
+    def __contains__(self, case: Case) -> bool:
+        return case in self._by_case
+
+    def of(self, case: Case) -> list[Mapping[str, Any]]:
+        """Runs of a case, of any seed."""
+        return self._by_case.get(case, [])
+
+    def values(self, case: Case, *path: str) -> list[Any]:
+        """What its runs have under these keys."""
+        found = []
+        for run in self.of(case):
+            value: Any = run
+            for key in path:
+                value = value[key]
+            found.append(value)
+        return found
+
+    def rms(self, case: Case, *path: str) -> float | None:
+        """The root mean square of errors."""
+        values = self.values(case, *path)
+        return math.sqrt(statistics.fmean(v * v for v in values)) if values else None
+
+    def mean(self, case: Case, *path: str) -> float | None:
+        """The mean."""
+        values = self.values(case, *path)
+        return statistics.fmean(values) if values else None
+
+    def extreme(self, case: Case, *path: str) -> float | None:
+        """The one that is farthest from zero."""
+        return max(self.values(case, *path), key=abs, default=None)
+
+    def seconds(self, case: Case, *path: str) -> float | None:
+        """The median of intervals, in seconds; infinite where most runs never came there."""
+        values = [math.inf if v is None else v for v in self.values(case, *path)]
+        return statistics.median_high(values) * INTERVAL_NS / 1e9 if values else None
+
+    def series(self, case: Case, phase: str) -> list[float]:
+        """The errors over time, an interval each, of the first seed."""
+        for run in self.of(case):
+            if "series" in run:
+                found: list[float] = run["series"][phase]
+                return found
+        return []
+
+    def fabrics(self) -> list[str]:
+        """Those that there are, in their order."""
+        return list(dict.fromkeys(sorted(case.fabric for case in self._by_case)))

@@ -1,0 +1,158 @@
+"""The comparison of fabrics: its cases, what it measures, what it keeps and shows."""
+
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from drld.gossip import FABRICS
+from testbed.fabrics import campaign, document
+from testbed.fabrics.__main__ import main
+from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
+from testbed.fabrics.measure import STEP, Errors, measure
+from testbed.fabrics.results import Results
+from testbed.progress import Progress
+
+SMALL = 3
+
+
+def test_every_case_is_there_once() -> None:
+    found = cases(tuple(FABRICS), SIZES, quick=False)
+    assert len(set(found)) == len(found)
+    assert {case.fabric for case in found} == set(FABRICS)
+    assert {case.loss for case in found} == {0.0, 0.01, 0.05, 0.2, 0.4}
+    assert {case.limiters for case in found if case.fabric == "tree"} == set(SIZES)
+    assert max(case.limiters for case in found if case.fabric == "mesh") == 490
+
+
+def test_a_quick_comparison_is_a_part_of_the_whole() -> None:
+    few = cases(tuple(FABRICS), SIZES[:2], quick=True)
+    assert set(few) < set(cases(tuple(FABRICS), SIZES, quick=False))
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (Case(DEMAND, "tree", 10), "nothing lost"),
+        (Case(DEMAND, "tree", 10, loss=0.05, delay_ms=200), "5 % lost and paths of 200 ms"),
+        (Case(CHURN, "tree", 10, every=10), "a death every 0.5 s"),
+        (Case(DEMAND, "tree", 10, jitter_ms=120, duplicate=0.2), "jitter of 120 ms and 20 % twice"),
+    ],
+)
+def test_a_case_says_what_it_varies(case: Case, said: str) -> None:
+    assert case.variant == said
+
+
+def test_when_a_change_is_known() -> None:
+    assert Errors(series=[0.5, 0.2, 0.01, 0.04]).close_after == 3
+    assert Errors(series=[0.5, 0.01, 0.2, 0.04]).close_after == 4
+    assert Errors(series=[0.01]).close_after == 1
+    assert Errors(series=[0.01, 0.2]).close_after is None
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_demands_without_loss(fabric: str) -> None:
+    record = measure(Case(DEMAND, fabric, SMALL))
+    assert record["steady"]["rms"] < 1e-6
+    assert record["steady"]["allotted"]["mean"] == pytest.approx(1, abs=1e-6)
+    assert record["restless"]["rms"] > 1e-3
+    assert record["up"]["lowest"] == pytest.approx(-0.5, abs=0.01)
+    assert 1 <= record["up"]["close_after"] < 8
+    assert record["down"]["highest"] == pytest.approx(1, abs=0.02)
+    assert len(record["series"]["up"]) == STEP
+    told = {"mesh": SMALL - 1, "pushsum": SMALL - 1, "tree": 2 * (SMALL - 1) / SMALL}[fabric]
+    assert record["updates"] == pytest.approx(told, abs=1e-3)
+    assert record["bytes_s"] == pytest.approx(told * 48 * 20, abs=1)
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_death_and_a_return(fabric: str) -> None:
+    record = measure(Case(DEATH, fabric, SMALL))
+    assert 10 < record["death"]["counted_after"] < 60
+    assert record["death"]["close_after"] is not None
+    # Until it is known the total is believed to be what it was, twice what it is.
+    assert record["death"]["highest"] == pytest.approx(1, abs=0.4)
+    assert record["return"]["counted_after"] < 30
+    assert record["return"]["close_after"] < 30
+
+
+def test_churn_is_worse_than_peace() -> None:
+    assert measure(Case(CHURN, "mesh", SMALL, every=40))["churn"]["rms"] > 0.01
+
+
+def test_the_same_case_gives_the_same_record() -> None:
+    case = Case(CHURN, "tree", SMALL, every=40, loss=0.2, seed=2)
+    assert measure(case) == measure(case)
+    assert "series" not in measure(case)
+
+
+def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [Case(DEMAND, "tree", SMALL), Case(DEMAND, "mesh", SMALL)]
+    progress = Progress(io.StringIO())
+    campaign.carry_out(wanted[:1], tmp_path, 1, progress)
+    file = tmp_path / campaign.RESULT
+    kept = json.loads(file.read_text())
+    kept["runs"][0]["updates"] = 77.0
+    file.write_text(json.dumps(kept))
+    runs = campaign.carry_out(wanted, tmp_path, 1, progress)["runs"]
+    assert [run["case"]["fabric"] for run in runs] == ["tree", "mesh"]
+    assert runs[0]["updates"] == 77.0
+    monkeypatch.setattr(campaign, "digest", lambda patterns: "other")
+    (run,) = campaign.carry_out(wanted[:1], tmp_path, 1, progress)["runs"]
+    assert run["updates"] != 77.0
+    assert (tmp_path / campaign.PREVIOUS).is_file()
+
+
+def test_tables_between_the_markers() -> None:
+    made = [
+        measure(Case(part, fabric, SMALL, every=40 if part == CHURN else 0))
+        for part in (DEMAND, DEATH, CHURN)
+        for fabric in ("tree", "mesh")
+    ]
+    for run in made:
+        run["case"]["limiters"] = 10
+    results = Results(made)
+    page = f"before\n{document.BEGIN}\nold\n{document.END}\nafter\n"
+    once = document.updated(page, results)
+    assert document.updated(once, results) == once
+    assert once.startswith("before\n")
+    assert once.endswith("\nafter\n")
+    assert "old" not in once
+    assert "| 10 | tree | 1.3 |" in once
+    assert len(document.tables(results)) == 4
+    assert results.fabrics() == ["mesh", "tree"]
+
+
+def test_results_over_seeds() -> None:
+    runs = [
+        {"case": Case(DEMAND, "tree", 10, seed=seed).document, "a": a, "t": t}
+        for seed, a, t in ((1, 3.0, 4), (2, -4.0, None))
+    ]
+    results = Results(runs)
+    case = Case(DEMAND, "tree", 10)
+    assert results.rms(case, "a") == pytest.approx(math.sqrt(12.5))
+    assert results.mean(case, "a") == -0.5
+    assert results.extreme(case, "a") == -4.0
+    assert results.seconds(case, "t") == math.inf
+    assert results.rms(Case(DEMAND, "tree", 100), "a") is None
+
+
+def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(main, ["--only-report", "--out", f"{tmp_path / 'none'}"])
+    assert ran.exit_code == 1
+    assert "nothing yet" in ran.output
+
+
+def test_a_report_of_what_is_there(tmp_path: Path) -> None:
+    campaign.carry_out([Case(DEMAND, "tree", 10)], tmp_path, 1, Progress(io.StringIO()))
+    ran = CliRunner().invoke(main, ["--only-report", "--out", f"{tmp_path}"])
+    assert ran.exit_code == 0, ran.output
+    assert "| 10 | tree |" in ran.output
+    assert {file.name for file in tmp_path.glob("*.png")} == {
+        "fabrics-time.png",
+        "fabrics-loss.png",
+        "fabrics-size.png",
+    }
