@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -35,7 +36,7 @@ from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.transport import Transport
 from drld.model import NS_PER_S
-from drld.notify import notify
+from drld.notify import Watchdog, notify
 from drld.spec import LimiterSpec
 
 if sys.version_info < (3, 11):
@@ -78,7 +79,7 @@ class Daemon:
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
-        self._ready = False
+        self.ready = False
         self._changed = trio.Event()
         self._traces = TraceHub()
         self._one_reload = Coalesced(self._reload)
@@ -102,7 +103,7 @@ class Daemon:
                     # What was imported lives as long as the daemon: the collector need not look
                     # at it ever again.
                     gc.freeze()
-                    self._ready = True
+                    self.ready = True
                     notify("READY=1")
                     log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
                     async for number in signals:
@@ -116,7 +117,7 @@ class Daemon:
             finally:
                 # A daemon that fails in the middle leaves its rules, as one that is killed does:
                 # they, and not the lack of them, say what happens to its packets (`on_failure`).
-                if stopping or not self._ready:
+                if stopping or not self.ready:
                     self.engine.stop()
 
     def _start(self) -> None:
@@ -144,7 +145,9 @@ class Daemon:
         return self.datapath.reason + self._reason
 
     async def _tick(self) -> None:
+        watchdog = Watchdog()
         while True:
+            watchdog.alive(clock())
             due_ns = self.engine.next_due_ns()
             changed = self._changed
             delay_s = max(due_ns - clock(), 0) / NS_PER_S
@@ -206,7 +209,7 @@ class Daemon:
             version=drld.__version__,
             pid=os.getpid(),
             uptime_s=(now_ns - self._started_ns) / NS_PER_S,
-            ready=self._ready,
+            ready=self.ready,
             datapath={
                 "name": self.datapath.name,
                 "reason": self._why(),
@@ -292,7 +295,11 @@ def _claim_name(path: Path, name: str) -> socket.socket:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of `drld`; returns the exit status (2: the configuration is bad)."""
+    """Entry point of `drld`; returns the exit status.
+
+    0: it was told to stop. 1: it failed. 2: the configuration is bad. 3: it could not start, for
+    the host refused something.
+    """
     parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
     parser.add_argument("--config", required=True, type=Path, metavar="FILE")
     parser.add_argument("--check", action="store_true", help="validate the file and exit")
@@ -307,15 +314,18 @@ def main(argv: list[str] | None = None) -> int:
     if args.check:
         print(f"{args.config}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
         return 0
+    daemon = None
     try:
-        trio.run(Daemon(args.config, spec).run)
-    except (DrldError, BaseExceptionGroup) as raised:
+        daemon = Daemon(args.config, spec)
+        trio.run(daemon.run)
+    except Exception as raised:
         # A nursery wraps what its tasks raise, also when it is one error of one task.
         cause: BaseException = raised
         while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
             cause = cause.exceptions[0]
-        if not isinstance(cause, DrldError):
-            raise
-        print(f"drld: {cause}", file=sys.stderr)
-        return 1
+        if isinstance(cause, DrldError):
+            print(f"drld: {cause}", file=sys.stderr)
+        else:
+            traceback.print_exception(raised)
+        return 1 if daemon and daemon.ready else 3
     return 0

@@ -64,7 +64,7 @@ def test_auto_refuses_what_only_the_other_datapath_can_do(
         "CACHE_DIRECTORY": str(tmp_path / "cache"),
     }
     undecided.spawn()
-    assert undecided.wait() == 1
+    assert undecided.wait() == 3
     told = undecided.log.splitlines()[-1]
     assert 'limit customer-a: on_failure = "share": only the kernel datapath' in told
     assert "no kernel datapath: no kernel headers" in told
@@ -84,7 +84,7 @@ def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
     undecided.datapath = "kernel"
     undecided.configure({"customer-a": SHARED.replace("out0", "out9")})
     undecided.spawn()
-    assert undecided.wait() == 1
+    assert undecided.wait() == 3
     assert "drld: interface out9: there is none of this name" in undecided.log
 
 

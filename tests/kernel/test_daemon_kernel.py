@@ -137,7 +137,7 @@ def test_a_second_daemon_of_the_same_name_is_refused_and_harms_nothing(
     second.name = "lim1"
     second.configure({"customer-a": CENTRAL}, listen="127.0.0.1:7947")
     second.spawn()
-    assert second.wait() == 1
+    assert second.wait() == 3
     assert "limiter.name: 'lim1'" in second.log
     assert rules(topology) == installed
     send(topology, 20)
@@ -319,7 +319,7 @@ def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, sai
     daemon.socket = running.socket
     daemon.configure({"customer-a": SHARED}, listen=listen)
     daemon.spawn()
-    assert daemon.wait() == 1
+    assert daemon.wait() == 3
     lines = [line for line in daemon.log.splitlines() if line.startswith("drld: ")]
     assert said in lines[-1]
     assert "Traceback" not in daemon.log

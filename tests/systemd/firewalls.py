@@ -1,0 +1,50 @@
+"""The firewalls that nfqueue's rules can be in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from drld.capture.rules import Hook, nft_install
+from drld.spec import Direction
+
+from .service import run
+
+_LEGACY = "iptables-legacy"
+
+
+def firewalls() -> list[str]:
+    """What this host has, and its kernel takes."""
+    found = ["iptables"]
+    script = nft_install("probe", [Hook("lo", Direction.IN, True, (4, 6))], 0)
+    if subprocess.run(["nft", "-c", "-f", "-"], input=script.encode(), check=False).returncode == 0:
+        found.append("nft")
+    if shutil.which(_LEGACY) and run(_LEGACY, "-t", "mangle", "-S", check=False).returncode == 0:
+        found.append(_LEGACY)
+    return found
+
+
+def legacy_path() -> Path:
+    """A directory in which the old tools have the names of the present ones."""
+    directory = Path("/run/legacy")
+    directory.mkdir(exist_ok=True)
+    # As after a boot: nobody has used them yet.
+    Path("/run/xtables.lock").unlink(missing_ok=True)
+    for family in ("iptables", "ip6tables"):
+        for verb in ("", "-save", "-restore"):
+            tool = shutil.which(f"{family}-legacy{verb}")
+            assert tool
+            link = directory / f"{family}{verb}"
+            link.unlink(missing_ok=True)
+            link.symlink_to(tool)
+    return directory
+
+
+def rules() -> str:
+    """All rules of this network namespace."""
+    return "".join(
+        run(*command).stdout
+        for command in (["nft", "list", "ruleset"], ["iptables-legacy-save"])
+        if shutil.which(command[0])
+    )

@@ -1,0 +1,95 @@
+"""UDP through an interface, faster than its limit, and what of it leaves.
+
+`python -m tests.systemd.traffic DEVICE ADDRESS` sends until its standard input ends, and then
+writes its samples.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PACKET = 1028
+"""Bytes of an IP packet."""
+SENT_BPS = 40e6
+_STEP_S = 0.005
+_PORT = 9
+_DEADLINE_S = 60
+
+
+@dataclass
+class Seen:
+    """What left the interface."""
+
+    samples: list[tuple[float, int, float]] = field(default_factory=list)
+    """Seconds before a count, packets that had left since ever, seconds after it."""
+
+    def rate_bps(self) -> float:
+        """Bits per second, over all of it."""
+        (start, first, _), (_, last, end) = self.samples[0], self.samples[-1]
+        return (last - first) * PACKET * 8 / (end - start)
+
+    def burst(self, rate_bps: float) -> float:
+        """Depth of the smallest bucket of this rate that lets it pass: never overestimated."""
+        lowest, burst = float("inf"), 0.0
+        for before, packets, after in self.samples:
+            lowest = min(lowest, packets * PACKET - before * rate_bps / 8)
+            burst = max(burst, packets * PACKET - after * rate_bps / 8 - lowest)
+        return burst
+
+    def pause_s(self) -> float:
+        """The longest time in which nothing left."""
+        pause, last, since = 0.0, -1, 0.0
+        for before, packets, after in self.samples:
+            if packets == last:
+                pause = max(pause, before - since)
+            else:
+                last, since = packets, after
+        return pause
+
+
+@contextmanager
+def traffic(device: str, address: str) -> Iterator[Seen]:
+    """Send while the context lasts; what was seen is there after it."""
+    seen = Seen()
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__, device, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            yield seen
+        finally:
+            output, _ = process.communicate(timeout=_DEADLINE_S)
+    seen.samples = [tuple(sample) for sample in json.loads(output)]
+
+
+def _main(device: str, address: str) -> None:
+    counter = Path(f"/sys/class/net/{device}/statistics/tx_packets")
+    payload = bytes(PACKET - 28)
+    samples = []
+    started, sent = time.monotonic(), 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        while not select.select([sys.stdin], [], [], _STEP_S)[0]:
+            now = time.monotonic()
+            due = int((now - started) * SENT_BPS / 8 / PACKET)
+            # After a time in which this process did not run it does not make up for all of it.
+            for _ in range(min(due - sent, 200)):
+                sock.sendto(payload, (address, _PORT))
+            sent = due
+            before = time.monotonic()
+            packets = int(counter.read_text())
+            samples.append((before, packets, time.monotonic()))
+    json.dump(samples, sys.stdout)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
