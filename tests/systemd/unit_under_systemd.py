@@ -182,10 +182,12 @@ def test_a_host_that_refuses_is_asked_again_now_and_then(service: Service, figur
 
 
 def test_who_may_use_the_control_socket(service: Service) -> None:
+    run("groupadd", "--system", "operators")
+    service.configure('control_group = "operators"')
     service.systemctl("start")
     user = ("setpriv", "--reuid=nobody", "--regid=nogroup")
     drlctl = CLONE / ".venv/bin/drlctl"
-    assert "lim1" in run(*user, "--groups=root", drlctl, "status").stdout
+    assert "lim1" in run(*user, "--groups=operators", drlctl, "status").stdout
     refused = run(*user, "--clear-groups", drlctl, "status", check=False)
     assert refused.returncode == 1
     assert "Permission denied" in refused.stderr
