@@ -9,7 +9,6 @@ from pathlib import Path
 
 import httpx
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine, TraceRecord
 from drld.control.server import serve
@@ -206,7 +205,7 @@ class FakeDaemon:
     async def reload(self) -> None:
         assert self.reloading == 0
         self.reloading += 1
-        await wait_all_tasks_blocked()
+        await trio.lowlevel.checkpoint()
         self.reloading -= 1
         self.reloads += 1
         if self.reload_error is not None:

@@ -65,7 +65,7 @@ async def serve(
     path = Path(path)
     sock, identity = _claim(path, group)
     try:
-        await _Server(backend, sock).run(task_status)
+        await Connections(backend).accept(trio.socket.from_stdlib_socket(sock), task_status)
     finally:
         sock.close()
         with suppress(OSError):
@@ -73,9 +73,10 @@ async def serve(
                 path.unlink()
 
 
-class _Server:
-    def __init__(self, backend: Backend, sock: socket.socket) -> None:
-        self._listener = trio.socket.from_stdlib_socket(sock)
+class Connections:
+    """The clients of one daemon, who share the loop with it and with each other."""
+
+    def __init__(self, backend: Backend) -> None:
         self._turns = Turns()
         self._config = Config()
         self._config.errorlog = log
@@ -86,25 +87,28 @@ class _Server:
         self._open = 0
         self._complaints = Seldom(log)
 
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+    async def accept(
+        self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Serve whoever comes, until cancelled."""
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
-                sock = await self._accepted()
+                sock = await self._accepted(listener)
                 stream, peer = trio.SocketStream(sock), Credentials.of(sock)
-                if self._open < self._places(peer):
+                if self._open < _places(peer):
                     self._open += 1
-                    nursery.start_soon(self._handle, stream, peer)
+                    nursery.start_soon(self._serve_counted, stream, peer)
                 else:
                     self._complaints.warn(
                         f"refused a control connection of {peer}: {self._open} are open"
                     )
                     sock.close()
 
-    async def _accepted(self) -> trio.socket.SocketType:
+    async def _accepted(self, listener: trio.socket.SocketType) -> trio.socket.SocketType:
         while True:
             try:
-                sock, _ = await self._listener.accept()
+                sock, _ = await listener.accept()
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
@@ -113,18 +117,24 @@ class _Server:
             else:
                 return sock
 
-    @staticmethod
-    def _places(peer: Credentials) -> int:
-        kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
-        return MAX_CONNECTIONS - kept
+    async def _serve_counted(self, stream: trio.SocketStream, peer: Credentials) -> None:
+        try:
+            await self.serve(stream, peer)
+        finally:
+            self._open -= 1
 
-    async def _handle(self, stream: trio.SocketStream, peer: Credentials) -> None:
+    async def serve(self, stream: trio.abc.HalfCloseableStream, peer: Credentials) -> None:
+        """Serve one client; whatever that raises harms no other."""
         try:
             await Connection(self._app, self._config, self._turns, stream, peer).serve()
         except Exception:
             log.exception("a control connection ended with an error")
-        finally:
-            self._open -= 1
+
+
+def _places(peer: Credentials) -> int:
+    """How many connections there may be for one of this client's."""
+    kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
+    return MAX_CONNECTIONS - kept
 
 
 def _claim(path: Path, group: str | int | None) -> tuple[socket.socket, tuple[int, int]]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld import config
-from drld.errors import ConfigError
-from drld.spec import LimiterSpec
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "drld.example.toml"
+from .targets.config import DOCS, check_document, check_text
 
 GOOD: dict[str, Any] = {
     "limiter": {
@@ -89,29 +84,9 @@ VALUES = st.recursive(
 SECTIONS = st.sampled_from(["limiter", "gossip", "peer", "limit"])
 
 
-def refusals(document: dict[str, Any] | str) -> list[str]:
-    """What is said against a document, parsed or as a text; nothing if it is good."""
-    try:
-        if isinstance(document, str):
-            spec = config.parse(document, "drld.toml")
-        else:
-            spec = config.from_document(document, "drld.toml")
-    except ConfigError as error:
-        return error.problems or ["no reason given"]
-    assert isinstance(spec, LimiterSpec)
-    return []
-
-
-def judge(document: dict[str, Any] | str) -> None:
-    for line in refusals(document):
-        assert line.startswith("drld.toml: ")
-        assert len(line.splitlines()) == 1
-        assert len(line) < 1000
-
-
 @given(st.dictionaries(SECTIONS | KEYS, VALUES, max_size=4))
 def test_arbitrary_documents(document: dict[str, Any]) -> None:
-    judge(document)
+    check_document(document)
 
 
 def places(value: object) -> list[tuple[Any, ...]]:
@@ -149,23 +124,23 @@ def test_mutated_good_documents(mutations: list[tuple[tuple[Any, ...], Any, str 
                 del inside[path[-1]]
         except (KeyError, IndexError, TypeError, ValueError):
             continue  # An earlier mutation took this place away.
-    judge(document)
+    check_document(document)
 
 
 def test_the_document_that_is_mutated_is_good() -> None:
-    assert refusals(GOOD) == []
+    assert check_document(GOOD)
 
 
 @given(st.data())
 def test_mutated_text(data: st.DataObject) -> None:
-    text = EXAMPLE.read_text()
+    text = (DOCS / "drld.example.toml").read_text()
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = start + data.draw(st.integers(0, 8))
         text = text[:start] + data.draw(st.text(max_size=4)) + text[end:]
-    judge(text)
+    check_text(text)
 
 
 @given(st.text(max_size=60))
 def test_arbitrary_text(text: str) -> None:
-    judge(text)
+    check_text(text)

@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.errors import WireError
 from drld.gossip.control_wire import (
     CONTROL_TAG_SIZE,
     HEADER,
@@ -19,7 +18,8 @@ from drld.gossip.control_wire import (
     encode_control,
 )
 
-REASONS = {"length", "version", "kind", "reserved", "rumour"}
+from .targets.control_wire import check
+
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 lives = st.integers(1, 2**64 - 1)
 messages = st.one_of(
@@ -41,25 +41,6 @@ messages = st.one_of(
         ).map(tuple),
     ),
 )
-
-
-def decode(datagram: bytes) -> tuple[Hello | Control, int] | str:
-    """The message, or the reason for its refusal."""
-    try:
-        return decode_control_untrusted(datagram)
-    except WireError as error:
-        return error.reason
-
-
-def check(datagram: bytes) -> None:
-    """Decode; what is accepted is exactly what its encoding says."""
-    decoded = decode(datagram)
-    if isinstance(decoded, str):
-        assert decoded in REASONS
-        return
-    message, number = decoded
-    key_id = datagram[1] >> 6
-    assert encode_control(message, key_id, number) == datagram[:-CONTROL_TAG_SIZE]
 
 
 @given(messages, st.integers(0, 3), U32)

@@ -20,7 +20,9 @@ from scapy.layers.inet6 import (
 )
 from scapy.packet import Packet, Raw
 
-from drld.capture.packet import Header, parse
+from drld.capture.packet import parse
+
+from .targets.packet import check_copy, check_packet
 
 PLAIN: list[Packet] = [
     IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=1, dport=2) / Raw(bytes(20)),
@@ -51,59 +53,29 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data[:end] if draw(st.booleans()) else data + draw(st.binary(max_size=40)))
 
 
-def check(data: bytes, header: Header) -> None:
-    flow = header.flow
-    assert 0 <= flow.protocol <= 255
-    assert len(flow.source) == len(flow.destination) == {0: 4, 4: 4, 6: 16}[header.family]
-    assert 0 <= flow.source_port <= 65535
-    assert 0 <= flow.destination_port <= 65535
-    if header.family == 0:
-        assert header.length == len(data)
-        assert header.defect is not None
-    else:
-        assert header.length >= {4: 20, 6: 40}[header.family]
-        assert header.length <= (1 << 32) + 40
-    if not header.ports_known:
-        assert (flow.source_port, flow.destination_port) == (0, 0)
-    if header.later_fragment:
-        assert header.fragment
-        assert not header.ports_known
-    if header.ports_known:
-        assert header.defect is None
-    if header.defect is not None:
-        assert isinstance(header.defect.malformed, bool)
-
-
 @given(st.binary(max_size=300))
 @example(b"")
 @example(JUMBO)
 @example(b"\x45" + bytes(19))
 @example(b"\x60" + bytes(39))
 def test_any_bytes(data: bytes) -> None:
-    check(data, parse(data))
+    check_packet(data)
 
 
 @given(st.sampled_from([0x45, 0x4F, 0x60, 0x6F]), st.binary(max_size=300))
 def test_any_bytes_with_a_version(first: int, data: bytes) -> None:
     data = bytes([first]) + data
-    check(data, parse(data))
+    check_packet(data)
 
 
 @given(mutated())
 def test_mutated_packets(data: bytes) -> None:
-    check(data, parse(data))
+    check_packet(data)
 
 
 @given(mutated(), st.integers(0, 300))
 def test_a_shorter_copy_says_nothing_else(data: bytes, size: int) -> None:
-    """What a cut copy still shows, the whole shows too."""
-    whole, part = parse(data), parse(data[:size])
-    if part.family == 0 or whole.defect is not None:
-        return
-    assert part.flow.source == whole.flow.source
-    assert part.flow.destination == whole.flow.destination
-    if part.defect is None:
-        assert part == whole
+    check_copy(data, size)
 
 
 @given(mutated())

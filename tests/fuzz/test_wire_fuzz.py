@@ -1,7 +1,5 @@
 """Whatever bytes arrive: a valid update or a `WireError`, and nothing else."""
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,49 +8,16 @@ from drld.errors import WireError
 from drld.gossip.wire import (
     BODY_SIZE,
     MAX_UPDATES,
-    MAX_VALUE,
-    MAX_WEIGHT,
-    decode_untrusted,
+    TAG_SIZE,
     encode,
     size,
 )
 from drld.model import Quantity, Update
 
 from ..tags import tagger
+from .targets.wire import check, check_updates
 
-REASONS = {"length", "version", "kind", "key", "quantity", "limit", "value", "weight"}
 DATAGRAM = tagger(b"", "a", "b").seal(encode(Update(1, 2, Quantity.RATE, 3, 4.0, 5.0)))
-
-
-def decode(datagram: bytes) -> list[Update] | str:
-    """The updates, or the reason for its refusal."""
-    try:
-        return decode_untrusted(datagram)
-    except WireError as error:
-        return error.reason
-
-
-def check(datagram: bytes) -> bool:
-    """Decode; whether it was accepted."""
-    updates = decode(datagram)
-    if isinstance(updates, str):
-        assert updates in REASONS
-        return False
-    assert len(datagram) == size(len(updates))
-    assert 1 <= len(updates) <= MAX_UPDATES
-    for update in updates:
-        assert 0 <= update.limit_id <= 65535
-        assert 0 <= update.sequence < 2**32
-        assert isinstance(update.quantity, Quantity)
-        assert 0 <= update.epoch < 16
-        assert math.isfinite(update.value)
-        assert abs(update.value) <= MAX_VALUE
-        assert update.limit_id or not update.value
-        assert 0 <= update.weight <= MAX_WEIGHT
-    # Minus zero is a zero that is kept.
-    key_id = datagram[1] >> 6
-    assert b"".join(encode(update, key_id) for update in updates) == datagram[:-4]
-    return True
 
 
 @settings(max_examples=500)
@@ -82,7 +47,7 @@ def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
     datagram = bytearray(DATAGRAM)
     for index, byte in changes:
         datagram[index] = byte
-    accepted = check(bytes(datagram))
+    accepted = check_updates(bytes(datagram), TAG_SIZE)
     if bytes(datagram) == DATAGRAM:
         assert accepted
     else:
@@ -95,7 +60,7 @@ def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
 def test_cut_and_extended_updates(length: int) -> None:
     bodies, rest = divmod(length - 4, BODY_SIZE)
     many = DATAGRAM[:BODY_SIZE] * (MAX_UPDATES + 3)
-    assert check(many[:length]) == (rest == 0 and 1 <= bodies <= MAX_UPDATES)
+    assert check_updates(many[:length], TAG_SIZE) == (rest == 0 and 1 <= bodies <= MAX_UPDATES)
 
 
 @given(st.binary(max_size=64))

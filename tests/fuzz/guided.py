@@ -1,0 +1,30 @@
+"""One target under the coverage-guided fuzzer (atheris), which never returns.
+
+`python -m tests.fuzz.guided TARGET [libFuzzer's options and folders]`; scripts/fuzz runs it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+INSTRUMENTED = ["drld", "tomllib", "tomli", "h11", "hypercorn.protocol"]
+
+
+def main(arguments: list[str]) -> None:
+    """Fuzz until libFuzzer's options say that it is enough, or something is found."""
+    name, *options = arguments
+    with atheris.instrument_imports(include=INSTRUMENTED):
+        from tests.fuzz.targets import TARGETS
+    check = TARGETS[name].check
+
+    def once(data: bytes) -> None:
+        check(data)
+
+    atheris.Setup([sys.argv[0], *options], once)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

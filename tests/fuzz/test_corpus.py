@@ -1,0 +1,33 @@
+"""What any fuzzer ever found, and every target's valid inputs: judged again, each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .targets import TARGETS
+from .targets.base import Target
+
+CORPUS = Path(__file__).parent / "corpus"
+FOUND = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+SEEDS = [
+    pytest.param(target, seed, id=f"{name}-{number}")
+    for name, target in TARGETS.items()
+    for number, seed in enumerate(target.seeds())
+]
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_what_was_found_once(path: Path) -> None:
+    TARGETS[path.parent.name].check(path.read_bytes())
+
+
+@pytest.mark.parametrize(("target", "seed"), SEEDS)
+def test_valid_inputs_are_accepted(target: Target, seed: bytes) -> None:
+    assert len(seed) <= target.max_bytes
+    assert target.check(seed)
+
+
+def test_every_folder_is_of_a_target() -> None:
+    assert {path.name for path in CORPUS.iterdir()} == TARGETS.keys()
