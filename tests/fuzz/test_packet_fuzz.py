@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from random import Random
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from scapy.packet import Packet, Raw
 
 from drld.capture.packet import parse
 
+from .frames import packet_of, random_frame
 from .targets.packet import check_copy, check_packet
 
 PLAIN: list[Packet] = [
@@ -80,6 +82,19 @@ def test_a_shorter_copy_says_nothing_else(data: bytes, size: int) -> None:
 
 @given(mutated())
 def test_scapy_reads_the_same(data: bytes) -> None:
+    agree_with_scapy(data)
+
+
+@given(st.randoms(use_true_random=False))
+def test_scapy_reads_the_same_in_random_frames(rng: Random) -> None:
+    packet = packet_of(random_frame(rng))
+    if packet is not None:
+        check_packet(packet)
+        agree_with_scapy(packet)
+
+
+def agree_with_scapy(data: bytes) -> None:
+    """A third opinion of whatever `parse` finds no defect in."""
     header = parse(data)
     if header.defect is not None:
         return

@@ -1,0 +1,140 @@
+"""The BPF program beside the Python parser and matcher: every frame means the same to both.
+
+What shows: which limits a frame falls under, the length that is counted, what is odd about it, and
+the flow that it is taken for, by the identity that the program's hash gives to the five-tuple.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from ipaddress import ip_network
+
+from drld.capture import kernel_layout as layout
+from drld.capture.bpf import Code
+from drld.capture.matcher import Matcher
+from drld.capture.packet import COPY_BYTES, Header, parse
+from drld.model import Enforcement
+from drld.spec import Direction, LimitSpec, Match
+from tests.factories import limit_spec
+from tests.fuzz.frames import frame, packet_of
+
+from .bench import SEED, Bench
+
+INTERFACE = "eth0"
+_MASK = (1 << 64) - 1
+
+
+def limit(number: int, prefix: str | None = None, **conditions: object) -> LimitSpec:
+    """A limit on what goes out."""
+    destination = ip_network(prefix) if prefix else None
+    match = Match(INTERFACE, Direction.OUT, destination=destination, **conditions)  # type: ignore[arg-type]  # whatever conditions the caller names
+    return limit_spec(id=number, name=f"l{number}", match=match)
+
+
+LIMITS = {
+    "all packets": [limit(1)],
+    "one limit a packet": [
+        limit(1, "10.0.0.0/16"),
+        limit(2, "fd00::/32"),
+        limit(3, protocol=6, destination_ports=((80, 1000),), mark=(0x10, 0xF0)),
+    ],
+    "several limits a packet": [
+        limit(1, "10.0.0.0/24", protocol=17),
+        limit(2, protocol=6, source_ports=((1, 80), (443, 443))),
+        limit(3, protocol=44),
+        limit(4, "fd00::/16"),
+        limit(5),
+    ],
+}
+
+
+class Agreement:
+    """Judges frames by both, under several sets of limits."""
+
+    def __init__(self, code: Mapping[str, Code]) -> None:
+        self._sides = [_Sides(code, limits) for limits in LIMITS.values()]
+
+    def close(self) -> None:
+        for sides in self._sides:
+            sides.bench.close()
+
+    def check(self, data: bytes, mark: int = 0) -> bool:
+        """Judge one frame; whether it is a packet without a defect.
+
+        The kernel's test run takes no Ethernet frame whose IP header is cut off, as no driver
+        delivers one; behind a VLAN tag it does.
+        """
+        packet = packet_of(data)
+        if packet is not None and data[12:14] in (b"\x08\x00", b"\x86\xdd"):
+            least = 20 if data[12:14] == b"\x08\x00" else 40
+            if len(packet) < least:
+                data = data[:12] + b"\x81\x00\x00\x0a" + data[12:]
+        for sides in self._sides:
+            sides.check(data, packet, mark)
+        return packet is not None and parse(packet[:COPY_BYTES]).defect is None
+
+    def check_packet(self, packet: bytes, mark: int = 0) -> None:
+        """Judge a packet without tags, with one and with two."""
+        for tags in range(3):
+            self.check(frame(packet, tags), mark)
+
+
+class _Sides:
+    def __init__(self, code: Mapping[str, Code], limits: list[LimitSpec]) -> None:
+        self.bench = Bench(code, limits)
+        self.bench.reset([Enforcement()] * len(limits), 0)
+        self._matcher = Matcher(limits)
+        self._counts = {limit.id: [0, 0] for limit in limits}
+        self._oddities = [0, 0, 0, 0]
+
+    def check(self, data: bytes, packet: bytes | None, mark: int) -> None:
+        example = data.hex(), mark, [limit.match for limit in self.bench.limits]
+        state, slots = self.bench.state, self.bench.slots
+        header = parse(packet[:COPY_BYTES]) if packet is not None else None
+        matched: tuple[LimitSpec, ...] = ()
+        if header is not None:
+            matched = self._matcher.classify(header, INTERFACE, Direction.OUT, mark)
+            self._note(header, matched)
+        for limit in matched:
+            start = slots[limit.id] * layout.FLOWS_BYTES
+            state.maps["flows"].memory()[start : start + layout.FLOWS_BYTES] = bytes(
+                layout.FLOWS_BYTES
+            )
+        assert self.bench.packet(data, mark=mark), example
+        for limit_id, counts in self._counts.items():
+            assert state.counts(slots[limit_id]) == (*counts, 0, 0, 0, 0), (limit_id, example)
+        assert state.oddities() == self._oddities, example
+        for limit in matched:
+            assert header is not None
+            table = state.flows(slots[limit.id])
+            flows = [pair for pair in zip(table[::2], table[1::2], strict=True) if pair[0]]
+            assert flows == [(flow_identity(header), header.length)], example
+
+    def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:
+        """What the counters must say from now on."""
+        for limit in matched:
+            self._counts[limit.id][0] += header.length
+            self._counts[limit.id][1] += 1
+        malformed = header.defect is not None and header.defect.malformed
+        truncated = header.defect is not None and not malformed
+        for place, odd in enumerate((truncated, malformed, header.fragment, not matched)):
+            self._oddities[place] += odd
+
+
+def flow_identity(header: Header) -> int:
+    """What bpf/limiter.c calls the flow (`flow_id`), from the five-tuple that `parse` read."""
+    flow = header.flow
+    ports = flow.source_port.to_bytes(2, "big") + flow.destination_port.to_bytes(2, "big")
+    identity = SEED ^ (flow.protocol << 32 | int.from_bytes(ports, sys.byteorder))
+    if header.family:
+        for start in range(0, len(flow.source), 4):
+            source, destination = (
+                int.from_bytes(address[start : start + 4], sys.byteorder)
+                for address in (flow.source, flow.destination)
+            )
+            identity = identity * 0xD6E8FEB86659FD93 & _MASK ^ (source << 32 | destination)
+            identity ^= identity >> 32
+            identity = identity * 0x9E3779B97F4A7C15 & _MASK
+            identity ^= identity >> 29
+    return identity | 1
