@@ -164,8 +164,8 @@ def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
 
 
 def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:
-    # collapse_addresses wants one family, which is what it gets.
-    return tuple(str(network) for network in ipaddress.collapse_addresses(networks))  # type: ignore[type-var]
+    collapsed = ipaddress.collapse_addresses(networks)  # type: ignore[type-var]  # of one family
+    return tuple(str(network) for network in collapsed)
 
 
 def label(limiter: str) -> str:

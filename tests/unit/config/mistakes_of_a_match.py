@@ -1,11 +1,8 @@
-"""Mistakes in what packets a limit is for become one line each that says what to do."""
+"""Mistakes in what packets a limit is for."""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.unit.config.good import (
-    assert_one_line,
     changed,
     with_match,
 )
@@ -140,8 +137,3 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
 }
 """The change to a good file, and the one line that is said of it."""
-
-
-@pytest.mark.parametrize(("text", "line"), WRONG.values(), ids=WRONG.keys())
-def test_a_mistake_is_one_line(text: str, line: str) -> None:
-    assert_one_line(text, line)

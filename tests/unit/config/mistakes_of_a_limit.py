@@ -1,16 +1,11 @@
-"""Mistakes in [[limit]], its allocator and its shares become one line each that says what to do."""
+"""Mistakes in [[limit]], its allocator and its shares."""
 
 from __future__ import annotations
 
-import pytest
-
-from drld import config
 from tests.unit.config.good import (
     GOOD,
     LIMIT,
-    assert_one_line,
     changed,
-    problems,
     with_limit_key,
 )
 
@@ -161,16 +156,3 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
 }
 """The change to a good file, and the one line that is said of it."""
-
-
-@pytest.mark.parametrize(("text", "line"), WRONG.values(), ids=WRONG.keys())
-def test_a_mistake_is_one_line(text: str, line: str) -> None:
-    assert_one_line(text, line)
-
-
-def test_no_limits_at_all_must_be_meant() -> None:
-    assert problems(GOOD.replace(LIMIT, "")) == [
-        "drld.toml: limit: missing: the file needs a [[limit]] table (limit = [] for none)"
-    ]
-    text = "limit = []\n" + GOOD.replace(LIMIT, "")
-    assert config.parse(text, "f").limits == ()

@@ -1,15 +1,11 @@
-"""Mistakes in keys, [limiter], [gossip] and [[peer]] become one line each that says what to do."""
+"""Mistakes in keys, [limiter], [gossip] and [[peer]]."""
 
 from __future__ import annotations
-
-import pytest
 
 from tests.unit.config.good import (
     GOOD,
     LIMIT,
-    assert_one_line,
     changed,
-    problems,
     with_limit_key,
     with_match,
 )
@@ -253,51 +249,3 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
 }
 """The change to a good file, and the one line that is said of it."""
-
-
-@pytest.mark.parametrize(("text", "line"), WRONG.values(), ids=WRONG.keys())
-def test_a_mistake_is_one_line(text: str, line: str) -> None:
-    assert_one_line(text, line)
-
-
-def test_all_mistakes_are_reported_at_once() -> None:
-    text = """
-        [limiter]
-        name = "lim1"
-        listen = "0.0.0.0:7946"
-        [[peer]]
-        name = "lim1"
-        address = "10.0.0.2"
-        [gossip]
-        interval = "5ms"
-        [[limit]]
-        id = 1
-        name = "a"
-        rate = "10mbps"
-        burst = "1B"
-        allocator = { name = "fps", growth = 0.5 }
-        match = { in = "eth0" }
-        [[limit]]
-        id = 2
-        name = "b"
-        rate = "1mbit"
-        burst = "15kB"
-        match = { in = "eth0", protocol = "gre", source_port = 1 }
-        [[limit]]
-        id = 2
-        name = "c"
-        rate = "1mbit"
-        burst = "15kB"
-        match = { }
-    """
-    assert [line.split(":")[1].strip() for line in problems(text)] == [
-        "limiter.listen",
-        "gossip.interval",
-        "peer[0].address",
-        "limit[0].rate",
-        "limit[0].burst",
-        "limit[2].id",
-        "limit[0].allocator.growth",
-        "limit[1].match.source_port",
-        "limit[2].match",
-    ]

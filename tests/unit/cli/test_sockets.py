@@ -1,0 +1,123 @@
+"""Which daemon drlctl talks to, and what it says where there is none; and wrong usage."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from drld.cli import client
+from tests.control_fake import STATUS
+from tests.unit.cli.drlctl import drlctl, invoke, refused
+
+
+def test_no_socket(tmp_path: Path) -> None:
+    path = tmp_path / "lim1.sock"
+    for command in (["status"], ["limits"], ["peers"], ["reload"], ["trace", "b"]):
+        message = refused(invoke("--socket", path, *command))
+        assert str(path) in message
+        assert "is drld running" in message
+
+
+def test_a_socket_that_a_killed_daemon_left(tmp_path: Path) -> None:
+    path = tmp_path / "lim1.sock"
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(path))
+    assert "refused" in refused(invoke("--socket", path, "status"))
+
+
+@asynccontextmanager
+async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
+    """Something that is not drld answers on a socket."""
+    listening = trio.socket.socket(socket.AF_UNIX)
+    await listening.bind(str(path))
+    listening.listen()
+
+    async def speak(stream: trio.SocketStream) -> None:
+        if await stream.receive_some():
+            await stream.send_all(answer)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_listeners, speak, [trio.SocketListener(listening)])
+        yield
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"", "broke off"),
+        (b"SSH-2.0-OpenSSH\r\n", "broke off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not drld"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n[]", "the daemon refuses: []"),
+    ],
+)
+async def test_something_else_answers(tmp_path: Path, answer: bytes, message: str) -> None:
+    path = tmp_path / "other.sock"
+    async with stranger(path, answer):
+        assert message in refused(await drlctl(path, "status"))
+
+
+# Which daemon
+
+
+async def test_the_socket_of_the_environment(control: Path) -> None:
+    result = await trio.to_thread.run_sync(
+        lambda: invoke("status", "--json", env={"DRLD_CONTROL": str(control)})
+    )
+    assert json.loads(result.stdout) == STATUS
+
+
+async def test_the_only_socket(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RUN_DIRECTORY", control.parent)
+    (control.parent / "notes.txt").touch()
+    result = await trio.to_thread.run_sync(invoke, "status", "--json")
+    assert json.loads(result.stdout) == STATUS
+
+
+def test_no_socket_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for directory in (tmp_path, tmp_path / "missing"):
+        monkeypatch.setattr(client, "RUN_DIRECTORY", directory)
+        assert refused(invoke("status")) == (
+            f"drlctl: no control socket in {directory}: is drld running? (see also --socket)\n"
+        )
+
+
+def test_several_sockets_are_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RUN_DIRECTORY", tmp_path)
+    for name in ("lim2.sock", "lim1.sock"):
+        with socket.socket(socket.AF_UNIX) as daemon_socket:
+            daemon_socket.bind(str(tmp_path / name))
+    result = invoke("status")
+    assert result.exit_code == 2
+    assert f"choose one with --socket: {tmp_path}/lim1.sock, {tmp_path}/lim2.sock" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["frobnicate"],
+        ["status", "extra"],
+        ["limit", "show"],
+        ["trace"],
+        ["trace", "b", "--count", "0"],
+        ["trace", "b", "--count", "many"],
+        ["--sock"],
+    ],
+)
+def test_wrong_usage(args: list[str]) -> None:
+    result = invoke(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: drlctl" in result.stderr
+
+
+def test_help_names_every_command() -> None:
+    result = invoke("--help")
+    assert result.exit_code == 0
+    for command in ("status", "limits", "limit", "peers", "trace", "reload"):
+        assert f"\n  {command} " in result.stdout

@@ -1,0 +1,71 @@
+"""Each mistake in a configuration becomes one line that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from drld import config
+from tests.unit.config import mistakes_of_a_limit, mistakes_of_a_limiter, mistakes_of_a_match
+from tests.unit.config.good import GOOD, LIMIT, assert_one_line, problems
+
+WRONG = [
+    pytest.param(text, line, id=name)
+    for module in (mistakes_of_a_limiter, mistakes_of_a_limit, mistakes_of_a_match)
+    for name, (text, line) in module.WRONG.items()
+]
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG)
+def test_a_mistake_is_one_line(text: str, line: str) -> None:
+    assert_one_line(text, line)
+
+
+def test_no_limits_at_all_must_be_meant() -> None:
+    assert problems(GOOD.replace(LIMIT, "")) == [
+        "drld.toml: limit: missing: the file needs a [[limit]] table (limit = [] for none)"
+    ]
+    text = "limit = []\n" + GOOD.replace(LIMIT, "")
+    assert config.parse(text, "f").limits == ()
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    text = """
+        [limiter]
+        name = "lim1"
+        listen = "0.0.0.0:7946"
+        [[peer]]
+        name = "lim1"
+        address = "10.0.0.2"
+        [gossip]
+        interval = "5ms"
+        [[limit]]
+        id = 1
+        name = "a"
+        rate = "10mbps"
+        burst = "1B"
+        allocator = { name = "fps", growth = 0.5 }
+        match = { in = "eth0" }
+        [[limit]]
+        id = 2
+        name = "b"
+        rate = "1mbit"
+        burst = "15kB"
+        match = { in = "eth0", protocol = "gre", source_port = 1 }
+        [[limit]]
+        id = 2
+        name = "c"
+        rate = "1mbit"
+        burst = "15kB"
+        match = { }
+    """
+    assert [line.split(":")[1].strip() for line in problems(text)] == [
+        "limiter.listen",
+        "gossip.interval",
+        "peer[0].address",
+        "limit[0].rate",
+        "limit[0].burst",
+        "limit[2].id",
+        "limit[0].allocator.growth",
+        "limit[1].match.source_port",
+        "limit[2].match",
+    ]
