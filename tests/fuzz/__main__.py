@@ -1,8 +1,9 @@
 """The coverage-guided fuzzer by command: scripts/fuzz [TARGET...] [--seconds N] [--replay FILE].
 
-Each target runs for N seconds in a process of its own, from its valid inputs, all that was ever
-found and what earlier runs got far with (.fuzz/TARGET). A finding is made smaller and written to
-tests/fuzz/corpus/TARGET. Exit status 1 if there was one.
+Without names, all targets but `bpf`, which takes root. Each runs for N seconds in a process of its
+own, from its valid inputs, all that was ever found and what earlier runs got far with
+(.fuzz/TARGET). A finding is made smaller and written to tests/fuzz/corpus/TARGET. Exit status 1 if
+there was one.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import IO
 
 from tests.fuzz.finding import CORPUS, keep, shrink
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import KERNEL_TARGET, TARGETS, find
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / ".fuzz"
+NAMES = (*TARGETS, KERNEL_TARGET)
 SLOW_S = 30
 """An input that takes longer is a finding."""
 MEMORY_MB = 2048
@@ -53,12 +55,12 @@ class Progress:
 def main(argv: list[str] | None = None) -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--seconds", type=int, default=60, metavar="N", help="for each target")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="judge one kept input")
     args = parser.parse_args(argv)
-    if unknown := [name for name in args.targets if name not in TARGETS]:
-        parser.error(f"no such target: {', '.join(unknown)} (there are {', '.join(TARGETS)})")
+    if unknown := [name for name in args.targets if find(name) is None]:
+        parser.error(f"no such target: {', '.join(unknown)} (there are {', '.join(NAMES)})")
     if args.replay:
         return replay(args.replay)
     runs = {name: fuzz(name, args.seconds) for name in args.targets or TARGETS}
@@ -68,11 +70,12 @@ def main(argv: list[str] | None = None) -> int:
 def replay(path: Path) -> int:
     """Judge an input by the target whose folder it is in; return the exit status."""
     name = path.resolve().parent.name
-    if name not in TARGETS:
-        print(f"{path}: not in a folder of a target ({', '.join(TARGETS)})", file=sys.stderr)
+    target = find(name)
+    if target is None:
+        print(f"{path}: not in a folder of a target ({', '.join(NAMES)})", file=sys.stderr)
         return 2
     try:
-        accepted = TARGETS[name].check(path.read_bytes())
+        accepted = target.check(path.read_bytes())
     except Exception:
         traceback.print_exc()
         return 1
@@ -82,7 +85,8 @@ def replay(path: Path) -> int:
 
 def fuzz(name: str, seconds: int) -> bool:
     """Run one target; whether nothing was found."""
-    target = TARGETS[name]
+    target = find(name)
+    assert target is not None
     explored = WORK / name
     explored.mkdir(parents=True, exist_ok=True)
     progress = Progress()
@@ -99,7 +103,11 @@ def fuzz(name: str, seconds: int) -> bool:
             *(sys.executable, "-m", "tests.fuzz.guided", name, f"-max_total_time={seconds}"),
             *(f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB}", f"-max_len={target.max_bytes}"),
             *(f"-dict={words}", f"-artifact_prefix={found}/", "-print_final_stats=1"),
-            *(str(explored), str(seeds), str(CORPUS / name)),
+            *(
+                str(explored),
+                str(seeds),
+                *([str(CORPUS / name)] if (CORPUS / name).is_dir() else []),
+            ),
         ]
         with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

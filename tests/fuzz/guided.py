@@ -16,8 +16,11 @@ def main(arguments: list[str]) -> None:
     """Fuzz until libFuzzer's options say that it is enough, or something is found."""
     name, *options = arguments
     with atheris.instrument_imports(include=INSTRUMENTED):
-        from tests.fuzz.targets import TARGETS
-    check = TARGETS[name].check
+        from tests.fuzz.targets import find
+
+        target = find(name)
+    assert target is not None
+    check = target.check
 
     def once(data: bytes) -> None:
         check(data)

@@ -6,20 +6,24 @@ the flow that it is taken for, by the identity that the program's hash gives to 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping
 from ipaddress import ip_network
 
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import Code
+from drld.capture.bpf_compiler import compiled
 from drld.capture.matcher import Matcher
 from drld.capture.packet import COPY_BYTES, Header, parse
 from drld.model import Enforcement
 from drld.spec import Direction, LimitSpec, Match
 from tests.factories import limit_spec
-from tests.fuzz.frames import frame, packet_of
+from tests.fuzz.frames import LONGEST, frame, packet_of
+from tests.fuzz.targets.base import Target
+from tests.fuzz.targets.packet import packets
 
-from .bench import SEED, Bench
+from .bench import SEED, TEST_FLAGS, Bench
 
 INTERFACE = "eth0"
 _MASK = (1 << 64) - 1
@@ -138,3 +142,27 @@ def flow_identity(header: Header) -> int:
             identity = identity * 0x9E3779B97F4A7C15 & _MASK
             identity ^= identity >> 29
     return identity | 1
+
+
+def check(data: bytes) -> bool:
+    """A mark of four bytes, and a frame."""
+    if len(data) < 18:
+        return False
+    return _agreement().check(data[4:], int.from_bytes(data[:4], "big"))
+
+
+@functools.cache
+def _agreement() -> Agreement:
+    return Agreement(compiled(TEST_FLAGS))
+
+
+def seeds() -> list[bytes]:
+    return [
+        bytes([0, 0, 0, 0x10 * tags]) + frame(packet, tags)
+        for packet in packets()
+        for tags in range(3)
+    ]
+
+
+TARGET = Target(check, seeds, max_bytes=min(600, LONGEST))
+"""For scripts/fuzz, as root: coverage is that of the Python parser."""

@@ -14,7 +14,7 @@ from drld.capture.bpf_compiler import compiled
 from ..fuzz.finding import CORPUS
 from ..fuzz.frames import frame, random_frame
 from ..fuzz.targets.packet import packets
-from .agreement import Agreement
+from .agreement import Agreement, check, seeds
 from .bench import TEST_FLAGS
 
 pytestmark = pytest.mark.kernel
@@ -57,6 +57,13 @@ def test_what_fuzzers_found(agreement: Agreement) -> None:
     assert found
     for path in found:
         agreement.check_packet(path.read_bytes()[2:])
+    for path in (CORPUS / "bpf").iterdir():
+        assert check(path.read_bytes()) in (True, False)
+
+
+def test_the_seeds_of_the_fuzzer_are_sound() -> None:
+    for seed in seeds():
+        assert check(seed)
 
 
 def test_random_frames(agreement: Agreement) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.fuzz.targets import api, config, control_wire, packet, wire
 from tests.fuzz.targets.base import Target
 
+KERNEL_TARGET = "bpf"
 TARGETS: dict[str, Target] = {
     "wire": wire.TARGET,
     "control-wire": control_wire.TARGET,
@@ -16,3 +17,12 @@ TARGETS: dict[str, Target] = {
     "config": config.TARGET,
     "api": api.TARGET,
 }
+
+
+def find(name: str) -> Target | None:
+    """The target of that name: also `bpf`, which takes root and is no target of the pure tests."""
+    if name == KERNEL_TARGET:
+        from tests.kernel import agreement
+
+        return agreement.TARGET
+    return TARGETS.get(name)

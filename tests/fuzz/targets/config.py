@@ -38,19 +38,17 @@ def check_text(text: str) -> bool:
         document = tomllib.loads(text)
     except (ValueError, RecursionError):
         document = None
-    try:
-        spec = config.parse(text, FILE)
-    except ConfigError as error:
-        check_problems(error.problems, document)
-        return False
-    check_spec(spec)
-    return True
+    return _judge(lambda: config.parse(text, FILE), document)
 
 
 def check_document(document: Mapping[str, Any]) -> bool:
     """What TOML has been made of."""
+    return _judge(lambda: config.from_document(document, FILE), document)
+
+
+def _judge(read: Callable[[], LimiterSpec], document: Mapping[str, Any] | None) -> bool:
     try:
-        spec = config.from_document(document, FILE)
+        spec = read()
     except ConfigError as error:
         check_problems(error.problems, document)
         return False
