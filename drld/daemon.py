@@ -167,8 +167,8 @@ class Daemon:
     async def _reload_on_signal(self) -> None:
         try:
             await self.reload()
-        except DrldError as error:
-            log.error("reload refused, the running configuration stays:\n%s", error)
+        except DrldError:
+            log.error("reload refused, the running configuration stays:\n%s", self._reload_error)
 
     # The backend of the control API.
 

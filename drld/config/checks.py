@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import TypeVar
 
 from drld.config.fields import PROTOCOLS, WITH_PORTS, format_endpoint
-from drld.config.problems import Location, Problems, dotted
+from drld.config.problems import Location, Problems, dotted, some
 from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
 
 T = TypeVar("T", bound=Hashable)
@@ -123,7 +123,7 @@ def check_shares(
         if name not in members:
             problems.unknown(where, name, sorted(members))
     if missing := sorted(set(members) - set(shares)):
-        problems.add(where, f"missing {', '.join(missing)}: every limiter of the fleet has a share")
+        problems.add(where, f"missing {some(missing)}: every limiter of the fleet has a share")
     total = math.fsum(shares.values())
     if abs(total - 1) > SHARES_TOLERANCE:
         problems.add(where, f"sum to {total:.12g}: the shares of a fleet sum to 1")

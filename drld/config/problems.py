@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import get_args
@@ -12,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
 _LONGEST_VALUE = 60
+_LONGEST_LIST = 600
 
 Location = Sequence[int | str]
 
@@ -38,7 +40,7 @@ class Problems:
         if close := difflib.get_close_matches(key, known, n=1) or abbreviated:
             hint = f'did you mean "{close[0]}"?'
         else:
-            hint = f"known here: {', '.join(known)}" if known else "none is known here"
+            hint = f"known here: {some(known)}" if known else "none is known here"
         self.add([*where, key], f"unknown key; {hint}")
 
     def include(self, where: Location, model: type[BaseModel], error: ValidationError) -> None:
@@ -64,6 +66,14 @@ def show(value: object) -> str:
         return "an integer beyond 64 bits"
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def some(names: Sequence[str]) -> str:
+    """As many names as fit on a line, and how many more there are: a fleet may have thousands."""
+    ends = itertools.accumulate(len(name) + 2 for name in names)
+    shown = sum(end <= _LONGEST_LIST for end in ends)
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more else "")
 
 
 def dotted(where: Location) -> str:

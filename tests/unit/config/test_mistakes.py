@@ -6,7 +6,7 @@ import pytest
 
 from drld import config
 from tests.unit.config import mistakes_of_a_limit, mistakes_of_a_limiter, mistakes_of_a_match
-from tests.unit.config.good import GOOD, LIMIT, assert_one_line, problems
+from tests.unit.config.good import GOOD, LIMIT, assert_one_line, problems, with_limit_key
 
 WRONG = [
     pytest.param(text, line, id=name)
@@ -69,3 +69,16 @@ def test_all_mistakes_are_reported_at_once() -> None:
         "limit[1].match.source_port",
         "limit[2].match",
     ]
+
+
+def test_what_is_said_of_a_large_fleet_stays_a_line() -> None:
+    peers = "".join(
+        f'[[peer]]\nname = "lim{n}"\naddress = "10.1.{n // 250}.{n % 250}:7946"\n'
+        for n in range(3, 1000)
+    )
+    text = with_limit_key("shares = { stranger = 1 }").replace("[[peer]]", peers + "[[peer]]", 1)
+    stranger, missing = problems(text)
+    assert stranger.startswith("drld.toml: limit[0].shares.stranger: unknown key; known here: lim1")
+    assert missing.startswith("drld.toml: limit[0].shares: missing lim1, lim10, lim100, ")
+    assert missing.endswith(" and 923 more: every limiter of the fleet has a share")
+    assert max(map(len, (stranger, missing))) < 1000
