@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -17,6 +19,9 @@ from drld.control import server
 from drld.control.credentials import Credentials
 from drld.control.schema import LimitReport, StatusReport
 from tests.control_fake import FakeDaemon, client, many_limits, served
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
 
 REQUEST = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\n\r\n"
 CLIENTS = 40
@@ -78,6 +83,34 @@ async def test_a_client_that_left_does_not_count(
             async with await trio.open_unix_socket(str(path)):
                 pass
             await wait_all_tasks_blocked()
+
+
+class Exhausted:
+    """A listening socket in a process that may not open another descriptor, ten times."""
+
+    def __init__(self) -> None:
+        self.refusals = 0
+
+    async def accept(self) -> tuple[trio.socket.SocketType, str]:
+        await trio.lowlevel.checkpoint()
+        if self.refusals == 10:
+            raise OSError(errno.EINVAL, "closed")
+        self.refusals += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+async def test_without_descriptors_it_waits_and_says_so_once(
+    daemon: FakeDaemon, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Exhausted()
+    began = trio.current_time()
+    with pytest.raises(ExceptionGroup) as caught:
+        await server.Connections(daemon).accept(listener, trio.TASK_STATUS_IGNORED)  # type: ignore[arg-type]  # all that is asked of a socket
+    assert caught.group_contains(OSError, match="closed")
+    assert trio.current_time() - began == pytest.approx(10 * 0.2)
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "cannot accept a control connection: Too many open files"
+    ]
 
 
 class Passes:
