@@ -8,14 +8,14 @@ import trio
 
 from drld.errors import DrldError
 
-LEAST_PAUSE_S = 0.1
+LEAST_PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
 
 
 class Coalesced:
     """Runs the action one at a time, and once for all who asked before it began.
 
-    Between two runs it pauses for as long as the last one took, and `LEAST_PAUSE_S` at least, so
-    that a storm of requests takes half of the daemon's time at most.
+    Between two runs it pauses for as long as the last one took, within `LEAST_PAUSE_S` and
+    `MOST_PAUSE_S`, so that a storm of requests leaves the daemon time for all else.
     """
 
     def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
@@ -50,6 +50,6 @@ class Coalesced:
         except DrldError as error:
             self._error = error
         ended = trio.current_time()
-        self._rests_until = ended + max(ended - began, LEAST_PAUSE_S)
+        self._rests_until = ended + min(max(ended - began, LEAST_PAUSE_S), MOST_PAUSE_S)
         # Not reached by a run that was cancelled: the next in line runs it again.
         self._ended = self._begun

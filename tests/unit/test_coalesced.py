@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from drld.coalesced import LEAST_PAUSE_S, Coalesced
+from drld.coalesced import LEAST_PAUSE_S, MOST_PAUSE_S, Coalesced
 from drld.errors import ConfigError, DrldError
 
 
@@ -55,13 +55,14 @@ async def test_who_asked_before_a_run_began_shares_it(
     assert [at - start for at in sorted(ended)] == pytest.approx([1, 3, 3, 3, 3, 5])
 
 
-async def test_a_short_action_rests_too(autojump_clock: object) -> None:
-    action = Action(0)
+@pytest.mark.parametrize(("takes", "rests"), [(0, LEAST_PAUSE_S), (60, MOST_PAUSE_S)])
+async def test_the_rest_has_bounds(autojump_clock: object, takes: float, rests: float) -> None:
+    action = Action(takes)
     ask = Coalesced(action)
     for _ in range(3):
         await ask()
-    pauses = [after - before for before, after in zip(action.runs, action.runs[1:], strict=False)]
-    assert pauses == pytest.approx([LEAST_PAUSE_S] * 2)
+    periods = [after - before for before, after in zip(action.runs, action.runs[1:], strict=False)]
+    assert periods == pytest.approx([takes + rests] * 2)
 
 
 async def test_all_who_share_a_run_share_its_error(action: Action, autojump_clock: object) -> None:
