@@ -30,6 +30,7 @@
 #define DRLD_BUCKET_H
 
 #include "maps.h"
+#include "atomics.h"
 
 #ifdef DRLD_TEST
 BPF_TABLE("array", u32, struct drld_test, test, 1);
@@ -115,7 +116,7 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 		now = fine_time();
 		dt = now - updated;
 	}
-	if (__sync_val_compare_and_swap(&limit->updated_ns, updated, now) != updated)
+	if (compare_and_swap(&limit->updated_ns, updated, now) != updated)
 		return; /* another CPU does it */
 	s64 tokens = volatile_read(limit->tokens), next;
 	if (mode & DRLD_DRAIN) {

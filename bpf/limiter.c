@@ -54,7 +54,7 @@ inline_always void sample(struct drld_flows *table, u64 id, u64 bytes)
 	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
 		u64 was = volatile_read(set[way].id);
 		if (!was)
-			was = __sync_val_compare_and_swap(&set[way].id, 0, id);
+			was = compare_and_swap(&set[way].id, 0, id);
 		if (!was || was == id) {
 			__sync_fetch_and_add(&set[way].bytes, bytes);
 			return;
@@ -234,7 +234,7 @@ int apply(struct __sk_buff *skb)
 			then = depth;
 	}
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */
-	u64 before = __sync_fetch_and_add(&limit->tokens, then - tokens);
+	u64 before = fetch_and_add(&limit->tokens, then - tokens);
 	asm volatile("" : : "r"(before) : "memory");
 	*(volatile u32 *)&limit->sequence = sequence + 1;
 	return 1;

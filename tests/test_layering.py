@@ -35,6 +35,7 @@ PURE = sorted(
         "drld/capture/packet.py",
         "drld/capture/matcher.py",
         "drld/capture/policer.py",
+        "drld/capture/bpf_atomics.py",
         "drld/capture/bpf_loops.py",
         "drld/capture/kernel_layout.py",
         "drld/capture/gate.py",

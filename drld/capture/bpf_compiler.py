@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from drld.capture.bpf import Code, references
+from drld.capture.bpf_atomics import with_atomics
 from drld.capture.bpf_loops import closed_by_jumps
 from drld.capture.kernel_layout import MAPS, VALUES
 from drld.errors import DatapathError
@@ -101,7 +102,7 @@ def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
                 f"no kernel headers for {platform.release()}: scripts/setup fetches some, or "
                 "BCC_KERNEL_SOURCE names their folder"
             )
-        told = next((line for line in said if "error:" in line), said[-1])
+        told = next((line for line in said if "error:" in line.lower()), said[-1])
         raise DatapathError(f"the BPF compiler: {told.strip()}")
     return done.stdout
 
@@ -159,7 +160,7 @@ def main(source: str, flags: list[str]) -> int:
     names = {lib.bpf_table_fd(module.module, name.encode()): name for name in MAPS}
     programs = {}
     for name in PROGRAMS[source]:
-        instructions = closed_by_jumps(module.dump_func(name))
+        instructions = closed_by_jumps(with_atomics(module.dump_func(name)))
         programs[name] = Code(instructions, references(instructions, names, VALUES))
     sys.stdout.write(_encode(programs))
     return 0

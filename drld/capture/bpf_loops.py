@@ -9,13 +9,15 @@ costs a packet nothing: the kernel removes it after it has verified the program.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
-_BYTES = 8
+BYTES = 8
+"""Of an instruction."""
+
 _JUMP, _JUMP32 = 5, 6
 """Classes of instructions: the low three bits of the operation."""
 _GOTO, _CALL, _EXIT, _WIDE = 0x05, 0x85, 0x95, 0x18
-_NO_GOTO = bytes([_GOTO]) + bytes(_BYTES - 1)
+_NO_GOTO = bytes([_GOTO]) + bytes(BYTES - 1)
 """A jump by nothing."""
 
 
@@ -25,13 +27,21 @@ def closed_by_jumps(instructions: bytes) -> bytes:
     Raises:
         ValueError: a jump cannot reach that far any more.
     """
-    code = [instructions[at : at + _BYTES] for at in range(0, len(instructions), _BYTES)]
-    before = set(_entered_by_falling(code))
-    moved = list(_moved(len(code), before))
+    code = [instructions[at : at + BYTES] for at in range(0, len(instructions), BYTES)]
+    return b"".join(inserted(code, dict.fromkeys(_entered_by_falling(code), _NO_GOTO)))
+
+
+def inserted(code: Sequence[bytes], before: Mapping[int, bytes]) -> list[bytes]:
+    """The program with instructions put before these: who falls into one meets it, not who jumps.
+
+    Raises:
+        ValueError: a jump cannot reach that far any more.
+    """
+    moved = list(_moved(len(code), before.keys()))
     made = []
     for index, each in enumerate(code):
         if index in before:
-            made.append(_NO_GOTO)
+            made.append(before[index])
         target = _target(code, index)
         if target is None:
             made.append(each)
@@ -42,7 +52,7 @@ def closed_by_jumps(instructions: bytes) -> bytes:
             made.append(each[:2] + struct.pack("<h", offset) + each[4:])
         except struct.error:
             raise ValueError(f"the jump at instruction {index} is too far") from None
-    return b"".join(made)
+    return made
 
 
 def _moved(count: int, before: Set[int]) -> Iterator[int]:
