@@ -18,9 +18,11 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -38,6 +40,9 @@ from drld.gossip.transport import Transport
 from drld.model import NS_PER_S
 from drld.notify import Watchdog, notify
 from drld.spec import LimiterSpec
+
+if TYPE_CHECKING:
+    from drld.registry.agent import Agent
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -75,7 +80,13 @@ class Daemon:
             raise ConfigError(
                 [f"{path}: limiter.listen: cannot bind {host!r}, port {port}: {error.strerror}"]
             ) from error
-        self.engine = Engine(spec, self.datapath, transport, Random(SystemRandom().getrandbits(64)))
+        self.engine = self._engine(spec, transport)
+        self._registry: Agent | None = None
+        if spec.registry is not None:
+            # Only those who have a registry pay for its client's memory.
+            from drld.registry.agent import Agent
+
+            self._registry = Agent(spec, str(path), self._take_over)
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
@@ -93,19 +104,12 @@ class Daemon:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             stopping = False
             try:
-                self._start()
+                if self._registry is None:
+                    self._start()
                 async with trio.open_nursery() as nursery:
                     spec = self.engine.spec
                     await nursery.start(serve, self, spec.control, spec.control_group)
-                    nursery.start_soon(self._tick)
-                    if isinstance(self.datapath, NfqueueDatapath):
-                        nursery.start_soon(self._drain_queue, self.datapath)
-                    # What was imported lives as long as the daemon: the collector need not look
-                    # at it ever again.
-                    gc.freeze()
-                    self.ready = True
-                    notify("READY=1")
-                    log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
+                    nursery.start_soon(self._work, nursery)
                     async for number in signals:
                         if number != signal.SIGHUP:
                             break
@@ -119,6 +123,53 @@ class Daemon:
                 # they, and not the lack of them, say what happens to its packets (`on_failure`).
                 if stopping or not self.ready:
                     self.engine.stop()
+                if stopping and self._registry is not None:
+                    with trio.CancelScope(shield=True):
+                        await self._registry.leave()
+
+    async def _work(self, nursery: trio.Nursery) -> None:
+        """Start what runs until the daemon is stopped, once it is known who the fleet is."""
+        if self._registry is not None:
+            nursery.start_soon(self._registry.run)
+            await self._registry.known.wait()
+            self._prepare(self._registry.spec())
+            self._start()
+            self._registry.started(self.engine.spec)
+        nursery.start_soon(self._tick)
+        if isinstance(self.datapath, NfqueueDatapath):
+            nursery.start_soon(self._drain_queue, self.datapath)
+        # What was imported lives as long as the daemon: the collector need not look at it ever
+        # again.
+        gc.freeze()
+        self.ready = True
+        notify("READY=1")
+        log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
+
+    def _engine(self, spec: LimiterSpec, transport: Transport) -> Engine:
+        return Engine(spec, self.datapath, transport, Random(SystemRandom().getrandbits(64)))
+
+    def _prepare(self, spec: LimiterSpec) -> None:
+        """Begin with another configuration than that of the file alone."""
+        transport = self.engine.transport
+        transport.update_peers({peer.name: peer.address for peer in spec.peers})
+        self.engine = self._engine(spec, transport)
+
+    def _attach(self) -> None:
+        """Attach the datapath; if the host refuses one of the fleet's limits, without all those.
+
+        They are tried one by one then (`Agent.started`).
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        try:
+            self.engine.start(clock())
+        except DatapathError:
+            spec = self.engine.spec
+            if self._registry is None or spec.limits == self._registry.file.limits:
+                raise
+            self._prepare(replace(spec, limits=self._registry.file.limits))
+            self.engine.start(clock())
 
     def _start(self) -> None:
         """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
@@ -128,7 +179,7 @@ class Daemon:
         """
         spec = self.engine.spec
         try:
-            self.engine.start(clock())
+            self._attach()
         except DatapathError as error:
             if spec.datapath != "auto":
                 raise
@@ -136,7 +187,7 @@ class Daemon:
             self._reason = f"; no kernel datapath: {error}"
             self.datapath = self.engine.datapath = _nfqueue(spec)
             try:
-                self.engine.start(clock())
+                self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
 
@@ -186,7 +237,10 @@ class Daemon:
         try:
             # A large file takes seconds to read: ticks go on meanwhile.
             spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
-            self.engine.reconfigure(spec, clock())
+            if self._registry is not None:
+                self._registry.reload(spec)
+            else:
+                self._take_over(spec)
         except DrldError as error:
             self._reload_error = str(error)[:MAX_REPORTED]
             raise
@@ -194,10 +248,18 @@ class Daemon:
             notify("READY=1")
         self._reload_error = None
         self._loaded_at = time.time()
+        log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
+
+    def _take_over(self, spec: LimiterSpec) -> None:
+        """Put another configuration into force.
+
+        Raises:
+            ConfigError, DatapathError: it cannot be; the running one stays.
+        """
+        self.engine.reconfigure(spec, clock())
         self._traces.retain(self._names())
         self._changed.set()
         self._changed = trio.Event()
-        log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
 
     def status(self) -> StatusReport:
         """The daemon as a whole."""
@@ -239,6 +301,7 @@ class Daemon:
                 "loaded_at": self._loaded_at,
                 "reload_error": self._reload_error,
             },
+            registry=None if self._registry is None else self._registry.report(),
         )
 
     def limits(self) -> Iterator[LimitReport]:

@@ -118,7 +118,7 @@ class Engine:
             raise ConfigError(problems)
         fleet = (
             self.membership.with_peers([peer.name for peer in spec.peers])
-            if spec.gossip == self.spec.gossip
+            if spec.gossip == self.spec.gossip and (spec.joined or not self.spec.joined)
             else membership(spec.name, spec.members, spec.gossip)
         )
         entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
@@ -159,6 +159,11 @@ class Engine:
         return ticks
 
     def _receive(self, now_ns: int) -> None:
+        if not self.spec.joined:
+            # Who counts on peers that do not all count on it takes more than there is.
+            for _ in self.transport.receive():
+                pass
+            return
         for peer, message in self.transport.receive():
             if isinstance(message, Update):
                 self._take_update(peer, message, now_ns)
@@ -228,6 +233,8 @@ class Engine:
         if due:
             self._round_due_ns = _next(self._round_due_ns, now_ns, self.spec.gossip.interval_ns)
         elif not speaking:
+            return
+        if not self.spec.joined:
             return
         targets = self.membership.targets(self._rng)
         told: dict[str, list[Update]] = {peer: [] for peer in targets}

@@ -1,7 +1,7 @@
 """The errors drld raises on purpose; everything else is a bug.
 
 `ConfigError` is the operator's fault, `WireError` a peer's (or a stranger's),
-`DatapathError` the host's (a missing kernel feature, a refused rule).
+`DatapathError` the host's (a missing kernel feature, a refused rule), `RegistryError` etcd's.
 """
 
 from __future__ import annotations
@@ -33,3 +33,7 @@ class WireError(DrldError):
 
 class DatapathError(DrldError):
     """The host refuses, or lacks, something the datapath needs."""
+
+
+class RegistryError(DrldError):
+    """The registry (etcd) cannot be reached, refuses, or answers what no etcd would."""

@@ -99,6 +99,29 @@ class GossipSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrySpec:
+    """The fleet's registry in etcd (docs/registry.md)."""
+
+    endpoints: tuple[str, ...]
+    """URLs of etcd servers of one cluster; they are tried in this order."""
+    fleet: str
+    ttl_ns: int
+    """How long this limiter counts as alive after etcd heard from it last."""
+    cache: str
+    """Path of the file that keeps what the registry said last."""
+    user: str | None = None
+    password_file: str | None = None
+    ca: str | None = None
+    """Path of the certificates to trust (PEM); None: those of the system."""
+    cert: str | None = None
+    key: str | None = None
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    """What the fleet's limits call an interface, and what it is called on this host."""
+    forget_after_ns: int | None = None
+    """How long a member may be gone before it is removed; None: until somebody does it."""
+
+
+@dataclass(frozen=True, slots=True)
 class LimiterSpec:
     """One daemon."""
 
@@ -118,6 +141,10 @@ class LimiterSpec:
     limits: tuple[LimitSpec, ...]
     control_group: str | int | None = None
     """That may open the control socket, besides the daemon's user; None is the daemon's own."""
+    registry: RegistrySpec | None = None
+    joined: bool = True
+    """False: some of the fleet may not count this limiter yet. It then takes no part in gossip, so
+    that it enforces its static share."""
 
     @property
     def members(self) -> frozenset[str]:

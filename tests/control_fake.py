@@ -38,6 +38,7 @@ STATUS = StatusReport(
         "errors": {},
     },
     config={"file": "/etc/drld/drld.toml", "loaded_at": 1_700_000_000.5, "reload_error": None},
+    registry=None,
 )
 
 FPS_LIMIT = LimitReport(

@@ -10,6 +10,7 @@ import click
 
 from drld import __version__
 from drld.cli.client import Daemon
+from drld.cli.fleet import fleet
 from drld.cli.limit import limit
 from drld.cli.limits import limits
 from drld.cli.peers import peers
@@ -32,5 +33,5 @@ def main(context: click.Context, socket: str | None) -> None:
     context.obj = Daemon(socket)
 
 
-for command in (status, limits, limit, peers, trace, reload):
+for command in (status, limits, limit, peers, trace, reload, fleet):
     main.add_command(command)

@@ -9,7 +9,7 @@ import click
 
 from drld.cli.client import Daemon
 from drld.cli.output import NONE, counts, json_option, write_fields, write_json
-from drld.control.schema import StatusReport
+from drld.control.schema import RegistryReport, StatusReport
 from drld.units import human_duration, human_size
 
 
@@ -59,7 +59,32 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
         ("limits", str(report["limits"])),
         ("config", f"{config['file']}, loaded {loaded}"),
     ]
+    if report["registry"] is not None:
+        fields += _registry_fields(report["registry"])
     if config["reload_error"] is not None:
         refused = "refused, so the configuration above stays in force:"
         fields.append(("reload", f"{refused}\n{config['reload_error']}"))
+    return fields
+
+
+def _registry_fields(registry: RegistryReport) -> list[tuple[str, str]]:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(registry["since"]))
+    where = registry["endpoint"] or registry["error"] or "not heard yet"
+    fields = [
+        (
+            "fleet",
+            f"{registry['fleet']}, {registry['members']} members, {registry['limits']} limits",
+        ),
+        ("registry", f"{registry['state']} since {since}: {where}"),
+    ]
+    if not registry["joined"]:
+        names = ", ".join(registry["waiting_for"]) or "etcd"
+        fields.append(("joining", f"at its static share; not known to count it: {names}"))
+    if registry["lost"]:
+        fields.append(("lost", f"{registry['lost']} keys, in force, being put into etcd again"))
+    if registry["problem_count"]:
+        listed = "\n".join(registry["problems"].values())
+        fields.append(("problems", f"{registry['problem_count']}, not in force here:\n{listed}"))
+    if registry["cache_error"] is not None:
+        fields.append(("cache", registry["cache_error"]))
     return fields

@@ -23,15 +23,18 @@ from drld.config.checks import (
     check_limits,
     check_match,
     check_on_failure,
+    check_registry,
     check_shares,
+    check_sum,
 )
-from drld.config.problems import Location, Problems
+from drld.config.problems import Location, Problems, show
 from drld.config.schema import (
     GossipTable,
     LimiterTable,
     LimitTable,
     MatchTable,
     PeerTable,
+    RegistryTable,
     Table,
 )
 from drld.errors import ConfigError
@@ -44,6 +47,7 @@ from drld.spec import (
     Mode,
     OnFailure,
     PeerSpec,
+    RegistrySpec,
 )
 
 if sys.version_info >= (3, 11):
@@ -51,13 +55,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["from_document", "load", "parse"]
+__all__ = ["from_document", "load", "load_registry", "parse", "read_limit", "read_limits"]
 
 T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
-_SECTIONS = ("limiter", "gossip", "peer", "limit")
+STATE_DIRECTORY = "/var/lib/drld"
+_SECTIONS = ("limiter", "gossip", "registry", "peer", "limit")
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -66,6 +71,60 @@ def load(path: str | os.PathLike[str]) -> LimiterSpec:
     Raises:
         ConfigError: it cannot be read or used; `problems` has a line for each mistake.
     """
+    return from_document(*_document(path))
+
+
+def load_registry(path: str | os.PathLike[str]) -> RegistrySpec:
+    """Read the `[registry]` of a configuration file, whatever else there is in it.
+
+    Raises:
+        ConfigError: as `load`; there is none.
+    """
+    document, file = _document(path)
+    problems = Problems(file)
+    table = _section("registry", RegistryTable, document.get("registry"), problems)
+    check_registry(table, problems)
+    if table is None or problems.lines:
+        raise ConfigError(problems.lines)
+    return _registry_spec(table, "drlctl")
+
+
+def read_limits(path: str | os.PathLike[str]) -> list[object]:
+    """The `[[limit]]` tables of a file that has nothing else, not validated.
+
+    Raises:
+        ConfigError: it cannot be read, or has something else.
+    """
+    document, file = _document(path)
+    limits = document.get("limit")
+    if not isinstance(limits, list) or not limits or document.keys() != {"limit"}:
+        raise ConfigError([f"{file}: it needs [[limit]] tables, and nothing else"])
+    return limits
+
+
+def read_limit(value: object, source: str, interval_ns: int) -> LimitSpec:
+    """Validate one limit of a fleet whose members are not known; `source` names it in messages.
+
+    Shares of limiters that are no members are nobody's, and who is not named has none.
+    `interval_ns` is the estimate interval of a limit that does not say its own.
+
+    Raises:
+        ConfigError: it cannot be used; `problems` has a line for each mistake.
+    """
+    problems = Problems(source)
+    spec = None
+    if isinstance(value, dict):
+        table = _table([], LimitTable, value, problems)
+        spec = _limit_spec([], value, table, _Fleet(2, None, interval_ns, open=True), problems)
+    else:
+        problems.lines.append(f"{source}: {show(value)}: a table")
+    if problems.lines or spec is None:
+        raise ConfigError(problems.lines)
+    return spec
+
+
+def _document(path: str | os.PathLike[str]) -> tuple[Mapping[str, object], str]:
+    """Read a TOML file; with its name for messages."""
     file = os.fspath(path)
     try:
         with Path(path).open("rb") as stream:
@@ -80,7 +139,7 @@ def load(path: str | os.PathLike[str]) -> LimiterSpec:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{file}: not UTF-8 (at line {line})"]) from error
-    return parse(text, file)
+    return _parsed(text, file), file
 
 
 def parse(text: str, file: str) -> LimiterSpec:
@@ -89,14 +148,18 @@ def parse(text: str, file: str) -> LimiterSpec:
     Raises:
         ConfigError: as `load`.
     """
+    return from_document(_parsed(text, file), file)
+
+
+def _parsed(text: str, file: str) -> Mapping[str, object]:
     try:
-        document = tomllib.loads(text)
+        document: Mapping[str, object] = tomllib.loads(text)
     # A ValueError of another kind is a number with more digits than int() takes.
     except ValueError as error:
         raise ConfigError([f"{file}: {' '.join(str(error).split())}"]) from error
     except RecursionError as error:
         raise ConfigError([f"{file}: nested too deeply"]) from error
-    return from_document(document, file)
+    return document
 
 
 def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
@@ -112,18 +175,24 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     peers = _sections("peer", PeerTable, document.get("peer", []), problems)
-    limits = _sections("limit", LimitTable, document.get("limit"), problems)
+    registry = None
+    if "registry" in document:
+        registry = _section("registry", RegistryTable, document["registry"], problems)
+    none: list[object] | None = [] if "registry" in document else None
+    limits = _sections("limit", LimitTable, document.get("limit", none), problems)
+    check_registry(registry, problems)
     check_fleet(limiter, [table for _, table in peers], problems)
     check_datapath(limiter, problems)
     check_limits([table for _, table in limits], problems)
     if limiter and limiter.datapath == "nfqueue":
         check_on_failure([table for _, table in limits], problems)
     fleet = _Fleet(
-        size=1 + len(peers),
+        size=1 + len(peers) + ("registry" in document),
         members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
         if limiter and all(table for _, table in peers)
         else None,
         interval_ns=gossip.interval if gossip else 0,
+        open="registry" in document,
     )
     specs = [
         _limit_spec(["limit", index], written, table, fleet, problems)
@@ -143,6 +212,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
         control_group=limiter.control_group,
+        registry=_registry_spec(registry, limiter.name) if registry else None,
     )
 
 
@@ -154,6 +224,8 @@ class _Fleet:
     members: frozenset[str] | None
     """None where mistakes leave it open."""
     interval_ns: int
+    open: bool
+    """Whether there may be members that the file does not name."""
 
 
 def _section(key: str, model: type[T], value: object, problems: Problems) -> T | None:
@@ -200,7 +272,9 @@ def _limit_spec(
     if table is None:
         return None
     check_match([*where, "match"], table.match, problems)
-    if fleet.members is not None:
+    if fleet.open:
+        check_sum([*where, "shares"], table.shares, problems)
+    elif fleet.members is not None:
         check_shares([*where, "shares"], table.shares, fleet.members, problems)
     if allocator is None:
         return None
@@ -230,4 +304,20 @@ def _match_spec(match: MatchTable) -> Match:
         source_ports=match.source_port,
         destination_ports=match.destination_port,
         mark=match.mark,
+    )
+
+
+def _registry_spec(table: RegistryTable, name: str) -> RegistrySpec:
+    return RegistrySpec(
+        endpoints=tuple(table.endpoints),
+        fleet=table.fleet,
+        ttl_ns=table.ttl,
+        cache=table.cache or f"{STATE_DIRECTORY}/{name}.registry.json",
+        user=table.user,
+        password_file=table.password_file,
+        ca=table.ca,
+        cert=table.cert,
+        key=table.key,
+        interfaces=table.interfaces,
+        forget_after_ns=table.forget_after,
     )

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from drld.config.fields import PROTOCOLS, WITH_PORTS, format_endpoint
 from drld.config.problems import Location, Problems, dotted, some
-from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
+from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable, RegistryTable
 
 T = TypeVar("T", bound=Hashable)
 
@@ -41,16 +41,18 @@ def check_fleet(
 def _check_reachable(
     limiter: LimiterTable, index: int, peer: PeerTable, problems: Problems
 ) -> None:
-    where: Location = ["peer", index, "address"]
-    own, other = ip_address(limiter.listen[0]), ip_address(peer.address[0])
+    if reason := unreachable(limiter.listen[0], peer.address[0]):
+        problems.refuse(["peer", index, "address"], peer.address[0], reason)
+
+
+def unreachable(listen: str, address: str) -> str | None:
+    """What an address has to be so that `listen` can reach it; None where it is."""
+    own, other = ip_address(listen), ip_address(address)
     if own.version != other.version:
-        problems.refuse(where, peer.address[0], f"IPv{own.version}, as limiter.listen")
-    elif own.is_loopback != other.is_loopback:
-        problems.refuse(
-            where,
-            peer.address[0],
-            f"an address that limiter.listen ({own}) can reach: both loopback, or neither",
-        )
+        return f"IPv{own.version}, as limiter.listen"
+    if own.is_loopback != other.is_loopback:
+        return f"an address that limiter.listen ({own}) can reach: both loopback, or neither"
+    return None
 
 
 def check_datapath(limiter: LimiterTable | None, problems: Problems) -> None:
@@ -124,9 +126,36 @@ def check_shares(
             problems.unknown(where, name, sorted(members))
     if missing := sorted(set(members) - set(shares)):
         problems.add(where, f"missing {some(missing)}: every limiter of the fleet has a share")
+    check_sum(where, shares, problems)
+
+
+def check_sum(where: Location, shares: dict[str, float], problems: Problems) -> None:
+    """Shares, where given, sum to 1; who is not named has none."""
+    if not shares:
+        return
     total = math.fsum(shares.values())
     if abs(total - 1) > SHARES_TOLERANCE:
         problems.add(where, f"sum to {total:.12g}: the shares of a fleet sum to 1")
+
+
+def check_registry(registry: RegistryTable | None, problems: Problems) -> None:
+    """A registry's keys go together."""
+    if registry is None:
+        return
+    for key, other in (
+        ("user", "password_file"),
+        ("password_file", "user"),
+        ("cert", "key"),
+        ("key", "cert"),
+    ):
+        if getattr(registry, key) is not None and getattr(registry, other) is None:
+            problems.add(["registry", other], f"missing: registry.{key} needs it")
+    secure = {url.startswith("https:") for url in registry.endpoints}
+    if len(secure) == 2:
+        problems.add(["registry", "endpoints"], "all of them https, or none")
+    for key in ("ca", "cert"):
+        if getattr(registry, key) is not None and secure == {False}:
+            problems.add(["registry", key], "is for endpoints that begin with https://")
 
 
 def check_match(where: Location, match: MatchTable, problems: Problems) -> None:

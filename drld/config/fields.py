@@ -48,9 +48,13 @@ _ENDPOINT = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*)):([0-9]{1,5})", re.ASCII)
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
+_URL = re.compile(
+    r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?", re.ASCII
+)
 _MAX_MARK = 2**32 - 1
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
+_LONGEST_PATH = 4095
 
 
 def quantity(
@@ -119,6 +123,23 @@ def _group(value: object) -> str | int:
     if isinstance(value, str) and _GROUP.fullmatch(value):
         return value
     raise ValueError('a group of this host, such as "drld" or 1000')
+
+
+def _file_path(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith("/") or value.endswith("/"):
+        raise ValueError('an absolute path of a file such as "/etc/drld/ca.pem"')
+    if "\0" in value or len(value.encode()) > _LONGEST_PATH:
+        raise ValueError(f"a path of at most {_LONGEST_PATH} bytes, none of them zero")
+    return value
+
+
+def _etcd_url(value: object) -> str:
+    allowed = 'the URL of an etcd server such as "https://10.0.0.9:2379"'
+    if not isinstance(value, str) or not (match := _URL.fullmatch(value)):
+        raise ValueError(allowed)
+    if not 1 <= int(match[1]) <= 65535:
+        raise ValueError("a port from 1 to 65535")
+    return value.rstrip("/")
 
 
 def _datapath(value: object) -> str:
@@ -230,6 +251,32 @@ Interval = Annotated[
     ),
 ]
 """Nanoseconds."""
+TimeToLive = Annotated[
+    int,
+    PlainValidator(
+        quantity(
+            units.parse_duration,
+            'a duration such as "10s", from "2s" to "10m"',
+            2 * units.GIGA,
+            600 * units.GIGA,
+        )
+    ),
+]
+"""Nanoseconds."""
+Absence = Annotated[
+    int,
+    PlainValidator(
+        quantity(
+            units.parse_duration,
+            'a duration such as "24h", from "1m" to "8760h" (a year)',
+            60 * units.GIGA,
+            8760 * 3600 * units.GIGA,
+        )
+    ),
+]
+"""Nanoseconds."""
+FilePath = Annotated[str, PlainValidator(_file_path)]
+EtcdUrl = Annotated[str, PlainValidator(_etcd_url)]
 Name = Annotated[str, PlainValidator(_name)]
 Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint)]
 Group = Annotated[str | int, PlainValidator(_group)]

@@ -11,9 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from drld.config.fields import (
+    Absence,
     Burst,
     DatapathName,
     Endpoint,
+    EtcdUrl,
+    FilePath,
     Group,
     Interface,
     Interval,
@@ -24,8 +27,9 @@ from drld.config.fields import (
     Protocol,
     Rate,
     SocketPath,
+    TimeToLive,
 )
-from drld.units import MEGA
+from drld.units import GIGA, MEGA
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -62,6 +66,24 @@ class PeerTable(Table):
 
     name: Name
     address: Endpoint
+
+
+class RegistryTable(Table):
+    """`[registry]`: where the fleet's limiters and limits are listed."""
+
+    endpoints: Annotated[list[EtcdUrl], Field(min_length=1, max_length=16)]
+    fleet: Name
+    ttl: TimeToLive = 10 * GIGA
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    password_file: FilePath | None = None
+    ca: FilePath | None = None
+    cert: FilePath | None = None
+    key: FilePath | None = None
+    interfaces: Annotated[dict[Interface, Interface], Field(max_length=1000)] = Field(
+        default_factory=dict
+    )
+    forget_after: Absence | None = None
+    cache: FilePath | None = None
 
 
 class MatchTable(Table):

@@ -60,6 +60,39 @@ class ConfigReport(TypedDict):
     """Why the last reload was refused; None after one that was not."""
 
 
+class RegistryReport(TypedDict):
+    """The fleet's registry in etcd, as this limiter knows it."""
+
+    fleet: str
+    state: Literal["waiting", "connected", "unreachable"]
+    """`waiting`: the daemon has never known the fleet, and enforces nothing until it does."""
+    since: float
+    """Unix time at which `state` began."""
+    endpoint: str | None
+    """The etcd server in use."""
+    error: str | None
+    """Why none is, or was last."""
+    revision: int
+    """Of the registry, that is in force here."""
+    members: int
+    """Limiters that this one counts, itself included."""
+    limits: int
+    """Limits that the registry has."""
+    joined: bool
+    """False: this limiter enforces its static share until all members count it."""
+    waiting_for: list[str]
+    """Members that are not known to count it; a few of them."""
+    lost: int
+    """Members and limits that etcd has lost: they are in force, and are put there again."""
+    problems: dict[str, str]
+    """Keys of etcd whose value is not in force here, and why; a few of them."""
+    problem_count: int
+    rejected: int
+    """Values that were not used since the daemon started."""
+    cache_error: str | None
+    """Why what the registry says cannot be written to disk."""
+
+
 class StatusReport(TypedDict):
     """The daemon as a whole: GET /v1/status."""
 
@@ -74,6 +107,8 @@ class StatusReport(TypedDict):
     limits: int
     gossip: GossipReport
     config: ConfigReport
+    registry: RegistryReport | None
+    """None where the configuration names none."""
 
 
 class FleetView(TypedDict):

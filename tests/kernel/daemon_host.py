@@ -116,13 +116,28 @@ class DaemonHost:
         """What drlctl prints with --json."""
         return json.loads(self.ctl(*arguments, "--json").stdout)
 
+    def python(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a module of the project, in whatever namespace the caller is."""
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE_S * 3,
+        )
+
     def limit(self, name: str) -> Any:
-        """One limit's report, from the control API itself: drlctl takes a moment to start."""
+        """One limit's report."""
+        return self.get(f"/v1/limits/{name}")
+
+    def get(self, path: str) -> Any:
+        """An answer of the control API itself: drlctl takes a moment to start."""
         transport = httpx.HTTPTransport(uds=str(self.socket), verify=False)
         with httpx.Client(
             transport=transport, base_url="http://drld", timeout=DEADLINE_S
         ) as client:
-            return client.get(f"/v1/limits/{name}").raise_for_status().json()
+            return client.get(path).raise_for_status().json()
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -14,7 +14,14 @@ from pydantic_core import PydanticUndefined
 from drld import units
 from drld.allocators import ALLOCATORS
 from drld.config.fields import PROTOCOLS
-from drld.config.schema import GossipTable, LimiterTable, LimitTable, MatchTable, PeerTable
+from drld.config.schema import (
+    GossipTable,
+    LimiterTable,
+    LimitTable,
+    MatchTable,
+    PeerTable,
+    RegistryTable,
+)
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()
@@ -36,6 +43,7 @@ def documented(begin: str) -> Row:
     [
         ("## `[limiter]`", LimiterTable),
         ("## `[gossip]`", GossipTable),
+        ("## `[registry]`", RegistryTable),
         ("## `[[peer]]`", PeerTable),
         ("## `[[limit]]`", LimitTable),
         ("### `match`", MatchTable),

@@ -1,0 +1,326 @@
+"""`drlctl fleet`: the members and limits of a fleet that has a registry in etcd.
+
+What these commands need to reach etcd they read from the `[registry]` of a configuration file:
+that of the daemon, or any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from drld.cli.client import Daemon, Refused
+from drld.cli.output import NONE, json_option, write_json, write_table
+from drld.control.schema import StatusReport
+from drld.units import human_rate, human_size
+
+if TYPE_CHECKING:
+    from drld.registry.admin import Fleet, Status
+    from drld.registry.state import Registry
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MATCH = ("in", "out", "source", "destination", "protocol", "source_port", "destination_port")
+
+
+class Fleets:
+    """Finds the registry, when a command needs it."""
+
+    def __init__(self, daemon: Daemon, file: str | None) -> None:
+        self._daemon = daemon
+        self._file = file
+
+    def ask(self, question: Callable[[Fleet], Awaitable[T]]) -> T:
+        """Do something with the fleet.
+
+        Raises:
+            Refused: etcd cannot be reached or refuses, or what is asked for is a mistake.
+        """
+        import trio
+
+        from drld.config import load_registry
+        from drld.errors import ConfigError, RegistryError
+        from drld.registry.admin import Fleet
+        from drld.registry.etcd import Etcd
+
+        file = self._file
+        if file is None:
+            status = cast(StatusReport, self._daemon.get("/v1/status"))
+            file = status["config"]["file"]
+        try:
+            registry = load_registry(file)
+
+            async def session() -> T:
+                errors: list[str] = []
+                for endpoint in registry.endpoints:
+                    try:
+                        async with Etcd(endpoint, registry) as etcd:
+                            return await question(Fleet(etcd, registry))
+                    except RegistryError as error:
+                        errors.append(str(error))
+                raise RegistryError("; ".join(errors))
+
+            return trio.run(session)
+        except ConfigError as error:
+            raise Refused("\n".join(error.problems)) from None
+        except RegistryError as error:
+            raise Refused(str(error)) from None
+
+
+@click.group()
+@click.option(
+    "--config",
+    "file",
+    envvar="DRLD_CONFIG",
+    metavar="FILE",
+    help="A configuration with the fleet's [registry]; default: $DRLD_CONFIG, else the daemon's.",
+)
+@click.pass_context
+def fleet(context: click.Context, file: str | None) -> None:
+    """Look at a fleet that has a registry in etcd, and change it."""
+    context.obj = Fleets(context.find_object(Daemon) or Daemon(None), file)
+
+
+def waiting(command: F) -> F:
+    """Add `--wait` to a command, which gets seconds."""
+    return click.option(
+        "--wait",
+        "wait_s",
+        type=click.FloatRange(0, 3600),
+        default=10.0,
+        show_default=True,
+        help="Seconds to wait for all members that are alive to apply it; 0 does not wait.",
+    )(command)
+
+
+@fleet.command()
+@json_option
+@click.pass_obj
+def members(fleets: Fleets, as_json: bool) -> None:
+    """Show who belongs to the fleet."""
+    found = fleets.ask(lambda known: known.members())
+    if as_json:
+        write_json([_member_json(status) for status in found])
+    else:
+        headers = ("NAME", "ADDRESS", "STATE", "SINCE", "APPLIED", "REFUSED")
+        write_table(headers, [_member_row(status) for status in found], left=4)
+
+
+@fleet.command()
+@json_option
+@click.pass_obj
+def limits(fleets: Fleets, as_json: bool) -> None:
+    """Show the fleet's limits."""
+    known = fleets.ask(lambda found: found.known())
+    if as_json:
+        write_json({"limits": _tables(known), "problems": known.problems})
+        return
+    headers = ("NAME", "ALLOCATOR", "MODE", "MATCH", "ID", "RATE", "BURST")
+    write_table(headers, [_limit_row(known, limit_id) for limit_id in sorted(known.limits)], left=4)
+    for problem in known.problems.values():
+        click.echo(f"drlctl: nobody can use {problem}", err=True)
+
+
+@fleet.command("add-limit")
+@click.argument("file", required=False)
+@click.option("--id", type=int, help="Default: the smallest that was never given out.")
+@click.option("--name")
+@click.option("--rate", help='Such as "10mbit".')
+@click.option("--burst", help='Such as "75kB".')
+@click.option("--in", "in_", metavar="INTERFACE", help="Packets that arrive at it.")
+@click.option("--out", metavar="INTERFACE", help="Packets that leave by it.")
+@click.option("--source", metavar="PREFIX")
+@click.option("--destination", metavar="PREFIX")
+@click.option("--protocol")
+@click.option("--source-port", metavar="PORT")
+@click.option("--destination-port", metavar="PORT")
+@click.option("--mark")
+@click.option("--allocator")
+@click.option("--interval")
+@click.option("--ewma", type=float)
+@click.option("--mode")
+@click.option("--on-failure")
+@click.option("--replace", is_flag=True, help="Change the limit of this id or name.")
+@waiting
+@json_option
+@click.pass_obj
+def add_limit(
+    fleets: Fleets,
+    file: str | None,
+    replace: bool,
+    wait_s: float,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Give the whole fleet a limit, or the [[limit]] tables of FILE.
+
+    What the options mean is in docs/configuration.md. Nothing is written if there is a mistake.
+    """
+    table = _table(options)
+    if (file is None) == (not table):
+        raise click.UsageError("either a FILE with [[limit]] tables, or options")
+    if file is None:
+        tables: list[object] = [table]
+    else:
+        from drld.config import read_limits
+        from drld.errors import ConfigError
+
+        try:
+            tables = read_limits(file)
+        except ConfigError as error:
+            raise Refused("\n".join(error.problems)) from None
+
+    async def add(known: Fleet) -> tuple[list[int], int, list[Status]]:
+        ids, revision = await known.add_limits(tables, replace=replace)
+        return ids, revision, await known.applied(revision, wait_s) if wait_s else []
+
+    ids, revision, found = fleets.ask(add)
+    done = f"{'limit' if len(ids) == 1 else 'limits'} {', '.join(map(str, ids))}"
+    _finish(done, revision, found, as_json, ids)
+
+
+@fleet.command("remove-limit")
+@click.argument("limit")
+@waiting
+@json_option
+@click.pass_obj
+def remove_limit(fleets: Fleets, limit: str, wait_s: float, as_json: bool) -> None:
+    """Take the limit of this name or id from the whole fleet."""
+
+    async def take(known: Fleet) -> tuple[int, int, list[Status]]:
+        limit_id, revision = await known.remove_limit(limit)
+        return limit_id, revision, await known.applied(revision, wait_s) if wait_s else []
+
+    limit_id, revision, found = fleets.ask(take)
+    _finish(f"limit {limit_id} removed", revision, found, as_json, [])
+
+
+@fleet.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Although it is alive.")
+@waiting
+@json_option
+@click.pass_obj
+def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool) -> None:
+    """Count the member NAME no more: its share becomes that of the others.
+
+    Only for one that forwards nothing any more: a limiter that is merely cut off from etcd goes on
+    with its share.
+    """
+
+    async def take(known: Fleet) -> tuple[int, list[Status]]:
+        revision = await known.remove(name, force=force)
+        return revision, await known.applied(revision, wait_s) if wait_s else []
+
+    revision, found = fleets.ask(take)
+    _finish(f"{name} removed", revision, found, as_json, [])
+
+
+def _table(options: Mapping[str, Any]) -> dict[str, object]:
+    """The options as a table of [[limit]]."""
+    given = {name.rstrip("_"): value for name, value in options.items() if value is not None}
+    match = {name: given.pop(name) for name in (*_MATCH, "mark") if name in given}
+    return {**given, "match": match} if match else given
+
+
+def _finish(done: str, revision: int, found: list[Status], as_json: bool, ids: list[int]) -> None:
+    """Say who has applied it; exit status 1 if somebody who is alive has not."""
+    late = [s.name for s in found if s.alive is not None and s.alive.applied < revision]
+    refused = {
+        s.name: {
+            key: reason
+            for key, reason in s.alive.refused.items()
+            if any(key.endswith(f"/limits/{limit_id}") for limit_id in ids)
+        }
+        for s in found
+        if s.alive is not None
+    }
+    refused = {name: reasons for name, reasons in refused.items() if reasons}
+    away = [s.name for s in found if s.alive is None]
+    applied = [s.name for s in found if s.alive is not None and s.name not in late]
+    if as_json:
+        write_json(
+            {
+                "ids": ids,
+                "revision": revision,
+                "applied": [name for name in applied if name not in refused],
+                "late": late,
+                "refused": refused,
+                "away": away,
+            }
+        )
+    else:
+        click.echo(f"{done}, revision {revision}: applied by {len(applied)} of {len(found)}")
+        for name, reasons in refused.items():
+            for reason in reasons.values():
+                click.echo(f"{name} refuses {reason}")
+        for names, what in ((late, "has not applied it yet"), (away, "is away from etcd")):
+            for name in names:
+                click.echo(f"{name} {what}")
+    if late or refused:
+        raise click.exceptions.Exit(1)
+
+
+def _state(status: Status) -> str:
+    if status.alive is None:
+        return "away"
+    return "joined" if status.member.joined else "joining"
+
+
+def _member_row(status: Status) -> tuple[str, ...]:
+    from drld.config.fields import format_endpoint
+
+    alive = status.alive
+    return (
+        status.name,
+        format_endpoint(*status.member.address),
+        _state(status),
+        _date(status.member.since),
+        NONE if alive is None else str(alive.applied),
+        NONE if alive is None else str(len(alive.refused)),
+    )
+
+
+def _member_json(status: Status) -> dict[str, object]:
+    from drld.config.fields import format_endpoint
+
+    return {
+        "name": status.name,
+        "address": format_endpoint(*status.member.address),
+        "state": _state(status),
+        "since": status.member.since,
+        "applied": None if status.alive is None else status.alive.applied,
+        "refused": {} if status.alive is None else status.alive.refused,
+    }
+
+
+def _tables(known: Registry) -> list[object]:
+    """The fleet's limits as they were written."""
+    import json
+
+    return [json.loads(held.raw) for _, held in sorted(known.limits.items())]
+
+
+def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
+    limit = known.limits[limit_id].value
+    match = limit.match
+    parts = [f"{match.direction.value} {match.interface}"]
+    parts += [f"from {match.source}"] if match.source else []
+    parts += [f"to {match.destination}"] if match.destination else []
+    return (
+        limit.name,
+        limit.allocator,
+        limit.mode.value,
+        " ".join(parts),
+        str(limit_id),
+        human_rate(limit.rate * 8),
+        human_size(limit.burst),
+    )
+
+
+def _date(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix_s))

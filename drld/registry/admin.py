@@ -1,0 +1,222 @@
+"""What an operator does to a whole fleet in one step (`drlctl fleet`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from drld.errors import ConfigError, RegistryError
+from drld.registry.etcd import Etcd
+from drld.registry.keys import Keys, source
+from drld.registry.records import Alive, Readers, parsed, read_alive, write_limit
+from drld.registry.state import Member, Registry
+from drld.spec import LimitSpec, RegistrySpec
+
+POLL_S = 0.2
+MAX_AT_ONCE = 100
+"""Limits in one step: etcd takes 128 changes at once."""
+_ANY_INTERVAL_NS = 50_000_000
+"""Of limits that do not say theirs; each member has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A member as the registry shows it."""
+
+    name: str
+    member: Member
+    alive: Alive | None
+    """None: etcd has not heard of it for its time to live."""
+
+
+class Fleet:
+    """One fleet, over a session with etcd."""
+
+    def __init__(self, etcd: Etcd, registry: RegistrySpec) -> None:
+        self.keys = Keys(registry.fleet)
+        self._etcd = etcd
+        # Interfaces stay as the fleet calls them.
+        plain = dataclasses.replace(registry, interfaces={})
+        self._readers = Readers(_ANY_INTERVAL_NS, plain)
+
+    async def known(self) -> Registry:
+        """All members and limits that can be used; `problems` has the others."""
+        registry = Registry(self.keys, "", ("", 0), self._readers)
+        registry.resync(*await self._etcd.read(self.keys.followed))
+        return registry
+
+    async def members(self) -> list[Status]:
+        """Everybody, by name."""
+        registry = await self.known()
+        alive = await self._alive()
+        return [
+            Status(name, held.value, alive.get(name))
+            for name, held in sorted(registry.members.items())
+        ]
+
+    async def add_limits(self, tables: Iterable[Any], *, replace: bool) -> tuple[list[int], int]:
+        """Give the fleet these limits, all or none; return their ids, and the revision.
+
+        A table without `id` gets the smallest that was never given out. With `replace` a limit
+        of the id, or without one of the name, is changed; without it that is an error.
+
+        Raises:
+            ConfigError: a limit cannot be used, or clashes with another.
+            RegistryError: etcd cannot be reached, or the fleet was changed meanwhile.
+        """
+        tables = list(tables)
+        if len(tables) > MAX_AT_ONCE:
+            raise ConfigError([f"{len(tables)} limits: at most {MAX_AT_ONCE} at once"])
+        registry = await self.known()
+        removed, _ = await self._etcd.read(self.keys.all_removed)
+        given_out = set(registry.limits) | {
+            limit_id for item in removed if (limit_id := self.keys.removed_of(item.key))
+        }
+        there = await self._revisions()
+        names = {held.value.name: limit_id for limit_id, held in registry.limits.items()}
+        changes: dict[str, bytes | None] = {}
+        where: dict[str, int] = {}
+        ids: list[int] = []
+        for index, given in enumerate(tables):
+            what = f"limit[{index}]"
+            table = dict(given) if isinstance(given, dict) else given
+            if isinstance(table, dict) and "id" not in table:
+                same = names.get(str(table.get("name")))
+                table["id"] = same if replace and same else _free(given_out)
+            spec = self._validated(table, what)
+            self._check(spec, what, registry, names, given_out - set(ids), replace=replace)
+            if spec.id in ids:
+                raise ConfigError([f"{what}.id: {spec.id}: unique, but another has it"])
+            key = self.keys.limit(spec.id)
+            changes[key] = write_limit(table)
+            where[key] = there.get(key, 0)
+            names = {name: limit_id for name, limit_id in names.items() if limit_id != spec.id}
+            names[spec.name] = spec.id
+            given_out.add(spec.id)
+            ids.append(spec.id)
+        return ids, await self._commit(changes, where)
+
+    async def remove_limit(self, wanted: str) -> tuple[int, int]:
+        """Take a limit, by name or id, from the fleet; return its id, and the revision.
+
+        Its id is never given out again, for what is under way between limiters has it.
+
+        Raises:
+            ConfigError: there is none.
+            RegistryError: as `add_limits`.
+        """
+        registry = await self.known()
+        found = [
+            limit_id
+            for limit_id, held in registry.limits.items()
+            if wanted in (held.value.name, str(limit_id))
+        ]
+        there = await self._revisions()
+        if not found and wanted.isascii() and wanted.isdigit():
+            # One that nobody can use can be removed, too.
+            found = [int(wanted)] if self.keys.limit(int(wanted)) in there else []
+        if not found:
+            raise ConfigError([f"fleet {self.keys.name} has no limit {wanted!r}"])
+        key = self.keys.limit(found[0])
+        changes = {key: None, self.keys.removed(found[0]): b"{}"}
+        return found[0], await self._commit(changes, {key: there[key]})
+
+    async def remove(self, name: str, *, force: bool) -> int:
+        """Count a member no more; return the revision.
+
+        Raises:
+            ConfigError: there is none of this name, or it is alive and `force` is not given.
+            RegistryError: as `add_limits`.
+        """
+        key, alive = self.keys.member(name), self.keys.alive(name)
+        there = await self._revisions()
+        if key not in there:
+            raise ConfigError([f"fleet {self.keys.name} has no member {name!r}"])
+        where = {key: there[key]}
+        if not force:
+            if await self._etcd.get(alive) is not None:
+                raise ConfigError(
+                    [f"{name} is alive: stop it, and it leaves (or --force: it joins again)"]
+                )
+            where[alive] = 0
+        return await self._commit({key: None}, where)
+
+    async def applied(self, revision: int, within_s: float) -> list[Status]:
+        """Wait until all who are alive have applied a revision; return how all stand then."""
+        members = await self.members()
+        with trio.move_on_after(within_s):
+            while any(m.alive is not None and m.alive.applied < revision for m in members):
+                await trio.sleep(POLL_S)
+                members = await self.members()
+        return members
+
+    async def _alive(self) -> Mapping[str, Alive]:
+        items, _ = await self._etcd.read(self.keys.all_alive)
+        found: dict[str, Alive] = {}
+        for item in items:
+            name = self.keys.alive_of(item.key)
+            if name is not None and item.value is not None:
+                try:
+                    found[name] = read_alive(item.value, item.key)
+                except ConfigError:
+                    continue
+        return found
+
+    async def _revisions(self) -> dict[str, int]:
+        items, _ = await self._etcd.read(self.keys.followed)
+        return {item.key: item.revision for item in items}
+
+    def _validated(self, table: object, what: str) -> LimitSpec:
+        key = self.keys.limit(table["id"]) if isinstance(table, dict) else self.keys.prefix
+        try:
+            value = write_limit(table)
+        except (TypeError, ValueError) as error:
+            raise ConfigError([f"{what}: {error}"]) from error
+        try:
+            parsed(value, key)
+            return self._readers.limit(value, key)
+        except ConfigError as error:
+            begin = f"{source(key)}: "
+            raise ConfigError(
+                [f"{what}: {line.removeprefix(begin)}" for line in error.problems]
+            ) from None
+
+    def _check(
+        self,
+        spec: LimitSpec,
+        what: str,
+        registry: Registry,
+        names: Mapping[str, int],
+        given_out: set[int],
+        *,
+        replace: bool,
+    ) -> None:
+        key = source(self.keys.limit(spec.id))
+        if spec.id in given_out and not (replace and spec.id in registry.limits):
+            state = "has it; --replace changes it" if spec.id in registry.limits else "had it"
+            raise ConfigError([f"{what}: id: {spec.id}: never given out, but {key} {state}"])
+        other = names.get(spec.name)
+        if other is not None and other != spec.id:
+            where = source(self.keys.limit(other))
+            raise ConfigError([f"{what}: name: {spec.name!r}: unique, but {where} has it"])
+
+    async def _commit(self, changes: Mapping[str, bytes | None], where: Mapping[str, int]) -> int:
+        fleet = self.keys.fleet
+        if await self._etcd.get(fleet) is None:
+            await self._etcd.commit({fleet: secrets.token_hex(16).encode()}, {fleet: 0})
+        revision = await self._etcd.commit(changes, where)
+        if revision is None:
+            raise RegistryError("somebody else has just changed this: look again")
+        return revision
+
+
+def _free(given_out: set[int]) -> int:
+    for limit_id in range(1, 65536):
+        if limit_id not in given_out:
+            return limit_id
+    raise ConfigError(["all ids, 1 to 65535, were given out"])

@@ -1,0 +1,329 @@
+"""The limiter's side of the registry: follows it, and keeps this limiter registered (a shell).
+
+One session with one etcd server at a time. It reads the followed range, watches it from there on,
+and does what is due: renew the lease, register, restore what etcd has lost, tell what has been
+applied. Whatever goes wrong ends the session, and the next one begins from the start with the next
+server; what is known stays in force meanwhile. So there is no state of the protocol to get wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from random import Random, SystemRandom
+
+import trio
+
+from drld.control.schema import RegistryReport
+from drld.errors import ConfigError, DatapathError, RegistryError
+from drld.registry import cache
+from drld.registry.etcd import CompactedError, Etcd
+from drld.registry.keys import Keys, source
+from drld.registry.merge import merge
+from drld.registry.records import Readers
+from drld.registry.state import Event, Registry
+from drld.registry.takeover import take_over
+from drld.registry.upkeep import Upkeep
+from drld.spec import LimiterSpec
+
+log = logging.getLogger("drld.registry")
+
+SHORTEST_RETRY_S, LONGEST_RETRY_S = 0.2, 10.0
+APPLY_INTERVAL_S = 0.1
+"""Between two changes of the configuration: whoever adds many limits adds them in a few steps."""
+RETRY_REFUSED_S = 60.0
+"""When to try again what the host refused."""
+LEAVE_TIMEOUT_S = 5.0
+SHOWN = 20
+"""Members, problems in a report."""
+
+
+class Agent:
+    """What a daemon with a registry has beside its engine."""
+
+    def __init__(
+        self, file: LimiterSpec, path: str, reconfigure: Callable[[LimiterSpec], None]
+    ) -> None:
+        """Remember what the registry said before the last restart.
+
+        `reconfigure` puts a configuration into force, or raises ConfigError or DatapathError.
+        """
+        assert file.registry is not None
+        self.file = file
+        self.known = trio.Event()
+        """Set once it is known who belongs to the fleet."""
+        self._path = path
+        self._spec = file.registry
+        self._keys = Keys(file.registry.fleet)
+        self._reconfigure = reconfigure
+        self._registry = Registry(
+            self._keys, file.name, file.listen, Readers(file.gossip.interval_ns, file.registry)
+        )
+        self._rng = Random(SystemRandom().getrandbits(64))
+        self._in_force: LimiterSpec | None = None
+        self._applied = 0
+        self._refused: dict[str, str] = {}
+        """Keys whose value is fine, but not here."""
+        self._host_refuses = False
+        self._upkeep: Upkeep | None = None
+        """Of the last session."""
+        self._saved: cache.Remembered | None = None
+        self._endpoint: str | None = None
+        self._error: str | None = None
+        self._since = time.time()
+        self._failures = 0
+        """Servers in a row that could not be used."""
+        self._cache_error: str | None = None
+        self._dirty = trio.Event()
+        remembered = cache.load(file.registry.cache, self._keys)
+        if remembered is not None:
+            self._registry.recall(*remembered)
+            self.known.set()
+
+    # What the daemon asks.
+
+    def spec(self) -> LimiterSpec:
+        """The configuration that file and registry ask for."""
+        return merge(self.file, self._path, self._registry).spec
+
+    def started(self, spec: LimiterSpec) -> None:
+        """This configuration is in force: from now on `reconfigure` changes it."""
+        self._in_force = spec
+        self._dirty.set()
+
+    def reload(self, file: LimiterSpec) -> None:
+        """Take over a changed file.
+
+        Raises:
+            ConfigError, DatapathError: it cannot be used; what is in force stays.
+        """
+        if file.registry != self.file.registry:
+            raise ConfigError(
+                [f"{self._path}: registry: cannot change while the daemon runs: restart it"]
+            )
+        old, in_force = self.file, self._in_force
+        if in_force is None:
+            raise ConfigError(
+                [f"{self._path}: registry: waiting to hear who belongs to the fleet: nothing runs"]
+            )
+        self.file = file
+        merged = merge(file, self._path, self._registry, in_force.limits).spec
+        # The file as a whole, with the fleet's limits that the host does not refuse.
+        own = {limit.id for limit in file.limits}
+        before = {limit.id for limit in in_force.limits}
+        usable = [limit for limit in merged.limits if limit.id in own | before]
+        try:
+            self._reconfigure(spec := replace(merged, limits=tuple(usable)))
+        except (ConfigError, DatapathError):
+            self.file = old
+            raise
+        self._in_force = spec
+        self._dirty.set()
+
+    def report(self) -> RegistryReport:
+        """How it stands with the registry."""
+        registry, problems = self._registry, self._problems()
+        return RegistryReport(
+            fleet=self._spec.fleet,
+            state=(
+                "connected"
+                if self._endpoint
+                else "unreachable"
+                if self.known.is_set()
+                else "waiting"
+            ),
+            since=self._since,
+            endpoint=self._endpoint,
+            error=self._error,
+            revision=self._applied,
+            members=len(registry.members.keys() | {self.file.name}),
+            limits=len(registry.limits),
+            joined=registry.joined,
+            waiting_for=registry.waiting_for[:SHOWN],
+            lost=registry.lost,
+            problems={key: problems[key] for key in sorted(problems)[:SHOWN]},
+            problem_count=len(problems),
+            rejected=registry.rejected,
+            cache_error=self._cache_error,
+        )
+
+    async def run(self) -> None:
+        """Follow the registry until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._apply_changes)
+            nursery.start_soon(self._follow)
+
+    async def leave(self) -> None:
+        """Stop being a member: to be called when the limiter forwards nothing any more."""
+        key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
+        if self._upkeep is None or self._upkeep.taken is not None:
+            return  # Never registered.
+        with trio.move_on_after(LEAVE_TIMEOUT_S):
+            for endpoint in self._spec.endpoints:
+                try:
+                    async with Etcd(endpoint, self._spec) as etcd:
+                        item = await etcd.get(key)
+                        if item is not None:
+                            await etcd.commit({key: None, alive: None}, {key: item.revision})
+                except RegistryError as error:
+                    self._error = str(error)
+                    continue
+                # A restart while etcd is away must not count on peers that have dropped us.
+                self._registry.forget(self.file.name)
+                await self._save()
+                log.info("left fleet %s", self._spec.fleet)
+                return
+        log.warning(
+            "%s stays a member of fleet %s, which keeps its share for it: cannot tell etcd (%s); "
+            "to remove it: drlctl fleet remove %s",
+            *(self.file.name, self._spec.fleet, self._error or "no answer", self.file.name),
+        )
+
+    # Following.
+
+    async def _follow(self) -> None:
+        servers = len(self._spec.endpoints)
+        retry_s, turn = SHORTEST_RETRY_S, 0
+        while True:
+            try:
+                async with Etcd(self._spec.endpoints[turn % servers], self._spec) as etcd:
+                    await self._session(etcd)
+            except CompactedError:
+                pass  # The next session reads everything, and goes on from there.
+            except RegistryError as error:
+                turn += 1
+                if self._endpoint is not None:
+                    retry_s = SHORTEST_RETRY_S
+                self._disconnected(str(error))
+                if self._failures % servers:
+                    continue  # Another may be there.
+            await trio.sleep(retry_s * self._rng.uniform(0.5, 1))
+            retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+
+    async def _session(self, etcd: Etcd) -> None:
+        """Follow one server for as long as that goes well.
+
+        Raises:
+            RegistryError: it does not.
+        """
+        items, revision = await etcd.read(self._keys.followed)
+        self._registry.resync(items, revision)
+        self._connected(etcd.endpoint)
+        failures: list[RegistryError] = []
+        self._upkeep = upkeep = Upkeep(etcd, self._registry, self._spec, self.file.listen)
+        upkeep.tell(self._applied, self._problems())
+        watch = partial(etcd.watch, self._keys.followed, revision + 1, self._told)
+        async with trio.open_nursery() as nursery:
+
+            async def guard(task: Callable[[], Awaitable[None]]) -> None:
+                try:
+                    await task()
+                except RegistryError as error:
+                    failures.append(error)
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(guard, watch)
+            nursery.start_soon(guard, upkeep.run)
+        raise failures[0]
+
+    def _told(self, events: list[Event], revision: int) -> None:
+        was_ours = self._registry.continuous
+        self._registry.apply(events, revision)
+        if was_ours and not self._registry.continuous:
+            self._warn_of_loss()
+        self._dirty.set()
+
+    def _connected(self, endpoint: str) -> None:
+        registry = self._registry
+        log.info(
+            "fleet %s at %s: members: %d, limits: %d",
+            *(self._spec.fleet, endpoint, len(registry.members), len(registry.limits)),
+        )
+        if not registry.continuous:
+            self._warn_of_loss()
+        self._endpoint, self._error, self._since = endpoint, None, time.time()
+        self._failures = 0
+        self.known.set()
+        self._dirty.set()
+
+    def _warn_of_loss(self) -> None:
+        if self._registry.lost:
+            log.warning(
+                "etcd has lost members and limits of fleet %s: %d; they stay in force and are "
+                "put there again",
+                *(self._spec.fleet, self._registry.lost),
+            )
+
+    def _disconnected(self, error: str) -> None:
+        self._failures += 1
+        if self._failures == len(self._spec.endpoints):
+            log.warning(
+                "fleet %s: no etcd: %s; %s",
+                self._spec.fleet,
+                error,
+                "going on with what is known" if self.known.is_set() else "waiting for it",
+            )
+        if self._endpoint is not None:
+            self._since = time.time()
+        self._endpoint, self._error = None, error
+
+    # Putting into force.
+
+    async def _apply_changes(self) -> None:
+        while True:
+            with trio.move_on_after(RETRY_REFUSED_S):
+                await self._dirty.wait()
+            if self._in_force is not None and (self._dirty.is_set() or self._host_refuses):
+                self._dirty = trio.Event()
+                self._apply(self._in_force)
+                await self._save()
+                if self._upkeep is not None:
+                    self._upkeep.tell(self._applied, self._problems())
+            await trio.sleep(APPLY_INTERVAL_S)
+
+    def _apply(self, in_force: LimiterSpec) -> None:
+        registry = self._registry
+        before = self._problems()
+        spec, problems = merge(self.file, self._path, registry, in_force.limits)
+        refused = dict(problems)
+        try:
+            self._in_force, host = take_over(in_force, spec, self._reconfigure)
+        except (ConfigError, DatapathError) as error:
+            refused[self._keys.fleet] = f"the fleet as of revision {registry.seen}: {error}"
+            self._host_refuses = True
+        else:
+            self._host_refuses = bool(host)
+            for limit_id, reason in host.items():
+                key = self._keys.limit(limit_id)
+                refused[key] = f"{source(key)}: {reason}"
+            self._applied = registry.seen
+        self._refused = refused
+        new = [text for key, text in self._problems().items() if before.get(key) != text]
+        for text in new[:SHOWN]:
+            log.warning("not in force: %s", text)
+        if len(new) > SHOWN:
+            log.warning("not in force: %d more", len(new) - SHOWN)
+
+    def _problems(self) -> dict[str, str]:
+        problems = {**self._registry.problems, **self._refused}
+        if self._upkeep is not None and self._upkeep.taken is not None:
+            problems[self._keys.alive(self.file.name)] = self._upkeep.taken
+        return problems
+
+    async def _save(self) -> None:
+        registry = self._registry
+        remembered = cache.Remembered(registry.fleet, registry.revision, registry.knowledge())
+        if remembered == self._saved:
+            return
+        error = None
+        try:
+            await trio.to_thread.run_sync(cache.save, self._spec.cache, self._keys, remembered)
+            self._saved = remembered
+        except OSError as failed:
+            error = f"{self._spec.cache}: {failed.strerror}"
+        if error is not None and self._cache_error is None:
+            log.warning("cannot remember fleet %s: %s", self._spec.fleet, error)
+        self._cache_error = error

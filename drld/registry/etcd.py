@@ -1,0 +1,388 @@
+"""One etcd server, spoken to in the JSON of its gateway (etcd 3.3 and later) over HTTP.
+
+There is no maintained client for trio, and this needs six calls. What comes back is not trusted:
+every answer is bounded in size and time, and what is not of the form that etcd's API has is a
+`RegistryError`, as everything else that goes wrong here. Integers of 64 bits are strings in this
+JSON, and keys and values are base64.
+
+This module, and httpx with it, is imported only where a registry is configured.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import trio
+
+from drld.errors import RegistryError
+from drld.registry.state import Event
+from drld.spec import RegistrySpec
+
+MAX_ANSWER_BYTES = 8_000_000
+"""Of one answer, or of one line of a watch: a value is at most 1.5 MB, 2 MB in base64."""
+MAX_READ_BYTES = 128_000_000
+"""Of the values of a range."""
+MAX_KEYS = 200_000
+"""Of a range: more than there are limits and members."""
+PAGE = 500
+"""Keys that one read asks for."""
+CALL_TIMEOUT_S = 8.0
+"""A server without a leader needs 7 s to say so."""
+_CONNECT_TIMEOUT_S = 3.0
+_MAX_PASSWORD_BYTES = 4096
+_PATHS = ("/v3", "/v3beta")
+"""etcd 3.4 and later; etcd 3.3."""
+_NOT_AUTHENTICATED = 16
+"""gRPC's code of a token that has run out."""
+_KEEP_ALIVE = (
+    # A watch that says nothing is the same as one whose connection is gone: 20 s tell.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 8),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 4),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+# It logs each request as news.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+Range = tuple[str, str]
+"""First key, and the first key after it."""
+
+
+class CompactedError(RegistryError):
+    """The history that a watch asks for is gone: read everything anew."""
+
+
+class _TooLargeError(RegistryError):
+    pass
+
+
+class Etcd:
+    """A session with one server; an asynchronous context manager."""
+
+    def __init__(self, endpoint: str, registry: RegistrySpec) -> None:
+        """Read what the configuration names: certificates and password.
+
+        Raises:
+            RegistryError: one of these files cannot be used.
+        """
+        self.endpoint = endpoint
+        self._user = registry.user
+        self._password = _password(registry)
+        self._path = _PATHS[0]
+        self._headers = {"accept-encoding": "identity"}
+        timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        self._client = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(
+                verify=_tls(endpoint, registry), socket_options=_KEEP_ALIVE
+            ),
+            timeout=timeout,
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Etcd:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.__aexit__(kind, error, trace)
+
+    async def read(self, span: Range) -> tuple[list[Event], int]:
+        """Everything in a range, as of one revision.
+
+        Raises:
+            RegistryError: as everywhere here.
+        """
+        first, end = (key.encode() for key in span)
+        found: list[Event] = []
+        size = revision = 0
+        page = PAGE
+        while True:
+            request = {"key": _b64(first), "range_end": _b64(end), "limit": str(page)}
+            if revision:
+                request["revision"] = str(revision)
+            try:
+                answer = await self._call("/kv/range", request)
+            except _TooLargeError:
+                if page == 1:
+                    raise
+                page = max(1, page // 8)
+                continue
+            revision = revision or _revision(answer)
+            pairs = _list(answer, "kvs")
+            found += map(_item, pairs)
+            size += sum(len(item.value or b"") for item in found[len(found) - len(pairs) :])
+            if len(found) > MAX_KEYS or size > MAX_READ_BYTES:
+                raise RegistryError(f"{self.endpoint}: more in {span[0]} than a fleet needs")
+            if answer.get("more") is not True:
+                return found, revision
+            last = _bytes(pairs[-1], "key") if pairs else b""
+            if last < first:
+                raise RegistryError(f"{self.endpoint}: what answers is not etcd: no next page")
+            first = last + b"\0"
+
+    async def get(self, key: str) -> Event | None:
+        """One key; None: it is not there."""
+        found, _ = await self.read((key, key + "\0"))
+        return found[0] if found else None
+
+    async def commit(
+        self,
+        changes: Mapping[str, bytes | None],
+        where: Mapping[str, int] | None = None,
+        lease: int = 0,
+    ) -> int | None:
+        """Put (None: delete) some keys at once, if those of `where` are of these revisions.
+
+        Revision 0 is that a key is not there. What is put hangs on the lease, if there is one.
+        Returns the revision of the change; None: `where` does not hold, nothing is changed.
+
+        Raises:
+            RegistryError: as everywhere here; also where there is no such lease.
+        """
+        answer = await self._call(
+            "/kv/txn",
+            {
+                "compare": [
+                    {"key": _b64(key), "target": "MOD", "mod_revision": str(revision)}
+                    for key, revision in (where or {}).items()
+                ],
+                "success": [_change(key, value, lease) for key, value in changes.items()],
+            },
+        )
+        return _revision(answer) if answer.get("succeeded") is True else None
+
+    async def grant(self, ttl_s: int) -> int:
+        """A new lease; returns its id."""
+        return _integer(await self._call("/lease/grant", {"TTL": str(ttl_s)}), "ID")
+
+    async def keep_alive(self, lease: int) -> bool:
+        """Renew a lease; whether it was still there."""
+        answer = await self._call("/lease/keepalive", {"ID": str(lease)})
+        result = answer.get("result")
+        return isinstance(result, dict) and _integer(result, "TTL") > 0
+
+    async def watch(
+        self, span: Range, revision: int, told: Callable[[list[Event], int], None]
+    ) -> None:
+        """Tell what changes in a range from a revision on, until something goes wrong.
+
+        Raises:
+            CompactedError: what changed then is not known any more.
+            RegistryError: as everywhere here.
+        """
+        create = {
+            "key": _b64(span[0]),
+            "range_end": _b64(span[1]),
+            "start_revision": str(revision),
+        }
+        body = json.dumps({"create_request": create}).encode()
+        async with self._stream("/watch", body, endless=True) as response:
+            if response.is_error:
+                raise self._refused(response.status_code, await _body(response))
+            async for line in _lines(response):
+                result = _json(line).get("result")
+                if not isinstance(result, dict):
+                    raise RegistryError(f"{self.endpoint}: the watch says {_shown(line)}")
+                if result.get("canceled"):
+                    if "compact_revision" in result:
+                        raise CompactedError(f"{self.endpoint}: the history is compacted")
+                    raise RegistryError(f"{self.endpoint}: the watch was cancelled")
+                events = [_event(event) for event in _list(result, "events")]
+                if events:
+                    told(events, _revision(result))
+        raise RegistryError(f"{self.endpoint}: the watch has ended")
+
+    async def _call(self, path: str, request: object) -> dict[str, Any]:
+        body = json.dumps(request).encode()
+        for attempt in range(3):
+            status, answer = await self._ask(path, body)
+            if status == 404 and not answer.startswith(b"{") and self._path == _PATHS[0]:
+                self._path = _PATHS[1]
+            elif status == 401 and self._user is not None and not attempt:
+                await self._authenticate()
+            else:
+                break
+        if status != 200:
+            raise self._refused(status, answer)
+        return _json(answer)
+
+    async def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+        with trio.move_on_after(2 * CALL_TIMEOUT_S):
+            async with self._stream(path, body) as response:
+                return response.status_code, await _body(response)
+        raise RegistryError(f"{self.endpoint}: no answer in time")
+
+    @asynccontextmanager
+    async def _stream(
+        self, path: str, body: bytes, *, endless: bool = False
+    ) -> AsyncIterator[httpx.Response]:
+        url = f"{self.endpoint}{self._path}{path}"
+        timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        if endless:
+            timeout.read = None
+        try:
+            async with self._client.stream(
+                "POST", url, content=body, headers=self._headers, timeout=timeout
+            ) as response:
+                yield response
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+            raise RegistryError(f"{self.endpoint}: {error or type(error).__name__}") from error
+
+    async def _authenticate(self) -> None:
+        request = {"name": self._user, "password": self._password}
+        status, answer = await self._ask("/auth/authenticate", json.dumps(request).encode())
+        token = _json(answer).get("token") if status == 200 else None
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+            raise self._refused(status, answer)
+        self._headers["authorization"] = token
+
+    def _refused(self, status: int, answer: bytes) -> RegistryError:
+        said: object = None
+        if answer.startswith(b"{"):
+            value = _json(answer)
+            said = value.get("message") or value.get("error")
+        reason = said if isinstance(said, str) else f"HTTP status {status}"
+        return RegistryError(f"{self.endpoint}: {_shown(reason)}")
+
+
+def _change(key: str, value: bytes | None, lease: int) -> dict[str, object]:
+    if value is None:
+        return {"request_delete_range": {"key": _b64(key)}}
+    put = {"key": _b64(key), "value": _b64(value)}
+    if lease:
+        put["lease"] = str(lease)
+    return {"request_put": put}
+
+
+async def _body(response: httpx.Response) -> bytes:
+    data = bytearray()
+    async for chunk in response.aiter_raw():
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            raise _TooLargeError(f"{response.url}: more than {MAX_ANSWER_BYTES} bytes")
+    return bytes(data)
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    data = bytearray()
+    async for chunk in response.aiter_raw():
+        data += chunk
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if line:
+                yield bytes(line)
+        data = bytearray(rest)
+        if len(data) > MAX_ANSWER_BYTES:
+            raise _TooLargeError(f"{response.url}: more than {MAX_ANSWER_BYTES} bytes")
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RegistryError(f"what answers is not etcd: {_shown(data)}") from error
+    if not isinstance(value, dict):
+        raise RegistryError(f"what answers is not etcd: {_shown(data)}")
+    return value
+
+
+def _event(event: object) -> Event:
+    if not isinstance(event, dict):
+        raise RegistryError("what answers is not etcd: an event is no object")
+    item = _item(event.get("kv"))
+    return item._replace(value=None) if event.get("type") == "DELETE" else item
+
+
+def _item(pair: object) -> Event:
+    if not isinstance(pair, dict):
+        raise RegistryError("what answers is not etcd: a key is no object")
+    # A key that is not ours may be of any bytes.
+    key = _bytes(pair, "key").decode(errors="backslashreplace")
+    return Event(key, _bytes(pair, "value"), _integer(pair, "mod_revision"))
+
+
+def _bytes(pair: object, name: str) -> bytes:
+    value = pair.get(name, "") if isinstance(pair, dict) else None
+    try:
+        return base64.b64decode(value if isinstance(value, str) else b"?", validate=True)
+    except ValueError as error:
+        raise RegistryError(f"what answers is not etcd: {name}: {_shown(value)}") from error
+
+
+def _list(answer: Mapping[str, object], name: str) -> list[object]:
+    value = answer.get(name) or []
+    if not isinstance(value, list):
+        raise RegistryError(f"what answers is not etcd: {name}: {_shown(value)}")
+    return value
+
+
+def _revision(answer: Mapping[str, object]) -> int:
+    header = answer.get("header")
+    if not isinstance(header, dict):
+        raise RegistryError("what answers is not etcd: no header")
+    return _integer(header, "revision")
+
+
+def _integer(answer: Mapping[str, object], name: str) -> int:
+    """A number from 0 that fits 63 bits; 0 where there is none."""
+    value = answer.get(name, 0)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
+        value = int(value)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise RegistryError(f"what answers is not etcd: {name}: {_shown(value)}")
+    return value
+
+
+def _shown(value: object) -> str:
+    """A foreign text, short and printable."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return "".join(c if c.isprintable() else "?" for c in text[:200])
+
+
+def _b64(value: str | bytes) -> str:
+    return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
+
+
+def _password(registry: RegistrySpec) -> str:
+    path = registry.password_file
+    if path is None:
+        return ""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MAX_PASSWORD_BYTES + 1)
+        password = data.decode().rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RegistryError(f"registry.password_file: {path}: {reason}") from error
+    if not password or len(data) > _MAX_PASSWORD_BYTES:
+        raise RegistryError(f"registry.password_file: {path}: not a password")
+    return password
+
+
+def _tls(endpoint: str, registry: RegistrySpec) -> ssl.SSLContext | bool:
+    if not endpoint.startswith("https:"):
+        return False
+    try:
+        context = ssl.create_default_context(cafile=registry.ca)
+        if registry.cert is not None:
+            context.load_cert_chain(registry.cert, registry.key, password="")
+    except OSError as error:
+        files = ", ".join(filter(None, (registry.ca, registry.cert, registry.key)))
+        raise RegistryError(f"registry: certificates ({files}): {error}") from error
+    return context

@@ -1,0 +1,164 @@
+"""What a limiter has to do in a session with etcd: stay registered, and keep the registry whole.
+
+All of it is idempotent and guarded by revisions: what was decided on an old picture is not done.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+
+import trio
+
+from drld.config.fields import format_endpoint
+from drld.errors import ConfigError
+from drld.model import NS_PER_S
+from drld.registry.etcd import Etcd
+from drld.registry.keys import source
+from drld.registry.records import read_alive, write_alive, write_member
+from drld.registry.state import Registry
+from drld.spec import RegistrySpec
+
+log = logging.getLogger("drld.registry")
+
+SOON_S = 0.25
+"""When to look again while something is under way that no event tells of."""
+RESTORED_AT_ONCE = 500
+
+
+class Upkeep:
+    """One session's."""
+
+    def __init__(
+        self, etcd: Etcd, registry: Registry, spec: RegistrySpec, address: tuple[str, int]
+    ) -> None:
+        self.taken: str | None = None
+        """Why we are not registered: another limiter of our name is."""
+        self._etcd = etcd
+        self._registry = registry
+        self._keys = registry.keys
+        self._spec = spec
+        self._address = address
+        self._ttl_s = spec.ttl_ns / NS_PER_S
+        self._alive = write_alive(address, 0, {})
+        self._told: bytes | None = None
+        self._lease = 0
+        self._renew_at = 0.0
+        self._absent_since: dict[str, float] = {}
+        self._stirred = trio.Event()
+
+    def stir(self) -> None:
+        """The registry has changed."""
+        self._stirred.set()
+
+    def tell(self, applied: int, refused: Mapping[str, str]) -> None:
+        """What to say of ourselves."""
+        self._alive = write_alive(self._address, applied, refused)
+        self.stir()
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled.
+
+        Raises:
+            RegistryError: something failed.
+        """
+        while True:
+            self._stirred = trio.Event()
+            if not await self._is_taken():
+                await self._renew()
+                await self._restore()
+                await self._register()
+                await self._say_alive()
+                if not self._registry.joined:
+                    await self._ask_who_knows_us()
+                    await self._register()
+                if self._spec.forget_after_ns is not None:
+                    await self._forget(self._spec.forget_after_ns / NS_PER_S)
+            wait_s = self._renew_at - trio.current_time()
+            if self._lease == 0 or self._registry.lost or not self._registry.joined:
+                wait_s = SOON_S
+            with trio.move_on_after(max(wait_s, 0)):
+                await self._stirred.wait()
+
+    async def _is_taken(self) -> bool:
+        """Whether another limiter, of another address, uses our name and lives."""
+        if self._lease:
+            return False
+        item = await self._etcd.get(self._keys.alive(self._registry.name))
+        self.taken = None
+        if item is None or item.value is None:
+            return False
+        try:
+            address = read_alive(item.value, item.key).address
+        except ConfigError:
+            return False
+        if address != self._address:
+            self.taken = (
+                f"{source(item.key)}: address: {format_endpoint(*address)!r}: another limiter "
+                f"has the name {self._registry.name!r} (limiter.name): not registered"
+            )
+        return self.taken is not None
+
+    async def _renew(self) -> None:
+        now = trio.current_time()
+        if self._lease and now < self._renew_at:
+            return
+        if self._lease and not await self._etcd.keep_alive(self._lease):
+            self._lease = 0
+        if not self._lease:
+            self._lease = await self._etcd.grant(round(self._ttl_s))
+            self._told = None
+        self._renew_at = now + self._ttl_s / 3
+
+    async def _restore(self) -> None:
+        """Put what etcd has lost where it was; whoever else does it may be faster."""
+        for key, value in self._registry.restoration()[:RESTORED_AT_ONCE]:
+            await self._etcd.commit({key: value}, {key: 0})
+        if self._registry.founding:
+            identity = self._registry.fleet or secrets.token_hex(16)
+            fleet = self._keys.fleet
+            await self._etcd.commit({fleet: identity.encode()}, {fleet: 0})
+
+    async def _register(self) -> None:
+        wanted = self._registry.registration(int(time.time()))
+        if wanted is not None:
+            member, revision = wanted
+            key = self._keys.member(self._registry.name)
+            await self._etcd.commit({key: write_member(member)}, {key: revision})
+
+    async def _say_alive(self) -> None:
+        if self._alive != self._told:
+            said = self._alive
+            await self._etcd.commit(
+                {self._keys.alive(self._registry.name): said}, lease=self._lease
+            )
+            self._told = said
+
+    async def _ask_who_knows_us(self) -> None:
+        ours = self._keys.member(self._registry.name)
+        items, _ = await self._etcd.read(self._keys.all_alive)
+        for item in items:
+            name = self._keys.alive_of(item.key)
+            try:
+                said = read_alive(item.value or b"", item.key)
+            except ConfigError:
+                continue
+            if name is not None and ours not in said.refused:
+                self._registry.acknowledge(name, said.applied)
+
+    async def _forget(self, after_s: float) -> None:
+        """Remove members that have been away for so long while we were watching."""
+        items, _ = await self._etcd.read(self._keys.all_alive)
+        now = trio.current_time()
+        alive = {self._keys.alive_of(item.key) for item in items} | {self._registry.name}
+        for name, held in list(self._registry.members.items()):
+            if name in alive:
+                self._absent_since.pop(name, None)
+            elif now - self._absent_since.setdefault(name, now) >= after_s and held.revision:
+                key = self._keys.member(name)
+                where = {key: held.revision, self._keys.alive(name): 0}
+                if await self._etcd.commit({key: None}, where) is not None:
+                    log.warning("%s is removed from the fleet: away for %.0f s", name, after_s)
+                del self._absent_since[name]

@@ -1,0 +1,157 @@
+"""A real etcd for tests: started, looked into, killed, wiped; its data is in a temporary folder."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from testbed.netns import within
+
+T = TypeVar("T")
+
+DEADLINE_S = 60.0
+
+
+def binary() -> str:
+    """The server: in the virtual environment (scripts/setup puts it there), or the system's."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("etcd", path=places)
+    assert found is not None, "no etcd: scripts/setup installs it"
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+class EtcdServer:
+    """One server that is a cluster of its own."""
+
+    def __init__(self, directory: Path, *arguments: str, namespace: str | None = None) -> None:
+        self.namespace = namespace
+        self.scheme = "https" if any("cert" in argument for argument in arguments) else "http"
+        self._directory = directory
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port, self._peer_port = (2379, 2380) if namespace else free_ports(2)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        self._directory.mkdir(exist_ok=True)
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(("ip", "netns", "exec", self.namespace) if self.namespace else ()),
+                    *(binary(), "--data-dir", str(self._directory / "data")),
+                    *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
+                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                    *("--initial-cluster", f"default={peer}", "--unsafe-no-fsync"),
+                    *self._arguments,
+                ],
+                env={**os.environ, "ETCD_UNSUPPORTED_ARCH": os.uname().machine},
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + DEADLINE_S
+        while not self._accepts():
+            assert self._process.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.05)
+
+    def _accepts(self) -> bool:
+        def connect() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+        return self._within(connect) and (self.scheme == "https" or self._healthy())
+
+    def _healthy(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            health = self._within(lambda: httpx.get(f"{self.url}/health", trust_env=False))
+            return bool(health.json().get("health") == "true")
+        return False
+
+    def kill(self) -> None:
+        """As a machine that loses power does; what it has acknowledged is there after a start."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(DEADLINE_S)
+            self._process = None
+
+    def freeze(self) -> None:
+        """It accepts connections, and says nothing any more."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Lose everything."""
+        self.kill()
+        shutil.rmtree(self._directory / "data")
+
+    @property
+    def log(self) -> str:
+        return (self._directory / "log").read_text(errors="replace")
+
+    def call(self, path: str, request: Mapping[str, object]) -> Any:
+        body = json.dumps(request)
+        answer = self._within(
+            lambda: httpx.post(f"{self.url}/v3/{path}", content=body, trust_env=False)
+        )
+        return answer.raise_for_status().json()
+
+    def put(self, key: str, value: str | bytes) -> int:
+        raw = value.encode() if isinstance(value, str) else value
+        answer = self.call("kv/put", {"key": b64(key.encode()), "value": b64(raw)})
+        return int(answer["header"]["revision"])
+
+    def delete(self, prefix: str) -> None:
+        """Delete everything that begins so."""
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        self.call("kv/deleterange", {"key": b64(prefix.encode()), "range_end": b64(end.encode())})
+
+    def get(self, prefix: str) -> dict[str, bytes]:
+        """Everything that begins so."""
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        found = self.call("kv/range", {"key": b64(prefix.encode()), "range_end": b64(end.encode())})
+        return {
+            base64.b64decode(pair["key"]).decode(): base64.b64decode(pair.get("value", ""))
+            for pair in found.get("kvs", [])
+        }
+
+    def compact(self) -> None:
+        """Forget the history."""
+        revision = self.call("kv/range", {"key": b64(b"x")})["header"]["revision"]
+        self.call("kv/compaction", {"revision": revision})
+
+    def _within(self, function: Callable[[], T]) -> T:
+        return within(self.namespace, function) if self.namespace else function()
+
+
+def b64(value: bytes) -> str:
+    return base64.b64encode(value).decode()

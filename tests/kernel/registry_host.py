@@ -1,0 +1,144 @@
+"""A fleet with a registry: real daemons and a real etcd in a namespace of their own.
+
+Each limiter has an interface of its own, `up1`, `up2` and so on, which the fleet calls `uplink`;
+what is sent to 10.93.N.2 leaves by it, and nobody is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from testbed.netns import run, within
+
+from ..etcd_server import EtcdServer
+from .daemon_host import DaemonHost
+from .topology import wait_for
+
+LIMITERS = 4
+PAYLOAD = 972
+LENGTH = PAYLOAD + 28
+_numbers = itertools.count()
+
+
+class RegistryFleet:
+    """The daemons, the server and the namespace."""
+
+    def __init__(self, directory: Path) -> None:
+        self.namespace = f"drldt-{os.getpid()}-etcd{next(_numbers)}"
+        self.directory = directory
+        self.etcd = EtcdServer(directory / "etcd", namespace=self.namespace)
+        self.daemons: dict[str, DaemonHost] = {}
+
+    def build(self) -> None:
+        run(["ip", "netns", "add", self.namespace])
+        commands = ["link set lo up"]
+        for number in range(1, LIMITERS + 1):
+            commands += [
+                f"link add up{number} type veth peer name dn{number}",
+                f"link set up{number} addrgenmode none",
+                f"link set dn{number} addrgenmode none",
+                f"addr add 10.93.{number}.1/24 dev up{number}",
+                f"link set up{number} up",
+                f"link set dn{number} up",
+                f"neigh add 10.93.{number}.2 lladdr 02:00:00:00:09:0{number} dev up{number}"
+                " nud permanent",
+            ]
+        run(["ip", "-n", self.namespace, "-batch", "-"], stdin="\n".join(commands))
+        self.etcd.start()
+
+    def remove(self) -> None:
+        for daemon in self.daemons.values():
+            daemon.close()
+        self.etcd.kill()
+        run(["ip", "netns", "delete", self.namespace], check=False)
+
+    def daemon(
+        self, number: int, *, name: str = "", fleet: str = "f", ttl: str = "10s"
+    ) -> DaemonHost:
+        """A limiter that is configured, and not started."""
+        name = name or f"lim{number}"
+        key = f"{fleet}-{number}"
+        daemon = DaemonHost(self.namespace, self.directory, f"{fleet}-{name}-{number}", "kernel")
+        self.daemons[key] = daemon
+        daemon.config.write_text(
+            f"""
+            [limiter]
+            name = "{name}"
+            listen = "{self.address(number)}"
+            control = "{daemon.socket}"
+            datapath = "kernel"
+            [gossip]
+            fabric = "mesh"
+            [registry]
+            endpoints = ["http://127.0.0.9:1", "{self.etcd.url}"]
+            fleet = "{fleet}"
+            ttl = "{ttl}"
+            cache = "{self.directory}/{key}.cache"
+            interfaces = {{ uplink = "up{number}" }}
+            """
+        )
+        return daemon
+
+    @staticmethod
+    def address(number: int) -> str:
+        return f"127.0.0.{number}:7946"
+
+    def started(self, *numbers: int) -> list[DaemonHost]:
+        """Limiters that have all joined."""
+        daemons = [self.daemon(number) for number in numbers]
+        for daemon in daemons:
+            daemon.start()
+        for daemon in daemons:
+            self.wait(daemon, lambda status: joined(status, len(daemons)))
+        return daemons
+
+    def wait(self, daemon: DaemonHost, done: Callable[[Any], bool]) -> Any:
+        """The daemon's status once it is as wished."""
+
+        def look() -> Any:
+            # One that starts closes the connection.
+            with contextlib.suppress(httpx.TransportError):
+                return status(daemon)
+
+        seen = wait_for(look, lambda report: report is not None and done(report))
+        assert seen is not None, daemon.log
+        assert done(seen), (seen, daemon.log)
+        return seen
+
+    def fleet(self, *arguments: str, check: bool = True, file: Path | None = None) -> Any:
+        """What `drlctl fleet` says, from inside the namespace."""
+        daemon = next(iter(self.daemons.values()))
+        command = ("fleet", "--config", str(file or daemon.config), *arguments, "--json")
+        done = within(self.namespace, lambda: daemon.python("drld.cli", *command))
+        assert not check or done.returncode == 0, done.stderr
+        return json.loads(done.stdout) if done.stdout else done.stderr
+
+    def send(self, number: int, count: int) -> None:
+        """Send packets out of a limiter's interface, as fast as that goes."""
+
+        def make() -> socket.socket:
+            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+        with within(self.namespace, make) as source:
+            for _ in range(count):
+                source.sendto(bytes(PAYLOAD), (f"10.93.{number}.2", 9))
+
+
+def status(daemon: DaemonHost) -> Any:
+    return daemon.get("/v1/status")
+
+
+def joined(report: Any, members: int) -> bool:
+    registry = report["registry"]
+    return bool(
+        registry["joined"] and registry["members"] == members and not registry["problem_count"]
+    )

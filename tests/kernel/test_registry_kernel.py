@@ -1,0 +1,319 @@
+"""Fleets that come and go: real daemons, a real etcd, and what happens to either."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .daemon_host import DaemonHost
+from .registry_host import LENGTH, RegistryFleet, joined, status
+from .topology import remove_stale, wait_for
+
+pytestmark = pytest.mark.kernel
+
+FPS = ("--name", "customer-a", "--rate", "10mbit", "--burst", "75kB", "--out", "uplink")
+STATIC = ("--name", "slow", "--rate", "16kbit", "--burst", "24kB", "--out", "uplink")
+"""2,000 bytes/s: of two limiters each passes twelve packets at once, and then one a second."""
+TABLE = {"id": 7, "name": "seven", "rate": "10mbit", "burst": "75kB", "match": {"out": "uplink"}}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[RegistryFleet]:
+    """A namespace with etcd; daemons in it end with the test."""
+    remove_stale()
+    made = RegistryFleet(tmp_path)
+    try:
+        made.build()
+        yield made
+    finally:
+        made.remove()
+
+
+def in_force(daemon: DaemonHost, name: str, bps: float, connected: list[str]) -> None:
+    """Wait until a limit is in force with that rate, and with these peers."""
+
+    def look() -> tuple[float, list[str]]:
+        limit = daemon.limit(name)
+        return limit["limit_in_force_bps"], limit["fleet"]["connected"]
+
+    wanted = (pytest.approx(bps), connected)
+    assert wait_for(look, lambda seen: seen == wanted) == wanted, daemon.log
+
+
+def names(daemon: DaemonHost) -> list[str]:
+    return [limit["name"] for limit in daemon.get("/v1/limits")]
+
+
+def test_limiters_join_and_leave_and_a_limit_is_added_to_all(fleet: RegistryFleet) -> None:
+    first, second = fleet.started(1, 2)
+    added = fleet.fleet("add-limit", *FPS)
+    assert added["ids"] == [1]
+    assert (added["applied"], added["late"], added["refused"]) == (["lim1", "lim2"], [], {})
+    for daemon, other in ((first, "lim2"), (second, "lim1")):
+        assert names(daemon) == ["customer-a"]
+        in_force(daemon, "customer-a", 10e6, [other])
+
+    third = fleet.daemon(3)
+    third.start()
+    fleet.wait(third, lambda report: joined(report, 3))
+    in_force(first, "customer-a", 10e6, ["lim2", "lim3"])
+    in_force(third, "customer-a", 10e6, ["lim1", "lim2"])
+    assert [(m["name"], m["state"]) for m in fleet.fleet("members")] == [
+        ("lim1", "joined"),
+        ("lim2", "joined"),
+        ("lim3", "joined"),
+    ]
+
+    assert third.stop() == 0
+    assert "left fleet f" in third.log
+    fleet.wait(first, lambda report: joined(report, 2))
+    in_force(first, "customer-a", 10e6, ["lim2"])
+
+    second.kill()
+    # It stays a member, and its share stays out of the limit.
+    in_force(first, "customer-a", 5e6, [])
+    wait_for(lambda: fleet.fleet("members")[1]["state"], lambda state: state == "away")
+    assert status(first)["registry"]["members"] == 2
+    assert fleet.fleet("remove", "lim2")["applied"] == ["lim1"]
+    in_force(first, "customer-a", 10e6, [])
+
+    changed = fleet.fleet("add-limit", *FPS, "--rate", "20mbit", "--replace")
+    assert changed["ids"] == [1]
+    in_force(first, "customer-a", 20e6, [])
+    assert fleet.fleet("remove-limit", "customer-a")["applied"] == ["lim1"]
+    assert names(first) == []
+    assert fleet.fleet("add-limit", *FPS)["ids"] == [2]
+    for daemon in (first, second, third):
+        assert "Traceback" not in daemon.log
+
+
+def test_a_limit_that_is_added_is_enforced_by_all(fleet: RegistryFleet) -> None:
+    fleet.started(1, 2)
+    fleet.fleet("add-limit", *STATIC, "--allocator", "static")
+    for number, daemon in enumerate(fleet.daemons.values(), start=1):
+        fleet.send(number, 60)
+        report = wait_for(lambda: daemon.limit("slow"), lambda seen: seen["arrived_packets"] == 60)  # noqa: B023 -- called at once
+        assert report["arrived_packets"] == 60
+        # Half of the burst, and then a packet a second.
+        assert 12 <= report["forwarded_bytes"] / LENGTH <= 30
+        assert report["dropped_packets"] >= 30
+
+
+def test_mistakes_are_refused_before_anything_is_written(fleet: RegistryFleet) -> None:
+    (first,) = fleet.started(1)
+    assert "limit[0]: rate: '10mbot'" in fleet.fleet(
+        "add-limit", *FPS, "--rate", "10mbot", check=False
+    )
+    fleet.fleet("add-limit", *FPS)
+    said = fleet.fleet("add-limit", *FPS, check=False)
+    assert "name: 'customer-a': unique, but etcd /drld/f/limits/1 has it" in said
+    said = fleet.fleet("add-limit", *FPS, "--id", "1", check=False)
+    assert "id: 1: never given out, but etcd /drld/f/limits/1 has it" in said
+    said = fleet.fleet("remove", "lim1", check=False)
+    assert "lim1 is alive" in said
+    assert "no member 'lim9'" in fleet.fleet("remove", "lim9", check=False)
+    assert "no limit 'nix'" in fleet.fleet("remove-limit", "nix", check=False)
+    assert list(fleet.etcd.get("/drld/f/limits/")) == ["/drld/f/limits/1"]
+    assert status(first)["registry"]["rejected"] == 0
+
+
+def test_what_a_host_cannot_do_is_reported_and_keeps_nothing_else_back(
+    fleet: RegistryFleet,
+) -> None:
+    first, second = fleet.started(1, 2)
+    added = fleet.fleet("add-limit", *FPS[:6], "--out", "up1", check=False)
+    assert added["refused"] == {} or added["late"] == []
+    odd = ("--name", "odd", "--rate", "1mbit", "--burst", "15kB", "--out", "nowhere0")
+    refused = fleet.fleet("add-limit", *odd, check=False)["refused"]
+    assert refused.keys() == {"lim1", "lim2"}
+    assert "nowhere0" in refused["lim1"]["/drld/f/limits/2"]
+    later = ("--name", "later", "--rate", "1mbit", "--burst", "15kB", "--out", "uplink")
+    assert fleet.fleet("add-limit", *later)["applied"] == ["lim1", "lim2"]
+    assert names(first) == ["customer-a", "later"]
+    # A restart finds the same, and a join is not held up.
+    second.kill()
+    second.start()
+    fleet.wait(second, lambda report: report["limits"] == 2)
+    third = fleet.daemon(3)
+    third.start()
+    fleet.wait(third, lambda report: report["registry"]["joined"])
+    assert status(first)["registry"]["members"] == 3
+    assert "etcd /drld/f/limits/2" in status(third)["registry"]["problems"]["/drld/f/limits/2"]
+
+
+def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) -> None:
+    first, second = fleet.started(1, 2)
+    fleet.fleet("add-limit", *FPS)
+    in_force(first, "customer-a", 10e6, ["lim2"])
+    fleet.etcd.kill()
+    lost = fleet.wait(first, lambda report: report["registry"]["state"] == "unreachable")
+    assert lost["registry"]["error"] is not None
+    in_force(first, "customer-a", 10e6, ["lim2"])
+    # One that restarts meanwhile remembers.
+    second.kill()
+    second.start()
+    assert status(second)["registry"]["state"] == "unreachable"
+    assert status(second)["registry"]["joined"]
+    in_force(second, "customer-a", 10e6, ["lim1"])
+    in_force(first, "customer-a", 10e6, ["lim2"])
+    fleet.etcd.start()
+    for daemon in (first, second):
+        fleet.wait(daemon, lambda report: report["registry"]["state"] == "connected")
+    wait_for(
+        lambda: [m["state"] for m in fleet.fleet("members")], lambda seen: seen == ["joined"] * 2
+    )
+    assert fleet.fleet("remove-limit", "1")["applied"] == ["lim1", "lim2"]
+    assert first.log.count("going on with what is known") == 1
+    assert first.log.count("fleet f at ") == 2
+
+
+def test_a_daemon_that_never_knew_its_fleet_waits_for_etcd(fleet: RegistryFleet) -> None:
+    fleet.etcd.kill()
+    daemon = fleet.daemon(1)
+    daemon.spawn()
+    assert daemon.wait_for_log("waiting for it")
+    report = fleet.wait(daemon, lambda report: report["registry"]["state"] == "waiting")
+    assert not report["ready"]
+    assert daemon.ctl("reload", check=False).returncode == 1
+    fleet.etcd.start()
+    assert daemon.wait_for_state("READY=1")
+    fleet.wait(daemon, lambda report: joined(report, 1))
+    assert daemon.stop() == 0
+
+
+def test_a_wiped_etcd_is_filled_again_and_nobody_drops_anybody(fleet: RegistryFleet) -> None:
+    first, second = fleet.started(1, 2)
+    fleet.fleet("add-limit", *FPS)
+    third = fleet.daemon(3)
+    third.start()
+    fleet.wait(third, lambda report: joined(report, 3))
+    third.kill()
+    before = fleet.etcd.get("/drld/f/")
+    fleet.etcd.wipe()
+    fleet.etcd.start()
+    kept = ["fleet", "limits/1", "members/lim1", "members/lim2", "members/lim3"]
+    wanted = {key: before[key] for key in (f"/drld/f/{name}" for name in kept)}
+
+    def restored() -> dict[str, bytes]:
+        found = fleet.etcd.get("/drld/f/")
+        return {key: value for key, value in found.items() if "/alive/" not in key}
+
+    assert wait_for(restored, lambda seen: seen == wanted) == wanted
+    for daemon in (first, second):
+        report = fleet.wait(daemon, lambda report: report["registry"]["state"] == "connected")
+        assert report["registry"]["members"] == 3
+        assert report["limits"] == 1
+        fleet.wait(daemon, lambda report: report["registry"]["lost"] == 0)
+    # Everything deleted while all watch: the same.
+    fleet.etcd.delete("/drld/f/")
+    assert wait_for(restored, lambda seen: seen == wanted) == wanted
+    for daemon in (first, second):
+        report = fleet.wait(daemon, lambda report: joined(report, 3))
+        assert daemon.log.count("etcd has lost") == 2
+        assert report["limits"] == 1
+    third.start()
+    assert fleet.wait(third, lambda report: joined(report, 3))
+
+
+def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
+    first, second = fleet.started(1, 2)
+    fleet.fleet("add-limit", *FPS)
+    fleet.etcd.put("/drld/f/limits/1", b"\xff\x00 garbage")
+    fleet.etcd.put("/drld/f/limits/9", json.dumps({**TABLE, "id": 9, "rate": "fast"}))
+    fleet.etcd.put("/drld/f/members/lim2", "[1, 2]")
+    fleet.etcd.put("/drld/f/members/\x1b[31m", "{}")
+    fleet.etcd.put("/drld/f/limits/12345678", "{}")
+    for number in range(30):
+        fleet.etcd.put(f"/drld/f/members/junk{number}", "{")
+
+    def named(report: Any) -> bool:
+        # lim2 puts its own key right again.
+        return bool(report["registry"]["problem_count"] == 32)
+
+    for daemon in (first, second):
+        report = fleet.wait(daemon, named)
+        problems = report["registry"]["problems"]
+        assert len(problems) == 20
+        assert problems["/drld/f/limits/1"].startswith("etcd /drld/f/limits/1: no JSON")
+        assert "rate: 'fast': a rate such as" in problems["/drld/f/limits/9"]
+        assert report["registry"]["members"] == 2
+        assert names(daemon) == ["customer-a"]
+        assert "\x1b" not in daemon.log
+    in_force(first, "customer-a", 10e6, ["lim2"])
+    # And it can be put right.
+    fleet.etcd.delete("/drld/f/members/junk")
+    assert fleet.fleet("add-limit", *FPS, "--id", "1", "--replace")["ids"] == [1]
+    assert fleet.fleet("remove-limit", "9")["applied"] == ["lim1", "lim2"]
+    for daemon in (first, second):
+        fleet.wait(daemon, lambda report: joined(report, 2))
+
+
+def test_a_history_that_is_compacted_while_a_limiter_stands_still(fleet: RegistryFleet) -> None:
+    first, second = fleet.started(1, 2)
+    second.signal(signal.SIGSTOP)
+    for rate in range(1, 30):
+        fleet.etcd.put("/drld/f/limits/7", json.dumps({**TABLE, "rate": f"{rate}mbit"}))
+    fleet.etcd.compact()
+    fleet.etcd.kill()
+    fleet.etcd.start()
+    fleet.etcd.put("/drld/f/limits/8", json.dumps({**TABLE, "id": 8, "name": "eight"}))
+    fleet.etcd.compact()
+    second.signal(signal.SIGCONT)
+    for daemon in (first, second):
+        fleet.wait(daemon, lambda report: report["limits"] == 2)
+        assert daemon.limit("seven")["rate_bps"] == 29e6
+
+
+def test_two_fleets_share_an_etcd(fleet: RegistryFleet) -> None:
+    first, other = fleet.daemon(1, fleet="f"), fleet.daemon(2, fleet="f2", name="lim1")
+    # A daemon of the same name would take the same rules.
+    other.config.write_text(other.config.read_text().replace('name = "lim1"', 'name = "lim2"'))
+    first.start()
+    other.start()
+    fleet.fleet("add-limit", *FPS, file=other.config)
+    fleet.wait(other, lambda report: report["limits"] == 1)
+    for daemon in (first, other):
+        fleet.wait(daemon, lambda report: joined(report, 1))
+    assert names(first) == []
+    fleet.etcd.delete("/drld/f2/")
+    fleet.wait(other, lambda report: joined(report, 1))
+    assert names(other) == ["customer-a"]
+    assert status(first)["registry"]["rejected"] == 0
+
+
+def test_a_name_that_is_taken_is_not_registered(fleet: RegistryFleet) -> None:
+    fleet.started(1)
+    fleet.etcd.put("/drld/f/alive/lim2", '{"address": "127.0.0.7:7946"}')
+    second = fleet.daemon(2)
+    second.start()
+    report = fleet.wait(second, lambda report: report["registry"]["problem_count"] == 1)
+    assert "another limiter has the name 'lim2'" in next(
+        iter(report["registry"]["problems"].values())
+    )
+    assert not report["registry"]["joined"]
+    assert "/drld/f/members/lim2" not in fleet.etcd.get("/drld/f/")
+    fleet.etcd.delete("/drld/f/alive/lim2")
+    fleet.wait(second, lambda report: joined(report, 2))
+
+
+def test_a_member_that_cannot_answer_keeps_who_joins_at_its_static_share(
+    fleet: RegistryFleet,
+) -> None:
+    first, second = fleet.started(1, 2)
+    fleet.fleet("add-limit", *FPS)
+    second.kill()
+    third = fleet.daemon(3)
+    third.start()
+    report = fleet.wait(third, lambda report: report["registry"]["waiting_for"] == ["lim2"])
+    assert not report["registry"]["joined"]
+    in_force(third, "customer-a", 10e6 / 3, [])
+    in_force(first, "customer-a", 10e6 / 3, [])
+    assert third.limit("customer-a")["fill_rate_bps"] == pytest.approx(10e6 / 3)
+    second.start()
+    fleet.wait(third, lambda report: joined(report, 3))
+    in_force(third, "customer-a", 10e6, ["lim1", "lim2"])

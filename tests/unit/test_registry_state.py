@@ -1,0 +1,298 @@
+"""What a limiter makes of what stands in its registry, and of what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from drld.registry import state
+from drld.registry.state import Event, Registry
+
+from ..registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
+
+A, B, C = (KEYS.member(name) for name in "abc")
+ONE, TWO = KEYS.limit(1), KEYS.limit(2)
+
+
+def following(*changes: dict[str, bytes | None], name: str = "a") -> Registry:
+    """A limiter that knows a fleet of `a` and `b` with one limit as of revision 10."""
+    registry = known(name)
+    there: dict[str, bytes | None] = {
+        KEYS.fleet: FLEET.encode(),
+        A: member(1),
+        B: member(2),
+        ONE: limit(1),
+    }
+    registry.resync(events(there, 10), 10)
+    for number, change in enumerate(changes, start=11):
+        registry.apply(events(change, number), number)
+    return registry
+
+
+def test_a_snapshot_is_the_fleet() -> None:
+    registry = following()
+    assert registry.members.keys() == {"a", "b"}
+    assert registry.members["b"].value.address == ("127.0.0.2", 7946)
+    assert registry.limits[1].value.rate == 1_250_000
+    assert registry.continuous
+    assert (registry.fleet, registry.revision, registry.seen) == (FLEET, 10, 10)
+    assert not registry.problems
+
+
+def test_events_change_it() -> None:
+    registry = following({C: member(3), TWO: limit(2)}, {B: None, ONE: None})
+    assert registry.members.keys() == {"a", "c"}
+    assert registry.limits.keys() == {2}
+    assert registry.seen == 12
+
+
+BAD_LIMITS = {
+    b"": "no JSON",
+    b"\xff": "no JSON",
+    b"[" * 100_000: "no JSON",
+    b"[]": "an array: a table",
+    limit(1, rate="10mbot"): "rate: '10mbot': a rate such as",
+    limit(1, match={}): 'match: exactly one of "in" and "out"',
+    limit(1, rat="1mbit"): 'rat: unknown key; did you mean "rate"?',
+    limit(1, allocator="ctb"): "allocator: 'ctb': an allocator for a fleet",
+    limit(1, allocator={"name": "fps", "headroom": -9}): "allocator.headroom",
+    limit(1, shares={"a": 0.5}): "shares: sum to 0.5",
+    limit(1, ewma=float("nan")): "ewma",
+    limit(2): "id: 2: 1, as in the key",
+    b'"' + b"x" * (300 << 10) + b'"': "more than 262144 bytes",
+}
+
+
+@pytest.mark.parametrize("value", BAD_LIMITS, ids=lambda value: repr(value[:40]))
+def test_a_bad_limit_keeps_the_last_good_one_and_names_key_and_field(value: bytes) -> None:
+    registry = following()
+    good = registry.limits[1]
+    registry.apply([Event(ONE, value, 11)], 11)
+    assert registry.limits[1] == good
+    assert registry.problems.keys() == {ONE}
+    assert registry.problems[ONE].startswith("etcd /drld/f/limits/1: ")
+    assert BAD_LIMITS[value] in registry.problems[ONE]
+    assert registry.rejected == 1
+    registry.apply([Event(ONE, limit(1, rate="20mbit"), 12)], 12)
+    assert registry.limits[1].value.rate == 2_500_000
+    assert not registry.problems
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"{}", "address: missing"),
+        (b'{"address": 7}', "address: 7: an address and a port"),
+        (b'{"address": "0.0.0.0:7946"}', "one address, not the wildcard"),
+        (b'{"address": "127.0.0.2:7946", "joined": "yes"}', "joined: 'yes'"),
+        (b'{"address": "127.0.0.2:7946", "since": -1}', "since: -1"),
+        (b'{"address": "127.0.0.2:7946", "since": 1e400}', "since"),
+        (b"null", "None: a table"),
+    ],
+)
+def test_a_bad_member_stays_what_it_was(value: bytes, said: str) -> None:
+    registry = following()
+    before = registry.members["b"]
+    registry.apply([Event(B, value, 11)], 11)
+    assert registry.members["b"] == before
+    assert said in registry.problems[B]
+    assert registry.problems[B].startswith("etcd /drld/f/members/b: ")
+
+
+def test_members_of_later_versions_are_members() -> None:
+    registry = following({C: b'{"address": "127.0.0.3:7946", "colour": "blue"}'})
+    assert "c" in registry.members
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["members/", "members/a b", "members/a/b", "limits/0", "limits/01", "limits/65536", "limits/x"],
+)
+def test_keys_of_no_known_form_are_counted_and_nothing_else(key: str) -> None:
+    registry = following({KEYS.prefix + key: limit(1)})
+    assert registry.rejected == 1
+    assert registry.members.keys() == {"a", "b"}
+    assert registry.limits.keys() == {1}
+
+
+def test_a_bad_value_that_is_deleted_is_no_problem_any_more() -> None:
+    registry = following({TWO: b"?"}, {TWO: None})
+    assert not registry.problems
+
+
+# What is gone
+
+
+def test_who_deletes_everything_makes_nobody_forget_anything() -> None:
+    registry = following({KEYS.fleet: None, ONE: None, A: None, B: None})
+    assert registry.members.keys() == {"a", "b"}
+    assert registry.limits.keys() == {1}
+    assert not registry.continuous
+    assert registry.lost == 3
+
+
+def test_a_wiped_etcd_is_filled_again() -> None:
+    registry = following()
+    registry.resync([], 1)
+    assert registry.members.keys() == {"a", "b"}
+    assert registry.restoration() == [(ONE, limit(1)), (A, member(1)), (B, member(2))]
+    assert not registry.founding
+    assert registry.registration(0) is None
+    for number, (key, value) in enumerate(registry.restoration(), start=2):
+        registry.apply([Event(key, value, number)], number)
+    assert (registry.lost, registry.continuous, registry.founding) == (0, False, True)
+    assert registry.fleet == FLEET
+    registry.apply([Event(KEYS.fleet, FLEET.encode(), 5)], 5)
+    assert (registry.continuous, registry.revision, registry.joined) == (True, 5, True)
+
+
+def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
+    registry = following()
+    there: dict[str, bytes | None] = {
+        KEYS.fleet: OTHER.encode(),
+        C: member(3),
+        ONE: limit(1, rate="1mbit"),
+    }
+    registry.resync(events(there, 90), 90)
+    assert registry.members.keys() == {"a", "b", "c"}
+    assert registry.limits[1].value.rate == 125_000
+    assert registry.fleet == FLEET
+    for key, value in registry.restoration():
+        registry.apply([Event(key, value, 91)], 91)
+    assert (registry.fleet, registry.continuous) == (OTHER, True)
+    registry.apply([Event(B, None, 92)], 92)
+    assert registry.members.keys() == {"a", "c"}
+
+
+def test_a_registry_that_went_back_in_time_takes_nothing_away() -> None:
+    registry = following({C: member(3)})
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), B: member(2)}
+    registry.resync(events(there, 9), 9)
+    assert registry.members.keys() == {"a", "b", "c"}
+    assert [key for key, _ in registry.restoration()] == [ONE, C]
+
+
+def test_who_was_removed_while_we_were_away_is_gone() -> None:
+    registry = following()
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), ONE: limit(1)}
+    registry.resync(events(there, 20), 20)
+    assert registry.members.keys() == {"a"}
+
+
+def test_a_registry_without_a_readable_identity_takes_nothing_away() -> None:
+    registry = following({KEYS.fleet: b"mine now"}, {B: None})
+    assert registry.members.keys() == {"a", "b"}
+    assert "no identity of a fleet" in registry.problems[KEYS.fleet]
+    assert not registry.founding
+
+
+def test_a_fleet_is_founded_by_who_finds_nothing() -> None:
+    registry = known()
+    registry.resync([], 1)
+    assert registry.founding
+    registry.apply([Event(KEYS.fleet, FLEET.encode(), 2)], 2)
+    assert registry.continuous
+    assert not registry.founding
+
+
+# Registration
+
+
+def test_who_joins_waits_until_all_count_it() -> None:
+    registry = following(name="c")
+    wanted = registry.registration(1_800_000_000)
+    assert wanted is not None
+    ours, revision = wanted
+    assert (ours.joined, ours.since, revision) == (False, 1_800_000_000, 0)
+    assert registry.waiting_for == ["a", "b"]
+    registry.apply([Event(C, member(1, joined=False), 11)], 11)
+    assert registry.registration(0) is None
+    registry.acknowledge("a", 11)
+    registry.acknowledge("b", 10)
+    registry.acknowledge("stranger", 11)
+    assert registry.waiting_for == ["b"]
+    registry.acknowledge("b", 12)
+    assert registry.waiting_for == []
+    wanted = registry.registration(0)
+    assert wanted is not None
+    assert (wanted[0].joined, wanted[1], registry.joined) == (True, 11, False)
+    registry.apply([Event(C, member(1), 12)], 12)
+    assert (registry.joined, registry.registration(0)) == (True, None)
+
+
+def test_who_is_alone_is_joined_at_once() -> None:
+    registry = known()
+    registry.resync([], 1)
+    registry.apply([Event(A, member(1, joined=False), 2)], 2)
+    wanted = registry.registration(0)
+    assert wanted is not None
+    assert wanted[0].joined
+
+
+def test_a_restart_finds_itself_joined() -> None:
+    registry = known()
+    old = following()
+    registry.recall(old.fleet, old.revision, old.knowledge())
+    assert registry.joined
+    assert registry.members.keys() == {"a", "b"}
+    assert registry.limits.keys() == {1}
+
+
+def test_a_limiter_that_moved_joins_anew() -> None:
+    registry = following(name="b")
+    assert not registry.joined
+    wanted = registry.registration(7)
+    assert wanted is not None
+    assert (wanted[0].address, wanted[0].joined, wanted[1]) == (("127.0.0.1", 7946), False, 10)
+
+
+def test_who_was_removed_joins_anew() -> None:
+    registry = following({A: None})
+    assert not registry.joined
+    wanted = registry.registration(0)
+    assert wanted is not None
+    assert (wanted[0].joined, wanted[1]) == (False, 0)
+
+
+def test_garbage_in_our_own_key_is_replaced() -> None:
+    registry = following({A: b"?"})
+    assert registry.joined
+    wanted = registry.registration(0)
+    assert wanted is not None
+    assert (wanted[0].joined, wanted[1]) == (True, 11)
+
+
+def test_what_is_acknowledged_of_one_registry_is_not_of_another() -> None:
+    registry = following({C: member(3, joined=False)}, name="c")
+    registry.acknowledge("a", 1000)
+    registry.acknowledge("b", 1000)
+    registry.resync([], 1)
+    for number, (key, value) in enumerate(registry.restoration(), start=2):
+        registry.apply([Event(key, value, number)], number)
+    assert registry.waiting_for == ["a", "b"]
+
+
+# Bounds
+
+
+def test_the_number_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MAX_MEMBERS", 3)
+    registry = following({C: member(3), KEYS.member("d"): member(4)}, {C: member(5)})
+    assert registry.members.keys() == {"a", "b", "c"}
+    assert "more than 3 members" in registry.problems[KEYS.member("d")]
+    assert registry.members["c"].value.address == ("127.0.0.5", 7946)
+
+
+def test_the_bytes_of_all_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = following()
+    monkeypatch.setattr(state, "MAX_BYTES", sum(map(len, registry.knowledge().values())) + 10)
+    registry.apply([Event(TWO, limit(2), 11)], 11)
+    assert "bytes in the registry" in registry.problems[TWO]
+    registry.apply([Event(B, None, 12), Event(ONE, None, 12), Event(TWO, limit(2), 13)], 13)
+    assert registry.limits.keys() == {2}
+
+
+def test_the_number_of_problems_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MAX_PROBLEMS", 3)
+    registry = following({KEYS.limit(number): b"?" for number in range(100, 120)})
+    assert len(registry.problems) == 3
+    assert registry.rejected == 20
