@@ -150,6 +150,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
 @click.pass_obj
 def add_limit(
     fleets: Fleets,
+    /,
     file: str | None,
     replace: bool,
     wait_s: float,

@@ -37,12 +37,12 @@ def fleet(tmp_path: Path) -> Iterator[RegistryFleet]:
 def in_force(daemon: DaemonHost, name: str, bps: float, connected: list[str]) -> None:
     """Wait until a limit is in force with that rate, and with these peers."""
 
-    def look() -> tuple[float, list[str]]:
-        limit = daemon.limit(name)
-        return limit["limit_in_force_bps"], limit["fleet"]["connected"]
+    def as_wished(limit: Any) -> bool:
+        rate, peers = limit["limit_in_force_bps"], limit["fleet"]["connected"]
+        return bool(rate == pytest.approx(bps) and peers == connected)
 
-    wanted = (pytest.approx(bps), connected)
-    assert wait_for(look, lambda seen: seen == wanted) == wanted, daemon.log
+    limit = wait_for(lambda: daemon.limit(name), as_wished)
+    assert as_wished(limit), (limit, daemon.log)
 
 
 def names(daemon: DaemonHost) -> list[str]:
