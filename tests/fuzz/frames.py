@@ -19,7 +19,7 @@ IP_IN_IP, IPV6_IN_IP = 4, 41
 _PROTOCOLS = [6, 6, 6, 17, 17, 17, 1, 33, 47, 50, 58, 132, 136, 59, 255, IP_IN_IP, IPV6_IN_IP]
 _PORTS = [0, 1, 80, 443, 1000, 65535]
 _HOSTS = [bytes([10, 0, 0, 1]), bytes([10, 0, 1, 1]), bytes([10, 1, 0, 1]), bytes([11, 0, 0, 1])]
-_HOSTS6 = [prefix + bytes(13) + b"\x01" for prefix in (b"\xfd\0\0", b"\xfd\0\1", b"\xfe\0\0")]
+_HOSTS6 = [prefix + bytes(12) + b"\x01" for prefix in (b"\xfd\0\0", b"\xfd\0\1", b"\xfe\0\0")]
 _HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTHENTICATION, _DESTINATION = 0, 43, 44, 51, 60
 _EXTENSIONS = [_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTHENTICATION, _DESTINATION]
 
@@ -98,6 +98,8 @@ def _random_ipv6(rng: Random, nested: int) -> bytes:
         payload = _extension(rng, kind, protocol) + payload
         protocol = kind
     data = ipv6(protocol, payload)
+    if protocol == _HOP_BY_HOP and rng.random() < 0.4:
+        data = data[:4] + bytes(2) + data[6:]  # a jumbogram, or none
     return data[:8] + rng.choice(_HOSTS6) + rng.choice(_HOSTS6) + data[40:]
 
 
