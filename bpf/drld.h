@@ -11,6 +11,7 @@
 
 #define DRLD_ABI 1
 #define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
+#define DRLD_MAX_JUMBO 0x80000	/* payload of a jumbogram: packet.MAX_JUMBO_PAYLOAD */
 #define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
 #define DRLD_MAX_LIST 8		/* limits that one packet falls under */
 #define DRLD_MAX_GROUPS 16	/* combinations of prefix lengths and mark mask, a hook and family */

@@ -126,7 +126,7 @@ inline_always void parse6(struct packet *packet, struct scratch *room, u32 copie
 	} else if (length == 40 && bytes[6] == 0) {
 		u32 jumbo = jumbo_payload(room, copied);
 		length = jumbo + 40;
-		if (jumbo < 0x10000) {
+		if (jumbo < 0x10000 || jumbo > DRLD_MAX_JUMBO) {
 			walk->defect = MALFORMED;
 			length = copied;
 		}

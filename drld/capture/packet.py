@@ -50,6 +50,9 @@ _IPV6_MORE_OR_OFFSET = 0xFFF9
 _IPV6_OFFSET = 0xFFF8
 _PAD1, _JUMBO_PAYLOAD = 0x00, 0xC2
 _MIN_JUMBO_PAYLOAD = 0x10000
+MAX_JUMBO_PAYLOAD = 0x80000
+"""No interface of Linux takes a larger packet (`GSO_MAX_SIZE`): who says so would have a hundred
+bytes counted as 4 GB."""
 
 
 class Defect(enum.Enum):
@@ -165,7 +168,7 @@ def _ipv6(data: bytes) -> Header:
     defect = None
     if not payload and protocol == _HOP_BY_HOP:
         jumbo = _jumbo_payload(data)
-        if jumbo < _MIN_JUMBO_PAYLOAD:
+        if not _MIN_JUMBO_PAYLOAD <= jumbo <= MAX_JUMBO_PAYLOAD:
             defect = Defect.LENGTH
             length = copied
         else:

@@ -223,6 +223,8 @@ def test_a_jumbogram_has_the_length_of_its_option() -> None:
     [
         b"\x01\x04" + bytes(4),  # no jumbo option at all
         b"\xc2\x04" + struct.pack("!I", 65_535),  # not that long
+        b"\xc2\x04" + struct.pack("!I", 0x80001),  # longer than any packet is
+        b"\xc2\x04" + struct.pack("!I", 0xFFFFFFFF),
         b"\xc2\x03" + struct.pack("!I", 100_000),  # option of the wrong length
         b"\x01\xff" + bytes(4),  # an option that is longer than the header
     ],

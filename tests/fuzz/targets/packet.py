@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from drld.capture.packet import Header, outline, parse
+from drld.capture.packet import MAX_JUMBO_PAYLOAD, Header, outline, parse
 from tests.fuzz.targets.base import Target
 
 
@@ -42,7 +42,7 @@ def check_bounds(data: bytes, header: Header) -> None:
         assert header.defect is not None
     else:
         assert header.length >= {4: 20, 6: 40}[header.family]
-        assert header.length <= (1 << 32) + 40
+        assert header.length <= MAX_JUMBO_PAYLOAD + 40
     if not header.ports_known:
         assert (flow.source_port, flow.destination_port) == (0, 0)
     if header.later_fragment:
