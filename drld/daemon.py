@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -31,11 +31,12 @@ from drld import config, report
 from drld.capture.kernel import KernelDatapath
 from drld.capture.nfqueue import NfqueueDatapath
 from drld.coalesced import Coalesced
-from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine
+from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError
+from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
 from drld.model import NS_PER_S
 from drld.notify import Watchdog, notify
@@ -73,7 +74,7 @@ class Daemon:
         self._reason = ""
         try:
             transport = Transport(
-                spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}
+                spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}, spec.ring
             )
         except OSError as error:
             host, port = spec.listen
@@ -264,7 +265,7 @@ class Daemon:
     def status(self) -> StatusReport:
         """The daemon as a whole."""
         now_ns = clock()
-        engine, transport = self.engine, self.engine.transport
+        engine = self.engine
         spec = engine.spec
         return StatusReport(
             name=spec.name,
@@ -289,13 +290,7 @@ class Daemon:
                 "connected": len(engine.membership.connected(now_ns)) + engine.membership.unnamed,
             },
             limits=len(engine.entries),
-            gossip={
-                "sent": transport.sent,
-                "received": transport.received,
-                "bytes_sent": transport.bytes_sent,
-                "rejected": dict(transport.rejected),
-                "errors": dict(transport.errors),
-            },
+            gossip=report.gossip_report(engine.transport),
             config={
                 "file": str(self.path),
                 "loaded_at": self._loaded_at,
@@ -312,6 +307,20 @@ class Daemon:
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
         return report.peer_reports(self.engine, clock())
+
+    def keys(self) -> KeysReport:
+        """The keys in force."""
+        return report.keys_report(self.engine.transport.ring, self.engine.spec.ring)
+
+    def change_keys(self, change: Callable[[KeyRing], KeyRing]) -> None:
+        """Put the keys in force that `change` makes of those that are.
+
+        Raises:
+            ConfigError: raised by `change`; nothing is changed.
+        """
+        transport = self.engine.transport
+        transport.set_ring(change(transport.ring))
+        log.info("keys: %s, in use: %d", sorted(transport.ring.keys), transport.ring.use)
 
     def trace(
         self, limit: str

@@ -22,6 +22,7 @@ from random import Random
 from drld.capture.base import Datapath
 from drld.errors import ConfigError
 from drld.gossip.membership import Membership
+from drld.gossip.session import Met
 from drld.gossip.transport import Transport
 from drld.limiter import Limiter, Tick, membership
 from drld.model import HEARTBEAT, Update
@@ -121,11 +122,16 @@ class Engine:
             if spec.gossip == self.spec.gossip and (spec.joined or not self.spec.joined)
             else membership(spec.name, spec.members, spec.gossip)
         )
+        fleet.numbering = self.membership.numbering
         entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
         self._attach(spec, entries, now_ns)
         for limit in spec.limits:
             entries[limit.id].limiter.reconfigure(limit, fleet)
+        if spec.ring != self.spec.ring:
+            # Else the keys stay that were changed since the file was read (`drlctl keys`).
+            self.transport.set_ring(spec.ring)
         self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
+        fleet.numbering.retain(fleet.peers)
         self.spec = spec
         self.membership = fleet
         self._adopt(entries, now_ns)
@@ -159,14 +165,20 @@ class Engine:
         return ticks
 
     def _receive(self, now_ns: int) -> None:
-        if not self.spec.joined:
-            # Who counts on peers that do not all count on it takes more than there is.
-            for _ in self.transport.receive():
-                pass
-            return
         for peer, message in self.transport.receive():
-            if isinstance(message, Update):
+            if isinstance(message, Met):
+                self._meet(peer, now_ns)
+            elif not self.spec.joined:
+                # Who counts on peers that do not all count on it takes more than there is.
+                continue
+            elif isinstance(message, Update):
                 self._take_update(peer, message, now_ns)
+
+    def _meet(self, peer: str, now_ns: int) -> None:
+        """A peer has begun another life: what it says counts from 0."""
+        self.membership.meet(peer, now_ns)
+        for entry in self.entries.values():
+            entry.limiter.meet(peer, now_ns)
 
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
         if update.limit_id == HEARTBEAT:
@@ -175,7 +187,9 @@ class Engine:
         entry = self.entries.get(update.limit_id)
         if entry is None:
             self.unknown_limit[peer] += 1
-            self.membership.take(peer, update, now_ns)
+            numbers = self.membership.numbering.of(peer, update.limit_id)
+            if numbers.accept(update.sequence) is not None:
+                self.membership.take(peer, update, now_ns)
         else:
             entry.limiter.receive(peer, update, now_ns)
             self._wake(entry)

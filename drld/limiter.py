@@ -78,6 +78,10 @@ class Limiter:
         """Take in an update of this limit from a peer."""
         self.fabric.receive(peer, update, now_ns)
 
+    def meet(self, peer: str, now_ns: int) -> None:
+        """A session with another life of the peer has begun; the membership knows already."""
+        self.fabric.meet(peer, now_ns)
+
     def initial(self) -> Enforcement:
         """What to enforce until the first tick: the static share."""
         return self._static(self._in_force(frozenset(), 0))

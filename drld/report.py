@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from drld.control.schema import FleetView, LimitReport, PeerReport, TraceRecord
+from drld.control.schema import (
+    FleetView,
+    GossipReport,
+    KeyReport,
+    KeysReport,
+    LimitReport,
+    PeerReport,
+    TraceRecord,
+)
 from drld.engine import Engine, Entry
+from drld.gossip.keyring import KeyRing, fingerprint
+from drld.gossip.transport import Transport
 from drld.limiter import Tick
 from drld.model import NS_PER_S, Quantity
 
@@ -85,6 +95,36 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
             late=sum(link.late for link in links),
             rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
         )
+
+
+def gossip_report(transport: Transport) -> GossipReport:
+    """What went over the gossip socket."""
+    return GossipReport(
+        sent=transport.sent,
+        received=transport.received,
+        bytes_sent=transport.bytes_sent,
+        control_sent=transport.control_sent,
+        control_received=transport.control_received,
+        handshakes=transport.handshakes,
+        sessions=transport.met,
+        floods=transport.floods,
+        rejected=dict(transport.rejected),
+        errors=dict(transport.errors),
+    )
+
+
+def keys_report(ring: KeyRing, configured: KeyRing) -> KeysReport:
+    """The keys in force, and whether they are those of the configuration."""
+    return KeysReport(
+        use=ring.use,
+        tag_bytes=ring.tag_size,
+        accept_unauthenticated=ring.accept_unauthenticated,
+        keys=[
+            KeyReport(id=key_id, fingerprint=fingerprint(key), in_use=key_id == ring.use)
+            for key_id, key in sorted(ring.keys.items())
+        ],
+        as_configured=ring == configured,
+    )
 
 
 def _fleet(entry: Entry, now_ns: int) -> FleetView:

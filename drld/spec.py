@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
+from drld.gossip.keyring import KeyRing
+
 
 class Direction(enum.Enum):
     """Which way a limit's packets cross its interface."""
@@ -145,6 +147,8 @@ class LimiterSpec:
     joined: bool = True
     """False: some of the fleet may not count this limiter yet. It then takes no part in gossip, so
     that it enforces its static share."""
+    ring: KeyRing = field(default_factory=KeyRing)
+    """The keys that the fleet's datagrams are sealed with."""
 
     @property
     def members(self) -> frozenset[str]:

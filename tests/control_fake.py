@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import trio
 
-from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceLine, TraceRecord
+from drld.control.schema import (
+    KeysReport,
+    LimitReport,
+    PeerReport,
+    StatusReport,
+    TraceLine,
+    TraceRecord,
+)
 from drld.control.server import serve
 from drld.control.trace import TraceHub
+from drld.gossip.keyring import KeyRing
+from drld.report import keys_report
 
 STATUS = StatusReport(
     name="lim1",
@@ -34,6 +43,11 @@ STATUS = StatusReport(
         "sent": 1200,
         "received": 1180,
         "bytes_sent": 57600,
+        "control_sent": 40,
+        "control_received": 39,
+        "handshakes": 3,
+        "sessions": 1,
+        "floods": 0,
         "rejected": {"tag": 2, "value": 1},
         "errors": {},
     },
@@ -156,6 +170,7 @@ class FakeDaemon:
         self.report = copy.deepcopy(STATUS)
         self.reports: list[LimitReport] = [copy.deepcopy(FPS_LIMIT), copy.deepcopy(GRD_LIMIT)]
         self.peer_reports = copy.deepcopy(PEERS)
+        self.ring = self.configured = KeyRing({1: bytes(range(16))}, use=1)
         self.hub = TraceHub()
         self.readers = 0
         self.readers_changed = trio.Condition()
@@ -173,6 +188,12 @@ class FakeDaemon:
 
     def peers(self) -> Iterable[PeerReport]:
         return self.peer_reports
+
+    def keys(self) -> KeysReport:
+        return keys_report(self.ring, self.configured)
+
+    def change_keys(self, change: Callable[[KeyRing], KeyRing]) -> None:
+        self.ring = change(self.ring)
 
     @asynccontextmanager
     async def trace(self, limit: str) -> AsyncIterator[trio.MemoryReceiveChannel[TraceLine]]:

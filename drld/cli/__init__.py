@@ -11,6 +11,7 @@ import click
 from drld import __version__
 from drld.cli.client import Daemon
 from drld.cli.fleet import fleet
+from drld.cli.keys import keys
 from drld.cli.limit import limit
 from drld.cli.limits import limits
 from drld.cli.peers import peers
@@ -33,5 +34,5 @@ def main(context: click.Context, socket: str | None) -> None:
     context.obj = Daemon(socket)
 
 
-for command in (status, limits, limit, peers, trace, reload, fleet):
+for command in (status, limits, limit, peers, trace, reload, keys, fleet):
     main.add_command(command)

@@ -47,14 +47,14 @@ class Daemon:
         with self._client() as client:
             return self._value(client.get(path))
 
-    def post(self, path: str) -> Any:
-        """Ask for something to be done; return what the daemon says.
+    def post(self, path: str, body: object = None) -> Any:
+        """Ask for something to be done, with a JSON value; return what the daemon says.
 
         Raises:
             Refused: as `get`; its `problems` are those of a configuration that was refused.
         """
         with self._client() as client:
-            return self._value(client.post(path))
+            return self._value(client.post(path, json=body))
 
     def lines(self, path: str) -> Generator[str, None, None]:
         """Yield the lines of a stream as they come, until the daemon ends it.

@@ -54,7 +54,13 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
             "gossip",
             f"{gossip['sent']} sent ({human_size(gossip['bytes_sent'])}), "
             f"{gossip['received']} received, {sum(rejected.values())} rejected"
-            + (f" ({counts(rejected)})" if rejected else ""),
+            + (f" ({counts(rejected)})" if rejected else "")
+            + (f"; {gossip['floods']} floods" if gossip["floods"] else ""),
+        ),
+        (
+            "sessions",
+            f"{gossip['sessions']} begun, {gossip['handshakes']} handshakes sent; probes: "
+            f"{gossip['control_sent']} sent, {gossip['control_received']} received",
         ),
         ("limits", str(report["limits"])),
         ("config", f"{config['file']}, loaded {loaded}"),

@@ -27,6 +27,7 @@ from drld.config.checks import (
     check_shares,
     check_sum,
 )
+from drld.config.keys import read_ring
 from drld.config.problems import Location, Problems, show
 from drld.config.schema import (
     GossipTable,
@@ -198,7 +199,8 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         _limit_spec(["limit", index], written, table, fleet, problems)
         for index, (written, table) in enumerate(limits)
     ]
-    if problems.lines or limiter is None or gossip is None:
+    ring = read_ring(["gossip"], gossip, problems) if gossip else None
+    if problems.lines or limiter is None or gossip is None or ring is None:
         raise ConfigError(problems.lines)
     return LimiterSpec(
         name=limiter.name,
@@ -213,6 +215,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         limits=tuple(spec for spec in specs if spec),
         control_group=limiter.control_group,
         registry=_registry_spec(registry, limiter.name) if registry else None,
+        ring=ring,
     )
 
 

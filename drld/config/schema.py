@@ -53,12 +53,23 @@ class LimiterTable(Table):
     timestamps: Literal["auto", "ebpf", "kernel", "read"] = "auto"
 
 
+class KeyTable(Table):
+    """`[gossip] keys`: one key of the fleet."""
+
+    id: Annotated[int, Field(ge=1, le=3)]
+    file: FilePath
+
+
 class GossipTable(Table):
     """`[gossip]`: how the limiters of the fleet inform each other."""
 
     fabric: Literal["mesh", "pushsum", "tree"] = "pushsum"
     branching: Annotated[int, Field(ge=1, le=1000)] = 3
     interval: Interval = 50 * MEGA
+    keys: list[KeyTable] = Field(default_factory=list)
+    use: Annotated[int, Field(ge=0, le=3)] | None = None
+    tag: Literal[4, 8, 16] = 4
+    accept_unauthenticated: bool = False
 
 
 class PeerTable(Table):

@@ -19,12 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from drld.control.backend import Backend
 from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
+from drld.gossip.keyring import KeyRing, parse_key
 
 log = logging.getLogger("drld.control")
 
 MAX_HEAD_BYTES = 4096
 MAX_BODY_BYTES = 4096
-"""No request of this API needs a body; what clients send out of habit fits."""
+"""A key and what clients send out of habit fit."""
 MAX_PROBLEMS = 100
 """Mistakes of a configuration that are listed: more help nobody."""
 _BATCH = 100
@@ -56,6 +57,26 @@ def make_app(backend: Backend, turns: Turns) -> ASGIApp:
             return JSONResponse({"error": str(error)}, 500)
         return JSONResponse(backend.status()["config"])
 
+    async def keys(_: Request) -> Response:
+        return JSONResponse(backend.keys())
+
+    def change_keys(change: Callable[[KeyRing], KeyRing]) -> Response:
+        try:
+            backend.change_keys(change)
+        except ConfigError as error:
+            raise HTTPException(409, "; ".join(error.problems)) from None
+        return JSONResponse(backend.keys())
+
+    async def install_key(request: Request) -> Response:
+        key = _key(await request.body())
+        return change_keys(lambda ring: ring.install(request.path_params["id"], key))
+
+    async def use_key(request: Request) -> Response:
+        return change_keys(lambda ring: ring.using(request.path_params["id"]))
+
+    async def remove_key(request: Request) -> Response:
+        return change_keys(lambda ring: ring.remove(request.path_params["id"]))
+
     app = Starlette(
         routes=[
             Route("/v1/status", status),
@@ -64,6 +85,10 @@ def make_app(backend: Backend, turns: Turns) -> ASGIApp:
             Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
             Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
             Route("/v1/reload", _changing(reload), methods=["POST"]),
+            Route("/v1/keys", keys),
+            Route("/v1/keys/{id:int}/install", _changing(install_key), methods=["POST"]),
+            Route("/v1/keys/{id:int}/use", _changing(use_key), methods=["POST"]),
+            Route("/v1/keys/{id:int}/remove", _changing(remove_key), methods=["POST"]),
         ],
         middleware=[Middleware(_SizeLimit)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
@@ -106,6 +131,14 @@ def _some(problems: list[str]) -> list[str]:
     if left_out <= 0:
         return problems
     return [*problems[:MAX_PROBLEMS], f"and {left_out} more"]
+
+
+def _key(body: bytes) -> bytes:
+    """The key in a request; what is wrong with one is said without showing it."""
+    try:
+        return parse_key(json.loads(body)["key"].encode())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise HTTPException(422, 'the body is {"key": "..."}, with a key as in a file') from None
 
 
 def _no_limit(name: str) -> HTTPException:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import trio
 
-from drld.control.schema import LimitReport, PeerReport, StatusReport, TraceRecord
+from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceRecord
+from drld.gossip.keyring import KeyRing
 
 
 class Backend(Protocol):
@@ -34,6 +35,16 @@ class Backend(Protocol):
 
         Raises:
             KeyError: there is no such limit.
+        """
+
+    def keys(self) -> KeysReport:
+        """The keys in force."""
+
+    def change_keys(self, change: Callable[[KeyRing], KeyRing]) -> None:
+        """Put the keys in force that `change` makes of those that are.
+
+        Raises:
+            ConfigError: raised by `change`; nothing is changed.
         """
 
     async def reload(self) -> None:

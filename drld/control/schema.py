@@ -44,10 +44,43 @@ class GossipReport(TypedDict):
     received: int
     """Updates that were accepted."""
     bytes_sent: int
+    control_sent: int
+    """Probes and acknowledgements."""
+    control_received: int
+    handshakes: int
+    """HELLOs sent."""
+    sessions: int
+    """Times that a life of a peer was met."""
+    floods: int
+    """Ticks in which so much was refused that the rest had to wait for the next."""
     rejected: dict[str, int]
-    """Datagrams refused, by reason."""
+    """Datagrams refused, by reason; updates that came twice or too late are with the peers."""
     errors: dict[str, int]
     """What the socket would not send or receive, by the name of the error (errno)."""
+
+
+class KeyReport(TypedDict):
+    """A key of the ring; never the key itself."""
+
+    id: int
+    fingerprint: str
+    """The same for the same key."""
+    in_use: bool
+    """It seals what is sent."""
+
+
+class KeysReport(TypedDict):
+    """The keys in force: GET /v1/keys."""
+
+    use: int
+    """Id of the key that seals what is sent; 0 is none."""
+    tag_bytes: int
+    """Length of an update's tag."""
+    accept_unauthenticated: bool
+    """Whether what is sealed with no key is taken, too."""
+    keys: list[KeyReport]
+    as_configured: bool
+    """Whether these are the keys of the configuration file, as it was read last."""
 
 
 class ConfigReport(TypedDict):

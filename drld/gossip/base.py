@@ -102,12 +102,19 @@ class Fabric(ABC, Generic[AnyLink]):
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = self._new_link()
+            link.sequences = self.membership.numbering.of(peer, self.limit_id)
         return link
 
-    def _reject(self, peer: str) -> None:
+    def meet(self, peer: str, now_ns: int) -> None:  # noqa: ARG002 -- of the interface
+        """A session with another life of the peer has begun: its sequence numbers begin anew."""
+        self._strangers.discard(peer)
+
+    def _reject(self, peer: str, update: Update) -> None:
         """Who means another quantity by this limit takes no part in it."""
-        self._link(peer).rejected += 1
-        self._strangers.add(peer)
+        link = self._link(peer)
+        if link.sequences.accept(update.sequence) is not None:
+            link.rejected += 1
+            self._strangers.add(peer)
 
     def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
         """Judge an update by its sequence number, and note that its sender lives."""

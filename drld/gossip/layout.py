@@ -7,8 +7,8 @@ first. Integers are big-endian, reals are IEEE 754 binary32.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 
 class Word(NamedTuple):
@@ -20,6 +20,15 @@ class Word(NamedTuple):
     """(name, bits) of each."""
 
 
+class _Place(NamedTuple):
+    """Where an integer stands."""
+
+    name: str
+    word: int
+    shift: int
+    mask: int
+
+
 class Table:
     """One format of a fixed size."""
 
@@ -28,38 +37,36 @@ class Table:
         self.struct = struct.Struct(">" + "".join(word.code for word in words))
         self.size = self.struct.size
         """Bytes."""
+        self._integers: list[_Place] = []
+        self._reals: list[tuple[str, int]] = []
+        for index, (code, fields) in enumerate(words):
+            if code == "f":
+                self._reals.append((fields[0][0], index))
+                continue
+            shift = 0
+            for name, bits in reversed(fields):
+                self._integers.append(_Place(name, index, shift, (1 << bits) - 1))
+                shift += bits
 
     def pack(self, fields: Mapping[str, int | float]) -> bytes:
         """The bytes of these fields.
 
         Raises:
-            ValueError: a field does not fit its bits; the message begins with its name.
+            ValueError: an integer does not fit its bits; the message begins with its name.
         """
-        words: list[int | float] = []
-        for code, layout in self.words:
-            if code == "f":
-                words.append(fields[layout[0][0]])
-                continue
-            word = 0
-            for name, bits in layout:
-                field = fields[name]
-                if not isinstance(field, int) or not 0 <= field < 1 << bits:
-                    raise ValueError(f"{name} does not fit {bits} bits")
-                word = word << bits | field
-            words.append(word)
+        words: list[Any] = [0] * len(self.words)
+        for name, index in self._reals:
+            words[index] = fields[name]
+        for name, index, shift, mask in self._integers:
+            field = fields[name]
+            if not isinstance(field, int) or not 0 <= field <= mask:
+                raise ValueError(f"{name} does not fit {mask.bit_length()} bits")
+            words[index] |= field << shift
         return self.struct.pack(*words)
 
-    def integers(self, words: tuple[int | float, ...]) -> dict[str, int]:
+    def integers(self, words: Sequence[Any]) -> dict[str, int]:
         """The fields of what `struct` read, but for the reals."""
-        fields: dict[str, int] = {}
-        for (_, layout), word in zip(self.words, words, strict=True):
-            if isinstance(word, float):
-                continue
-            shift = 0
-            for name, bits in reversed(layout):
-                fields[name] = word >> shift & ((1 << bits) - 1)
-                shift += bits
-        return fields
+        return {name: words[index] >> shift & mask for name, index, shift, mask in self._integers}
 
     def read(self, data: bytes, offset: int = 0) -> dict[str, int]:
         """The integers of a table without reals.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drld.gossip.sequence import MODULUS, Acceptance, SequenceReceiver
+from drld.gossip.sequence import Acceptance, Sequences
 
 
 @dataclass(slots=True)
@@ -25,22 +25,19 @@ class LinkStats:
 class Link(LinkStats):
     """One peer, one limit. There are as many as peers, so it is small."""
 
-    __slots__ = ("_next_sequence", "_receiver")
+    __slots__ = ("sequences",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._receiver = SequenceReceiver()
-        self._next_sequence = 0
+        self.sequences = Sequences()
 
     def take_sequence(self) -> int:
         """The number of the next update to this peer."""
-        sequence = self._next_sequence
-        self._next_sequence = (sequence + 1) % MODULUS
-        return sequence
+        return self.sequences.take()
 
     def accept(self, sequence: int) -> Acceptance | None:
         """Judge an update by its sequence number; None: discard it."""
-        acceptance = self._receiver.accept(sequence)
+        acceptance = self.sequences.accept(sequence)
         if acceptance is None:
             self.late += 1
         else:

@@ -43,6 +43,7 @@ from dataclasses import dataclass
 from random import Random
 
 from drld.gossip.link import Link, LinkStats
+from drld.gossip.sequence import Numbering
 from drld.model import HEARTBEAT, Quantity, Update
 
 _NEVER = 1 << 62
@@ -122,6 +123,8 @@ class Membership:
         """Connected peers beyond those that `connected` names, if this membership knows such."""
         self.version = 0
         """Changes whenever `connected` or `steady` does."""
+        self.numbering = Numbering()
+        """The sequence numbers of all limits."""
         self._fanout = fanout
         self._isolation_ns = (SURVIVED_LOSSES + 4) * interval_ns
         self._peers = {peer: _Peer() for peer in self.peers}
@@ -150,6 +153,7 @@ class Membership:
         changed._heartbeats = {
             peer: link for peer, link in self._heartbeats.items() if peer in changed._peers
         }
+        changed.numbering = self.numbering
         changed._heard_ns = self._heard_ns
         changed.version = self.version + 1
 
@@ -184,6 +188,10 @@ class Membership:
         """Take in a heartbeat."""
         if self._heartbeat_link(peer).accept(update.sequence) is not None:
             self.take(peer, update, now_ns)
+
+    def meet(self, peer: str, now_ns: int) -> None:  # noqa: ARG002 -- where it matters
+        """A session with another life of the peer has begun: its sequence numbers begin anew."""
+        self.numbering.meet(peer)
 
     def take(self, peer: str, update: Update, now_ns: int) -> None:
         """Note what an update, of whatever limit, says of its sender."""
@@ -269,4 +277,5 @@ class Membership:
         link = self._heartbeats.get(peer)
         if link is None:
             link = self._heartbeats[peer] = Link()
+            link.sequences = self.numbering.of(peer, HEARTBEAT)
         return link

@@ -89,7 +89,7 @@ class Mesh(Fabric[_Origin]):
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Keep the value if it is the newest of its origin."""
         if update.quantity is not self.quantity or update.value < 0:
-            self._reject(peer)
+            self._reject(peer, update)
             return
         link = self._link(peer)
         if self._accept(peer, link, update, now_ns) is not None:

@@ -173,7 +173,7 @@ class PushSum(Fabric[_Peer]):
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in a peer's share, as often as its losses say."""
         if update.quantity is not self.quantity:
-            self._reject(peer)
+            self._reject(peer, update)
             return
         link = self._link(peer)
         acceptance = self._accept(peer, link, update, now_ns)
@@ -183,8 +183,6 @@ class PushSum(Fabric[_Peer]):
             self._anchor(update.epoch, now_ns)
         elif update.weight > 0 and newer(update.epoch, self.epoch):
             self._begin_epoch(update.epoch, now_ns)
-        # Its old life left mass here, and the first pairs of the new one were discarded.
-        self._tainted |= acceptance.restarted
         if update.weight == 0:
             return
         if update.epoch != self.epoch:
@@ -199,6 +197,12 @@ class PushSum(Fabric[_Peer]):
         )
         if self._others_want:
             self._zeros = 0
+
+    def meet(self, peer: str, now_ns: int) -> None:
+        """See `Fabric.meet`; what the old life gave is nobody's now."""
+        super().meet(peer, now_ns)
+        link = self._links.get(peer)
+        self._tainted |= link is not None and link.generation == self._generation
 
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.

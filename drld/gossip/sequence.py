@@ -1,36 +1,43 @@
-"""The receiving end of one sequence counter: what was lost, late, repeated or started over.
+"""The sequence numbers of one limit between two limiters: what was lost, late or repeated.
 
 Paper, section 4.2: "the receiving limiter uses the sequence number to determine if an update is
 lost, and if so, compensates by scaling the value and weight of the newest update".
 
-Theory of operation. A sender counts the updates of one (sender, receiver, limit) triple from 0,
-mod 2**32. Numbers are compared in serial arithmetic (RFC 1982), so the wrap from 2**32 - 1 to 0 is
-a step of one. With `newest` the newest number accepted:
+Theory of operation. A sender counts the updates of one (sender, receiver, limit) triple from 0 in
+each session (`drld.gossip.session`), mod 2**32. Numbers are compared in serial arithmetic
+(RFC 1982), so the wrap from 2**32 - 1 to 0 is a step of one. With `newest` the newest number
+accepted:
 
-- ahead of `newest` by d: accepted, d - 1 updates are lost;
-- equal or behind: discarded. It is a duplicate, or it was counted lost when a newer one overtook
-  it and whoever compensates for losses has done so already.
+- ahead of `newest` by d, at most `LEAP`: accepted, d - 1 updates are lost;
+- further ahead: only noted. If the next number is ahead of that by at most `LEAP`, it is accepted
+  (and the noted one counts as lost);
+- equal or behind: discarded. It is a duplicate or a replay, or it was counted lost when a newer one
+  overtook it and whoever compensates for losses has done so already. So the window for reordering
+  is one: an update is only of use as long as it is the newest.
 
-Restart. A peer that starts over counts from 0 again and would be discarded until it has caught up.
-Discarded numbers that rise while nothing newer comes are a new life of the peer: two in a row when
-they are further behind than any reordering (`REORDER_WINDOW`), so that one stray old packet cannot
-reset the counter; `RESTART_RUN` in a row when they are near, for real reordering produces short
-runs. The run that proves the restart costs the updates before its last one; the last is accepted
-with no loss, as what was lost before it is unknown. A handshake will replace the guess.
+So an outage that loses more than `LEAP` updates in a row costs one more; and a single update that
+was forged (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out for no
+longer than it takes to send `LEAP` of them.
 
-Invariants: each number is accepted at most once in a life; between two restarts, accepted + lost
-grow by exactly the distance the newest number moves.
+The first number of a session is judged as if the one before 0 had been accepted, but says nothing
+of losses: what was sent before it had either no session to come in, or no limit here.
+
+Numbers belong to the session and the limit's id, not to whoever works with them: they outlive a
+limiter that a reload replaces, and begin at 0 when the peer is met (`Numbering`).
+
+Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
+updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the
+distance the newest number moves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 MODULUS = 1 << 32
-REORDER_WINDOW = 16
-"""Updates by which a packet may be overtaken and still count as reordered."""
-RESTART_RUN = 4
-"""Rising discarded numbers, with nothing newer between them, that prove a restart."""
+LEAP = 64
+"""Numbers by which one update may be ahead of the one before: 3.2 s, at one in 50 ms."""
 
 
 def serial_distance(number: int, reference: int) -> int:
@@ -44,34 +51,67 @@ class Acceptance(NamedTuple):
 
     lost: int
     """Updates between this one and the one accepted before it that did not come."""
-    restarted: bool
-    """The peer began to count anew."""
 
 
-class SequenceReceiver:
-    """Judges the sequence numbers of one triple in the order of their arrival."""
+class Sequences:
+    """Both directions of one limit between two limiters."""
 
-    __slots__ = ("_newest", "_run", "_run_newest")
+    __slots__ = ("_heard", "_newest", "_next", "_noted")
 
     def __init__(self) -> None:
-        self._newest: int | None = None
-        self._run = 0
-        self._run_newest = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin at 0, in both directions."""
+        self._next = 0
+        self._newest = MODULUS - 1
+        self._heard = False
+        """Whether any number was accepted."""
+        self._noted: int | None = None
+        """A number that was too far ahead."""
+
+    def take(self) -> int:
+        """The number of the next update to the peer."""
+        sequence = self._next
+        self._next = (sequence + 1) % MODULUS
+        return sequence
 
     def accept(self, sequence: int) -> Acceptance | None:
-        """Judge one number (0 to 2**32 - 1); None means: discard the update."""
-        if self._newest is None:
-            self._newest = sequence
-            return Acceptance(lost=0, restarted=False)
+        """Judge a number of the peer's (0 to 2**32 - 1); None means: discard the update."""
         ahead = serial_distance(sequence, self._newest)
-        if ahead > 0:
-            self._newest = sequence
-            self._run = 0
-            return Acceptance(lost=ahead - 1, restarted=False)
-        rises = self._run and 0 < serial_distance(sequence, self._run_newest) <= REORDER_WINDOW
-        self._run = self._run + 1 if rises else 1
-        self._run_newest = sequence
-        if self._run < (2 if ahead < -REORDER_WINDOW else RESTART_RUN):
+        if ahead <= 0:
             return None
+        if ahead > LEAP:
+            noted, self._noted = self._noted, sequence
+            if noted is None or not 0 < serial_distance(sequence, noted) <= LEAP:
+                return None
+        lost = ahead - 1 if self._heard else 0
         self._newest = sequence
-        return Acceptance(lost=0, restarted=True)
+        self._heard = True
+        self._noted = None
+        return Acceptance(lost)
+
+
+class Numbering:
+    """The numbers of all limits between one limiter and its peers."""
+
+    def __init__(self) -> None:
+        self._peers: dict[str, dict[int, Sequences]] = {}
+
+    def of(self, peer: str, limit_id: int) -> Sequences:
+        """Those of one limit, always the same ones."""
+        limits = self._peers.setdefault(peer, {})
+        sequences = limits.get(limit_id)
+        if sequences is None:
+            sequences = limits[limit_id] = Sequences()
+        return sequences
+
+    def meet(self, peer: str) -> None:
+        """A session with another life of the peer begins."""
+        for sequences in self._peers.get(peer, {}).values():
+            sequences.restart()
+
+    def retain(self, peers: Collection[str]) -> None:
+        """Forget all others: if one comes back, it will be met."""
+        for peer in self._peers.keys() - set(peers):
+            del self._peers[peer]

@@ -1,9 +1,12 @@
-"""The gossip socket: encodes, tags, sends; receives, checks, decodes (a shell, no decisions).
+"""The gossip socket: sends what is sealed, opens what is received (a shell, no decisions).
 
 One UDP socket, bound to the address that peers know this limiter by, so that they find it by the
-source address. Nothing here blocks and nothing a peer or the network does is fatal: what cannot be
-sent or does not belong is counted by reason. Whoever owns the socket drains it at the start of a
-tick; until then the kernel keeps the datagrams, and the receive buffer is sized for that.
+source address. Sessions live here, one `drld.gossip.channel` for each peer: whoever sends and
+receives sees updates and control messages, and of handshakes only that a peer was `Met`.
+
+Nothing here blocks and nothing a peer or the network does is fatal: what cannot be sent or does not
+belong is counted by reason. Whoever owns the socket drains it at the start of a tick; until then
+the kernel keeps the datagrams, and the receive buffer is sized for that.
 """
 
 from __future__ import annotations
@@ -12,26 +15,15 @@ import errno
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random, SystemRandom
 from typing import NamedTuple
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.auth import CONTROL, UPDATE, Tagger, session_secret
-from drld.gossip.control_wire import (
-    CONTROL_TAG_SIZE,
-    Control,
-    Hello,
-    decode_control_untrusted,
-    encode_control,
-)
-from drld.gossip.wire import (
-    KIND_UPDATE,
-    MAX_DATAGRAM,
-    MAX_UPDATES,
-    TAG_SIZE,
-    decode_untrusted,
-    encode,
-    head_untrusted,
-)
+from drld.gossip.channel import Channel, Message
+from drld.gossip.control_wire import Control, End
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Met, Session
+from drld.gossip.wire import MAX_DATAGRAM, MAX_UPDATES
 from drld.model import Update
 
 RECEIVE_BUFFER = 4 << 20
@@ -43,32 +35,30 @@ _HEADERS = {socket.AF_INET: 20 + 8, socket.AF_INET6: 40 + 8}
 _SO_RCVBUFFORCE = 33
 """Of Linux; the socket module does not know it."""
 
+MAX_REFUSED = 2048
+"""Datagrams that may be refused between two ticks: they take about 10 ms."""
+
 Address = tuple[str, int]
-
-
-class _Direction:
-    """The taggers of one direction."""
-
-    def __init__(self, key: bytes, sender: str, receiver: str) -> None:
-        secret = session_secret(key, sender, receiver)
-        self.updates = Tagger(secret, UPDATE, TAG_SIZE)
-        self.control = Tagger(secret, CONTROL, CONTROL_TAG_SIZE)
 
 
 class _Peer(NamedTuple):
     name: str
     address: Address
-    outgoing: _Direction
-    incoming: _Direction
+    channel: Channel
 
 
 class Transport:
     """The updates of one limiter, to and from its peers."""
 
     def __init__(
-        self, listen: Address, me: str, peers: Mapping[str, Address], key: bytes = b""
+        self,
+        listen: Address,
+        me: str,
+        peers: Mapping[str, Address],
+        ring: KeyRing | None = None,
+        rng: Random | None = None,
     ) -> None:
-        """Bind the socket.
+        """Bind the socket; this life of the limiter begins, with a number from `rng`.
 
         Raises:
             ConfigError: an address is no IP address, or of another family than `listen`; two
@@ -77,6 +67,12 @@ class Transport:
         """
         self.rejected: Counter[str] = Counter()
         """Datagrams refused: `address` (of no peer), or the reason of the `WireError`."""
+        self.handshakes = 0
+        """HELLOs sent."""
+        self.floods = 0
+        """Times that so many datagrams were refused that the rest had to wait for the next tick."""
+        self.met = 0
+        """Sessions completed."""
         self.errors: Counter[str] = Counter()
         """What the socket refused to send or receive, by the name of the error."""
         self.sent = 0
@@ -88,7 +84,15 @@ class Transport:
         self.bytes_sent = 0
         """Of IP packets."""
         self._me = me
-        self._key = key
+        self.ring = ring or KeyRing()
+        """The keys in force."""
+        rng = rng or SystemRandom()
+        self.life = rng.getrandbits(64) or 1
+        """The incarnation of this daemon."""
+        self._secret = rng.randbytes(16)
+        self._openings = 0
+        """Sessions begun."""
+        self._turn = 0
         self._by_name: dict[str, _Peer] = {}
         self._by_address: dict[Address, _Peer] = {}
         self._family, _ = _numeric(listen, "limiter.listen")
@@ -131,47 +135,53 @@ class Transport:
                 problems.append(f"{key}: {given[0]} is of another family than limiter.listen")
             if address in by_address:
                 problems.append(f"{key}: {by_address[address].name} has the same one")
-            by_name[name] = by_address[address] = _Peer(
-                name,
-                address,
-                outgoing=_Direction(self._key, sender=self._me, receiver=name),
-                incoming=_Direction(self._key, sender=name, receiver=self._me),
-            )
+            by_name[name] = by_address[address] = _Peer(name, address, self._channel(name))
         if problems:
             raise ConfigError(problems)
         self._by_name = by_name
         self._by_address = by_address
 
+    def set_ring(self, ring: KeyRing) -> None:
+        """Seal and open with these keys from now on; sessions stay."""
+        self.ring = ring
+        for peer in self._by_name.values():
+            peer.channel.set_ring(ring)
+
     def send(self, peer: str, updates: Sequence[Update]) -> None:
-        """Send updates to a known peer, or count why the kernel would not."""
+        """Send updates to a known peer, or count why the kernel would not.
+
+        A peer with which there is no session is sent a HELLO instead.
+        """
         to = self._by_name[peer]
         for start in range(0, len(updates), MAX_UPDATES):
             some = updates[start : start + MAX_UPDATES]
-            if self._send(to, to.outgoing.updates.seal(b"".join(map(encode, some)))):
+            datagram = to.channel.seal_updates(some)
+            if datagram is None:
+                self._send_hello(to, to.channel.greet(self._turn))
+            elif self._send(to, datagram):
                 self.sent += len(some)
 
     def send_control(self, peer: str, message: Control) -> None:
-        """Send a control message to a known peer, or count why the kernel would not."""
+        """Send a control message to a known peer; otherwise as `send`."""
         to = self._by_name[peer]
-        if self._send(to, to.outgoing.control.seal(encode_control(message, 0, 0))):
+        datagram = to.channel.seal_control(message)
+        if datagram is None:
+            self._send_hello(to, to.channel.greet(self._turn))
+        elif self._send(to, datagram):
             self.control_sent += 1
 
-    def _send(self, to: _Peer, datagram: bytes) -> bool:
-        try:
-            self._socket.sendto(datagram, to.address)
-        except OSError as error:
-            self.errors[_name(error)] += 1
-            return False
-        self.bytes_sent += len(datagram) + self._header_size
-        return True
-
-    def receive(self) -> Iterator[tuple[str, Update | Control]]:
+    def receive(self) -> Iterator[tuple[str, Message]]:
         """All messages that are pending, each with the name of its sender, without waiting.
 
-        It ends after as many datagrams as the receive buffer can hold, so that a flood cannot
-        keep the caller here.
+        It ends after as many datagrams as the receive buffer can hold, or after `MAX_REFUSED` that
+        were no peer's, so that a flood cannot keep the caller here.
         """
+        self._turn += 1
+        refused = 0
         for _ in range(self._pending_limit):
+            if refused == MAX_REFUSED:
+                self.floods += 1
+                return
             try:
                 datagram, source = self._socket.recvfrom(MAX_DATAGRAM + 1)
             except BlockingIOError:
@@ -182,28 +192,49 @@ class Transport:
             peer = self._by_address.get(source[:2])
             if peer is None:
                 self.rejected["address"] += 1
+                refused += 1
                 continue
             try:
-                messages = self._open(peer, datagram)
+                messages, answer = peer.channel.open_untrusted(datagram, self._turn)
             except WireError as error:
                 self.rejected[error.reason] += 1
-                continue
+                refused += 1
+                messages = ()
+                answer = peer.channel.answer_refused(datagram, error.reason, self._turn)
+            self._send_hello(peer, answer)
             for message in messages:
+                self._count(message)
                 yield peer.name, message
 
-    def _open(self, peer: _Peer, datagram: bytes) -> Sequence[Update | Control]:
-        kind, _ = head_untrusted(datagram)
-        if kind == KIND_UPDATE:
-            updates = decode_untrusted(datagram)
-            peer.incoming.updates.check_untrusted(datagram)
-            self.received += len(updates)
-            return updates
-        message, _ = decode_control_untrusted(datagram)
-        peer.incoming.control.check_untrusted(datagram)
-        if isinstance(message, Hello):
-            raise WireError("kind", "there are no handshakes yet")
-        self.control_received += 1
-        return [message]
+    def _count(self, message: Message) -> None:
+        if isinstance(message, Update):
+            self.received += 1
+        elif isinstance(message, Met):
+            self.met += 1
+        else:
+            self.control_received += 1
+
+    def _send_hello(self, to: _Peer, datagram: bytes | None) -> None:
+        if datagram is not None and self._send(to, datagram):
+            self.handshakes += 1
+
+    def _send(self, to: _Peer, datagram: bytes) -> bool:
+        try:
+            self._socket.sendto(datagram, to.address)
+        except OSError as error:
+            self.errors[_name(error)] += 1
+            return False
+        self.bytes_sent += len(datagram) + self._header_size
+        return True
+
+    def _channel(self, peer: str) -> Channel:
+        """That of a peer: the one there is, or a new one with a session of its own."""
+        known = self._by_name.get(peer)
+        if known is not None:
+            return known.channel
+        self._openings += 1
+        session = Session(End(self.life, self._openings), self._secret)
+        return Channel(self._me, peer, session, self.ring)
 
     def close(self) -> None:
         """Close the socket; safe to call twice."""

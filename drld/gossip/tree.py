@@ -149,7 +149,7 @@ class Tree(Fabric[_Neighbour]):
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Keep a sum if it is the newest of its teller."""
         if update.quantity is not self.quantity or update.value < 0:
-            self._reject(peer)
+            self._reject(peer, update)
             return
         link = self._link(peer)
         if self._accept(peer, link, update, now_ns) is None or update.weight == 0:

@@ -33,8 +33,9 @@ next round. A candidate that is heard, and hears, becomes the parent. The old on
 another round what a parent is told, as the new one has to tell it on; then that it is the parent no
 more.
 
-Start. For 4 intervals a limiter says that it hears nobody, and listens: those whose parent it was
-before a restart go on, and it must not report a sum without theirs.
+Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
+listens: those whose parent it was before a restart go on, and it must not report a sum without
+theirs.
 
 Partition. The lowest rank of a part cannot find a parent, and becomes its root; parts become one
 when it hears a lower rank again.
@@ -184,11 +185,18 @@ class TreeMembership(Membership):
             return Role.PARENT
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
+    def meet(self, peer: str, now_ns: int) -> None:
+        """See `Membership`; who is met while this limiter listens has said nothing before."""
+        super().meet(peer, now_ns)
+        if self._listening(now_ns):
+            self._began_ns = now_ns
+
     def hears(self, peer: str, now_ns: int) -> bool:
         """Whether to say so."""
-        began_ns = self._began_ns
-        listening = began_ns is None or now_ns - began_ns < self.timeouts.fresh_ns
-        return not listening and self.fresh(peer, now_ns)
+        return not self._listening(now_ns) and self.fresh(peer, now_ns)
+
+    def _listening(self, now_ns: int) -> bool:
+        return self._began_ns is None or now_ns - self._began_ns < self.timeouts.fresh_ns
 
     @property
     def children(self) -> Collection[str]:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+from drld.gossip.session import Met
 from drld.gossip.transport import Transport
 from drld.model import Update
 from testbed import child
@@ -35,15 +36,18 @@ class _Peer:
 
     def answer(self) -> None:
         """Send everything back that has come."""
-        answers = [
-            replace(
-                update,
-                sequence=next(self._sequence[update.limit_id]),
-                weight=update.weight or _TOKEN,
-            )
-            for _, update in self._transport.receive()
-            if isinstance(update, Update)
-        ]
+        answers = []
+        for _, message in self._transport.receive():
+            if isinstance(message, Met):
+                self._sequence.clear()
+            elif isinstance(message, Update):
+                answers.append(
+                    replace(
+                        message,
+                        sequence=next(self._sequence[message.limit_id]),
+                        weight=message.weight or _TOKEN,
+                    )
+                )
         if answers:
             self._transport.send(self._daemon, answers)
 

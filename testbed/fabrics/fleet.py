@@ -17,6 +17,7 @@ from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
 from drld.gossip.pushsum import PushSum, settling_intervals
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
+from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import MS, Conditions, Network
 
 INTERVAL_NS = 50 * MS
@@ -35,7 +36,7 @@ class Fleet:
         branching: int = BRANCHING,
     ) -> None:
         self.names = [f"l{index}" for index in range(size)]
-        self.network: Network[Update] = Network(seed, conditions or Conditions())
+        self.network: Network[Sealed[Update]] = Network(seed, conditions or Conditions())
         self.demand = dict.fromkeys(self.names, 0.0)
         self.views: dict[str, GlobalView] = {}
         self.dead: set[str] = set()
@@ -46,11 +47,16 @@ class Fleet:
         self._kind = FABRICS[fabric]
         self._phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
         self.fabrics: dict[str, Fabric[Any]] = {}
+        self._lives: dict[str, Lives[Update]] = {name: Lives() for name in self.names}
         for name in self.names:
-            self.restart(name)
+            self._begin(name)
 
     def restart(self, name: str) -> None:
         """Begin a new life of a limiter; it has forgotten everything."""
+        self._lives[name].restart()
+        self._begin(name)
+
+    def _begin(self, name: str) -> None:
         membership = self._kind.make_membership(
             name, [peer for peer in self.names if peer != name], self._branching, INTERVAL_NS
         )
@@ -120,8 +126,18 @@ class Fleet:
             return
         fabric = self.fabrics[name]
         membership = fabric.membership
-        for source, update in arrived:
+        lives = self._lives[name]
+        for source, sealed in arrived:
             if source not in membership.peers:
+                continue
+            opened = lives.open(source, sealed)
+            if opened.met is not None:
+                membership.meet(source, now_ns)
+                fabric.meet(source, now_ns)
+            if opened.answer is not None:
+                self.network.send(name, source, opened.answer, now_ns)
+            update = opened.content
+            if update is None:
                 continue
             if update.limit_id == HEARTBEAT:
                 membership.receive(source, update, now_ns)
@@ -132,7 +148,7 @@ class Fleet:
         told = dict(fabric.publish(self.demand[name], targets, now_ns))
         for peer in targets:
             update = told.get(peer) or membership.heartbeat(peer, now_ns)
-            self.network.send(name, peer, update, now_ns)
+            self.network.send(name, peer, lives.seal(peer, update), now_ns)
 
 
 def fleet(fabric: str, size: int, seed: int, conditions: Conditions | None = None) -> Fleet:

@@ -68,6 +68,7 @@ class Host:
         """Another daemon takes over the datapath; it knows nothing yet."""
         self.alive = True
         self._life += 1
+        self.mailbox.restart()
         transport = cast(Transport, self.mailbox)
         self.engine = Engine(self.engine.spec, self.datapath, transport, self._rng)
         self.start(self._clock.now_ns)

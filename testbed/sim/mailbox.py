@@ -1,52 +1,86 @@
 """A limiter's gossip socket (`drld.gossip.transport.Transport`) on the simulated network.
 
-Updates cross it as values: a fabric's are what the wire carries to the last bit, and codec and tags
-are tested elsewhere.
+Messages cross it as values: a fabric's are what the wire carries to the last bit, and codecs, tags
+and handshakes are tested elsewhere. What sessions mean for them is in `testbed.sim.lives`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from drld.gossip.channel import Message
+from drld.gossip.control_wire import CONTROL_TAG_SIZE, Control, encode_control
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Met
 from drld.gossip.wire import size
 from drld.model import Update
 from testbed.sim.clock import Clock
+from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import Network
 
 _HEADERS = 20 + 8
 """Bytes of the IP and UDP headers."""
 
-Datagram = Sequence[Update]
+Content: TypeAlias = Sequence[Update | Control]
+Datagram: TypeAlias = Sealed[Content]
 
 
 class Mailbox:
-    """Sends and receives the updates of one limiter."""
+    """Sends and receives the messages of one limiter."""
 
     def __init__(self, name: str, clock: Clock, network: Network[Datagram]) -> None:
         self._name = name
         self._clock = clock
         self._network = network
+        self._lives: Lives[Content] = Lives()
         self.sent = 0
         self.received = 0
+        self.control_sent = 0
         self.bytes_sent = 0
         """Of IP packets."""
+
+    def restart(self) -> None:
+        """Another life of the daemon begins."""
+        self._lives.restart()
+
+    @property
+    def life(self) -> int:
+        """The incarnation of the daemon."""
+        return self._lives.mine
 
     def send(self, peer: str, updates: Sequence[Update]) -> None:
         """Send updates to a peer."""
         self.sent += len(updates)
-        self.bytes_sent += size(len(updates)) + _HEADERS
-        self._network.send(self._name, peer, updates, self._clock.now_ns)
+        self._send(peer, updates, size(len(updates)))
 
-    def receive(self) -> Iterator[tuple[str, Update]]:
+    def send_control(self, peer: str, message: Control) -> None:
+        """Send a control message to a peer."""
+        self.control_sent += 1
+        self._send(peer, [message], len(encode_control(message, 0, 0)) + CONTROL_TAG_SIZE)
+
+    def _send(self, peer: str, content: Content, length: int) -> None:
+        self.bytes_sent += length + _HEADERS
+        sealed = self._lives.seal(peer, content)
+        self._network.send(self._name, peer, sealed, self._clock.now_ns)
+
+    def receive(self) -> Iterator[tuple[str, Message]]:
         """All that has arrived."""
-        for peer, updates in self._network.receive(self._name, self._clock.now_ns):
-            self.received += len(updates)
-            for update in updates:
-                yield peer, update
+        for peer, datagram in self._network.receive(self._name, self._clock.now_ns):
+            opened = self._lives.open(peer, datagram)
+            if opened.answer is not None:
+                self._network.send(self._name, peer, opened.answer, self._clock.now_ns)
+            if opened.met is not None:
+                yield peer, Met(opened.met)
+            for message in opened.content or ():
+                self.received += isinstance(message, Update)
+                yield peer, message
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         """Nothing to do: the network knows everybody."""
+
+    def set_ring(self, ring: KeyRing) -> None:
+        """Nothing to do: there are no tags."""
 
     def close(self) -> None:
         """Nothing to do."""

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,12 @@ class DaemonHost:
         peers: Mapping[str, str] | None = None,
         firewall: str = "auto",
         fabric: str = "mesh",
+        gossip: Sequence[str] = (),
     ) -> None:
-        """Write the configuration; `limits` maps a limit's name to the lines of its table."""
+        """Write the configuration; `limits` maps a limit's name to the lines of its table.
+
+        `gossip` are further lines of that table.
+        """
         lines = [
             "[limiter]",
             f'name = "{self.name}"',
@@ -64,6 +68,7 @@ class DaemonHost:
             f'firewall = "{firewall if self.datapath != "kernel" else "auto"}"',
             "[gossip]",
             f'fabric = "{fabric}"',
+            *gossip,
         ]
         for peer, address in (peers or {}).items():
             lines += ["[[peer]]", f'name = "{peer}"', f'address = "{address}"']

@@ -16,15 +16,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from drld.gossip.control_wire import Control
+from drld.gossip.channel import Message
+from drld.gossip.keyring import KeyRing
 from drld.gossip.membership import Membership
 from drld.gossip.pushsum import PushSum
+from drld.gossip.session import Met
 from drld.gossip.transport import Address, Transport
 from drld.gossip.wire import MAX_UPDATES, decode_untrusted, size
 from drld.model import Quantity, Update
 from testbed.netns import run, within
-
-from ..tags import tagger
 
 pytestmark = pytest.mark.kernel
 
@@ -32,6 +32,7 @@ ETH_P_ALL, PACKET_OUTGOING = 3, 4
 DEADLINE_S = 10.0
 LEFT, RIGHT = (f"drldt-{os.getpid()}-{side}" for side in ("gossipl", "gossipr"))
 PORT = 7946
+RING = KeyRing({1: b"sixteen bytes it"}, use=1)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def link() -> Iterator[None]:
 
 
 def transport(side: str, me: str, listen: Address, peer: str, address: Address) -> Transport:
-    return within(side, lambda: Transport(listen, me, {peer: address}, key=b"secret"))
+    return within(side, lambda: Transport(listen, me, {peer: address}, RING))
 
 
 @pytest.fixture
@@ -89,14 +90,28 @@ def datagrams(capture: socket.socket, count: int) -> list[bytes]:
     return packets
 
 
-def received(receiver: Transport, count: int) -> list[tuple[str, Update | Control]]:
-    """So many updates, which were captured on the way in: the socket has them in a moment."""
-    got: list[tuple[str, Update | Control]] = []
+def received(receiver: Transport, count: int) -> list[tuple[str, Message]]:
+    """So many messages, which were captured on the way in: the socket has them in a moment."""
+    got: list[tuple[str, Message]] = []
     while len(got) < count:
         ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
         assert ready
         got += receiver.receive()
     return got
+
+
+def meet(left: Transport, right: Transport, capture: socket.socket) -> None:
+    """Let them have a session."""
+    left.send("right", updates(1))
+    datagrams(capture, 1)
+    while not left.met:
+        assert list(right.receive()) == []
+        ready, _, _ = select.select([left._socket], [], [], DEADLINE_S)
+        assert ready
+        list(left.receive())
+    datagrams(capture, 1)
+    assert received(right, 1) == [("left", Met(left.life))]
+    left.bytes_sent = 0
 
 
 def ip_length(packet: bytes) -> int:
@@ -124,6 +139,7 @@ def test_an_update_is_one_packet_of_the_papers_size(
     receiver = transport(RIGHT, "right", (right, PORT), "left", (left, PORT))
     sent = updates(5)
     try:
+        meet(sender, receiver, capture)
         for update in sent:
             sender.send("right", [update])
         packets = datagrams(capture, len(sent))
@@ -132,7 +148,7 @@ def test_an_update_is_one_packet_of_the_papers_size(
             assert ip_length(packet) == length
             payload = packet[length - 20 :]
             assert decode_untrusted(payload) == [update]
-            tagger(b"secret", "left", "right").check_untrusted(payload)
+            assert payload[1] >> 6 == RING.use
         assert sender.bytes_sent == sum(map(len, packets))
         assert received(receiver, len(sent)) == [("left", update) for update in sent]
         assert not receiver.rejected
@@ -143,7 +159,9 @@ def test_an_update_is_one_packet_of_the_papers_size(
 
 def test_a_lost_route_is_counted_and_survived(capture: socket.socket) -> None:
     sender = transport(LEFT, "left", ("10.93.1.1", PORT), "right", ("10.93.1.2", PORT))
+    receiver = transport(RIGHT, "right", ("10.93.1.2", PORT), "left", ("10.93.1.1", PORT))
     try:
+        meet(sender, receiver, capture)
         run(["ip", "-n", LEFT, "link", "set", "l0", "down"])
         sender.send("right", updates(1))
         assert sender.errors == {"ENETUNREACH": 1}
@@ -155,6 +173,7 @@ def test_a_lost_route_is_counted_and_survived(capture: socket.socket) -> None:
     finally:
         run(["ip", "-n", LEFT, "link", "set", "l0", "up"])
         sender.close()
+        receiver.close()
 
 
 def test_updates_of_several_limits_share_datagrams(capture: socket.socket) -> None:
@@ -165,6 +184,7 @@ def test_updates_of_several_limits_share_datagrams(capture: socket.socket) -> No
         for limit_id in range(1, MAX_UPDATES + 4)
     ]
     try:
+        meet(sender, receiver, capture)
         sender.send("right", sent)
         packets = datagrams(capture, 2)
         assert [len(packet) for packet in packets] == [28 + size(MAX_UPDATES), 28 + size(3)]

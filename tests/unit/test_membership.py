@@ -204,7 +204,7 @@ def test_a_reload_keeps_those_that_stay() -> None:
 def test_numbers_count_from_zero_and_wrap() -> None:
     link = Link()
     assert [link.take_sequence() for _ in range(3)] == [0, 1, 2]
-    link._next_sequence = 2**32 - 1
+    link.sequences._next = 2**32 - 1
     assert [link.take_sequence() for _ in range(2)] == [2**32 - 1, 0]
 
 

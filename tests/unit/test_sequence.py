@@ -1,23 +1,24 @@
-"""Sequence numbers at the receiving end: gaps, lateness, wraparound, restarts."""
+"""Sequence numbers at both ends: gaps, lateness, wraparound, new sessions."""
 
 import pytest
 
 from drld.gossip.sequence import (
+    LEAP,
     MODULUS,
-    REORDER_WINDOW,
-    RESTART_RUN,
     Acceptance,
-    SequenceReceiver,
+    Numbering,
+    Sequences,
     serial_distance,
 )
 
 LATE = None
 
 
-def verdicts(*sequences: int) -> list[tuple[int, bool] | None]:
-    """(lost, restarted) of each in turn."""
-    receiver = SequenceReceiver()
-    return [receiver.accept(sequence) for sequence in sequences]
+def verdicts(*numbers: int) -> list[int | None]:
+    """What each in turn says was lost."""
+    sequences = Sequences()
+    accepted = [sequences.accept(number) for number in numbers]
+    return [None if acceptance is None else acceptance.lost for acceptance in accepted]
 
 
 @pytest.mark.parametrize(
@@ -37,81 +38,87 @@ def test_serial_distance(number: int, reference: int, distance: int) -> None:
 
 
 def test_in_order() -> None:
-    assert verdicts(0, 1, 2) == [(0, False)] * 3
+    assert verdicts(0, 1, 2) == [0, 0, 0]
 
 
 def test_the_first_number_says_nothing_of_losses() -> None:
-    assert verdicts(1000) == [(0, False)]
+    assert verdicts(LEAP - 1, LEAP + 1) == [0, 1]
+
+
+def test_a_leap_is_believed_at_the_second_number() -> None:
+    assert verdicts(0, LEAP, LEAP + LEAP + 1) == [0, LEAP - 1, LATE]
+    assert verdicts(0, 1000, 1001, 1002) == [0, LATE, 1000, 0]
+    assert verdicts(1000, 1003, 1004) == [LATE, 0, 0]
+
+
+def test_one_forged_number_keeps_nothing_out_for_long() -> None:
+    assert verdicts(0, 2**31 - 1, 1, 2, 10**6, 3) == [0, LATE, 0, 0, LATE, 0]
+    assert verdicts(2**31 - 1, 0, 1) == [LATE, 0, 0]
+    farthest = verdicts(0, LEAP, *range(1, LEAP + 2))
+    assert farthest == [0, LEAP - 1, *([LATE] * LEAP), 0]
+
+
+def test_numbers_that_do_not_follow_one_another_prove_nothing() -> None:
+    assert verdicts(0, 1000, 2000, 1001, 3000, 1) == [0, LATE, LATE, LATE, LATE, 0]
+    assert verdicts(0, 1000, 1000, 999, 1) == [0, LATE, LATE, LATE, 0]
 
 
 def test_a_gap_is_counted() -> None:
-    assert verdicts(0, 4, 5) == [(0, False), (3, False), (0, False)]
+    assert verdicts(0, 4, 5) == [0, 3, 0]
 
 
 def test_duplicates_and_overtaken_ones_are_discarded() -> None:
-    assert verdicts(0, 0, 3, 1, 3, 2, 4) == [
-        (0, False),
-        LATE,
-        (2, False),
-        LATE,
-        LATE,
-        LATE,
-        (0, False),
-    ]
+    assert verdicts(0, 0, 3, 1, 3, 2, 4) == [0, LATE, 2, LATE, LATE, LATE, 0]
 
 
 def test_the_counter_wraps() -> None:
-    assert verdicts(MODULUS - 2, MODULUS - 1, 0, MODULUS - 1, 2) == [
-        (0, False),
-        (0, False),
-        (0, False),
-        LATE,
-        (1, False),
-    ]
+    sequences = Sequences()
+    for number in (2**30, 2**30 + 1, 2**31, 2**31 + 1, 2**31 + 2**30, 2**31 + 2**30 + 1):
+        sequences.accept(number)
+    for number in (MODULUS - 2, MODULUS - 1):
+        sequences.accept(number)
+    accepted = [sequences.accept(number) for number in (0, MODULUS - 1, 2)]
+    assert accepted == [Acceptance(0), None, Acceptance(1)]
+    sequences._next = MODULUS - 1
+    assert [sequences.take() for _ in range(2)] == [MODULUS - 1, 0]
 
 
-def test_a_restart_far_back_takes_two() -> None:
-    assert verdicts(1000, 0, 1, 2) == [(0, False), LATE, (0, True), (0, False)]
+def test_a_run_of_old_numbers_is_a_replay_and_no_restart() -> None:
+    assert verdicts(999, 1000, *range(100), 1001) == [LATE, 0, *([LATE] * 100), 0]
 
 
-def test_a_restart_is_seen_across_its_own_losses() -> None:
-    assert verdicts(1000, 3, 7, 8) == [(0, False), LATE, (0, True), (0, False)]
+def test_what_is_sent_is_counted_from_zero() -> None:
+    sequences = Sequences()
+    assert [sequences.take() for _ in range(3)] == [0, 1, 2]
 
 
-def test_one_stray_old_packet_is_no_restart() -> None:
-    assert verdicts(1000, 3, 1001, 4, 1002, 5, 1003) == [
-        (0, False),
-        LATE,
-        (0, False),
-        LATE,
-        (0, False),
-        LATE,
-        (0, False),
-    ]
+def test_a_limit_has_its_numbers_whoever_asks_for_them() -> None:
+    numbering = Numbering()
+    assert numbering.of("a", 1).take() == 0
+    assert numbering.of("a", 1).take() == 1
+    assert numbering.of("a", 2).take() == 0
+    assert numbering.of("b", 1).take() == 0
 
 
-def test_two_stray_copies_of_one_packet_are_no_restart() -> None:
-    assert verdicts(1000, 3, 3, 1001) == [(0, False), LATE, LATE, (0, False)]
+def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
+    numbering = Numbering()
+    held = numbering.of("a", 1)
+    for peer, limit in (("a", 1), ("a", 2), ("b", 1)):
+        numbering.of(peer, limit).take()
+        numbering.of(peer, limit).accept(10)
+    numbering.meet("a")
+    numbering.meet("nobody")
+    assert numbering.of("a", 1) is held
+    assert [numbering.of("a", limit).take() for limit in (1, 2)] == [0, 0]
+    assert held.accept(0) is not None
+    assert numbering.of("b", 1).take() == 1
+    assert numbering.of("b", 1).accept(0) is None
 
 
-def test_two_strays_of_different_times_are_no_restart() -> None:
-    assert verdicts(1000, 3, 3 + REORDER_WINDOW + 1, 1001) == [(0, False), LATE, LATE, (0, False)]
-
-
-def test_a_short_run_nearby_is_reordering() -> None:
-    run = range(10 - RESTART_RUN, 9)
-    assert verdicts(10, *run, 11) == [(0, False), *([LATE] * len(run)), (0, False)]
-
-
-def test_a_restart_nearby_takes_a_longer_run() -> None:
-    run = range(RESTART_RUN)
-    assert verdicts(10, *run, RESTART_RUN) == [
-        (0, False),
-        *([LATE] * (RESTART_RUN - 1)),
-        Acceptance(lost=0, restarted=True),
-        (0, False),
-    ]
-
-
-def test_what_is_exactly_a_window_behind_counts_as_reordered() -> None:
-    assert verdicts(100, 100 - REORDER_WINDOW, 101 - REORDER_WINDOW) == [(0, False), LATE, LATE]
+def test_who_is_removed_is_forgotten() -> None:
+    numbering = Numbering()
+    for peer in ("a", "b"):
+        numbering.of(peer, 1).take()
+    numbering.retain(["a"])
+    assert numbering.of("a", 1).take() == 1
+    assert numbering.of("b", 1).take() == 0

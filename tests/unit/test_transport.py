@@ -4,12 +4,17 @@ import errno
 import select
 import socket
 from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, cast
 
 import pytest
 
 from drld.errors import ConfigError
+from drld.gossip.channel import Message
 from drld.gossip.control_wire import Control, Kind
-from drld.gossip.transport import Address, Transport
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Met
+from drld.gossip.transport import MAX_REFUSED, Address, Transport
 from drld.gossip.wire import encode
 from drld.model import Quantity, Update
 
@@ -17,6 +22,8 @@ from ..tags import tagger
 
 UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)
 DEADLINE_S = 10
+RING = KeyRing({1: b"sixteen bytes it"}, use=1)
+NO_KEYS = KeyRing()
 LOCALHOSTS = ["127.0.0.1", "::1"]
 
 Make = Callable[..., Transport]
@@ -27,8 +34,8 @@ def make() -> Iterator[Make]:
     """Makes transports on free ports; closes them afterwards."""
     made = []
 
-    def make(me: str, host: str = "127.0.0.1", key: bytes = b"") -> Transport:
-        transport = Transport((host, 0), me, {}, key)
+    def make(me: str, host: str = "127.0.0.1", ring: KeyRing = RING) -> Transport:
+        transport = Transport((host, 0), me, {}, ring, Random(me))
         made.append(transport)
         return transport
 
@@ -38,23 +45,43 @@ def make() -> Iterator[Make]:
 
 
 def introduce(a: Transport, b: Transport) -> None:
-    """Make a and b peers of one another, by these names."""
+    """Make a and b peers of one another, by these names, and let them have a session."""
     a.update_peers({"b": b.address})
     b.update_peers({"a": a.address})
+    a.send("b", [UPDATE])
+    assert received(b, 1) == []
+    assert received(a, 1) == [("b", Met(b.life))]
+    assert received(b, 1) == [("a", Met(a.life))]
+    assert (a.met, b.met, a.handshakes, b.handshakes) == (1, 1, 2, 1)
+    a.bytes_sent = b.bytes_sent = 0
 
 
-def received(transport: Transport, datagrams: int) -> list[tuple[str, Update | Control]]:
-    """What comes out once so many datagrams have come in."""
-    got: list[tuple[str, Update | Control]] = []
+def received(transport: Transport, datagrams: int) -> list[tuple[str, Message]]:
+    """What comes out of so many datagrams."""
+    got: list[tuple[str, Message]] = []
+    taken = 0
 
-    def seen() -> int:
-        return transport.received + transport.control_received + transport.rejected.total()
+    class Counting:
+        """The socket, and how often it gave something."""
 
-    before = seen()
-    while seen() < before + datagrams:
-        readable, _, _ = select.select([transport._socket], [], [], DEADLINE_S)
-        assert readable, f"only {got} and {transport.rejected}"
-        got += transport.receive()
+        def recvfrom(self, size: int) -> tuple[bytes, Address]:
+            nonlocal taken
+            datagram, address = real.recvfrom(size)
+            taken += 1
+            return datagram, address
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    real = transport._socket
+    transport._socket = cast(socket.socket, Counting())
+    try:
+        while taken < datagrams:
+            readable, _, _ = select.select([real], [], [], DEADLINE_S)
+            assert readable, f"only {got} and {transport.rejected}"
+            got += transport.receive()
+    finally:
+        transport._socket = real
     return got
 
 
@@ -65,10 +92,10 @@ def stranger() -> Iterator[socket.socket]:
         yield made
 
 
-@pytest.mark.parametrize("key", [b"", b"secret"])
+@pytest.mark.parametrize("ring", [NO_KEYS, RING])
 @pytest.mark.parametrize(("host", "size"), [("127.0.0.1", 48), ("::1", 68)])
-def test_updates_arrive(make: Make, host: str, size: int, key: bytes) -> None:
-    a, b = make("a", host, key), make("b", host, key)
+def test_updates_arrive(make: Make, host: str, size: int, ring: KeyRing) -> None:
+    a, b = make("a", host, ring), make("b", host, ring)
     introduce(a, b)
     a.send("b", [UPDATE])
     a.send("b", [UPDATE])
@@ -81,9 +108,19 @@ def test_updates_arrive(make: Make, host: str, size: int, key: bytes) -> None:
     assert not a.errors
 
 
+@pytest.mark.parametrize("tag_size", [4, 8, 16])
+def test_the_tag_may_be_longer(make: Make, tag_size: int) -> None:
+    ring = KeyRing(RING.keys, use=1, tag_size=tag_size)
+    a, b = make("a", ring=ring), make("b", ring=ring)
+    introduce(a, b)
+    a.send("b", [UPDATE])
+    assert received(b, 1) == [("a", UPDATE)]
+    assert a.bytes_sent == 28 + 16 + tag_size
+
+
 @pytest.mark.parametrize("kind", [Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST])
 def test_control_messages_arrive(make: Make, kind: Kind) -> None:
-    a, b = make("a", key=b"secret"), make("b", key=b"secret")
+    a, b = make("a"), make("b")
     introduce(a, b)
     message = Control(kind, sequence=1, target=2, digest=3)
     a.send_control("b", message)
@@ -99,30 +136,172 @@ def test_receive_does_not_wait(make: Make) -> None:
 def test_a_stranger_is_counted_and_ignored(make: Make, stranger: socket.socket) -> None:
     a, b = make("a"), make("b")
     introduce(a, b)
-    stranger.sendto(tagger(b"", "a", "b").seal(encode(UPDATE)), b.address)
+    stranger.sendto(sealed(a), b.address)
     assert received(b, 1) == []
     assert b.rejected == {"address": 1}
 
 
-def test_every_reason_is_counted(make: Make, stranger: socket.socket) -> None:
-    b = make("b", key=b"secret")
-    b.update_peers({"a": stranger.getsockname()})
-    good = tagger(b"secret", "a", "b").seal(encode(UPDATE))
+def sealed(a: Transport) -> bytes:
+    """What a would send b."""
+    datagram = a._by_name["b"].channel.seal_updates([UPDATE])
+    assert datagram is not None
+    return datagram
+
+
+def sealed_control(a: Transport) -> bytes:
+    datagram = a._by_name["b"].channel.seal_control(Control(Kind.PROBE, 1, 2, 3))
+    assert datagram is not None
+    return datagram
+
+
+def test_every_reason_is_counted(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    good, control = sealed(a), sealed_control(a)
+    old = [sealed_control(a) for _ in range(64)][-1]
+    body = encode(UPDATE, 1)
     datagrams = [
         b"",
         good[:-1],
         good + b"\0",
+        good[:8],
+        bytes(2000),
         b"\x20" + good[1:],
         b"\x15" + good[1:],
-        tagger(b"guess", "a", "b").seal(encode(UPDATE)),
-        tagger(b"secret", "a", "c").seal(encode(UPDATE)),
+        good[:1] + b"\x95" + good[2:],
+        body + bytes(4),
+        tagger(RING.keys[1], "a", "b").seal(body),
+        control[:-1] + b"\0",
+        b"\x11" + control[1:],
+        control,
+        control,
+        old,
         good,
     ]
     for datagram in datagrams:
-        stranger.sendto(datagram, b.address)
-    assert received(b, len(datagrams)) == [("a", UPDATE)]
-    assert b.rejected == {"length": 3, "version": 1, "kind": 1, "tag": 2}
+        a._socket.sendto(datagram, b.address)
+    assert [type(message) for _, message in received(b, len(datagrams))] == [
+        Control,
+        Control,
+        Update,
+    ]
+    assert b.rejected == {
+        **{"length": 6, "version": 1, "kind": 1, "key": 1},
+        **{"tag": 3, "replayed": 1},
+    }
+    a._socket.sendto(control, b.address)
+    received(b, 1)
+    assert b.rejected["late"] == 1
     assert b.received == 1
+
+
+def test_without_a_session_nothing_is_believed(make: Make) -> None:
+    """The other one is answered, and told that it is not known."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    b.update_peers({})
+    b.update_peers({"a": a.address})
+    for _ in range(3):
+        a.send("b", [UPDATE])
+    assert received(b, 3) == []
+    assert b.rejected == {"session": 3}
+    assert b.handshakes == 2
+    # It opened another session, and greeted once.
+    assert received(a, 1) == []
+    assert received(b, 1) == [("a", Met(a.life))]
+    assert received(a, 1) == [("b", Met(b.life))]
+    a.send("b", [UPDATE])
+    assert received(b, 1) == [("a", UPDATE)]
+
+
+def test_a_restarted_peer_is_met_and_its_former_life_is_over(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    before = sealed(a)
+    address = a.address
+    a.close()
+    again = Transport(address, "a", {"b": b.address}, RING, Random("again"))
+    try:
+        b.send("a", [UPDATE])
+        assert received(again, 1) == []
+        assert again.rejected == {"session": 1}
+        assert received(b, 1) == []
+        assert received(again, 1) == [("b", Met(b.life))]
+        again.send("b", [UPDATE])
+        assert received(b, 2) == [("a", Met(again.life)), ("a", UPDATE)]
+        again._socket.sendto(before, b.address)
+        assert received(b, 1) == []
+        assert b.rejected == {"tag": 1}
+    finally:
+        again.close()
+
+
+def test_the_key_in_use_changes_without_a_handshake_or_a_loss(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    new = RING.install(2, b"another key of it")
+    for ring_of_a, ring_of_b in (
+        (new, RING),
+        (new, new),
+        (new.using(2), new),
+        (new.using(2), new.using(2)),
+        (new.using(2).remove(1), new.using(2)),
+        (new.using(2).remove(1), new.using(2).remove(1)),
+    ):
+        a.set_ring(ring_of_a)
+        b.set_ring(ring_of_b)
+        a.send("b", [UPDATE])
+        b.send("a", [UPDATE])
+        assert received(b, 1) == [("a", UPDATE)]
+        assert received(a, 1) == [("b", UPDATE)]
+    assert not a.rejected
+    assert (a.handshakes, a.met, b.met) == (2, 1, 1)
+
+
+def test_on_the_way_to_a_key_both_are_believed(make: Make) -> None:
+    a, b = make("a", ring=NO_KEYS), make("b", ring=NO_KEYS)
+    introduce(a, b)
+    migrating = KeyRing(RING.keys, use=0, accept_unauthenticated=True)
+    for ring_of_a, ring_of_b in (
+        (migrating, NO_KEYS),
+        (migrating, migrating),
+        (migrating.using(1), migrating),
+        (migrating.using(1), migrating.using(1)),
+        (RING, migrating.using(1)),
+        (RING, RING),
+    ):
+        a.set_ring(ring_of_a)
+        b.set_ring(ring_of_b)
+        a.send("b", [UPDATE])
+        b.send("a", [UPDATE])
+        assert received(b, 1) == [("a", UPDATE)]
+        assert received(a, 1) == [("b", UPDATE)]
+    b.set_ring(NO_KEYS)
+    b.send("a", [UPDATE])
+    assert received(a, 1) == []
+    assert a.rejected == {"key": 1}
+
+
+def test_another_key_is_refused(make: Make) -> None:
+    a, b = make("a"), make("b", ring=KeyRing({1: bytes(16)}, use=1))
+    a.update_peers({"b": b.address})
+    b.update_peers({"a": a.address})
+    a.send("b", [UPDATE])
+    assert received(b, 1) == []
+    assert b.rejected == {"tag": 1}
+    assert b.handshakes == 0
+
+
+def test_who_has_no_session_is_greeted_once_a_turn(make: Make) -> None:
+    a, b = make("a"), make("b")
+    a.update_peers({"b": b.address})
+    for _ in range(3):
+        a.send("b", [UPDATE])
+        a.send_control("b", Control(Kind.PROBE, 1, 2, 3))
+    assert (a.handshakes, a.sent, a.control_sent) == (1, 0, 0)
+    list(a.receive())
+    a.send("b", [UPDATE])
+    assert a.handshakes == 2
 
 
 def test_a_big_datagram_costs_no_more_than_a_small_one(make: Make, stranger: socket.socket) -> None:
@@ -133,12 +312,30 @@ def test_a_big_datagram_costs_no_more_than_a_small_one(make: Make, stranger: soc
     assert b.rejected == {"length": 1}
 
 
+def test_a_flood_of_forgeries_waits_for_the_next_tick(
+    make: Make, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    for _ in range(25):
+        stranger.sendto(bytes(20), b.address)
+    a.send("b", [UPDATE])
+    assert MAX_REFUSED > 10
+    assert list(b.receive()) == []
+    assert (b.rejected.total(), b.floods) == (10, 1)
+    assert list(b.receive()) == []
+    assert received(b, 6) == [("a", UPDATE)]
+    assert (b.rejected.total(), b.floods) == (25, 2)
+
+
 def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:
     a = make("a")
     # A socket bound to loopback cannot reach beyond it; broadcast is not permitted.
     a.update_peers({"far": ("192.0.2.1", 7946), "all": ("255.255.255.255", 7946)})
     a.send("far", [UPDATE])
     a.send("all", [UPDATE])
+    assert a.handshakes == 0
     assert a.errors.total() == 2
     assert a.errors["EACCES"] == 1
     assert set(a.errors) <= {"EACCES", "EINVAL", "ENETUNREACH"}
@@ -178,8 +375,8 @@ def fail(transport: Transport, monkeypatch: pytest.MonkeyPatch, *failures: OSErr
 
 
 def test_a_full_send_buffer_is_counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    a = make("a")
-    a.update_peers({"b": ("127.0.0.1", 7946)})
+    a, b = make("a"), make("b")
+    introduce(a, b)
     fail(
         a,
         monkeypatch,
@@ -222,13 +419,14 @@ def test_an_ipv6_socket_leaves_ipv4_alone(make: Make) -> None:
 def test_a_reload_changes_the_peers(make: Make) -> None:
     a, b, c = make("a"), make("b"), make("c")
     introduce(a, b)
-    a.send("b", [UPDATE])
-    received(b, 1)
     b.update_peers({"c": c.address})
     c.update_peers({"b": b.address})
     a.send("b", [UPDATE])
     c.send("b", [UPDATE])
-    assert received(b, 2) == [("c", UPDATE)]
+    assert received(b, 2) == []
+    assert received(c, 1) == [("b", Met(b.life))]
+    c.send("b", [UPDATE])
+    assert received(b, 2) == [("c", Met(c.life)), ("c", UPDATE)]
     assert b.rejected == {"address": 1}
     with pytest.raises(KeyError):
         b.send("a", [UPDATE])
@@ -269,6 +467,7 @@ def test_an_address_in_use_is_refused(make: Make) -> None:
 def test_any_spelling_of_an_address_is_known(make: Make, host: str) -> None:
     a, b = make("a", host), make("b", host)
     spelled = {"127.0.0.1": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}[host]
+    introduce(a, b)
     a.update_peers({"b": (spelled, b.address[1])})
     b.update_peers({"a": (spelled, a.address[1])})
     a.send("b", [UPDATE])

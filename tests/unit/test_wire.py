@@ -1,10 +1,8 @@
 """The update codec: golden bytes, the documented example, every reason for refusal."""
 
 import math
-import re
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -22,10 +20,7 @@ from drld.gossip.wire import (
 )
 from drld.model import HEARTBEAT, Quantity, Update
 
-from ..tags import tagger
-
 UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "wire-format.md"
 
 
 def patched(**fields: int | float) -> bytes:
@@ -68,25 +63,6 @@ def patched(**fields: int | float) -> bytes:
 )
 def test_golden_bodies(update: Update, body: str) -> None:
     assert encode(update) == bytes.fromhex(body)
-
-
-def test_the_documented_example_is_true() -> None:
-    shown = re.search(
-        r"^ {4}((?:[0-9a-f]{2} ){19}[0-9a-f]{2})$", DOCUMENT.read_text(), re.MULTILINE
-    )
-    assert shown is not None
-    datagram = bytes.fromhex(shown[1])
-    assert tagger(b"", "lim1", "lim2").seal(encode(UPDATE)) == datagram
-    assert decode_untrusted(datagram) == [UPDATE]
-
-
-def test_the_document_names_every_reason() -> None:
-    section = DOCUMENT.read_text().split("## What a receiver refuses")[1]
-    reasons = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    assert reasons == [
-        *("address", "length", "version", "kind", "key", "quantity", "limit", "value", "weight"),
-        "tag",
-    ]
 
 
 def test_sizes_are_those_of_the_paper() -> None:

@@ -23,6 +23,7 @@ async def test_status(control: Path) -> None:
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
         gossip    1200 sent (57.6 kB), 1180 received, 3 rejected (tag 2, value 1)
+        sessions  1 begun, 3 handshakes sent; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
     """)
@@ -42,6 +43,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
         gossip    1200 sent (57.6 kB), 1180 received, 0 rejected
+        sessions  1 begun, 3 handshakes sent; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
         reload    refused, so the configuration above stays in force:

@@ -119,5 +119,5 @@ def test_wrong_usage(args: list[str]) -> None:
 def test_help_names_every_command() -> None:
     result = invoke("--help")
     assert result.exit_code == 0
-    for command in ("status", "limits", "limit", "peers", "trace", "reload"):
+    for command in ("status", "limits", "limit", "peers", "trace", "reload", "keys"):
         assert f"\n  {command} " in result.stdout

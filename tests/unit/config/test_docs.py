@@ -16,6 +16,7 @@ from drld.allocators import ALLOCATORS
 from drld.config.fields import PROTOCOLS
 from drld.config.schema import (
     GossipTable,
+    KeyTable,
     LimiterTable,
     LimitTable,
     MatchTable,
@@ -44,6 +45,7 @@ def documented(begin: str) -> Row:
         ("## `[limiter]`", LimiterTable),
         ("## `[gossip]`", GossipTable),
         ("## `[registry]`", RegistryTable),
+        ("### `keys`", KeyTable),
         ("## `[[peer]]`", PeerTable),
         ("## `[[limit]]`", LimitTable),
         ("### `match`", MatchTable),

@@ -28,7 +28,7 @@ async def test_every_resource_is_documented() -> None:
     app = make_app(FakeDaemon(), Turns())
     assert isinstance(app, Starlette)
     routes = {
-        (method, route.path.replace("{name}", "NAME"))
+        (method, route.path.replace("{name}", "NAME").replace("{id:int}", "ID"))
         for route in app.routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}

@@ -1,0 +1,105 @@
+"""`drlctl keys`: the keys that the limiters of a fleet prove themselves with (docs/security.md)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from drld.cli.client import Daemon, Refused
+from drld.cli.output import NONE, json_option, write_json, write_table
+from drld.control.schema import KeysReport
+
+_NEW_KEY_BYTES = 32
+_MAX_FILE = 1024
+
+key_id = click.argument("key_id", metavar="ID", type=click.IntRange(1, 3))
+
+
+@click.group()
+def keys() -> None:
+    """Show and change the keys of the running daemon.
+
+    A change holds until the daemon is started again, or reloads a configuration whose keys are
+    not what they were: write it into the file as well.
+    """
+
+
+@keys.command("list")
+@json_option
+@click.pass_obj
+def list_keys(daemon: Daemon, as_json: bool) -> None:
+    """Show which keys there are; equal fingerprints are equal keys."""
+    _show(cast(KeysReport, daemon.get("/v1/keys")), as_json)
+
+
+@keys.command()
+@key_id
+@click.argument("file", type=click.File("rb"))
+@json_option
+@click.pass_obj
+def install(daemon: Daemon, key_id: int, file: Any, as_json: bool) -> None:
+    """Take the key in FILE (- for standard input): what comes may be sealed with it."""
+    from drld.gossip.keyring import parse_key
+
+    try:
+        key = parse_key(file.read(_MAX_FILE + 1))
+    except ValueError as error:
+        raise Refused(f"{file.name}: {error}") from error
+    report = daemon.post(f"/v1/keys/{key_id}/install", {"key": key.hex()})
+    _show(cast(KeysReport, report), as_json)
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID", type=click.IntRange(0, 3))
+@json_option
+@click.pass_obj
+def use(daemon: Daemon, key_id: int, as_json: bool) -> None:
+    """Seal what is sent with this key from now on; 0 is none."""
+    _show(cast(KeysReport, daemon.post(f"/v1/keys/{key_id}/use")), as_json)
+
+
+@keys.command()
+@key_id
+@json_option
+@click.pass_obj
+def remove(daemon: Daemon, key_id: int, as_json: bool) -> None:
+    """Forget a key that is not in use."""
+    _show(cast(KeysReport, daemon.post(f"/v1/keys/{key_id}/remove")), as_json)
+
+
+@keys.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def generate(file: Path) -> None:
+    """Write a new key to FILE, which only its owner may read; needs no daemon."""
+    import secrets
+
+    from drld.gossip.keyring import fingerprint
+
+    key = secrets.token_bytes(_NEW_KEY_BYTES)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(key.hex() + "\n")
+    except OSError as error:
+        raise Refused(f"{file}: {error.strerror}") from error
+    click.echo(f"{file}: a key with the fingerprint {fingerprint(key)}")
+
+
+def _show(report: KeysReport, as_json: bool) -> None:
+    if as_json:
+        write_json(report)
+        return
+    rows = [
+        (str(key["id"]), key["fingerprint"], "sends and receives" if key["in_use"] else "receives")
+        for key in report["keys"]
+    ]
+    sends_without = report["use"] == 0
+    if sends_without or report["accept_unauthenticated"]:
+        does = "receives" if not sends_without else "sends and receives"
+        rows.insert(0, ("0", NONE, f"{does} without a key"))
+    write_table(("ID", "FINGERPRINT", "USE"), rows, left=3)
+    if not report["as_configured"]:
+        click.echo("These are not the keys of the configuration file, and last until a restart.")

@@ -1,0 +1,67 @@
+"""The fleet's keys: files that the configuration names, and that nobody else may read."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from drld.config.problems import Location, Problems
+from drld.config.schema import GossipTable
+from drld.errors import ConfigError
+from drld.gossip.keyring import NO_KEY, KeyRing, parse_key
+
+MAX_KEY_FILE = 1024
+"""Bytes."""
+_FOR_OTHERS = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
+
+
+def read_ring(where: Location, table: GossipTable, problems: Problems) -> KeyRing | None:
+    """Make the key ring of `[gossip]`; None where there are mistakes."""
+    keys: dict[int, bytes] = {}
+    sound = True
+    for index, entry in enumerate(table.keys):
+        location = [*where, "keys", index]
+        if entry.id in keys:
+            problems.refuse([*location, "id"], entry.id, "unique")
+            sound = False
+        try:
+            keys[entry.id] = read_key(entry.file)
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            problems.add([*location, "file"], f"{entry.file}: {reason}")
+            sound = False
+    use = table.use
+    if use is None:
+        if len(keys) > 1:
+            problems.add([*where, "use"], "missing: which of the keys to send with")
+            return None
+        use = next(iter(keys), NO_KEY)
+    if not sound:
+        return None
+    try:
+        return KeyRing(keys, use, table.tag, table.accept_unauthenticated)
+    except ConfigError as error:
+        for problem in error.problems:
+            problems.add(where, problem)
+        return None
+
+
+def read_key(path: str) -> bytes:
+    """The key in a file: 16 to 32 bytes in hexadecimal digits or base64.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no key, or not private.
+    """
+    # A pipe must not keep the daemon waiting.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a file")
+        if found.st_mode & _FOR_OTHERS:
+            mode = stat.S_IMODE(found.st_mode)
+            raise ValueError(f"has mode {mode:o}: let nobody else read or write it (chmod 600)")
+        return parse_key(os.read(descriptor, MAX_KEY_FILE + 1))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,197 @@
+"""Between messages and datagrams: one limiter's end of the way to one peer.
+
+A channel has a session (`drld.gossip.session`) and seals and opens what crosses it with the keys
+that follow from the session and the ring. It does no I/O: whoever owns the socket moves the bytes.
+
+Turns. What others can make a limiter say is bounded by turns: the owner counts them, one each time
+that it drains its socket. In a turn a channel greets once, however many datagrams did not fit, and
+answers `MAX_ANSWERS` HELLOs, each nonce once; what a forger sends does not count against what the
+peer gets, nor does a recorded HELLO that is repeated. A HELLO that has just proved itself is always
+answered: that happens once in a life of the peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from drld.errors import WireError
+from drld.gossip.auth import CONTROL, HELLO, UPDATE, Tagger, session_secret
+from drld.gossip.control_wire import (
+    CONTROL_TAG_SIZE,
+    Control,
+    Hello,
+    Kind,
+    decode_control_untrusted,
+    encode_control,
+)
+from drld.gossip.keyring import KeyRing
+from drld.gossip.sequence import MODULUS
+from drld.gossip.session import Met, Session
+from drld.gossip.window import ReplayWindow
+from drld.gossip.wire import (
+    KIND_UPDATE,
+    check_length_untrusted,
+    decode_untrusted,
+    encode,
+    head_untrusted,
+)
+from drld.model import Update
+
+Message: TypeAlias = Update | Control | Met
+
+MAX_ANSWERS = 8
+"""To HELLOs of different nonces, in a turn. An honest peer needs one; who wants to leave none to it
+must have recorded as many of its lives."""
+
+
+class Opened(NamedTuple):
+    """What came of a datagram."""
+
+    messages: Sequence[Message]
+    answer: bytes | None
+    """A datagram for the peer."""
+
+
+class Channel:
+    """What goes to, and comes from, one peer."""
+
+    __slots__ = (
+        "_answered",
+        "_greeted",
+        "_incoming",
+        "_me",
+        "_number",
+        "_outgoing",
+        "_peer",
+        "_ring",
+        "_window",
+        "session",
+    )
+
+    def __init__(self, me: str, peer: str, session: Session, ring: KeyRing) -> None:
+        self.session = session
+        self._me = me
+        self._peer = peer
+        self._greeted = -1
+        """The turn of the last greeting."""
+        self._answered: tuple[int, set[int]] = -1, set()
+        """The turn of the last answer, and the nonces that have been answered in it."""
+        self._number = 0
+        """Of the next control message."""
+        self._window = ReplayWindow()
+        self.set_ring(ring)
+
+    def set_ring(self, ring: KeyRing) -> None:
+        """These are the keys from now on; the session stays."""
+        self._ring = ring
+        self._outgoing: dict[bytes, Tagger] = {}
+        """By kind, with the key in use."""
+        self._incoming: dict[tuple[int, bytes], Tagger] = {}
+        """By key id and kind."""
+
+    def seal_updates(self, updates: Sequence[Update]) -> bytes | None:
+        """A datagram with one update or several; None: there is no session."""
+        if not self.session.open:
+            return None
+        use = self._ring.use
+        bodies = b"".join([encode(update, use) for update in updates])
+        return self._outgoing_tagger(UPDATE).seal(bodies)
+
+    def seal_control(self, message: Control) -> bytes | None:
+        """A datagram with a control message; None: there is no session."""
+        if not self.session.open:
+            return None
+        number, self._number = self._number, (self._number + 1) % MODULUS
+        content = encode_control(message, self._ring.use, number)
+        return self._outgoing_tagger(CONTROL).seal(content)
+
+    def greet(self, turn: int) -> bytes | None:
+        """A HELLO; None: there was one in this turn."""
+        if turn == self._greeted:
+            return None
+        self._greeted = turn
+        return self._seal_hello(self.session.greet())
+
+    def open_untrusted(self, datagram: bytes, turn: int) -> Opened:
+        """Find out what a datagram from the peer's address says.
+
+        Raises:
+            WireError: it is not the peer's, or not as it must be, and has no effect; but there may
+                be an `answer_refused`.
+        """
+        kind, key_id = head_untrusted(datagram)
+        key = self._ring.key(key_id)
+        if kind == KIND_UPDATE:
+            tag_size = self._ring.tag_size
+            check_length_untrusted(datagram, tag_size)
+            self._incoming_tagger(key_id, key, UPDATE).check_untrusted(datagram)
+            return Opened(decode_untrusted(datagram, tag_size), None)
+        if kind == Kind.HELLO:
+            return self._open_hello(datagram, key, turn)
+        message, number = decode_control_untrusted(datagram)
+        assert isinstance(message, Control)
+        self._incoming_tagger(key_id, key, CONTROL).check_untrusted(datagram)
+        self._window.check_untrusted(number)
+        return Opened([message], None)
+
+    def _open_hello(self, datagram: bytes, key: bytes, turn: int) -> Opened:
+        hello, _ = decode_control_untrusted(datagram)
+        assert isinstance(hello, Hello)
+        secret = session_secret(key, self._peer, self._me)
+        Tagger(secret, HELLO, CONTROL_TAG_SIZE).check_untrusted(datagram)
+        met, answer = self.session.receive(hello)
+        if met:
+            self._number = 0
+            self._window = ReplayWindow()
+            self.set_ring(self._ring)
+        messages = [Met(hello.mine.life)] if met else []
+        if answer is None or not (met or self._may_answer(hello.nonce, turn)):
+            return Opened(messages, None)
+        return Opened(messages, self._seal_hello(answer))
+
+    def answer_refused(self, datagram: bytes, reason: str, turn: int) -> bytes | None:
+        """What to say when a datagram was refused.
+
+        Where the tag or the session was wrong, the peer may know an end of this channel that is
+        gone, or be one that this channel does not know. A HELLO is of no session.
+        """
+        if reason not in ("session", "tag") or datagram[0] & 15 == Kind.HELLO:
+            return None
+        return self.greet(turn)
+
+    def _may_answer(self, nonce: int, turn: int) -> bool:
+        if self._answered[0] != turn:
+            self._answered = turn, set()
+        nonces = self._answered[1]
+        if nonce in nonces or len(nonces) == MAX_ANSWERS:
+            return False
+        nonces.add(nonce)
+        return True
+
+    def _seal_hello(self, hello: Hello) -> bytes:
+        secret = session_secret(self._ring.sealing, self._me, self._peer)
+        content = encode_control(hello, self._ring.use, 0)
+        return Tagger(secret, HELLO, CONTROL_TAG_SIZE).seal(content)
+
+    def _outgoing_tagger(self, kind: bytes) -> Tagger:
+        tagger = self._outgoing.get(kind)
+        if tagger is None:
+            ends, _ = self.session.ends
+            secret = session_secret(self._ring.sealing, self._me, self._peer, ends)
+            tagger = self._outgoing[kind] = Tagger(secret, kind, self._tag_size(kind))
+        return tagger
+
+    def _incoming_tagger(self, key_id: int, key: bytes, kind: bytes) -> Tagger:
+        tagger = self._incoming.get((key_id, kind))
+        if tagger is None:
+            if not self.session.open:
+                raise WireError("session", "there is none yet")
+            _, ends = self.session.ends
+            secret = session_secret(key, self._peer, self._me, ends)
+            tagger = Tagger(secret, kind, self._tag_size(kind))
+            self._incoming[key_id, kind] = tagger
+        return tagger
+
+    def _tag_size(self, kind: bytes) -> int:
+        return self._ring.tag_size if kind == UPDATE else CONTROL_TAG_SIZE

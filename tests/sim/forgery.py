@@ -1,0 +1,122 @@
+"""What one accepted forged update does to a fleet: how much, and for how long.
+
+`python -m tests.sim.forgery` prints the table of docs/security.md. Ten limiters share a limit of
+10 Mbit/s and want 20; after 10 s one of them takes one forged update for a peer's. The forger knows
+all but the key: it is the worst link, the sequence number that keeps out the true updates longest,
+and the values that are worst.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drld.gossip.pushsum import PushSum
+from drld.gossip.sequence import LEAP
+from drld.gossip.tree_membership import Role, TreeMembership
+from drld.gossip.wire import MAX_VALUE
+from drld.model import NS_PER_S, Quantity, Update
+from testbed.sim.lives import Sealed
+
+from ..factories import MBIT, limit_spec
+from .limiter_fleet import PACKET, Fleet
+
+SIZE = 10
+RATE = 10 * MBIT
+FORGED_S = 10
+
+
+class Harm(NamedTuple):
+    """What came of it, in parts of what the limit lets through in a second."""
+
+    most: float
+    """Highest and lowest rate of the fleet over a second, as part of the limit."""
+    least: float
+    excess_s: float
+    """What was forwarded beyond the limit, in seconds of the limit; and what less."""
+    lack_s: float
+    until_s: float
+    """When a second was last more than a tenth off, after the forgery."""
+
+
+def suffer(
+    fabric: str, allocator: str, value: float, weight: float, *, seconds: int, upward: bool = True
+) -> Harm:
+    """Let a fleet run, forge one update, and see.
+
+    In a tree it goes from a child to the root, or from the root to the child with the most below.
+    """
+    made = Fleet(limit_spec(allocator, rate=RATE), SIZE, seed=1, fabric=fabric)
+    for number, name in enumerate(made.hosts):
+        made.constant(name, number, 2 * RATE / SIZE)
+    made.run(FORGED_S)
+    sender, victim, epoch = "l1", "l0", 0
+    root = made.hosts[victim].engine.membership
+    if isinstance(root, TreeMembership):
+        memberships = {
+            name: host.engine.membership
+            for name, host in made.hosts.items()
+            if isinstance(host.engine.membership, TreeMembership)
+        }
+        victim = next(name for name, it in memberships.items() if it.parent is None)
+        root = memberships[victim]
+        sender = max(root.children, key=root.child_members)
+        epoch = Role.PARENT
+        if not upward:
+            sender, victim, epoch = victim, sender, Role.CHILD
+    elif isinstance(pushed := made.hosts[victim].entry.limiter.fabric, PushSum):
+        epoch = pushed.epoch
+    next_sequence = made.hosts[sender].engine.membership.numbering.of(victim, 1)._next
+    quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT
+    ahead = 0 if fabric == "pushsum" else LEAP - 2  # losses would cure pushsum at once
+    forged = Update(1, next_sequence + ahead, quantity, epoch, value, weight)
+    made.network.send(sender, victim, Sealed(0, 0, [forged]), made.now_ns)
+    made.run(FORGED_S + seconds)
+    return _harm(made, seconds)
+
+
+def _harm(made: Fleet, seconds: int) -> Harm:
+    counts = [0] * seconds
+    for host in made.hosts.values():
+        for when_ns in host.times:
+            second = when_ns // NS_PER_S - FORGED_S
+            if second >= 0:
+                counts[second] += 1
+    parts = [count * PACKET / RATE for count in counts]
+    off = [index + 1 for index, part in enumerate(parts) if abs(part - 1) > 0.1]
+    return Harm(
+        most=max(parts),
+        least=min(parts),
+        excess_s=sum(max(0.0, part - 1) for part in parts),
+        lack_s=sum(max(0.0, 1 - part) for part in parts),
+        until_s=max(off, default=0),
+    )
+
+
+CASES = (
+    ("mesh", "wants everything", MAX_VALUE, 1.0, True),
+    ("mesh", "wants nothing", 0.0, 1.0, True),
+    ("tree", "all below want everything", MAX_VALUE, float(SIZE), True),
+    ("tree", "all below want nothing", 0.0, float(SIZE), True),
+    ("tree", "the rest wants everything", MAX_VALUE, float(SIZE), False),
+    ("tree", "the rest wants nothing", 0.0, float(SIZE), False),
+    ("pushsum", "much value", 1e8, 0.25, True),
+    ("pushsum", "much weight", 0.0, 100.0, True),
+    ("pushsum", "value below zero", -1e8, 0.25, True),
+)
+
+
+def main() -> None:
+    """Print the table."""
+    for allocator in ("fps", "grd"):
+        for fabric, what, value, weight, upward in CASES:
+            seconds = 70 if fabric == "pushsum" else 12
+            harm = suffer(fabric, allocator, value, weight, seconds=seconds, upward=upward)
+            print(
+                f"| {allocator} | {fabric} | {what} | {harm.most:.2f} | {harm.least:.2f} | "
+                f"{harm.excess_s:.1f} | {harm.lack_s:.1f} | {harm.until_s:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Keys of the fleet in the configuration: files that nobody else may read."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from drld import config
+from drld.gossip.keyring import KeyRing
+
+from .good import assert_one_line, changed, problems
+
+KEY, OTHER = bytes(range(16)), bytes(range(100, 132))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.key"
+    path.write_text(KEY.hex() + "\n")
+    path.chmod(0o600)
+    return path
+
+
+def with_gossip(*lines: str) -> str:
+    return changed(("[[peer]]", "\n".join(["[gossip]", *lines, "[[peer]]"])))
+
+
+def ring(*lines: str) -> KeyRing:
+    return config.parse(with_gossip(*lines), "drld.toml").ring
+
+
+def entry(key_id: int, path: Path) -> str:
+    return f'{{ id = {key_id}, file = "{path}" }}'
+
+
+def test_without_keys_there_is_none() -> None:
+    assert ring() == KeyRing()
+
+
+def test_one_key_is_used(file: Path) -> None:
+    assert ring(f"keys = [{entry(2, file)}]") == KeyRing({2: KEY}, use=2)
+    assert ring(f"keys = [{entry(2, file)}]", "tag = 16").tag_size == 16
+
+
+def test_of_several_one_is_chosen(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.key"
+    other.write_bytes(base64.b64encode(OTHER))
+    other.chmod(0o440)
+    keys = f"keys = [{entry(1, file)}, {entry(3, other)}]"
+    assert ring(keys, "use = 3") == KeyRing({1: KEY, 3: OTHER}, use=3)
+    assert_one_line(with_gossip(keys), "gossip.use: missing: which of the keys to send with")
+    assert_one_line(with_gossip(keys, "use = 2"), "gossip: use: there is no key 2")
+
+
+def test_migration(file: Path) -> None:
+    keys = f"keys = [{entry(1, file)}]"
+    migrating = ring(keys, "use = 0", "accept_unauthenticated = true")
+    assert migrating == KeyRing({1: KEY}, use=0, accept_unauthenticated=True)
+    assert_one_line(
+        with_gossip(keys, "use = 0"),
+        "gossip: use: none of the keys, but accept_unauthenticated is not true",
+    )
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o620, 0o644, 0o666])
+def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    assert_one_line(
+        with_gossip(f"keys = [{entry(1, file)}]"),
+        f"gossip.keys[0].file: {file}: has mode {mode:o}: let nobody else read or write it "
+        "(chmod 600)",
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        KEY[:15].hex().encode(),
+        (KEY * 3).hex().encode(),
+        b"no key!",
+        b"\xff" * 40,
+    ],
+)
+def test_a_file_without_a_key_is_refused_and_not_shown(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    (line,) = problems(with_gossip(f"keys = [{entry(1, file)}]"))
+    assert line == (
+        f"drld.toml: gossip.keys[0].file: {file}: not a key: 16 to 32 bytes in hexadecimal digits "
+        "or base64"
+    )
+
+
+def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    for path, reason in (
+        (tmp_path / "none", "No such file or directory"),
+        (pipe, "not a file"),
+        (tmp_path, "not a file"),
+    ):
+        (line,) = problems(with_gossip(f"keys = [{entry(1, path)}]"))
+        assert line == f"drld.toml: gossip.keys[0].file: {path}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tag = 5", "gossip.tag: 5"),
+        ('tag = "4"', "gossip.tag"),
+        ("use = 4", "gossip.use: 4"),
+        ("use = true", "gossip.use: True"),
+        ('keys = [{ id = 0, file = "/k" }]', "gossip.keys[0].id: 0"),
+        ('keys = [{ id = 4, file = "/k" }]', "gossip.keys[0].id: 4"),
+        ('keys = [{ id = 1, file = "k" }]', "gossip.keys[0].file: "),
+        ("keys = [{ id = 1 }]", "gossip.keys[0].file: missing"),
+        ('keys = "secret"', "gossip.keys"),
+        ("accept_unauthenticated = 1", "gossip.accept_unauthenticated: 1"),
+    ],
+)
+def test_mistakes_name_the_key(line: str, said: str) -> None:
+    assert any(said in problem for problem in problems(with_gossip(line))), problems(
+        with_gossip(line)
+    )
+
+
+def test_an_id_is_given_once(file: Path) -> None:
+    assert_one_line(
+        with_gossip(f"keys = [{entry(1, file)}, {entry(1, file)}]", "use = 1"),
+        "gossip.keys[1].id: 1: unique",
+    )
+
+
+def test_keys_are_not_shown_by_accident(file: Path) -> None:
+    spec = config.parse(with_gossip(f"keys = [{entry(1, file)}]"), "drld.toml")
+    assert repr(KEY) not in repr(spec)
+    assert KEY.hex() not in repr(spec)
