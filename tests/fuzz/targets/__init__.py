@@ -6,7 +6,7 @@ coverage-guided fuzzer (scripts/fuzz) all judge by these.
 
 from __future__ import annotations
 
-from tests.fuzz.targets import api, config, control_wire, packet, wire
+from tests.fuzz.targets import api, config, control_wire, packet, registry, wire
 from tests.fuzz.targets.base import Target
 
 KERNEL_TARGET = "bpf"
@@ -16,6 +16,7 @@ TARGETS: dict[str, Target] = {
     "packet": packet.TARGET,
     "config": config.TARGET,
     "api": api.TARGET,
+    "registry": registry.TARGET,
 }
 
 
