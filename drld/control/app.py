@@ -117,6 +117,9 @@ def _changing(
         try:
             response = await endpoint(request)
             outcome = str(response.status_code)
+        except HTTPException as error:
+            outcome = str(error.status_code)
+            raise
         finally:
             log.info(
                 "%s %s by %s: %s", request.method, request.url.path, request.state.peer, outcome

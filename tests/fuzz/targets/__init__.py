@@ -6,13 +6,14 @@ coverage-guided fuzzer (scripts/fuzz) all judge by these.
 
 from __future__ import annotations
 
-from tests.fuzz.targets import api, config, control_wire, packet, registry, wire
+from tests.fuzz.targets import api, channel, config, control_wire, packet, registry, wire
 from tests.fuzz.targets.base import Target
 
 KERNEL_TARGET = "bpf"
 TARGETS: dict[str, Target] = {
     "wire": wire.TARGET,
     "control-wire": control_wire.TARGET,
+    "channel": channel.TARGET,
     "packet": packet.TARGET,
     "config": config.TARGET,
     "api": api.TARGET,

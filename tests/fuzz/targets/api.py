@@ -19,7 +19,7 @@ from drld.control.credentials import Credentials
 from tests.control_fake import FakeDaemon
 from tests.fuzz.targets.base import Target
 
-STATUSES = {200, 400, 404, 405, 413, 431, 501, 505}
+STATUSES = {200, 400, 404, 405, 409, 413, 422, 431, 501, 505}
 PATIENCE_S = 10 * REQUEST_S
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _ENOUGH = 1 << 20
@@ -35,6 +35,8 @@ def check(data: bytes) -> bool:
 
 
 def _check(data: bytes) -> bool:
+    daemon, _ = serving()
+    daemon.ring = daemon.configured
     logged: list[str] = []
     handler = _Remember(logged)
     logger = logging.getLogger("drld.control")
@@ -48,7 +50,6 @@ def _check(data: bytes) -> bool:
         logger.removeHandler(handler)
         logger.propagate = propagates
     assert not logged, logged
-    daemon, _ = serving()
     assert daemon.readers == 0
     if not answer:
         return False
@@ -117,6 +118,9 @@ def seeds() -> list[bytes]:
         b"GET /v1/limits/customer-a/trace HTTP/1.1\r\nHost: drld\r\n\r\n",
         b"GET /v1/peers HTTP/1.0\r\n\r\n",
         b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 2\r\n\r\n{}",
+        b"GET /v1/keys HTTP/1.1\r\nHost: drld\r\n\r\n",
+        b"POST /v1/keys/2/install HTTP/1.1\r\nHost: drld\r\nContent-Length: 42\r\n\r\n"
+        b'{"key":"000102030405060708090a0b0c0d0e0f"}',
     ]
     whole = [b"\0" + request for request in requests]
     return [*whole, b"\x07" + requests[-1], b"\0" + b"".join(requests)]
@@ -140,7 +144,8 @@ WORDS = (
     *(b"Connection: close\r\n", b"Connection: Upgrade\r\n", b"Upgrade: websocket\r\n"),
     *(b"Upgrade: h2c\r\n", b"HTTP2-Settings: AAMAAABk\r\n", b"Sec-WebSocket-Version: 13\r\n"),
     *(b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", b"5\r\nabcde\r\n", b"0\r\n\r\n", b"4096"),
-    *(b"4097", b"-1", b"\x00", b"\xff", b"{}", b'{"a":1}'),
+    *(b"4097", b"-1", b"\x00", b"\xff", b"{}", b'{"key":"', b'"}', b"\\ud800", b"null", b"AA=="),
+    *(b"/v1/keys", b"/v1/keys/1/", b"install", b"use", b"remove", b"9" * 100),
 )
 
 TARGET = Target(check, seeds, words=WORDS, max_bytes=1500)

@@ -142,7 +142,9 @@ async def test_the_log_says_who_changed_what(
     await api.post("/v1/reload")
     daemon.reload_error = ConfigError(["drld.toml: a: missing"])
     await api.post("/v1/reload")
+    await api.post("/v1/keys/1/remove")
     assert [entry.getMessage() for entry in caplog.records] == [
         f"POST /v1/reload by {who}: 200",
         f"POST /v1/reload by {who}: 422",
+        f"POST /v1/keys/1/remove by {who}: 409",
     ]
