@@ -1,8 +1,9 @@
 """One direction of a link: loss, delay, and a rate with a drop-tail queue behind the delay.
 
 What `testbed.link` builds of a delay line and the kernel's token bucket filter. A link is a FIFO.
-Hosts are not infinitely fast: packets come `SPACING_NS` apart at least, and each takes up to
-`NOISE_NS` longer, at random, without which flows of one round-trip time would march in step.
+Hosts are not infinitely fast: packets come `SPACING_NS` apart at least, and each takes longer by
+an exponentially distributed time, `NOISE_NS` on average, which is what the testbed's delay line
+does. With less of it flows of one round-trip time march in step.
 
 The rate is a token bucket of `BURST` bytes that shapes: a packet waits until there are tokens for
 it, in a queue of so many bytes; what finds the queue full is lost.
@@ -11,6 +12,7 @@ it, in a queue of so many bytes; what finds the queue full is lost.
 from __future__ import annotations
 
 from collections import deque
+from math import log
 from random import Random
 from typing import Any
 
@@ -44,7 +46,7 @@ class Link:
         if self._loss and random() < self._loss:
             self.dropped += 1
             return
-        due_ns = clock.now_ns + self.delay_ns + int(random() * NOISE_NS)
+        due_ns = clock.now_ns + self.delay_ns - int(log(1.0 - random()) * NOISE_NS)
         due_ns = max(due_ns, self._last_due_ns + SPACING_NS)
         self._last_due_ns = due_ns
         if self._shaper is None:

@@ -40,9 +40,16 @@ def test_a_link_is_a_fifo_that_takes_its_delay() -> None:
     end.send(1000, 100_000)
     end.clock.run(1000 * MS)
     assert [number for _, number in end.came] == list(range(1000))
-    for time, number in end.came:
-        late = time - number * 100_000 - 20 * MS
-        assert 0 <= late <= NOISE_NS + SPACING_NS
+    assert all(time >= number * 100_000 + 20 * MS for time, number in end.came)
+
+
+def test_packets_are_late_by_the_noise_on_average() -> None:
+    end = End()
+    end.send(1000, 10 * MS)
+    end.clock.run(11_000 * MS)
+    late = [time - number * 10 * MS - 20 * MS for time, number in end.came]
+    assert min(late) >= 0
+    assert 0.8 * NOISE_NS < sum(late) / len(late) < 1.2 * NOISE_NS
 
 
 def test_packets_sent_together_arrive_one_after_the_other() -> None:
