@@ -44,9 +44,15 @@ def free_ports(count: int) -> list[int]:
 class EtcdServer:
     """One server that is a cluster of its own."""
 
-    def __init__(self, directory: Path, *arguments: str, namespace: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *arguments: str,
+        namespace: str | None = None,
+        scheme: str = "http",
+    ) -> None:
         self.namespace = namespace
-        self.scheme = "https" if any("cert" in argument for argument in arguments) else "http"
+        self.scheme = scheme
         self._directory = directory
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None

@@ -5,26 +5,23 @@ every answer is bounded in size and time, and what is not of the form that etcd'
 `RegistryError`, as everything else that goes wrong here. Integers of 64 bits are strings in this
 JSON, and keys and values are base64.
 
-This module, and httpx with it, is imported only where a registry is configured.
+This module is imported only where a registry is configured.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
-import logging
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import httpx
 import trio
 
 from drld.errors import RegistryError
+from drld.registry.http import Connection, HttpError, connect
 from drld.registry.state import Event
 from drld.spec import RegistrySpec
 
@@ -38,22 +35,9 @@ PAGE = 500
 """Keys that one read asks for."""
 CALL_TIMEOUT_S = 8.0
 """A server without a leader needs 7 s to say so."""
-_CONNECT_TIMEOUT_S = 3.0
 _MAX_PASSWORD_BYTES = 4096
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
-_NOT_AUTHENTICATED = 16
-"""gRPC's code of a token that has run out."""
-_KEEP_ALIVE = (
-    # A watch that says nothing is the same as one whose connection is gone: 20 s tell.
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 8),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 4),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-
-# It logs each request as news.
-logging.getLogger("httpx").setLevel(logging.WARNING)
 
 Range = tuple[str, str]
 """First key, and the first key after it."""
@@ -80,27 +64,16 @@ class Etcd:
         self._user = registry.user
         self._password = _password(registry)
         self._path = _PATHS[0]
-        self._headers = {"accept-encoding": "identity"}
-        timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
-        self._client = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(
-                verify=_tls(endpoint, registry), socket_options=_KEEP_ALIVE
-            ),
-            timeout=timeout,
-            trust_env=False,
-        )
+        self._token: str | None = None
+        self._tls = _tls(endpoint, registry)
+        self._idle: Connection | None = None
 
     async def __aenter__(self) -> Etcd:
-        await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        if self._idle is not None:
+            await self._idle.__aexit__()
 
     async def read(self, span: Range) -> tuple[list[Event], int]:
         """Everything in a range, as of one revision.
@@ -192,10 +165,24 @@ class Etcd:
             "start_revision": str(revision),
         }
         body = json.dumps({"create_request": create}).encode()
-        async with self._stream("/watch", body, endless=True) as response:
-            if response.is_error:
-                raise self._refused(response.status_code, await _body(response))
-            async for line in _lines(response):
+        try:
+            async with await connect(self.endpoint, self._tls) as connection:
+                with trio.move_on_after(CALL_TIMEOUT_S) as scope:
+                    status = await connection.post(f"{self._path}/watch", body, self._headers)
+                if scope.cancelled_caught:
+                    raise RegistryError(f"{self.endpoint}: no answer in time")
+                if status != 200:
+                    raise self._refused(status, await self._body(connection))
+                await self._tell(connection, told)
+        except HttpError as error:
+            raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error
+
+    async def _tell(self, connection: Connection, told: Callable[[list[Event], int], None]) -> None:
+        """Pass the lines of a watch on, until it ends."""
+        data = b""
+        while (piece := await connection.piece()) is not None:
+            *lines, data = (data + piece).split(b"\n")
+            for line in filter(None, lines):
                 result = _json(line).get("result")
                 if not isinstance(result, dict):
                     raise RegistryError(f"{self.endpoint}: the watch says {_shown(line)}")
@@ -206,10 +193,14 @@ class Etcd:
                 events = [_event(event) for event in _list(result, "events")]
                 if events:
                     told(events, _revision(result))
+            if len(data) > MAX_ANSWER_BYTES:
+                raise _TooLargeError(f"{self.endpoint}: more than {MAX_ANSWER_BYTES} bytes")
         raise RegistryError(f"{self.endpoint}: the watch has ended")
 
     async def _call(self, path: str, request: object) -> dict[str, Any]:
         body = json.dumps(request).encode()
+        if self._user is not None and self._token is None:
+            await self._authenticate()
         for attempt in range(3):
             status, answer = await self._ask(path, body)
             if status == 404 and not answer.startswith(b"{") and self._path == _PATHS[0]:
@@ -223,34 +214,49 @@ class Etcd:
         return _json(answer)
 
     async def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
-        with trio.move_on_after(2 * CALL_TIMEOUT_S):
-            async with self._stream(path, body) as response:
-                return response.status_code, await _body(response)
+        with trio.move_on_after(CALL_TIMEOUT_S):
+            kept, self._idle = self._idle, None
+            if kept is not None:
+                try:
+                    return await self._ask_over(kept, path, body)
+                except HttpError:
+                    pass  # The server has closed it, perhaps long ago.
+            try:
+                return await self._ask_over(await connect(self.endpoint, self._tls), path, body)
+            except HttpError as error:
+                raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error
         raise RegistryError(f"{self.endpoint}: no answer in time")
 
-    @asynccontextmanager
-    async def _stream(
-        self, path: str, body: bytes, *, endless: bool = False
-    ) -> AsyncIterator[httpx.Response]:
-        url = f"{self.endpoint}{self._path}{path}"
-        timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
-        if endless:
-            timeout.read = None
-        try:
-            async with self._client.stream(
-                "POST", url, content=body, headers=self._headers, timeout=timeout
-            ) as response:
-                yield response
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
-            raise RegistryError(f"{self.endpoint}: {error or type(error).__name__}") from error
+    async def _ask_over(self, connection: Connection, path: str, body: bytes) -> tuple[int, bytes]:
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(connection)
+            status = await connection.post(f"{self._path}{path}", body, self._headers)
+            answer = await self._body(connection)
+            if connection.idle:
+                stack.pop_all()
+                self._idle = connection
+        return status, answer
+
+    async def _body(self, connection: Connection) -> bytes:
+        data = bytearray()
+        while (piece := await connection.piece()) is not None:
+            data += piece
+            if len(data) > MAX_ANSWER_BYTES:
+                raise _TooLargeError(f"{self.endpoint}: more than {MAX_ANSWER_BYTES} bytes")
+        return bytes(data)
+
+    @property
+    def _headers(self) -> list[tuple[str, str]]:
+        return [] if self._token is None else [("authorization", self._token)]
 
     async def _authenticate(self) -> None:
+        self._token = None  # One that has run out is refused even here.
         request = {"name": self._user, "password": self._password}
         status, answer = await self._ask("/auth/authenticate", json.dumps(request).encode())
         token = _json(answer).get("token") if status == 200 else None
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise self._refused(status, answer)
-        self._headers["authorization"] = token
+        self._token = token
 
     def _refused(self, status: int, answer: bytes) -> RegistryError:
         said: object = None
@@ -268,28 +274,6 @@ def _change(key: str, value: bytes | None, lease: int) -> dict[str, object]:
     if lease:
         put["lease"] = str(lease)
     return {"request_put": put}
-
-
-async def _body(response: httpx.Response) -> bytes:
-    data = bytearray()
-    async for chunk in response.aiter_raw():
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            raise _TooLargeError(f"{response.url}: more than {MAX_ANSWER_BYTES} bytes")
-    return bytes(data)
-
-
-async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    data = bytearray()
-    async for chunk in response.aiter_raw():
-        data += chunk
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            if line:
-                yield bytes(line)
-        data = bytearray(rest)
-        if len(data) > MAX_ANSWER_BYTES:
-            raise _TooLargeError(f"{response.url}: more than {MAX_ANSWER_BYTES} bytes")
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -375,9 +359,9 @@ def _password(registry: RegistrySpec) -> str:
     return password
 
 
-def _tls(endpoint: str, registry: RegistrySpec) -> ssl.SSLContext | bool:
+def _tls(endpoint: str, registry: RegistrySpec) -> ssl.SSLContext | None:
     if not endpoint.startswith("https:"):
-        return False
+        return None
     try:
         context = ssl.create_default_context(cafile=registry.ca)
         if registry.cert is not None:

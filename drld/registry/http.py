@@ -1,0 +1,137 @@
+"""As much of HTTP/1.1 as the registry needs: requests with a body, and answers piece by piece.
+
+On h11, which the control API brings along. A client library would cost the daemon 5 MB, and leaves
+asynchronous generators behind wherever an answer is not read to its end, as a watch never is.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import h11
+import trio
+
+_CONNECT_TIMEOUT_S = 3.0
+_PIECE = 1 << 16
+_KEEP_ALIVE = (
+    # A watch that says nothing is the same as one whose connection is gone: 20 s tell.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 8),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 4),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+class HttpError(Exception):
+    """The server cannot be reached, or what answers there is no HTTP server."""
+
+
+class Connection:
+    """A connection to a server, for one request at a time; an asynchronous context manager."""
+
+    def __init__(self, stream: trio.abc.Stream, host: str) -> None:
+        """See `connect`."""
+        self._stream = stream
+        self._host = host
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there may be another request."""
+        return self._http.our_state is h11.IDLE
+
+    async def post(self, path: str, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> int:
+        """Send a request; return the status of the answer.
+
+        Raises:
+            HttpError: as everywhere here.
+        """
+        head = h11.Request(
+            method="POST",
+            target=path,
+            headers=[
+                ("host", self._host),
+                ("content-type", "application/json"),
+                ("content-length", str(len(body))),
+                *headers,
+            ],
+        )
+        parts = (head, h11.Data(body), h11.EndOfMessage())
+        try:
+            await self._stream.send_all(b"".join(self._http.send(part) or b"" for part in parts))
+            while True:
+                event = await self._next()
+                if isinstance(event, h11.Response):
+                    return event.status_code
+                if not isinstance(event, h11.InformationalResponse):
+                    raise HttpError("the connection was closed")
+        except (OSError, trio.BrokenResourceError, h11.ProtocolError) as error:
+            raise HttpError(reason(error)) from error
+
+    async def piece(self) -> bytes | None:
+        """The next part of the answer's body; None: that was all.
+
+        Raises:
+            HttpError: as everywhere here.
+        """
+        try:
+            event = await self._next()
+        except (OSError, trio.BrokenResourceError, h11.ProtocolError) as error:
+            raise HttpError(reason(error)) from error
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
+        if not isinstance(event, h11.EndOfMessage):
+            raise HttpError("the connection was closed")
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        return None
+
+    async def _next(self) -> object:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            self._http.receive_data(bytes(await self._stream.receive_some(_PIECE)))
+
+
+async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
+    """Connect to the server of a URL.
+
+    Raises:
+        HttpError: as everywhere here.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 0
+    try:
+        with trio.fail_after(_CONNECT_TIMEOUT_S):
+            tcp = await trio.open_tcp_stream(host, port)
+            for option in _KEEP_ALIVE:
+                tcp.setsockopt(*option)
+            if tls is None:
+                return Connection(tcp, parts.netloc)
+            secure = trio.SSLStream(tcp, tls, server_hostname=host, https_compatible=True)
+            try:
+                await secure.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(tcp)
+                raise
+            return Connection(secure, parts.netloc)
+    except trio.TooSlowError as error:
+        raise HttpError("no connection in time") from error
+    except (OSError, trio.BrokenResourceError) as error:
+        raise HttpError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, or what it was caused by."""
+    cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) else error
+    return str(cause or error) or type(error).__name__

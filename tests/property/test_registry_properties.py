@@ -1,0 +1,209 @@
+"""Fleets that follow a registry through joins, deaths, cuts from etcd and losses of etcd.
+
+Each example is a history of a fleet: limiters that are started, killed, stopped, cut off from etcd
+and connected again, in any order, each at its own pace behind the registry.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drld.registry.records import write_member
+from drld.registry.state import Registry
+
+from ..registry_factories import FLEET, KEYS, Store, known
+
+NAMES = "abcd"
+Deed: TypeAlias = tuple[str, str]
+"""What is done, and to whom."""
+
+
+@dataclass
+class Limiter:
+    registry: Registry
+    connected: bool = True
+    cursor: int | None = None
+    """Up to which revision it has followed; None: it has to read everything."""
+    counts: set[str] = field(default_factory=set)
+    """Whom it counts, as it was last seen to."""
+
+
+class World:
+    """A registry, and limiters each of which is driven as its daemon drives it."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.backup = Store()
+        self.alive: dict[str, int] = {}
+        self.running: dict[str, Limiter] = {}
+        self.disks: dict[str, tuple[str | None, int, Mapping[str, bytes]]] = {}
+        self.gone: set[str] = set()
+        """Who has left or was removed, and has not been counted by anybody since."""
+        self.wiped = False
+
+    def do(self, deed: Deed) -> None:
+        what, name = deed
+        limiter = self.running.get(name)
+        if what == "start" and limiter is None:
+            registry = known(name, 1 + NAMES.index(name))
+            if name in self.disks:
+                registry.recall(*self.disks[name])
+            self.running[name] = Limiter(registry)
+            # Who has never known its fleet waits for etcd.
+            self.follow(name)
+        elif what == "wipe":
+            self.store.wipe()
+            self.alive.clear()
+            self.wiped = True
+            for other in self.running.values():
+                other.cursor = None
+        elif what == "backup":
+            self.backup = copy.deepcopy(self.store)
+        elif what == "rewind":
+            if all(other.connected for other in self.running.values()):
+                self.store = copy.deepcopy(self.backup)
+                self.wiped = True
+                for other in self.running.values():
+                    other.cursor = None
+                for other_name in self.running:
+                    self.follow(other_name)
+        elif what == "remove" and limiter is None:
+            if self.store.commit({KEYS.member(name): None}):
+                self.gone.add(name)
+                self.disks.pop(name, None)
+        elif limiter is not None:
+            self.do_to(limiter, what, name)
+
+    def do_to(self, limiter: Limiter, what: str, name: str) -> None:
+        if what in ("kill", "stop"):
+            if what == "stop" and limiter.connected:
+                key = KEYS.member(name)
+                self.store.commit({key: None})
+                limiter.registry.forget(name)
+                self.gone.add(name)
+            self.save(name)
+            del self.running[name]
+            self.alive.pop(name, None)
+        elif what == "cut":
+            limiter.connected, limiter.cursor = False, None
+            self.alive.pop(name, None)
+        elif what == "connect":
+            limiter.connected = True
+        elif what == "follow":
+            self.follow(name)
+        elif what == "act":
+            self.act(name)
+        elif what == "work":
+            self.follow(name)
+            self.act(name)
+            self.follow(name)
+
+    def follow(self, name: str) -> None:
+        limiter = self.running[name]
+        if not limiter.connected:
+            return
+        if limiter.cursor is None:
+            limiter.registry.resync(*self.store.read())
+        elif events := self.store.since(limiter.cursor):
+            limiter.registry.apply(events, self.store.revision)
+        limiter.cursor = self.store.revision
+        self.save(name)
+        if limiter.registry.members:
+            self.alive[name] = limiter.registry.seen
+
+    def act(self, name: str) -> None:
+        """What the upkeep does, on a picture that may be old."""
+        limiter = self.running[name]
+        registry = limiter.registry
+        if not limiter.connected or limiter.cursor is None:
+            return
+        for key, value in registry.restoration():
+            self.store.commit({key: value}, {key: 0})
+        if registry.founding:
+            self.store.commit({KEYS.fleet: (registry.fleet or FLEET).encode()}, {KEYS.fleet: 0})
+        for other, applied in self.alive.items():
+            registry.acknowledge(other, applied)
+        if (wanted := registry.registration(0)) is not None:
+            member, revision = wanted
+            key = KEYS.member(name)
+            if self.store.commit({key: write_member(member)}, {key: revision}):
+                self.gone.discard(name)
+
+    def save(self, name: str) -> None:
+        registry = self.running[name].registry
+        self.disks[name] = (registry.fleet, registry.revision, registry.knowledge())
+
+    def check(self) -> None:
+        for limiter in self.running.values():
+            counts = set(limiter.registry.members)
+            # Nobody is dropped who has neither left nor been removed, whatever happens to etcd.
+            assert limiter.counts - counts <= self.gone | {limiter.registry.name}
+            limiter.counts = counts
+        if self.wiped:
+            return
+        joined = {name for name, limiter in self.running.items() if limiter.registry.joined}
+        for name, limiter in self.running.items():
+            # Who takes part is counted by all who are there.
+            assert joined - {name} <= limiter.registry.members.keys()
+        # So the static shares of those who take part never sum to more than 1.
+        shares = [1 / len(self.running[name].registry.members) for name in joined]
+        assert sum(shares) <= 1 + 1e-9
+
+    def settle(self) -> None:
+        """Everybody is connected, who is dead is removed, and time passes."""
+        for name in NAMES:
+            self.do(("connect", name))
+            self.do(("remove", name))
+        for _ in range(4):
+            for name in self.running:
+                self.follow(name)
+                self.act(name)
+        for name in self.running:
+            self.follow(name)
+
+
+def deeds(*kinds: str) -> st.SearchStrategy[list[Deed]]:
+    one = st.tuples(st.sampled_from(kinds), st.sampled_from(NAMES))
+    return st.lists(one, max_size=80)
+
+
+ALL = ("start", "start", "kill", "stop", "cut", "connect", "follow", "act", *(4 * ("work",)))
+
+
+@given(deeds(*ALL))
+def test_who_takes_part_is_counted_by_all(history: list[Deed]) -> None:
+    world = World()
+    for deed in history:
+        world.do(deed)
+        world.check()
+    world.settle()
+    world.check()
+    for limiter in world.running.values():
+        assert limiter.registry.members.keys() == world.running.keys()
+        assert limiter.registry.joined
+        assert limiter.registry.continuous
+
+
+@given(deeds(*ALL, "wipe", "backup", "rewind"))
+def test_a_wiped_or_restored_registry_makes_nobody_drop_anybody(history: list[Deed]) -> None:
+    world = World()
+    for deed in history:
+        world.do(deed)
+        world.check()
+    for name in NAMES:
+        world.do(("connect", name))
+    for _ in range(4):
+        for name in world.running:
+            world.follow(name)
+            world.act(name)
+            world.check()
+    for limiter in world.running.values():
+        assert limiter.registry.members.keys() >= world.running.keys()
+        assert limiter.registry.continuous
+        assert limiter.registry.lost == 0
