@@ -35,7 +35,7 @@ _HEADERS = {socket.AF_INET: 20 + 8, socket.AF_INET6: 40 + 8}
 _SO_RCVBUFFORCE = 33
 """Of Linux; the socket module does not know it."""
 
-MAX_REFUSED = 2048
+MAX_REFUSED = 1024
 """Datagrams that may be refused between two ticks: they take about 10 ms."""
 
 Address = tuple[str, int]
