@@ -138,11 +138,18 @@ class DaemonHost:
 
     def get(self, path: str) -> Any:
         """An answer of the control API itself: drlctl takes a moment to start."""
+        return self._request("GET", path, None)
+
+    def post(self, path: str, body: object = None) -> Any:
+        """Have the control API do something."""
+        return self._request("POST", path, body)
+
+    def _request(self, method: str, path: str, body: object) -> Any:
         transport = httpx.HTTPTransport(uds=str(self.socket), verify=False)
         with httpx.Client(
             transport=transport, base_url="http://drld", timeout=DEADLINE_S
         ) as client:
-            return client.get(path).raise_for_status().json()
+            return client.request(method, path, json=body).raise_for_status().json()
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -220,23 +220,24 @@ def test_keys_are_changed_without_a_lost_update(fleet: Fleet, tmp_path: Path) ->
     for daemon in fleet.values():
         configure(daemon, f"keys = [{entry(1, old)}]")
     start(fleet)
+    by_hand, *others = fleet.values()
     for arguments in (("install", "2", str(new)), ("use", "2"), ("remove", "1")):
-        for daemon in fleet.values():
-            daemon.ctl("keys", *arguments)
-    for daemon in fleet.values():
-        assert not daemon.get("/v1/keys")["as_configured"]
-        # A reload of what the file has said all the time does not bring the old key back.
-        daemon.ctl("reload")
-        assert [key["id"] for key in daemon.get("/v1/keys")["keys"]] == [2]
+        by_hand.ctl("keys", *arguments)
+        body = {"key": new.read_text()} if arguments[0] == "install" else None
+        for daemon in others:
+            daemon.post(f"/v1/keys/{arguments[1]}/{arguments[0]}", body)
+    assert not by_hand.get("/v1/keys")["as_configured"]
+    # A reload of what the file has said all the time does not bring the old key back.
+    by_hand.post("/v1/reload")
+    assert [key["id"] for key in by_hand.get("/v1/keys")["keys"]] == [2]
     for lines in (
-        (f"keys = [{entry(2, new)}]",),
         (f"keys = [{entry(2, new)}, {entry(3, old)}]", "use = 2"),
         (f"keys = [{entry(2, new)}, {entry(3, old)}]", "use = 3"),
         (f"keys = [{entry(3, old)}]",),
     ):
         for daemon in fleet.values():
             configure(daemon, *lines)
-            daemon.ctl("reload")
+            daemon.post("/v1/reload")
     for daemon in fleet.values():
         keys = daemon.get("/v1/keys")
         assert (keys["use"], keys["as_configured"]) == (3, True)
