@@ -36,7 +36,7 @@ _SO_RCVBUFFORCE = 33
 """Of Linux; the socket module does not know it."""
 
 MAX_REFUSED = 1024
-"""Datagrams that may be refused between two ticks: they take about 10 ms."""
+"""Datagrams that may be refused between two ticks: they take 3 to 10 ms."""
 
 Address = tuple[str, int]
 

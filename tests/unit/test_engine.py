@@ -13,6 +13,8 @@ import pytest
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.base import QUIET_ROUNDS
+from drld.gossip.channel import Message
+from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
 from drld.limiter import Limiter
 from drld.model import HEARTBEAT, FlowKey, Quantity, Update
@@ -26,11 +28,11 @@ from ..factories import limiter_spec as spec
 
 class FakeTransport:
     def __init__(self) -> None:
-        self.inbox: list[tuple[str, Update]] = []
+        self.inbox: list[tuple[str, Message]] = []
         self.messages: list[tuple[str, list[Update]]] = []
         self.peers: Mapping[str, Any] = {}
 
-    def receive(self) -> Iterator[tuple[str, Update]]:
+    def receive(self) -> Iterator[tuple[str, Message]]:
         while self.inbox:
             yield self.inbox.pop(0)
 
@@ -40,6 +42,9 @@ class FakeTransport:
 
     def send(self, peer: str, updates: Sequence[Update]) -> None:
         self.messages.append((peer, list(updates)))
+
+    def set_ring(self, ring: KeyRing) -> None:
+        self.ring = ring
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         self.peers = peers

@@ -1,0 +1,88 @@
+"""What the engine makes of sessions: numbers that outlive reloads, and begin anew with a peer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drld.gossip.session import Met
+from drld.model import Quantity, Update
+
+from ..factories import TICK_NS, limit_spec
+from ..factories import limiter_spec as spec
+from .test_engine import Bench
+
+FIRST = limit_spec(id=1, name="first")
+
+
+def sequences(bench: Bench, limit_id: int) -> list[int]:
+    return [update.sequence for _, update in bench.transport.outbox if update.limit_id == limit_id]
+
+
+def telling(bench: Bench, first: int, last: int) -> list[int]:
+    """The sequence numbers of the limit's updates in these intervals, in which it has traffic."""
+    bench.transport.messages.clear()
+    for number in range(first, last + 1):
+        bench.packet(1)
+        bench.run(number, number)
+    return sequences(bench, 1)
+
+
+def told(sequence: int, limit_id: int = 1) -> Update:
+    return Update(limit_id, sequence, Quantity.WEIGHT, 0, 2.0, 1.0)
+
+
+def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
+    bench = Bench(spec(FIRST))
+    before = telling(bench, 1, 5)
+    bench.transport.inbox = [("b", told(sequence)) for sequence in range(5)]
+    bench.run(6, 6)
+    changed = spec(replace(FIRST, ewma=0.5))
+    bench.engine.reconfigure(changed, 6 * TICK_NS)
+    after = telling(bench, 7, 10)
+    assert after[0] > before[-1]
+    # What the former limiter accepted is a replay to this one.
+    bench.transport.inbox = [("b", told(4)), ("b", told(5))]
+    bench.run(11, 11)
+    link = bench.engine.entries[1].limiter.fabric.links["b"]
+    assert (link.received, link.late) == (1, 1)
+
+
+def test_numbers_go_on_when_a_limit_or_all_of_gossip_is_taken_out_and_back() -> None:
+    bench = Bench(spec(FIRST))
+    before = telling(bench, 1, 5)
+    bench.engine.reconfigure(spec(), 5 * TICK_NS)
+    bench.engine.reconfigure(spec(FIRST), 5 * TICK_NS)
+    between = telling(bench, 6, 9)
+    assert between[0] == before[-1] + 1
+    gossip = replace(spec().gossip, branching=2)
+    bench.engine.reconfigure(spec(FIRST, gossip=gossip), 9 * TICK_NS)
+    assert telling(bench, 10, 12)[0] == between[-1] + 1
+
+
+def test_a_peer_that_is_met_is_told_and_heard_from_zero() -> None:
+    bench = Bench(spec(FIRST))
+    telling(bench, 1, 5)
+    bench.transport.inbox = [("b", told(50)), ("b", Met(7)), ("b", told(0))]
+    assert telling(bench, 6, 7)[0] == 0
+    link = bench.engine.entries[1].limiter.fabric.links["b"]
+    assert (link.received, link.late, link.lost) == (2, 0, 0)
+
+
+def test_who_has_not_joined_yet_meets_peers_and_believes_nothing() -> None:
+    bench = Bench(spec(FIRST, joined=False))
+    bench.engine.membership.numbering.of("b", 1).accept(50)
+    bench.transport.inbox = [("b", Met(7)), ("b", told(0))]
+    bench.run(1, 1)
+    assert bench.engine.membership.age_ns(TICK_NS) is None
+    assert bench.engine.membership.numbering.of("b", 1).accept(0) is not None
+
+
+def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
+    bench = Bench(spec(FIRST))
+    bench.transport.inbox = [("b", told(0, limit_id=9))]
+    bench.run(1, 1)
+    assert bench.engine.membership.heard_ns("b") == TICK_NS
+    bench.transport.inbox = [("b", told(0, limit_id=9))]
+    bench.run(2, 2)
+    assert bench.engine.membership.heard_ns("b") == TICK_NS
+    assert bench.engine.unknown_limit["b"] == 2
