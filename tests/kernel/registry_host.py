@@ -11,7 +11,8 @@ import itertools
 import json
 import os
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class RegistryFleet:
         self.etcd = EtcdServer(directory / "etcd", namespace=self.namespace)
         self.daemons: dict[str, DaemonHost] = {}
 
-    def build(self) -> None:
+    def build(self, *, etcd: bool = True) -> None:
         run(["ip", "netns", "add", self.namespace])
         commands = ["link set lo up"]
         for number in range(1, LIMITERS + 1):
@@ -53,7 +54,8 @@ class RegistryFleet:
                 " nud permanent",
             ]
         run(["ip", "-n", self.namespace, "-batch", "-"], stdin="\n".join(commands))
-        self.etcd.start()
+        if etcd:
+            self.etcd.start()
 
     def remove(self) -> None:
         for daemon in self.daemons.values():
@@ -131,6 +133,24 @@ class RegistryFleet:
         with within(self.namespace, make) as source:
             for _ in range(count):
                 source.sendto(bytes(PAYLOAD), (f"10.93.{number}.2", 9))
+
+    @contextlib.contextmanager
+    def load(self, *numbers: int) -> Iterator[None]:
+        """Send out of these limiters' interfaces all the time, some 5 MB/s from each."""
+        stop = threading.Event()
+
+        def blast() -> None:
+            while not stop.wait(0.01):
+                for number in numbers:
+                    self.send(number, 50)
+
+        sender = threading.Thread(target=blast, daemon=True)
+        sender.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            sender.join()
 
 
 def status(daemon: DaemonHost) -> Any:
