@@ -87,7 +87,7 @@ class Daemon:
             # Only those who have a registry pay for its client's memory.
             from drld.registry.agent import Agent
 
-            self._registry = Agent(spec, str(path), self._take_over)
+            self._registry = Agent(spec, str(path), partial(self._take_over, reattach=False))
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
@@ -239,7 +239,7 @@ class Daemon:
             # A large file takes seconds to read: ticks go on meanwhile.
             spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
             if self._registry is not None:
-                self._registry.reload(spec)
+                self._registry.reload(spec, self._take_over)
             else:
                 self._take_over(spec)
         except DrldError as error:
@@ -251,13 +251,13 @@ class Daemon:
         self._loaded_at = time.time()
         log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
 
-    def _take_over(self, spec: LimiterSpec) -> None:
+    def _take_over(self, spec: LimiterSpec, *, reattach: bool = True) -> None:
         """Put another configuration into force.
 
         Raises:
             ConfigError, DatapathError: it cannot be; the running one stays.
         """
-        self.engine.reconfigure(spec, clock())
+        self.engine.reconfigure(spec, clock(), reattach=reattach)
         self._traces.retain(self._names())
         self._changed.set()
         self._changed = trio.Event()

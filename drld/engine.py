@@ -98,8 +98,11 @@ class Engine:
         self.datapath.detach()
         self.transport.close()
 
-    def reconfigure(self, spec: LimiterSpec, now_ns: int) -> None:
+    def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
         """Take over a changed configuration; limits whose id stays keep what they know.
+
+        The datapath is attached anew, which takes the kernel's 0.2 s; without `reattach` only if
+        that is what changes.
 
         Raises:
             ConfigError: a key changed that only a restart can change; nothing is changed.
@@ -124,7 +127,8 @@ class Engine:
         )
         fleet.numbering = self.membership.numbering
         entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
-        self._attach(spec, entries, now_ns)
+        if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
+            self._attach(spec, entries, now_ns)
         for limit in spec.limits:
             entries[limit.id].limiter.reconfigure(limit, fleet)
         if spec.ring != self.spec.ring:

@@ -94,8 +94,8 @@ class Agent:
         self._in_force = spec
         self._dirty.set()
 
-    def reload(self, file: LimiterSpec) -> None:
-        """Take over a changed file.
+    def reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
+        """Take over a changed file, by this `reconfigure`.
 
         Raises:
             ConfigError, DatapathError: it cannot be used; what is in force stays.
@@ -116,7 +116,7 @@ class Agent:
         before = {limit.id for limit in in_force.limits}
         usable = [limit for limit in merged.limits if limit.id in own | before]
         try:
-            self._reconfigure(spec := replace(merged, limits=tuple(usable)))
+            reconfigure(spec := replace(merged, limits=tuple(usable)))
         except (ConfigError, DatapathError):
             self.file = old
             raise

@@ -350,3 +350,43 @@ def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
     bench.run(7, 7)
     assert {update.limit_id for _, update in bench.transport.outbox} == {FIRST.id}
     assert len(bench.transport.messages) == len(seldom.peers)
+
+
+def test_a_change_of_the_fleet_alone_leaves_the_datapath_attached_if_asked_to() -> None:
+    bench = Bench(spec(FIRST))
+    bench.datapath.attached = []
+    grown = spec(FIRST, peers=("b", "c"))
+    bench.engine.reconfigure(grown, TICK_NS, reattach=False)
+    assert bench.datapath.attached == []
+    assert bench.engine.membership.peers == ("b", "c")
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS, reattach=False)
+    assert bench.datapath.attached == [FIRST, SLOW]
+    bench.datapath.attached = []
+    bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS)
+    assert bench.datapath.attached == [FIRST, SLOW]
+
+
+def test_who_has_not_joined_neither_speaks_nor_listens() -> None:
+    bench = Bench(spec(FIRST, joined=False))
+    bench.packet(1)
+    bench.transport.inbox.append(("b", heartbeat()))
+    bench.run(1, 10)
+    assert bench.transport.messages == []
+    assert bench.transport.inbox == []
+    assert bench.engine.membership.connected(10 * TICK_NS) == frozenset()
+    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
+
+
+def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
+    bench = Bench(spec(FIRST))
+    for number in range(1, 20):
+        bench.transport.inbox.append(("b", heartbeat(number)))
+        bench.packet(1)
+        bench.run(number, number)
+    assert bench.engine.membership.connected(20 * TICK_NS) == {"b"}
+    bench.engine.reconfigure(spec(FIRST, joined=False), 20 * TICK_NS)
+    bench.packet(1)
+    bench.run(21, 21)
+    assert bench.engine.membership.connected(21 * TICK_NS) == frozenset()
+    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)

@@ -196,9 +196,9 @@ class Host:
             }
         )
         self.file = file_spec(name, number, registry=registry)
-        self.agent = Agent(self.file, "drld.toml", self._reconfigure)
+        self.agent = Agent(self.file, "drld.toml", self.reconfigure)
 
-    def _reconfigure(self, spec: LimiterSpec) -> None:
+    def reconfigure(self, spec: LimiterSpec) -> None:
         bad = [limit.name for limit in spec.limits if limit.name in self.refuses]
         if bad:
             raise DatapathError(f"no {bad[0]} here")
@@ -307,13 +307,13 @@ async def test_a_file_is_reloaded_as_a_whole(server: EtcdServer, tmp_path: Path)
         server.put(KEYS.limit(1), limit(1))
         await until(lambda: len(host.spec.limits) == 1)
         own = file_spec("a", 1, registry=host.file.registry, limits=host.spec.limits)
-        host.agent.reload(own)
+        host.agent.reload(own, host.reconfigure)
         await host.reports(problem_count=1)
         assert "unique, but drld.toml (limit[0].id)" in str(host.agent.report()["problems"])
         host.refuses = {"limit1"}
         with pytest.raises(DatapathError):
-            host.agent.reload(own)
+            host.agent.reload(own, host.reconfigure)
         other = file_spec("a", 1, registry=registry_spec(fleet="g"))
         with pytest.raises(ConfigError, match="registry: cannot change"):
-            host.agent.reload(other)
+            host.agent.reload(other, host.reconfigure)
         assert host.spec.listen == address(1)
