@@ -1,7 +1,7 @@
 """Measuring all cases: several at a time, each kept as soon as it is there.
 
-OUT/result.json has all of them. What is interrupted goes on where it was, as long as the code that
-decides what is measured is the same.
+OUT/result.json has all of them. What is interrupted goes on where it was; what was measured of a
+fabric by other code than there is now is measured anew.
 """
 
 from __future__ import annotations
@@ -25,13 +25,21 @@ PREVIOUS = "result.previous.json"
 """What other code has measured."""
 _LOW_PRIORITY = 10
 _DECISIVE = (
-    "drld/gossip/*.py",
-    "drld/model.py",
-    "testbed/sim/network.py",
-    "testbed/fabrics/case.py",
-    "testbed/fabrics/fleet.py",
-    "testbed/fabrics/measure.py",
+    *("drld/model.py", "drld/gossip/base.py", "drld/gossip/link.py", "drld/gossip/sequence.py"),
+    *("drld/gossip/membership.py", "testbed/sim/network.py"),
+    *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),
 )
+"""Files that decide what is measured of any fabric."""
+_OWN = {
+    "mesh": ("drld/gossip/mesh.py",),
+    "pushsum": ("drld/gossip/pushsum.py", "drld/gossip/mass.py"),
+    "tree": ("drld/gossip/tree*.py", "drld/gossip/kinship.py"),
+}
+
+
+def code(fabric: str) -> str:
+    """A digest of what decides what is measured of a fabric."""
+    return digest((*_DECISIVE, *_OWN[fabric]))
 
 
 def read(out: Path) -> dict[str, Any] | None:
@@ -46,15 +54,15 @@ def read(out: Path) -> dict[str, Any] | None:
 def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) -> dict[str, Any]:
     """Measure what is missing, `jobs` at a time; return the result."""
     out.mkdir(parents=True, exist_ok=True)
-    result = {**provenance(simulated=True), "code": digest(_DECISIVE), "runs": []}
+    codes = {case.fabric: code(case.fabric) for case in wanted}
     earlier = read(out)
-    if earlier is not None:
-        if earlier["code"] == result["code"]:
-            result = earlier
-        else:
-            (out / RESULT).replace(out / PREVIOUS)
-            progress.note(f"what {out} had was measured by other code: it is {PREVIOUS} now")
-    known = [run["case"] for run in result["runs"]]
+    runs = [] if earlier is None else earlier["runs"]
+    kept = [run for run in runs if codes.get(run["case"]["fabric"], run["code"]) == run["code"]]
+    if len(kept) < len(runs):
+        (out / RESULT).replace(out / PREVIOUS)
+        progress.note(f"{len(runs) - len(kept)} runs in {out} are of other code: see {PREVIOUS}")
+    result = {**provenance(simulated=True), "runs": kept}
+    known = [run["case"] for run in kept]
     missing = [case for case in wanted if case.document not in known]
     begun_s = time.monotonic()
     with ProcessPoolExecutor(
@@ -63,7 +71,8 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
         try:
             futures = {pool.submit(measure, case): case for case in missing}
             for number, future in enumerate(as_completed(futures), 1):
-                result["runs"].append(future.result())
+                fabric = futures[future].fabric
+                result["runs"].append({**future.result(), "code": codes[fabric]})
                 _write(result, out)
                 progress.begin(f"{number} of {len(missing)}, {time.monotonic() - begun_s:.0f} s")
                 progress.step(futures[future].title)

@@ -73,18 +73,20 @@ class Case:
 
 
 class _Bounds(NamedTuple):
-    """What of a fabric is feasible."""
+    """The largest fleets of a fabric that are worth their time."""
 
+    whole: int
+    """With all variants."""
     lossy: int
-    """The largest fleet that meets every variant."""
+    """With all losses, and some of the variants."""
     base: int
-    """The largest that meets the base case."""
+    """With and without loss, as demands change."""
     death: int
-    """The largest of which a death is waited for."""
+    """Of which a death is waited for, and in which limiters come and go."""
 
 
 SIZES = (10, 100, 490, 1000)
-_SEEDS = {10: 8, 100: 2}
+_SEEDS = {10: 4}
 LOSSES = (0.0, 0.01, 0.05, 0.2, 0.4)
 _PATHS: tuple[dict[str, Any], ...] = (
     {"delay_ms": 1}, {"delay_ms": 200}, {"jitter_ms": 120}, {"duplicate": 0.2},
@@ -95,15 +97,15 @@ _CORNERS: tuple[dict[str, Any], ...] = (
     {"loss": 0.4, "delay_ms": 200, "jitter_ms": 120, "duplicate": 0.2},
 )
 _CHURNS: tuple[dict[str, Any], ...] = (
-    {"every": 200}, {"every": 40}, {"every": 10}, {"every": 40, "loss": 0.2},
+    {"every": 40}, {"every": 10}, {"every": 160}, {"every": 40, "loss": 0.2},
 )  # fmt: skip
 # A mesh of N simulates N - 1 updates an interval and limiter. Push-sum notices a death
-# 22 (N - 1) / branching intervals after it, and a limiter that returns needs two cycles.
+# 22 (N - 1) / branching intervals after it, and a limiter that returns needs two such cycles.
 _BOUNDS = {
-    "mesh": _Bounds(lossy=100, base=490, death=100),
-    "pushsum": _Bounds(lossy=490, base=1000, death=100),
+    "mesh": _Bounds(whole=10, lossy=10, base=100, death=100),
+    "pushsum": _Bounds(whole=100, lossy=490, base=1000, death=100),
 }
-_UNBOUNDED = _Bounds(lossy=1000, base=1000, death=1000)
+_UNBOUNDED = _Bounds(whole=100, lossy=1000, base=1000, death=1000)
 
 
 def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
@@ -121,19 +123,14 @@ def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
     if size > bounds.base:
         return
     base = Case(DEMAND, fabric, size)
-    if quick:
-        yield from (replace(base, loss=loss) for loss in (0.0, 0.2))
-        yield Case(CHURN, fabric, size, every=40)
-        return
-    if size > bounds.lossy:
-        yield from (replace(base, loss=loss) for loss in (0.0, 0.2))
-    else:
-        yield from (replace(base, loss=loss) for loss in LOSSES)
-        # Of the largest fleets only what they alone can show.
-        paths = _PATHS if size < SIZES[-1] else _PATHS[1:3]
-        yield from (replace(base, **changes) for changes in (*paths, *_CORNERS))
+    whole, lossy = (not quick and size <= bound for bound in bounds[:2])
+    for loss in LOSSES if lossy else (0.0, 0.2):
+        yield replace(base, loss=loss)
+    if whole or lossy:
+        for changes in (*_PATHS, *_CORNERS) if whole else _CORNERS[:1]:
+            yield replace(base, **changes)
     if size <= bounds.death:
-        yield from (Case(DEATH, fabric, size, loss=loss) for loss in (0.0, 0.05, 0.2))
-    if size <= bounds.lossy:
-        churns = _CHURNS if size < SIZES[-1] else _CHURNS[1:2]
-        yield from (Case(CHURN, fabric, size, **changes) for changes in churns)
+        for loss in (0.0, 0.05, 0.2) if whole else (0.0,):
+            yield Case(DEATH, fabric, size, loss=loss)
+        for changes in _CHURNS if whole else _CHURNS[:1]:
+            yield Case(CHURN, fabric, size, **changes)

@@ -1,0 +1,220 @@
+"""Push-sum: no mass comes from nowhere or goes without a trace, whatever happens.
+
+A ledger of each epoch: what limiters hold in it, what is under way of it, and what is known to have
+gone, are what limiters brought into it, their own demand and a weight of one each.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from random import Random
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from drld.gossip.mass import Mass, Pair
+from drld.gossip.membership import Membership
+from drld.gossip.pushsum import MAX_COPIES, PushSum
+from drld.gossip.wire import decode_untrusted, encode
+from drld.model import Quantity, Update
+
+TICK = 50_000_000
+
+demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(0, 1e-3))
+
+
+class Sum:
+    """Of values and of weights."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.weights: list[float] = []
+
+    def add(self, value: float, weight: float, times: float = 1.0) -> None:
+        self.values.append(times * value)
+        self.weights.append(times * weight)
+
+
+class Fleet:
+    """Limiters, what is under way between them, and the ledger."""
+
+    def __init__(self, size: int) -> None:
+        self.names = [f"l{index}" for index in range(size)]
+        self.now_ns = 0
+        self.rng = Random(size)
+        self.limiters = {
+            name: PushSum(
+                membership=Membership(name, [n for n in self.names if n != name], 2, TICK),
+                limit_id=1,
+                quantity=Quantity.RATE,
+            )
+            for name in self.names
+        }
+        self.links: dict[tuple[str, str], list[Update]] = {
+            (a, b): [] for a in self.names for b in self.names if a != b
+        }
+        self.newest: dict[tuple[str, str], int] = {}
+        self.heard: dict[tuple[str, str, int], int] = {}
+        """The life of its receiver's epoch in which a link was used last."""
+        self.lives: defaultdict[str, int] = defaultdict(int)
+        self.brought: defaultdict[int, Sum] = defaultdict(Sum)
+        """By those that have left the epoch."""
+        self.gone: defaultdict[int, Sum] = defaultdict(Sum)
+        """Left behind, discarded, or (negative) counted more than once."""
+        self.largest = 0.0
+
+    @contextmanager
+    def watched(self, name: str) -> Iterator[None]:
+        """Enter it if a limiter leaves its epoch."""
+        limiter = self.limiters[name]
+        epoch, mass = limiter.epoch, limiter.mass
+        before = (mass.value, mass.weight, mass.own)
+        yield
+        if limiter.epoch != epoch:
+            event("an epoch is left")
+            self.lives[name] += 1
+            self.gone[epoch].add(before[0], before[1])
+            self.brought[epoch].add(before[2], 1.0)
+
+    def tick(self, name: str, demand: float) -> None:
+        self.largest = max(self.largest, demand)
+        limiter = self.limiters[name]
+        targets = limiter.membership.targets(self.rng)
+        with self.watched(name):
+            told = limiter.publish(demand, targets, self.now_ns)
+        for peer, update in told:
+            self.links[name, peer] += decode_untrusted(encode(update) + bytes(4))
+
+    def deliver(self, link: tuple[str, str], place: int, *, again: bool) -> None:
+        """An update overtakes those before it, and is delivered once more later if `again`."""
+        sender, receiver = link
+        waiting = self.links[link]
+        update = waiting[place] if again else waiting.pop(place)
+        limiter = self.limiters[receiver]
+        with self.watched(receiver):
+            limiter.receive(sender, update, self.now_ns)
+        newest = self.newest.get(link)
+        copies = 0.0
+        if newest is None or update.sequence > newest:
+            self.newest[link] = update.sequence
+            lost = 0 if newest is None else update.sequence - newest - 1
+            # What was lost before the first pair of an epoch was lost in the one before, or not.
+            key = (*link, update.epoch)
+            used = self.heard.get(key) == self.lives[receiver]
+            if update.weight and update.epoch == limiter.epoch:
+                copies = min(1 + (lost if used else lost / 2), MAX_COPIES)
+                self.heard[key] = self.lives[receiver]
+        event(f"counted {copies:g} times")
+        # Of a datagram that comes again the first one to come ends it here, the other is nobody's.
+        self.gone[update.epoch].add(update.value, update.weight, -copies if again else 1 - copies)
+
+    def leave(self, name: str) -> None:
+        """All others are told by a reload that it is gone."""
+        limiter = self.limiters.pop(name)
+        self.names.remove(name)
+        self.gone[limiter.epoch].add(limiter.mass.value, limiter.mass.weight)
+        self.brought[limiter.epoch].add(limiter.mass.own, 1.0)
+        for link in [link for link in self.links if name in link]:
+            for update in self.links.pop(link):
+                self.gone[update.epoch].add(update.value, update.weight)
+        for other, fabric in self.limiters.items():
+            peers = [peer for peer in self.names if peer != other]
+            fabric.reconfigure(fabric.membership.with_peers(peers))
+
+    def check(self) -> None:
+        held: defaultdict[int, Sum] = defaultdict(Sum)
+        brought: defaultdict[int, Sum] = defaultdict(Sum)
+        for limiter in self.limiters.values():
+            held[limiter.epoch].add(limiter.mass.value, limiter.mass.weight)
+            brought[limiter.epoch].add(limiter.mass.own, 1.0)
+        for updates in self.links.values():
+            for update in updates:
+                held[update.epoch].add(update.value, update.weight)
+        for epoch in held.keys() | self.gone.keys():
+            ours = [held[epoch], self.gone[epoch]]
+            theirs = [brought[epoch], self.brought[epoch]]
+            moved = max(map(abs, [*self.gone[epoch].values, *held[epoch].values]), default=0.0)
+            assert math.fsum(v for s in ours for v in s.values) == pytest.approx(
+                math.fsum(v for s in theirs for v in s.values),
+                rel=1e-12, abs=max(moved, self.largest) * 1e-11,
+            )  # fmt: skip
+            assert math.fsum(w for s in ours for w in s.weights) == pytest.approx(
+                math.fsum(w for s in theirs for w in s.weights), rel=1e-12, abs=1e-11
+            )
+
+
+ticks = st.tuples(st.just("tick"), st.integers(0, 5), demands)
+deliveries = st.tuples(st.just("deliver"), st.integers(0, 99), st.just(0.0))
+STEPS = {"min_size": 40, "max_size": 120}
+
+
+@settings(max_examples=60)
+@given(
+    size=st.integers(2, 6),
+    steps=st.lists(
+        st.one_of(ticks, deliveries, st.tuples(
+            st.sampled_from(["overtake", "repeat"]), st.integers(0, 99), st.just(0.0)
+        )),
+        **STEPS,
+    ),
+)  # fmt: skip
+def test_reordering_and_repetition(size: int, steps: list[tuple[str, int, float]]) -> None:
+    """In one epoch: time stands still, so that nobody times out and none is begun."""
+    fleet = Fleet(size)
+    for what, index, demand in steps:
+        if what == "tick":
+            fleet.tick(fleet.names[index % size], demand)
+        elif waiting := [link for link, updates in fleet.links.items() if updates]:
+            link = waiting[index % len(waiting)]
+            place = 1 if what == "overtake" and len(fleet.links[link]) > 1 else 0
+            fleet.deliver(link, place, again=what == "repeat")
+        fleet.check()
+    assert {limiter.epoch for limiter in fleet.limiters.values()} == {0}
+
+
+@settings(max_examples=60)
+@given(
+    size=st.integers(2, 6),
+    steps=st.lists(
+        st.one_of(
+            ticks,
+            deliveries,
+            st.tuples(st.just("wait"), st.integers(1, 40), st.just(0.0)),
+            st.tuples(st.just("leave"), st.integers(0, 5), st.just(0.0)),
+        ),
+        **STEPS,
+    ),
+)
+def test_epochs(size: int, steps: list[tuple[str, int, float]]) -> None:
+    """Limiters leave and time out, so that epochs begin and are adopted, or joined once more."""
+    fleet = Fleet(size)
+    for what, index, demand in steps:
+        if what == "tick":
+            fleet.tick(fleet.names[index % len(fleet.names)], demand)
+        elif what == "wait":
+            fleet.now_ns += index * TICK
+        elif what == "leave" and len(fleet.names) > 1:
+            fleet.leave(fleet.names[index % len(fleet.names)])
+        elif waiting := [link for link, updates in fleet.links.items() if updates]:
+            fleet.deliver(waiting[index % len(waiting)], 0, again=False)
+        fleet.check()
+
+
+@given(
+    value=st.floats(-1e12, 1e12),
+    weight=st.floats(2.0**-20, 2.0**20),
+    shares=st.integers(0, 8),
+    tokens=st.integers(0, 8),
+)
+def test_a_split_is_exact(value: float, weight: float, shares: int, tokens: int) -> None:
+    """What leaves is what the wire carries, to the last bit: nothing is rounded away."""
+    mass = Mass()
+    mass.add(Pair(value, weight), peers=1)
+    before = Fraction(mass.value), Fraction(mass.weight)
+    share, token = mass.split(shares, tokens)
+    for had, kept, each, more in zip(before, (mass.value, mass.weight), share, token, strict=True):
+        out = shares * Fraction(each) + tokens * Fraction(more)
+        assert Fraction(kept) + out == had
