@@ -83,7 +83,7 @@ class LimitTable(Table):
 class GossipTable(Table):
     """The fabric, and the network between the limiters."""
 
-    fabric: str = "pushsum"
+    fabric: str = "tree"
     branching: Annotated[int, Field(ge=1)] | None = None
     interval: Interval = 50_000_000
     rtt: Duration = 0

@@ -63,7 +63,7 @@ class KeyTable(Table):
 class GossipTable(Table):
     """`[gossip]`: how the limiters of the fleet inform each other."""
 
-    fabric: Literal["mesh", "pushsum", "tree"] = "pushsum"
+    fabric: Literal["mesh", "pushsum", "tree"] = "tree"
     branching: Annotated[int, Field(ge=1, le=1000)] = 3
     interval: Interval = 50 * MEGA
     keys: list[KeyTable] = Field(default_factory=list)

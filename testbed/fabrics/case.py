@@ -77,16 +77,14 @@ class _Bounds(NamedTuple):
 
     whole: int
     """With all variants."""
-    lossy: int
-    """With all losses, and some of the variants."""
     base: int
-    """With and without loss, as demands change."""
-    death: int
-    """Of which a death is waited for, and in which limiters come and go."""
+    """Under loss, as demands change."""
+    events: int
+    """That die, or in which limiters come and go."""
 
 
 SIZES = (10, 100, 490, 1000)
-_SEEDS = {10: 4}
+_SEEDS = {10: 8, 100: 2}
 LOSSES = (0.0, 0.01, 0.05, 0.2, 0.4)
 _PATHS: tuple[dict[str, Any], ...] = (
     {"delay_ms": 1}, {"delay_ms": 200}, {"jitter_ms": 120}, {"duplicate": 0.2},
@@ -97,15 +95,16 @@ _CORNERS: tuple[dict[str, Any], ...] = (
     {"loss": 0.4, "delay_ms": 200, "jitter_ms": 120, "duplicate": 0.2},
 )
 _CHURNS: tuple[dict[str, Any], ...] = (
-    {"every": 40}, {"every": 10}, {"every": 160}, {"every": 40, "loss": 0.2},
+    {"every": 40}, {"every": 10}, {"every": 200}, {"every": 40, "loss": 0.2},
 )  # fmt: skip
 # A mesh of N simulates N - 1 updates an interval and limiter. Push-sum notices a death
 # 22 (N - 1) / branching intervals after it, and a limiter that returns needs two such cycles.
 _BOUNDS = {
-    "mesh": _Bounds(whole=10, lossy=10, base=100, death=100),
-    "pushsum": _Bounds(whole=100, lossy=490, base=1000, death=100),
+    "mesh": _Bounds(whole=100, base=490, events=100),
+    "pushsum": _Bounds(whole=100, base=1000, events=100),
 }
-_UNBOUNDED = _Bounds(whole=100, lossy=1000, base=1000, death=1000)
+_UNBOUNDED = _Bounds(whole=100, base=1000, events=1000)
+_FEW_LOSSES = {("mesh", 490): LOSSES[:1], ("pushsum", 1000): (0.0, 0.2)}
 
 
 def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
@@ -123,14 +122,13 @@ def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
     if size > bounds.base:
         return
     base = Case(DEMAND, fabric, size)
-    whole, lossy = (not quick and size <= bound for bound in bounds[:2])
-    for loss in LOSSES if lossy else (0.0, 0.2):
-        yield replace(base, loss=loss)
-    if whole or lossy:
-        for changes in (*_PATHS, *_CORNERS) if whole else _CORNERS[:1]:
-            yield replace(base, **changes)
-    if size <= bounds.death:
-        for loss in (0.0, 0.05, 0.2) if whole else (0.0,):
-            yield Case(DEATH, fabric, size, loss=loss)
-        for changes in _CHURNS if whole else _CHURNS[:1]:
-            yield Case(CHURN, fabric, size, **changes)
+    whole = not quick and size <= bounds.whole
+    losses = (0.0, 0.2) if quick else _FEW_LOSSES.get((fabric, size), LOSSES)
+    yield from (replace(base, loss=loss) for loss in losses)
+    if whole or losses == LOSSES:
+        variants = (*_PATHS, *_CORNERS) if whole else _CORNERS[:1]
+        yield from (replace(base, **changes) for changes in variants)
+    if size <= bounds.events:
+        deaths = (0.0, 0.05, 0.2) if whole else (0.0,)
+        yield from (Case(DEATH, fabric, size, loss=loss) for loss in deaths)
+        yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:1]))

@@ -27,14 +27,14 @@ UPDATE_BYTES = 48
 """Of the IP packet."""
 CLOSE = 0.05
 """An error (root mean square) below which a change is known."""
-STEADY, STEP, RESTLESS, QUIET = 20, 50, 60, 20
+STEADY, STEP, RESTLESS, QUIET = 40, 60, 100, 20
 """Intervals; `STEP` twice, as the demand returns to what it was."""
 DOUBLED = slice(15, 45)
 """Intervals after a step of which the error is told."""
-CHURNING = 320
+CHURNING = 400
 YOUNG = 40
 """Intervals for which a limiter that has come back may not know the fleet yet."""
-_FEWER = {100: 0.5}
+_FEWER = {100: 0.4, 490: 0.25}
 """Part of all these intervals, of meshes: each is N (N - 1) updates, and all of them alike."""
 _LONGEST = 900
 """Intervals for which a death is waited for."""

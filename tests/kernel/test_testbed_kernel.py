@@ -107,6 +107,21 @@ async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) ->
     assert all(rows[-1][3] is not None for rows in found["series"].values())
 
 
+async def test_three_daemons_of_a_tree_share_a_limit(make_links: MakeLinks) -> None:
+    """One of them is told what the others want by the third alone."""
+    flows = [*FLOWS, {"limiter": "l3", "count": 3, "rtt": "10ms"}]
+    found = await run(
+        make_links, "fps", "auto", seconds=8, warmup="4s", gossip={"fabric": "tree"}, flows=flows,
+        limiters=["l1", "l2", "l3"], limit={"rate": "6mbit", "burst": "75kB"},
+    )  # fmt: skip
+    assert 3e6 < found["aggregate_bps"] < 6e6 * 1.1
+    assert min(found["share"].values()) > 0.03
+    assert found["gossip"]["lost"] == 0
+    # Each hears of the two others, whose shares are not taken out of the limit.
+    assert found["gossip"]["believed_total"]["rms_error"] < 0.5
+    assert 4e6 < sum(rows[-1][3] for rows in found["series"].values()) < 6e6 * 1.3
+
+
 @pytest.mark.realtime
 @pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath: str) -> None:

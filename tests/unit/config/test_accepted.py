@@ -33,7 +33,7 @@ def test_defaults() -> None:
     assert spec.control_group is None
     assert (spec.datapath, spec.firewall, spec.queue) == ("auto", "auto", None)
     assert spec.timestamps == "auto"
-    assert spec.gossip == GossipSpec("pushsum", 3, 50_000_000)
+    assert spec.gossip == GossipSpec("tree", 3, 50_000_000)
     assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
     (limit,) = spec.limits
     assert (limit.id, limit.name) == (1, "a")
