@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, LOSSES, SIZES, Case
+from testbed.fabrics.fleet import INTERVAL_NS
+from testbed.fabrics.measure import STEP
 from testbed.fabrics.results import Results
 from testbed.markdown import bar, replace_section
 
@@ -33,7 +35,27 @@ class Table(NamedTuple):
 
 def tables(results: Results) -> list[Table]:
     """All of them, those that have no rows left out."""
-    found = [_costs(results), _losses(results), _paths(results), _deaths(results), _churn(results)]
+    lost = {f"{100 * loss:g} %": Case(DEMAND, "", 0, loss=loss) for loss in LOSSES}
+    found = [
+        _costs(results),
+        _by_variant(results, "Restless: the error, of the true total", lost, _restless),
+        _by_variant(
+            results, "Doubled: known after (error from 0.75 to 2.25 s)", lost, _known
+        ),
+        _by_variant(
+            results, "Doubled, then halved: highest and lowest total that anybody believes in "
+            "beyond the true ones", lost, _extremes,
+        ),
+        _by_variant(
+            results, "Paths: error of restless demands, doubled total known after",
+            _variants(results, DEMAND, lambda case: replace(case, loss=0.0)), _restless_and_known,
+        ),
+        _deaths(results),
+        _by_variant(
+            results, "Limiters die and are back 3 s later: error; allotted, mean and most",
+            _variants(results, CHURN, lambda _: None), _churn,
+        ),
+    ]  # fmt: skip
     return [table for table in found if table.rows]
 
 
@@ -77,50 +99,61 @@ def _costs(results: Results) -> Table:
     )  # fmt: skip
 
 
-def _losses(results: Results) -> Table:
-    rows = []
-    for loss in LOSSES:
-        rows += [_errors(results, case) for case in _cases(results, DEMAND, loss=loss)]
-    rows.sort(key=lambda row: (int(row[0].replace(",", "")), row[1]))
-    return Table("Errors under loss, of the true total", [*_ERRORS_OF, *_ERRORS], rows)
+def _variants(results: Results, part: str, plain: Callable[[Case], Case | None]) -> dict[str, Case]:
+    """Variants of a part, without fabric and size, by what they say; not those that are plain."""
+    found = {}
+    for case in results.cases:
+        bare = replace(case, fabric="", limiters=0)
+        if case.part == part and plain(bare) != Case(part, "", 0):
+            found[case.variant] = bare
+    return found
 
 
-_ERRORS_OF = ["limiters", "fabric", "", "steady"]
-_ERRORS = ["restless (95 % below)", "0.75 to 2.25 s after it doubled", "known after",
-           "highest after it doubled", "lowest after it halved"]  # fmt: skip
-
-
-def _errors(results: Results, case: Case) -> list[str]:
-    p95 = results.mean(case, "restless", "p95")
-    return [
-        f"{case.limiters:,}", case.fabric, case.variant,
-        _percent(results.rms(case, "steady", "rms")),
-        f"{_percent(results.rms(case, 'restless', 'rms'))} ({_percent(p95)})",
-        _percent(results.rms(case, "up", "doubled")),
-        _seconds(results.seconds(case, "up", "close_after")),
-        _signed(results.extreme(case, "up", "highest")),
-        _signed(results.extreme(case, "down", "lowest")),
-    ]  # fmt: skip
-
-
-def _paths(results: Results) -> Table:
-    variants = {
-        replace(case, fabric="", limiters=0): None
-        for case in results.cases
-        if case.part == DEMAND
-        and replace(case, loss=0.0) != Case(DEMAND, case.fabric, case.limiters)
-    }
+def _by_variant(
+    results: Results,
+    title: str,
+    variants: Mapping[str, Case],
+    cell: Callable[[Results, Case], str],
+) -> Table:
+    """A row for each fleet, a column for each variant."""
     rows = []
     for size in SIZES:
-        for variant in variants:
-            for fabric in results.fabrics():
-                case = replace(variant, fabric=fabric, limiters=size)
-                if case in results:
-                    rows.append(_errors(results, case))
-    return Table(
-        "Paths: delay, reordering (jitter of more than an interval), repetition",
-        [*_ERRORS_OF, *_ERRORS], rows,
-    )  # fmt: skip
+        for fabric in results.fabrics():
+            cases = [replace(it, fabric=fabric, limiters=size) for it in variants.values()]
+            if any(case in results for case in cases):
+                cells = [cell(results, case) if case in results else "" for case in cases]
+                rows.append([f"{size:,}", fabric, *cells])
+    return Table(title, ["limiters", "fabric", *variants], rows)
+
+
+def _restless(results: Results, case: Case) -> str:
+    return _percent(results.rms(case, "restless", "rms"))
+
+
+def _doubled(results: Results, case: Case) -> str:
+    """When it is known; who comes close only as the step is no longer looked at never does."""
+    after = results.seconds(case, "up", "close_after")
+    late = (STEP - 5) * INTERVAL_NS / 1e9
+    return _seconds(math.inf if after is not None and after > late else after)
+
+
+def _known(results: Results, case: Case) -> str:
+    return f"{_doubled(results, case)} ({_percent(results.rms(case, 'up', 'doubled'))})"
+
+
+def _extremes(results: Results, case: Case) -> str:
+    highest = _signed(results.extreme(case, "up", "highest"))
+    return f"{highest}, {_signed(results.extreme(case, 'down', 'lowest'))}"
+
+
+def _restless_and_known(results: Results, case: Case) -> str:
+    return f"{_restless(results, case)}, {_doubled(results, case)}"
+
+
+def _churn(results: Results, case: Case) -> str:
+    mean = results.mean(case, "churn", "allotted", "mean") or 0.0
+    most = max(results.values(case, "churn", "allotted", "highest"))
+    return f"{_percent(results.rms(case, 'churn', 'rms'))}; {mean:.2f}, {most:.2f}"
 
 
 def _deaths(results: Results) -> Table:
@@ -147,29 +180,6 @@ def _deaths(results: Results) -> Table:
     )  # fmt: skip
 
 
-def _churn(results: Results) -> Table:
-    rows = []
-    for size in SIZES:
-        for case in results.cases:
-            if case.part == CHURN and case.limiters == size:
-                rows.append([
-                    f"{size:,}", case.fabric, case.variant,
-                    _percent(results.rms(case, "churn", "rms")),
-                    _percent(results.mean(case, "churn", "p95")),
-                    _signed(results.mean(case, "churn", "mean_lowest")),
-                    _signed(results.mean(case, "churn", "mean_highest")),
-                    f"{results.mean(case, 'churn', 'allotted', 'mean') or 0:.2f}",
-                    f"{max(results.values(case, 'churn', 'allotted', 'highest')):.2f}",
-                ])  # fmt: skip
-    rows.sort(key=lambda row: (int(row[0].replace(",", "")), row[2], row[1]))
-    return Table(
-        "Limiters die and are back 3 s later",
-        ["limiters", "fabric", "", "error", "95 % below", "lowest, mean", "highest, mean",
-         "allotted, mean", "most"],
-        rows,
-    )  # fmt: skip
-
-
 def _allotted(results: Results, case: Case, phase: str) -> str:
     return f"{max(results.values(case, phase, 'allotted', 'highest')):.2f}"
 
@@ -181,7 +191,7 @@ def _percent(error: float | None) -> str:
 
 
 def _signed(error: float | None) -> str:
-    return "" if error is None else f"{100 * error:+.0f} %"
+    return "" if error is None else f"{100 * error:+,.0f} %".replace("-0 %", "+0 %")
 
 
 def _seconds(seconds: float | None) -> str:

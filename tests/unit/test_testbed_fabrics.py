@@ -123,7 +123,7 @@ def test_tables_between_the_markers() -> None:
     assert once.endswith("\nafter\n")
     assert "old" not in once
     assert "| 10 | tree | 1.3 |" in once
-    assert len(document.tables(results)) == 4
+    assert len(document.tables(results)) == 6
     assert results.fabrics() == ["mesh", "tree"]
 
 
