@@ -25,7 +25,7 @@ def test_every_case_is_there_once() -> None:
     assert {case.fabric for case in found} == set(FABRICS)
     assert {case.loss for case in found} == {0.0, 0.01, 0.05, 0.2, 0.4}
     assert {case.limiters for case in found if case.fabric == "tree"} == set(SIZES)
-    assert max(case.limiters for case in found if case.fabric == "mesh") == 100
+    assert max(case.limiters for case in found if case.fabric == "mesh") == 490
 
 
 def test_a_quick_comparison_is_a_part_of_the_whole() -> None:
