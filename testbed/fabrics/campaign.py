@@ -26,7 +26,7 @@ PREVIOUS = "result.previous.json"
 _LOW_PRIORITY = 10
 _DECISIVE = (
     *("drld/model.py", "drld/gossip/base.py", "drld/gossip/link.py", "drld/gossip/sequence.py"),
-    *("drld/gossip/membership.py", "testbed/sim/network.py"),
+    *("drld/gossip/membership.py", "testbed/sim/network.py", "testbed/sim/lives.py"),
     *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),
 )
 """Files that decide what is measured of any fabric."""

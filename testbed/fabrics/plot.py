@@ -24,6 +24,8 @@ _LEAST = 1e-4
 """An error of zero has no place on a logarithmic axis."""
 _TIMES = 100
 """Limiters whose errors are drawn over time."""
+_LONGEST = 100
+"""Intervals of a phase that are drawn, at most, but for churn."""
 _DASHES = ("-", "--", "-.", ":")
 
 
@@ -44,22 +46,25 @@ def _colour(results: Results, fabric: str) -> str:
 def _over_time(results: Results, directory: Path) -> Path:
     panels: tuple[tuple[str, dict[str, Any], tuple[str, ...], str], ...] = (
         (DEMAND, {"loss": 0.05}, ("steady", "up", "down", "restless"), "5 % lost"),
-        (DEATH, {"loss": 0.0}, ("death", "return"), "a death and a return, nothing lost"),
-        (CHURN, {"every": 40}, ("churn",), "a death every 2 s, nothing lost"),
+        (DEATH, {"loss": 0.0}, ("death", "return"), "nothing lost"),
+        (CHURN, {"every": 40}, ("churn",), "a death every 2 s"),
     )
     figure, grid = plt.subplots(len(panels), figsize=(9.5, 8.5), sharey=True, layout="constrained")
     for axes, (part, changes, phases, title) in zip(grid, panels, strict=True):
-        for fabric in results.fabrics():
-            case = Case(part, fabric, _TIMES, **changes)
-            if case not in results:
-                continue
-            errors: list[float] = []
-            for phase in phases:
-                axes.axvline(len(errors) * _SECONDS, color="#c8c8c8", linewidth=0.8)
-                errors += results.series(case, phase)
-            times = [number * _SECONDS for number in range(1, 1 + len(errors))]
-            axes.plot(times, [max(error, _LEAST) for error in errors],
-                      color=_colour(results, fabric), linewidth=1.3, label=fabric)  # fmt: skip
+        cases = [Case(part, fabric, _TIMES, **changes) for fabric in results.fabrics()]
+        begin = 0
+        for phase in phases:
+            found = {
+                case.fabric: results.series(case, phase)[: None if part == CHURN else _LONGEST]
+                for case in cases
+            }
+            axes.axvline(begin * _SECONDS, color="#c8c8c8", linewidth=0.8)
+            for fabric, errors in found.items():
+                times = [(begin + number) * _SECONDS for number in range(1, 1 + len(errors))]
+                axes.plot(times, [max(error, _LEAST) for error in errors], linewidth=1.3,
+                          color=_colour(results, fabric),
+                          label=fabric if errors and phase == phases[0] else None)  # fmt: skip
+            begin += max(map(len, found.values()), default=0)
         axes.set_title(f"{_TIMES} limiters, {title}: {', '.join(phases)}")
         axes.set_yscale("log")
         axes.set_xlabel("Time (s)")
