@@ -36,7 +36,7 @@ def test_costs_are_those_of_a_limiter_that_knows_all_its_peers() -> None:
     """Whether the others of the fleet do or not."""
     found = []
     for known in (False, True):
-        gossip = {"rtt": "40ms", "known": known}
+        gossip = {"fabric": "pushsum", "rtt": "40ms", "known": known}
         fleet = experiment(flows=[], churn=CHURN, detail="fleet", gossip=gossip, costs=True)
         found.append(simulate(fleet, "fps")["costs"])
     whole, part = found
