@@ -66,9 +66,9 @@ def _over_time(results: Results, directory: Path) -> Path:
                           label=fabric if errors and phase == phases[0] else None)  # fmt: skip
             begin += max(map(len, found.values()), default=0)
         axes.set_title(f"{_TIMES} limiters, {title}: {', '.join(phases)}")
-        axes.set_yscale("log")
         axes.set_xlabel("Time (s)")
         axes.set_ylabel("Error of the total, rms")
+        _finish(axes)
         _legend(axes)
     return save(figure, directory / "fabrics-time.png")
 
@@ -89,8 +89,8 @@ def _against_loss(results: Results, directory: Path) -> Path:
                               marker="o", markersize=3, color=_colour(results, fabric),
                               label=f"{fabric}, {size:,}")  # fmt: skip
         axes.set_title(title)
-        axes.set_yscale("log")
         axes.set_xlabel("Updates lost (%)")
+        _finish(axes)
     grid[0].set_ylabel("Error of the total, rms")
     _legend(grid[0])
     return save(figure, directory / "fabrics-loss.png")
@@ -116,12 +116,19 @@ def _against_size(results: Results, directory: Path) -> Path:
                               color=_colour(results, fabric),
                               label=f"{fabric}, {loss:.0%} lost")  # fmt: skip
         axes.set_title(title)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
         axes.set_xlabel("Limiters")
+        _finish(axes, both=True)
     grid[0].set_ylabel("Seconds (where it comes about)")
     _legend(grid[0])
     return save(figure, directory / "fabrics-size.png")
+
+
+def _finish(axes: Axes, *, both: bool = False) -> None:
+    """Logarithmic errors or times, and sizes; an axis of nothing cannot be logarithmic."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.set_yscale("log")
+        if both:
+            axes.set_xscale("log")
 
 
 def _legend(axes: Axes) -> None:
