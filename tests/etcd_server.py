@@ -110,6 +110,7 @@ class EtcdServer:
         """It accepts connections, and says nothing any more."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         assert self._process is not None

@@ -1,0 +1,149 @@
+"""`drlctl fleet` with a real etcd: what people see, and how it exits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from drld.cli import main
+
+from ...etcd_server import EtcdServer
+from ...registry_factories import KEYS, limit
+
+LIMITS = """
+[[limit]]
+name = "a"
+rate = "1mbit"
+burst = "15kB"
+match = { out = "uplink", destination = "10.9.2.0/24" }
+[[limit]]
+id = 9
+name = "b"
+rate = "2mbit"
+burst = "15kB"
+match = { in = "uplink" }
+mode = "shadow"
+"""
+
+
+class Operator:
+    """Somebody with a file that says where the registry is."""
+
+    def __init__(self, directory: Path) -> None:
+        self.etcd = EtcdServer(directory / "etcd")
+        self.directory = directory
+
+    def file(self, name: str, text: str) -> str:
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+    def drlctl(self, *arguments: str) -> Result:
+        registry = (
+            f'[registry]\nendpoints = ["http://127.0.0.1:1", "{self.etcd.url}"]\nfleet = "f"\n'
+        )
+        command = ["fleet", "--config", self.file("drld.toml", registry), *arguments]
+        return CliRunner().invoke(main, command, prog_name="drlctl", env={"DRLD_CONTROL": None})
+
+    def output(self, *arguments: str) -> str:
+        result = self.drlctl(*arguments)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return result.stdout
+
+    def refusal(self, *arguments: str) -> str:
+        result = self.drlctl(*arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        return result.stderr
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    made = Operator(tmp_path_factory.mktemp("fleet"))
+    try:
+        made.etcd.start()
+        yield made
+    finally:
+        made.etcd.kill()
+
+
+@pytest.fixture
+def operator(built: Operator) -> Operator:
+    """An empty registry."""
+    built.etcd.delete("/drld/")
+    return built
+
+
+def test_limits_from_a_file(operator: Operator) -> None:
+    added = operator.output("add-limit", operator.file("limits.toml", LIMITS))
+    assert added.startswith("limits 1, 9, revision ")
+    assert added.endswith(": applied by 0 of 0\n")
+    assert operator.output("limits").splitlines() == [
+        "NAME  ALLOCATOR  MODE     MATCH                      ID         RATE    BURST",
+        "a     fps        enforce  out uplink to 10.9.2.0/24   1  1.00 Mbit/s  15.0 kB",
+        "b     fps        shadow   in uplink                   9  2.00 Mbit/s  15.0 kB",
+    ]
+    assert operator.output("remove-limit", "9").startswith("limit 9 removed, revision ")
+    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+    assert operator.output("add-limit", *options).startswith("limit 2, ")
+    said = operator.refusal("add-limit", *options, "--id", "9")
+    assert said == ("drlctl: limit[0]: id: 9: never given out, but etcd /drld/f/limits/9 had it\n")
+
+
+def test_all_of_a_file_or_nothing(operator: Operator) -> None:
+    bad = operator.file("bad.toml", LIMITS.replace('"2mbit"', '"fast"'))
+    assert "drlctl: limit[1]: rate: 'fast': a rate such as" in operator.refusal("add-limit", bad)
+    twice = operator.file("twice.toml", LIMITS.replace('"b"', '"a"'))
+    assert "limit[1]: name: 'a': unique" in operator.refusal("add-limit", twice)
+    odd = operator.file("odd.toml", '[limiter]\nname = "x"\n')
+    assert "it needs [[limit]] tables, and nothing else" in operator.refusal("add-limit", odd)
+    assert not [key for key in operator.etcd.get("/drld/f/") if "limits" in key]
+    assert operator.drlctl("add-limit").exit_code == 2
+
+
+def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
+    operator.etcd.put(KEYS.member("a"), '{"address": "10.0.0.1:7946", "joined": true}')
+    operator.etcd.put(KEYS.member("b"), '{"address": "10.0.0.2:7946", "since": 1700000000}')
+    operator.etcd.put(KEYS.member("c"), '{"address": "10.0.0.3:7946"}')
+    refused = f'{{"{KEYS.limit(1)}": "etcd {KEYS.limit(1)}: no uplink here"}}'
+    for name, number, applied in (("a", 1, 10**9), ("b", 2, 1)):
+        value = f'{{"address": "10.0.0.{number}:7946", "applied": {applied}, "refused": {refused}}}'
+        operator.etcd.put(KEYS.alive(name), value)
+    assert operator.output("members").splitlines() == [
+        "NAME  ADDRESS        STATE    SINCE                       APPLIED  REFUSED",
+        "a     10.0.0.1:7946  joined   1970-01-01 00:00:00 UTC  1000000000        1",
+        "b     10.0.0.2:7946  joining  2023-11-14 22:13:20 UTC           1        1",
+        "c     10.0.0.3:7946  away     1970-01-01 00:00:00 UTC           -        -",
+    ]
+    file = operator.file("limits.toml", LIMITS)
+    result = operator.drlctl("add-limit", file, "--wait", "0.1")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == [
+        "a refuses etcd /drld/f/limits/1: no uplink here",
+        "b refuses etcd /drld/f/limits/1: no uplink here",
+        "b has not applied it yet",
+        "c is away from etcd",
+    ]
+    assert "b is alive" in operator.refusal("remove", "b")
+    assert operator.output("remove", "c", "--wait", "0").startswith("c removed, revision ")
+    assert operator.output("remove", "b", "--force", "--wait", "0").startswith("b removed")
+
+
+def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> None:
+    operator.etcd.put(KEYS.limit(3), limit(3, rate="fast"))
+    result = operator.drlctl("limits")
+    assert result.exit_code == 0
+    assert "nobody can use etcd /drld/f/limits/3: rate: 'fast'" in result.stderr
+    assert operator.output("remove-limit", "3").startswith("limit 3 removed")
+
+
+def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path) -> None:
+    operator = Operator(tmp_path)
+    said = operator.refusal("members")
+    assert said.count("http://127.0.0.1:") == 2
+    arguments = ["fleet", "--config", operator.file("other.toml", ""), "members"]
+    result = CliRunner().invoke(main, arguments, prog_name="drlctl")
+    assert result.exit_code == 1
+    assert "registry: missing: the file needs a [registry] table" in result.stderr
