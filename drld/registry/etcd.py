@@ -201,19 +201,22 @@ class Etcd:
         body = json.dumps(request).encode()
         if self._user is not None and self._token is None:
             await self._authenticate()
-        for attempt in range(3):
+        status, answer = await self._ask(path, body)
+        if status == 401 and self._user is not None:
+            await self._authenticate()
             status, answer = await self._ask(path, body)
-            if status == 404 and not answer.startswith(b"{") and self._path == _PATHS[0]:
-                self._path = _PATHS[1]
-            elif status == 401 and self._user is not None and not attempt:
-                await self._authenticate()
-            else:
-                break
         if status != 200:
             raise self._refused(status, answer)
         return _json(answer)
 
     async def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+        status, answer = await self._ask_once(path, body)
+        if status == 404 and not answer.startswith(b"{") and self._path == _PATHS[0]:
+            self._path = _PATHS[1]
+            status, answer = await self._ask_once(path, body)
+        return status, answer
+
+    async def _ask_once(self, path: str, body: bytes) -> tuple[int, bytes]:
         with trio.move_on_after(CALL_TIMEOUT_S):
             kept, self._idle = self._idle, None
             if kept is not None:
