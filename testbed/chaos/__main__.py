@@ -16,6 +16,7 @@ from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.registry import FAULTS, stages
+from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
 from testbed.interrupt import run_to_end
 from testbed.link import probed
@@ -33,15 +34,19 @@ class _Command(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
         with formatter.section("Faults"):
-            formatter.write_dl([(fault.name, fault.title) for fault in FAULTS.values()])
+            rows = [(fault.name, fault.title) for fault in FAULTS.values()]
+            formatter.write_dl([*rows, (SOAK, "churn for --seconds; only if it is named")])
 
 
 @click.command(cls=_Command)
-@click.argument("names", nargs=-1, type=click.Choice(list(FAULTS)), metavar="[FAULT]...")
+@click.argument("names", nargs=-1, type=click.Choice([*FAULTS, SOAK]), metavar="[FAULT]...")
 @click.option("--quick", is_flag=True, help="Shorter faults, each on one datapath.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option(
     "--datapath", type=click.Choice([KERNEL, NFQUEUE]), help="Default: both, if not quick."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(60), default=3600, show_default=True, help="Of the soak."
 )
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("chaos-out"),
@@ -58,6 +63,7 @@ def main(
     quick: bool,
     seed: int,
     datapath: str | None,
+    seconds: float,
     out: Path,
     jobs: int | None,
     docs: bool,
@@ -66,7 +72,8 @@ def main(
     docs/operations.md is broken."""
     links = probed("auto")
     work = [
-        Job(list(group), way, links, seed, quick) for way, group in stages(names, datapath, quick)
+        Job(list(group), way, links, seed, quick, seconds)
+        for way, group in stages(names, datapath, quick)
     ]
     campaign = Campaign(work, jobs or _JOBS[quick], Board())
     began = time.monotonic()

@@ -19,9 +19,12 @@ class Log:
 
     def look(self) -> int:
         """Read on; the number of lines up to now."""
-        with self.file.open("rb") as log:
-            log.seek(self._read)
-            new = log.read()
+        try:
+            with self.file.open("rb") as log:
+                log.seek(self._read)
+                new = log.read()
+        except (FileNotFoundError, ProcessLookupError):
+            return len(self.lines)  # gone with the process whose disk it was on
         self._read += len(new)
         *whole, self._rest = (self._rest + new.decode("utf-8", "replace")).split("\n")
         self.lines += whole

@@ -20,7 +20,6 @@ from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
 from testbed.chaos.series import depths
 from testbed.crew import Child, Crew
-from testbed.errors import MeasurementError
 from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
@@ -52,6 +51,8 @@ class Member:
     environment: dict[str, str] = field(default_factory=dict)
     shell: str | None = None
     """What a shell does before it becomes the daemon."""
+    log: Path | None = None
+    """Where the daemon sees its standard error, unless it is here."""
     daemon: Child | None = None
     logs: list[Log] = field(default_factory=list)
     objects: Held = field(default_factory=set)
@@ -85,7 +86,10 @@ class Member:
         environment = [f"{key}={value}" for key, value in self.environment.items()]
         name = f"{self.name}.{len(self.logs) + 1}"
         self.daemon = crew.start(name, self.namespace, ["env", *environment, *command])
-        self.logs.append(Log(self.file.parent / f"{name}.log"))
+        seen = self.file.parent / f"{name}.log"
+        if self.log is not None:
+            seen = Path(f"/proc/{self.pid}/root{self.log}")
+        self.logs.append(Log(seen))
 
     async def ready(self, timeout_s: float = READY_S) -> dict[str, Any]:
         """Wait until packets are policed and it answers; its status.
@@ -111,6 +115,10 @@ class Member:
     def signal(self, number: signal.Signals) -> None:
         """Send its daemon a signal."""
         os.kill(self.pid, number)
+
+    def hang_up(self) -> None:
+        """Have it read its configuration again, as systemd does."""
+        self.signal(signal.SIGHUP)
 
     def kill(self) -> None:
         """End its daemon as a crash does."""
@@ -200,8 +208,3 @@ def limits_of(
             "match": dict(match_canary),
         },
     ]
-
-
-def failure(names: list[str], what: str) -> MeasurementError:
-    """An error about some members."""
-    return MeasurementError(f"{', '.join(names)}: {what}")

@@ -5,24 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from testbed.chaos import deaths
+from testbed.chaos import (
+    clocks,
+    configs,
+    deaths,
+    hostile,
+    interfaces,
+    overload,
+    partitions,
+    resources,
+)
 from testbed.chaos.fault import KERNEL, NFQUEUE, Fault
 from testbed.chaos.members import Member
+from testbed.chaos.soak import BOTH, SOAK
 
-FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in (*deaths.FAULTS,)}
+FAULTS: Mapping[str, Fault] = {
+    fault.name: fault
+    for kind in (deaths, partitions, hostile, clocks, overload, configs, resources, interfaces)
+    for fault in kind.FAULTS
+}
 """In the order of the report."""
 
-_FLEETS: tuple[tuple[str, ...], ...] = (tuple(fault.name for fault in deaths.FAULTS),)
+_FLEETS = (
+    ("kill-one", "kill-most", "kill-all", "freeze", "corrupt", "forge"),
+    ("partition", "partition-one-way", "partition-chain", "partition-flapping", "gossip-loss"),
+    ("overflow", "wrong-config", "reload-storm", "interface-down", "interface-new"),
+    ("clock-jumps", "disk-full", "descriptors"),
+)
 """Faults that are done to one fleet, one after another."""
-_QUICK: Mapping[str, str] = {}
-"""The datapath that a fault is done to where there is time for one; if not said, the kernel's."""
+_QUICK_ON_NFQUEUE = frozenset({"kill-one", "freeze", "overflow", "wrong-config", "descriptors"})
+"""Where there is time for one datapath. All others: the kernel's."""
 
 
 def stages(
     names: Collection[str], datapath: str | None, quick: bool
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Fleets by datapath, and the faults that are done to each; `names` are all if empty."""
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = [(BOTH, (SOAK,))] if SOAK in names else []
     for way in (KERNEL, NFQUEUE) if datapath is None else (datapath,):
         for fleet in _FLEETS:
             chosen = tuple(
@@ -38,8 +57,7 @@ def stages(
 
 
 def _quick_on(name: str) -> str:
-    fault = FAULTS[name]
-    return _QUICK.get(name, fault.datapaths[0])
+    return NFQUEUE if name in _QUICK_ON_NFQUEUE else KERNEL
 
 
 def preparation(faults: Sequence[Fault]) -> Callable[[Member, Path], None]:

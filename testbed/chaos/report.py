@@ -40,8 +40,8 @@ def broken(result: Mapping[str, Any]) -> list[str]:
 
 
 def _number(value: float, unit: str) -> str:
-    if unit == "B":
-        return f"{value / 1000:.0f} kB"
+    if unit in ("B", "B/h"):
+        return f"{value / 1000:.0f} k{unit}"
     text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value}"
     return f"{text} {unit}".strip() if unit != "of the limit" else text
 
@@ -68,6 +68,8 @@ _COLUMNS = (
     "log lines of a daemon",
 )
 """Those that nearly every fault has; what else was promised follows."""
+_USUAL = ("traces in logs", "memory of a daemon grew by", "descriptors of a daemon grew by")
+"""Besides, of every fault."""
 
 
 def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -88,6 +90,13 @@ def text(result: Mapping[str, Any]) -> str:
     parts = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
+    ]
+    parts += [
+        f"{record['fault']} ({record['datapath']}): {check['what']}: {_cell(check)}"
+        for stage in result["stages"]
+        for record in stage["records"]
+        for check in record["checks"]
+        if check["what"] not in (*_COLUMNS, *_USUAL)
     ]
     found = broken(result)
     parts += ["", *(f"BROKEN: {each}" for each in found)]

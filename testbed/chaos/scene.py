@@ -35,15 +35,27 @@ LIMITERS = 3
 RATE = 12_000_000 // 8
 BURST = 60_000
 _RTT, _GOSSIP_RTT = "30ms", "10ms"
-_FLOWS = 3
-_STREAM = {"port": 5002, "bytes": 972, "per_s": 125.0}
-"""1 Mbit/s of packets of 1,000 bytes."""
+_STREAM_PORT, _STREAM_BYTES, _HEADERS = 5002, 1000, 28
 _CANARY = {"port": 5003, "bytes": 100, "per_s": 100.0}
 _CANARY_RATE = 1_200_000 // 8
 _SETTLE_S = 40.0
 _TRIP_S = 0.3
 """From source to sink, generously."""
 _POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a fleet is under."""
+
+    limits: Limits
+    flows: int = 3
+    """TCP flows of each limiter."""
+    stream: int = RATE // 12
+    """Bytes/s of constant UDP at each limiter."""
+
+
+FULL_LOAD = Load(Limits(RATE, BURST))
 
 
 @dataclass(slots=True)
@@ -105,9 +117,15 @@ class Scene:
         """Start daemons again, and wait until they police."""
         some = list(some)
         for member in some:
+            if member.daemon is not None:
+                await self.crew.dismiss([member.daemon])
             member.launch(self.crew)
         for member in some:
             await member.ready()
+
+    async def flows(self, limiter: str, count: int) -> None:
+        """Have so many TCP flows pass a limiter."""
+        await self.traffic[limiter].send({"flows": count})
 
     def reconfigure(self, change: Callable[[dict[str, Any]], None], some: Iterable[Member]) -> None:
         """Write other configurations."""
@@ -167,7 +185,7 @@ class Scene:
                         break
                     await trio.sleep(_POLL_S)
             since_s = time.monotonic()
-            while (found := recovery_s(self.series, since_s, RATE)) is None:
+            while (found := recovery_s(self.series, since_s, self.limits.rate)) is None:
                 await trio.sleep(_POLL_S)
             return since_s + found - begin_s
         raise MeasurementError(f"the fleet did not settle in {timeout_s:g} s: {status}")
@@ -176,7 +194,7 @@ class Scene:
         """How long from now until the fleet is full and even again; None: not in time."""
         since_s = time.monotonic()
         with trio.move_on_after(timeout_s + 1.0):
-            while (found := recovery_s(self.series, since_s, RATE)) is None:
+            while (found := recovery_s(self.series, since_s, self.limits.rate)) is None:
                 await trio.sleep(_POLL_S)
             return found
         return None
@@ -208,18 +226,22 @@ async def scene(
     datapath: str,
     rng: Random,
     prepare: Callable[[Member, Path], None] | None = None,
+    load: Load = FULL_LOAD,
 ) -> AsyncIterator[Scene]:
     """A fleet that is up and under load; everything is gone at the end.
 
     `prepare` may change how a daemon is started.
     """
     with netns.workspace() as state:
-        layout = plan(_definition(), "fps", rng.randrange(1 << 16))
+        layout = plan(_definition(load.limits), "fps", rng.randrange(1 << 16))
         _build(layout)
         async with crew(state) as processes:
             links = make_links()
             await links.start(processes, netns.namespace(WAN), layout.links)
-            members = {name: _member(layout, name, datapath, state) for name in layout.limiters}
+            members = {
+                name: _member(layout, name, datapath, state, load.limits)
+                for name in layout.limiters
+            }
             for member in members.values():
                 if prepare is not None:
                     prepare(member, state)
@@ -231,7 +253,7 @@ async def scene(
                 "chaos.sink",
                 {
                     "port": TRAFFIC_PORT,
-                    "stream": _STREAM["port"],
+                    "stream": _STREAM_PORT,
                     "canary": _CANARY["port"],
                     "sources": len(members),
                 },
@@ -239,7 +261,7 @@ async def scene(
             await sink.receive()
             for member in members.values():
                 await member.ready()
-            traffic = await _start_traffic(processes, layout, rng)
+            traffic = await _start_traffic(processes, layout, rng, load)
             meter = Meter(netns.namespace(SINK), layout.limiters)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(meter.run)
@@ -253,20 +275,20 @@ async def scene(
                     rng=rng,
                     state=state,
                     datapath=datapath,
-                    limits=Limits(RATE, BURST),
+                    limits=load.limits,
                     canaries={name: Canary() for name in members},
                 )
                 nursery.cancel_scope.cancel()
 
 
-def _definition() -> experiment.Experiment:
+def _definition(limits: Limits) -> experiment.Experiment:
     """The network, as an experiment has it."""
     return experiment.build(
         {
             "name": "chaos",
             "seconds": 1.0,
             "allocators": ["fps"],
-            "limit": {"rate": f"{RATE * 8}bit", "burst": f"{BURST}B"},
+            "limit": {"rate": f"{limits.rate * 8}bit", "burst": f"{limits.burst}B"},
             "gossip": {"rtt": _GOSSIP_RTT},
             "flows": [
                 {"name": f"f{number}", "limiter": f"l{number}", "count": 1, "rtt": _RTT}
@@ -277,7 +299,7 @@ def _definition() -> experiment.Experiment:
     )
 
 
-def _watched(limiter: str, layout: Plan) -> str:
+def watched_address(limiter: str, layout: Plan) -> str:
     """The canary's address, which the sink has besides that of the load."""
     return layout.sink_address[limiter].replace("10.4.", "10.5.", 1)
 
@@ -285,7 +307,7 @@ def _watched(limiter: str, layout: Plan) -> str:
 def _build(layout: Plan) -> None:
     commands = {role: list(lines) for role, lines in layout.commands.items()}
     for limiter in layout.limiters:
-        watched = _watched(limiter, layout)
+        watched = watched_address(limiter, layout)
         commands[SINK].append(f"address add {watched}/32 dev lo")
         commands[f"lim-{limiter}"].append(
             f"route add {watched}/32 via {layout.sink_address[limiter]}"
@@ -293,8 +315,8 @@ def _build(layout: Plan) -> None:
     build(commands, layout.veths)
 
 
-def _member(layout: Plan, name: str, datapath: str, state: Path) -> Member:
-    document = daemon_document(_definition(), "fps", layout, name, datapath)
+def _member(layout: Plan, name: str, datapath: str, state: Path, limits: Limits) -> Member:
+    document = daemon_document(_definition(limits), "fps", layout, name, datapath)
     socket = state / f"{name}.sock"
     document["limiter"]["control"] = str(socket)
     # What is not said here is as an operator has it who says nothing.
@@ -302,13 +324,15 @@ def _member(layout: Plan, name: str, datapath: str, state: Path) -> Member:
     document["limit"] = limits_of(
         {"out": "out", "destination": "10.4.0.0/16"},
         {"out": "out", "destination": "10.5.0.0/16"},
-        Limits(RATE, BURST),
+        limits,
         _CANARY_RATE,
     )
     return Member(name, document, state / f"{name}.toml", socket)
 
 
-async def _start_traffic(processes: Crew, layout: Plan, rng: Random) -> dict[str, Child]:
+async def _start_traffic(
+    processes: Crew, layout: Plan, rng: Random, load: Load
+) -> dict[str, Child]:
     traffic = {}
     for number, (group, limiter) in enumerate(layout.path.items()):
         traffic[limiter] = await processes.start_module(
@@ -319,10 +343,14 @@ async def _start_traffic(processes: Crew, layout: Plan, rng: Random) -> dict[str
                 "number": number,
                 "offset_s": rng.random() / 10,
                 "load": layout.sink_address[limiter],
-                "watched": _watched(limiter, layout),
+                "watched": watched_address(limiter, layout),
                 "port": TRAFFIC_PORT,
-                "flows": _FLOWS,
-                "stream": _STREAM,
+                "flows": load.flows,
+                "stream": {
+                    "port": _STREAM_PORT,
+                    "bytes": _STREAM_BYTES - _HEADERS,
+                    "per_s": load.stream / _STREAM_BYTES,
+                },
                 "canary": _CANARY,
             },
         )

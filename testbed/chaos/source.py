@@ -4,12 +4,14 @@ UDP, and a canary.
 The canary is a slow stream of numbered packets under a limit of its own, far below it: no limit
 ever drops one, so that each that is missing at the sink was lost to a fault.
 
-A job on the standard input, then lines: `report` is answered with the canary's packets since the
-last report, and the end of the input ends it.
+A job on the standard input, then a line for each wish: `{"flows": 3}` for so many TCP flows from
+now on, `{"report": true}` for when the canary's packets left since the last report. The end of the
+input ends it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import socket
@@ -46,7 +48,7 @@ class _Flow:
     def look(self, now_s: float) -> None:
         """Open it, and again where it has stalled."""
         if self._socket is not None and now_s - self._active_s > _STALL_S:
-            self._close()
+            self.close()
         if self._socket is None:
             self._open(now_s)
 
@@ -65,17 +67,19 @@ class _Flow:
         self._selector.register(connection, selectors.EVENT_WRITE, self.push)
 
     def push(self) -> None:
+        """Send what fits."""
         assert self._socket is not None
         try:
             self._socket.send(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
-            self._close()
+            self.close()
             return
         self._active_s = time.monotonic()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End it at once."""
         if self._socket is not None:
             self._selector.unregister(self._socket)
             self._socket.close()
@@ -133,17 +137,26 @@ def work() -> None:
     os.set_blocking(sys.stdin.fileno(), False)
     with selectors.DefaultSelector() as selector:
         flows = [_Flow((job["load"], job["port"]), selector) for _ in range(job["flows"])]
+        wishes = b""
         selector.register(sys.stdin, selectors.EVENT_READ)
         child.send(ready=True)
         while True:
             for key, _ in selector.select(_PACE_S):
                 if isinstance(key.fileobj, socket.socket):
                     key.data()
-                elif not os.read(sys.stdin.fileno(), 4096):
+                    continue
+                if not (read := os.read(sys.stdin.fileno(), 4096)):
                     return
-                else:
-                    child.send(sent=sent)
-                    sent = []
+                *lines, wishes = (wishes + read).split(b"\n")
+                for wish in map(json.loads, lines):
+                    if "flows" in wish:
+                        while len(flows) > wish["flows"]:
+                            flows.pop().close()
+                        while len(flows) < wish["flows"]:
+                            flows.append(_Flow((job["load"], job["port"]), selector))
+                    else:
+                        child.send(sent=sent)
+                        sent = []
             now_s = time.monotonic()
             streams.send(now_s)
             sent += canary.send(now_s)

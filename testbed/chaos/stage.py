@@ -19,11 +19,13 @@ import trio
 
 from drld.errors import DrldError
 from testbed import child
+from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault
 from testbed.chaos.logs import TRACE, repeated
 from testbed.chaos.registry import FAULTS, preparation
 from testbed.chaos.scene import LIMITERS, RATE, Scene, scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot, recovery_s
+from testbed.chaos.soak import SOAK
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
 
@@ -46,6 +48,8 @@ class Job:
     links: str
     seed: int
     quick: bool
+    seconds: float
+    """Of a soak."""
 
     def message(self) -> dict[str, Any]:
         """For the standard input."""
@@ -58,6 +62,11 @@ async def carry_out(job: Job) -> None:
     Raises:
         DrldError: the host cannot do it, or the fleet does not come up.
     """
+    if job.faults == [SOAK]:
+        record, left = await soak.carry_out(job.seconds, job.links, job.seed)
+        child.send(**{RECORD: record})
+        child.send(**{LEFT: left})
+        return
     faults = [FAULTS[name] for name in job.faults]
     rng = Random(f"{job.seed}/{job.datapath}/{' '.join(job.faults)}")
     links = functools.partial(choose_links, job.links)

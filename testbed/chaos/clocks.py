@@ -1,0 +1,93 @@
+"""Wall clocks that jump.
+
+The machine's clock is everybody's and stays as it is. Each daemon runs with a few functions of libc
+in front of it (`clock_shim.c`) that add what a file says to the wall clock, and to no other. That
+is harder than a real jump where packets bear the kernel's wall-clock stamps: those do not jump
+along, and stay wrong for as long as the clock is off.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import trio
+
+from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.members import Member
+from testbed.chaos.scene import RATE, Scene
+from testbed.errors import HostError, MeasurementError
+
+_SHIM = Path(__file__).with_name("clock_shim.c")
+_OFFSET = struct.Struct("=q")
+_HOUR_S = 3600
+_EACH_S = {False: 4.0, True: 1.5}
+_NEAR_S = 60.0
+
+
+def _file(member: Member) -> Path:
+    return member.file.with_suffix(".clock")
+
+
+def _prepare(member: Member, state: Path) -> None:
+    library = state / "clock_shim.so"
+    if not library.exists():
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SHIM), "-ldl"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise HostError(f"clock jumps need a C compiler: {error}") from error
+        if done.returncode:
+            raise HostError(f"clock jumps need a C compiler that works: {done.stderr.strip()}")
+    _set(member, 0)
+    member.environment |= {
+        "LD_PRELOAD": str(library),
+        "DRLD_CHAOS_CLOCK": str(_file(member)),
+    }
+
+
+def _set(member: Member, offset_s: int) -> None:
+    """In place: the daemon has the file mapped."""
+    with _file(member).open("r+b" if _file(member).exists() else "wb") as file:
+        file.write(_OFFSET.pack(offset_s))
+
+
+async def _expect(member: Member, offset_s: int) -> None:
+    """See that the daemon lives at that time.
+
+    Raises:
+        MeasurementError: it does not, and nothing was shown.
+    """
+    await member.reload()
+    loaded_s = (await member.ask("/v1/status"))["config"]["loaded_at"]
+    if abs(loaded_s - time.time() - offset_s) > _NEAR_S:
+        raise MeasurementError(f"{member.name}: its clock did not jump by {offset_s} s")
+
+
+async def _jump(scene: Scene, quick: bool) -> Episode:
+    early, late = scene.pick(2)
+    begin_s = time.monotonic()
+    for ahead_s in (_HOUR_S, -_HOUR_S, 0):
+        for member, offset_s in ((early, ahead_s), (late, -ahead_s)):
+            _set(member, offset_s)
+            await _expect(member, offset_s)
+        if ahead_s:
+            await trio.sleep(_EACH_S[quick])
+    return Episode(
+        Bounds(recover_s=1.0, overshoot=RATE // 10, lines=9, least=0.85),
+        begin_s,
+        time.monotonic(),
+        begin_s,
+    )
+
+
+FAULTS = (
+    Fault(
+        "clock-jumps",
+        "wall clocks an hour ahead and an hour behind, and back",
+        _jump,
+        prepare=_prepare,
+    ),
+)

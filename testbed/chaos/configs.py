@@ -1,0 +1,100 @@
+"""Configurations: reloaded in a storm, and one that says something else than the others'."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import trio
+
+from drld import units
+from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.members import Member
+from testbed.chaos.scene import LIMITERS, RATE, Scene
+
+_STORM_S = {False: 10.0, True: 3.0}
+_WRONG_S = {False: 10.0, True: 3.5}
+_FACTOR = 2
+_BAD = '[limiter]\nname = "l1"\nnonsense = true\n'
+_LINES = 3
+"""Of a reload, whether it is taken or refused."""
+
+
+def _another_limit(document: dict[str, Any]) -> None:
+    """A limit that nothing falls under."""
+    more = copy.deepcopy(document["limit"][1])
+    more |= {"id": 3, "name": "another"}
+    more["match"]["destination"] = "10.6.0.0/16"
+    document["limit"].append(more)
+
+
+async def _storm(scene: Scene, quick: bool) -> Episode:
+    begin_s = time.monotonic()
+    answers: dict[int, int] = {}
+
+    async def reload(member: Member) -> None:
+        original = copy.deepcopy(member.document)
+        while time.monotonic() - begin_s < _STORM_S[quick]:
+            kind = scene.rng.randrange(4)
+            member.document = copy.deepcopy(original)
+            if kind == 0:
+                _another_limit(member.document)
+            elif kind == 1:
+                member.document["limit"][1]["rate"] = "1500kbit"
+            member.write()
+            if kind == 2:
+                member.file.write_text(_BAD, encoding="utf-8")
+            status = await member.reload()
+            answers[status] = answers.get(status, 0) + 1
+        member.document = original
+        member.write()
+        status = await member.reload()
+        answers[status] = answers.get(status, 0) + 1
+
+    async with trio.open_nursery() as nursery:
+        for member in scene.members.values():
+            nursery.start_soon(reload, member)
+    healed_s = time.monotonic()
+    count = sum(answers.values())
+    return Episode(
+        Bounds(recover_s=1.0, overshoot=RATE // 10, lines=_LINES * count, least=0.85),
+        begin_s,
+        healed_s,
+        begin_s,
+        [
+            Check("reloads a second", "", round(count / (healed_s - begin_s), 1), 1.0,
+                  at_least=True),
+            Check("neither taken nor refused", "", count - answers.get(200, 0)
+                  - answers.get(422, 0), 0),
+        ],
+    )  # fmt: skip
+
+
+async def _wrong(scene: Scene, quick: bool) -> Episode:
+    (victim,) = scene.pick(1)
+    begin_s = time.monotonic()
+    right = victim.document["limit"][0]["rate"]
+    victim.document["limit"][0]["rate"] = units.format_rate(_FACTOR * RATE)
+    victim.write()
+    await victim.reload()
+    try:
+        await trio.sleep(_WRONG_S[quick])
+    finally:
+        victim.document["limit"][0]["rate"] = right
+        victim.write()
+        await victim.reload()
+    # What one limiter believes reaches as far as its share, and half as far again while it settles.
+    claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
+    return Episode(
+        Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=6, least=0.85),
+        begin_s,
+        time.monotonic(),
+        begin_s + 1.0,
+    )
+
+
+FAULTS = (
+    Fault("reload-storm", "reloads one after another, good ones and bad ones", _storm),
+    Fault("wrong-config", "one limiter with twice the rate for the same limit", _wrong),
+)

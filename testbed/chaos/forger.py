@@ -1,0 +1,118 @@
+"""Packets from nobody: 10,000 a second to the gossip ports of a fleet, each from a peer's address.
+
+It runs where all gossip passes, records some of it, and sends
+    `corrupt`   recorded datagrams with a few bits flipped, bytes cut off or put on;
+    `forge`     random bytes, and updates as drld's codec writes them under random tags.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from drld.gossip.wire import TAG_SIZE, encode
+from drld.model import Quantity, Update
+from testbed import child
+from testbed.errors import MeasurementError
+
+_RECORD_S = 0.5
+_RECORDED = 64
+_TURN_S = 0.002
+_ALL_IP = 0x0800
+_UDP = 17
+_IP = struct.Struct("!BBHHHBBH4s4s")
+_UDP_HEADER = struct.Struct("!HHHH")
+
+Recorded = tuple[bytes, bytes, bytes]
+"""Source and destination address, payload."""
+
+
+def packet(source: bytes, destination: bytes, port: int, payload: bytes) -> bytes:
+    """An IPv4 packet; its kernel fills in what is zero."""
+    length = _UDP_HEADER.size + len(payload)
+    header = _IP.pack(0x45, 0, 0, 0, 0, 64, _UDP, 0, source, destination)
+    return header + _UDP_HEADER.pack(port, port, length, 0) + payload
+
+
+def corrupted(rng: Random, recorded: bytes) -> bytes:
+    """A datagram that something happened to."""
+    payload = bytearray(recorded)
+    kind = rng.random()
+    if kind < 0.1:
+        return bytes(payload[: rng.randrange(len(payload))])
+    if kind < 0.2:
+        return bytes(payload) + rng.randbytes(rng.randint(1, 64))
+    for _ in range(rng.randint(1, 4)):
+        payload[rng.randrange(len(payload))] ^= 1 << rng.randrange(8)
+    return bytes(payload) if payload != recorded else bytes(payload[:-1])
+
+
+def forged(rng: Random, limits: int) -> bytes:
+    """What somebody makes up who knows the format, or does not."""
+    if rng.random() < 0.3:
+        return rng.randbytes(rng.randint(0, 200))
+    update = Update(
+        limit_id=rng.randint(0, limits),
+        sequence=rng.getrandbits(32),
+        quantity=rng.choice(list(Quantity)),
+        epoch=rng.randrange(16),
+        value=0.0,
+        weight=rng.choice([0.0, 1.0, 1000.0]),
+    )
+    if update.limit_id:
+        update = replace(update, value=rng.choice([0.0, 1.0, 1e9, -1e9]))
+    return encode(update) + rng.randbytes(TAG_SIZE)
+
+
+def _record(port: int) -> list[Recorded]:
+    """Some of what passes."""
+    found: list[Recorded] = []
+    deadline_s = time.monotonic() + _RECORD_S
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL_IP)) as tap:
+        while len(found) < _RECORDED and (left_s := deadline_s - time.monotonic()) > 0:
+            if not select.select([tap], [], [], left_s)[0]:
+                break
+            seen = tap.recv(2048)
+            header = (seen[0] & 15) * 4
+            if seen[9] == _UDP and struct.unpack_from("!H", seen, header + 2)[0] == port:
+                (length,) = struct.unpack_from("!H", seen, header + 4)
+                payload = seen[header + _UDP_HEADER.size : header + length]
+                found.append((seen[12:16], seen[16:20], payload))
+    if not found:
+        raise MeasurementError("no gossip was seen passing")
+    return found
+
+
+def work() -> None:
+    """Do the job: `kind`, `seconds`, `per_s`, `port`, `limits`, `seed`."""
+    job = child.receive()
+    rng = Random(job["seed"])
+    recorded = _record(job["port"])
+    make: Callable[[bytes], bytes]
+    if job["kind"] == "corrupt":
+        make = lambda payload: corrupted(rng, payload)  # noqa: E731 -- one of two
+    else:
+        make = lambda _: forged(rng, job["limits"])  # noqa: E731
+    sent: dict[str, int] = {}
+    begin_s = time.monotonic()
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as out:
+        count = 0
+        while (elapsed_s := time.monotonic() - begin_s) < job["seconds"]:
+            due = int(elapsed_s * job["per_s"])
+            for _ in range(due - count):
+                source, destination, payload = rng.choice(recorded)
+                address = socket.inet_ntoa(destination)
+                out.sendto(packet(source, destination, job["port"], make(payload)), (address, 0))
+                sent[address] = sent.get(address, 0) + 1
+            count = due
+            time.sleep(_TURN_S)
+    child.send(result=sent)
+
+
+if __name__ == "__main__":
+    child.main(work)

@@ -1,0 +1,66 @@
+"""Gossip that no limiter has sent, in numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.members import Member
+from testbed.chaos.scene import RATE, Scene
+from testbed.topology import GOSSIP_PORT
+
+_PER_S = 10_000
+_SECONDS = {False: 10.0, True: 4.0}
+_PATIENCE_S = 30.0
+_COUNTED = 0.95
+"""Of what was sent: the rest may have found a full socket on a busy host."""
+
+
+async def _rejected(member: Member) -> int:
+    gossip = (await member.ask("/v1/status"))["gossip"]
+    return sum(gossip["rejected"].values())
+
+
+def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
+    async def act(scene: Scene, quick: bool) -> Episode:
+        members = scene.members.values()
+        before = {member.name: await _rejected(member) for member in members}
+        begin_s = time.monotonic()
+        forger = await scene.crew.start_module(
+            f"forger {kind}",
+            scene.wan,
+            "chaos.forger",
+            {
+                "kind": kind,
+                "seconds": _SECONDS[quick],
+                "per_s": _PER_S,
+                "port": GOSSIP_PORT,
+                "limits": 3,
+                "seed": scene.rng.randrange(1 << 32),
+            },
+        )
+        sent = (await forger.receive(_SECONDS[quick] + _PATIENCE_S))["result"]
+        healed_s = time.monotonic()
+        await scene.crew.dismiss([forger])
+        rejected = sum([await _rejected(member) - before[member.name] for member in members])
+        share = rejected / sum(sent.values())
+        return Episode(
+            Bounds(recover_s=1.0, overshoot=RATE // 10, lines=2, least=0.85),
+            begin_s,
+            healed_s,
+            begin_s,
+            [
+                Check("packets a second", "", round(sum(sent.values()) / (healed_s - begin_s)), 0,
+                      at_least=True),
+                Check("rejected and counted", "of them", round(share, 4), _COUNTED, at_least=True),
+            ],
+        )  # fmt: skip
+
+    return act
+
+
+FAULTS = (
+    Fault("corrupt", "10,000 corrupted updates a second", _flood("corrupt")),
+    Fault("forge", "10,000 forged updates a second", _flood("forge")),
+)

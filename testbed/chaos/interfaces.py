@@ -1,0 +1,123 @@
+"""The interface whose packets are limited goes down and comes back, or goes and another comes."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import trio
+
+from testbed import MTU, netns
+from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.members import Member
+from testbed.chaos.scene import LIMITERS, RATE, Scene, watched_address
+from testbed.topology import OFFLOADS, SINK, Veth, limiter_role, set_offloads
+
+_DOWN_S = {False: 5.0, True: 1.5}
+_AGAIN_S = 0.5
+"""How long an interface that is new may go unlimited, or without stamps, at most."""
+
+
+def _link(scene: Scene, member: Member) -> Veth:
+    """From the limiter to the sink."""
+    role = limiter_role(member.name)
+    return next(
+        veth for veth in scene.layout.veths if (veth.near.role, veth.near.device) == (role, "out")
+    )
+
+
+def _routes(scene: Scene, member: Member) -> None:
+    """Those that go with the interface, as whoever manages the network has them come back."""
+    sink = scene.layout.sink_address[member.name]
+    watched = watched_address(member.name, scene.layout)
+    netns.run(["ip", "-n", member.namespace, "route", "replace", f"{watched}/32", "via", sink])
+    for number, (_, limiter) in enumerate(scene.layout.path.items(), 1):
+        if limiter == member.name:
+            gateway = _link(scene, member).near.address
+            netns.run(
+                [
+                    *("ip", "-n", netns.namespace(SINK), "route", "replace"),
+                    *(f"10.1.{number}.0/24", "via", gateway),
+                ]
+            )
+
+
+async def _down(scene: Scene, quick: bool) -> Episode:
+    (victim,) = scene.pick(1)
+    begin_s = time.monotonic()
+    netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "down"])
+    await trio.sleep(_DOWN_S[quick])
+    netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "up"])
+    _routes(scene, victim)
+    healed_s = time.monotonic()
+    return Episode(
+        Bounds(
+            recover_s=6.0,
+            overshoot=RATE // 10,
+            lost_s=healed_s - begin_s + 0.2,
+            lines=2,
+            least=0.85 * (LIMITERS - 1) / LIMITERS,
+        ),
+        begin_s,
+        healed_s,
+        begin_s,
+    )
+
+
+async def _recreate(scene: Scene, quick: bool) -> Episode:
+    (victim,) = scene.pick(1)
+    link = _link(scene, victim)
+    begin_s = time.monotonic()
+    netns.run(["ip", "-n", victim.namespace, "link", "delete", "out"])
+    await trio.sleep(_DOWN_S[quick])
+    _make(link)
+    _routes(scene, victim)
+    healed_s = time.monotonic()
+    counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
+    checks = []
+    if scene.datapath != NFQUEUE:
+        with trio.move_on_after(5.0):
+            while not counters["reattached"]:
+                await trio.sleep(0.02)
+                counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
+        took_s = round(time.monotonic() - healed_s, 2) if counters["reattached"] else None
+        checks.append(Check("limited again", "s", took_s, _AGAIN_S))
+    return Episode(
+        Bounds(
+            recover_s=6.0,
+            overshoot=RATE // 5,
+            lost_s=healed_s - begin_s + 0.2,
+            lines=3,
+            least=0.85 * (LIMITERS - 1) / LIMITERS,
+        ),
+        begin_s,
+        healed_s,
+        begin_s,
+        checks,
+    )
+
+
+def _make(link: Veth) -> None:
+    """Another one of the same name, wired as before (`testbed.topology.build`)."""
+    near, far = link.near, link.far
+    netns.run(
+        ["ip", "-batch", "-"],
+        stdin=f"link add name {near.device} address {near.mac} mtu {MTU} "
+        f"netns {netns.namespace(near.role)} type veth peer name {far.device} "
+        f"address {far.mac} mtu {MTU} netns {netns.namespace(far.role)}\n",
+    )
+    for end, other in ((near, far), (far, near)):
+        namespace = netns.namespace(end.role)
+        netns.within(namespace, partial(set_offloads, [end.device], OFFLOADS, on=False))
+        lines = [
+            f"address add {end.address}/24 dev {end.device}",
+            f"link set dev {end.device} up",
+            f"neighbour replace {other.address} lladdr {other.mac} dev {end.device} nud permanent",
+        ]
+        netns.run(["ip", "-n", namespace, "-batch", "-"], stdin="".join(f"{x}\n" for x in lines))
+
+
+FAULTS = (
+    Fault("interface-down", "the limited interface goes down and comes back", _down),
+    Fault("interface-new", "the limited interface is deleted and made again", _recreate),
+)

@@ -1,0 +1,64 @@
+"""More packets than a daemon on nfqueue can judge."""
+
+from __future__ import annotations
+
+import time
+
+from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.topology import data_device
+
+_SECONDS = {False: 5.0, True: 2.0}
+_PATIENCE_S = 30.0
+
+
+async def _overflow(scene: Scene, quick: bool) -> Episode:
+    (victim,) = scene.pick(1)
+    group = next(group for group, name in scene.layout.path.items() if name == victim.name)
+    device = data_device(group)
+    (link,) = (veth for veth in scene.layout.veths if veth.near.device == device)
+    before = (await victim.ask("/v1/status"))["datapath"]["counters"]["overflow"]
+    begin_s = time.monotonic()
+    flood = await scene.crew.start_module(
+        "flood",
+        scene.wan,
+        "chaos.flood",
+        {
+            "device": device,
+            "macs": [link.near.mac, link.far.mac],
+            "addresses": [
+                scene.layout.source_address[group],
+                scene.layout.sink_address[victim.name],
+            ],
+            "seconds": _SECONDS[quick],
+        },
+    )
+    sent = (await flood.receive(_SECONDS[quick] + _PATIENCE_S))["result"]
+    healed_s = time.monotonic()
+    await scene.crew.dismiss([flood])
+    counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
+    return Episode(
+        # What comes to the full queue is dropped, whosever it is.
+        Bounds(
+            recover_s=6.0,
+            overshoot=RATE // 10,
+            lost_s=healed_s - begin_s + 0.5,
+            lines=1,
+            least=0.85 * (LIMITERS - 1) / LIMITERS,
+        ),
+        begin_s,
+        healed_s,
+        begin_s,
+        [
+            Check(
+                "flooded with", "packets/s", round(sent / (healed_s - begin_s)), 0, at_least=True
+            ),
+            Check("counted as overflow", "", counters["overflow"] - before, 1, at_least=True),
+            Check("errors", "", counters["errors"], 0),
+        ],
+    )
+
+
+FAULTS = (
+    Fault("overflow", "more packets than a daemon on nfqueue can judge", _overflow, (NFQUEUE,)),
+)

@@ -1,0 +1,85 @@
+"""Links between limiters that break, one way or both, for good or again and again, or that lose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from testbed.chaos.deaths import DETECTED_S
+from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.members import Member
+from testbed.chaos.scene import RATE, Scene
+
+_CUT_S = {False: 10.0, True: 3.4}
+_FLAP_S = {False: 15.0, True: 4.0}
+_FLAP = (0.2, 1.6)
+"""Of each cut, and of each time between: about as long as it takes to count somebody out."""
+_LOSS = 0.5
+_BOUNDS = Bounds(recover_s=6.0, overshoot=RATE // 10, lines=0, least=0.85)
+"""Nobody may forward more, and nobody need forward less: each keeps its share at least."""
+
+Cut = Iterable[tuple[Member, Member]]
+
+
+def _clean(scene: Scene) -> Cut:
+    """One of them alone."""
+    alone = scene.pick(1)
+    for other in scene.others(alone):
+        yield alone[0], other
+        yield other, alone[0]
+
+
+def _one_way(scene: Scene) -> Cut:
+    """One of them is not heard, and hears."""
+    mute = scene.pick(1)
+    for other in scene.others(mute):
+        yield mute[0], other
+
+
+def _chain(scene: Scene) -> Cut:
+    """Two do not hear each other, and the third hears both."""
+    one, other = scene.pick(2)
+    yield one, other
+    yield other, one
+
+
+def _partition(which: Callable[[Scene], Cut]) -> Callable[[Scene, bool], Awaitable[Episode]]:
+    async def act(scene: Scene, quick: bool) -> Episode:
+        begin_s = time.monotonic()
+        for source, destination in which(scene):
+            scene.cut(source, destination)
+        await trio.sleep(_CUT_S[quick])
+        scene.heal()
+        return Episode(_BOUNDS, begin_s, time.monotonic(), begin_s + DETECTED_S)
+
+    return act
+
+
+async def _flap(scene: Scene, quick: bool) -> Episode:
+    begin_s = time.monotonic()
+    while time.monotonic() - begin_s < _FLAP_S[quick]:
+        for source, destination in _clean(scene):
+            scene.cut(source, destination)
+        await trio.sleep(scene.rng.uniform(*_FLAP))
+        scene.heal()
+        await trio.sleep(scene.rng.uniform(*_FLAP))
+    return Episode(_BOUNDS, begin_s, time.monotonic(), begin_s)
+
+
+async def _lose(scene: Scene, quick: bool) -> Episode:
+    begin_s = time.monotonic()
+    scene.lose(_LOSS)
+    await trio.sleep(_FLAP_S[quick])
+    scene.lose(0.0)
+    return Episode(_BOUNDS, begin_s, time.monotonic(), begin_s)
+
+
+FAULTS = (
+    Fault("partition", "one limiter cut off from the others", _partition(_clean)),
+    Fault("partition-one-way", "one limiter that hears and is not heard", _partition(_one_way)),
+    Fault("partition-chain", "two that hear a third and not each other", _partition(_chain)),
+    Fault("partition-flapping", "a limiter cut off and back, again and again", _flap),
+    Fault("gossip-loss", "half of all gossip lost", _lose),
+)

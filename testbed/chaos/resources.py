@@ -1,0 +1,111 @@
+"""What a host may run out of: space on its disk, and descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import time
+from pathlib import Path
+
+import trio
+
+from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.members import Member
+from testbed.chaos.scene import RATE, Scene
+
+_VICTIM = "l1"
+"""Whose control socket, log and cache are on a disk of its own, which only it sees."""
+_SECONDS = {False: 8.0, True: 2.5}
+_DISK = "size=64k,nr_inodes=32"
+_CLIENTS = 100
+_SPARE = 1
+
+
+def _own_disk(member: Member, state: Path) -> None:
+    if member.name != _VICTIM:
+        return
+    disk = state / "disk"
+    disk.mkdir()
+    member.control = disk / "control.sock"
+    member.document["limiter"]["control"] = str(member.control)
+    member.environment["CACHE_DIRECTORY"] = f"{disk}:/var/cache/drld"
+    member.shell = f"mount -t tmpfs -o {_DISK} disk {disk} && exec 2>{disk}/log"
+    member.log = disk / "log"
+
+
+def _fill(disk: Path) -> None:
+    """Leave room for nothing: no byte, and no file."""
+    with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with contextlib.suppress(OSError):
+        for number in range(1000):
+            (disk / f"fill{number}").touch()
+
+
+def _empty(disk: Path) -> None:
+    for file in disk.glob("fill*"):
+        file.unlink()
+
+
+async def _disk_full(scene: Scene, quick: bool) -> Episode:
+    victim = scene.members[_VICTIM]
+    disk = victim.socket.parent
+    begin_s = time.monotonic()
+    _fill(disk)
+    answers = []
+    while time.monotonic() - begin_s < _SECONDS[quick]:
+        answers.append(await victim.reload())
+        await victim.ask("/v1/status")
+        await trio.sleep(0.2)
+    _empty(disk)
+    return Episode(
+        Bounds(recover_s=1.0, overshoot=RATE // 10, lines=2 * len(answers), least=0.85),
+        begin_s,
+        time.monotonic(),
+        begin_s,
+        [Check("reloads refused", "", len(answers) - answers.count(200), 0)],
+    )
+
+
+async def _descriptors(scene: Scene, quick: bool) -> Episode:
+    (victim,) = scene.pick(1)
+    soft, hard = resource.prlimit(victim.pid, resource.RLIMIT_NOFILE)
+    path = str(victim.socket)
+    begin_s = time.monotonic()
+    taken = victim.health().descriptors + _SPARE
+    resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (taken, hard))
+    try:
+        with contextlib.ExitStack() as clients:
+            for _ in range(_CLIENTS):
+                client = clients.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                if client.connect_ex(path):
+                    break
+            # A reload needs programs, tables or rules, and has no descriptor for them.
+            while time.monotonic() - begin_s < _SECONDS[quick]:
+                victim.hang_up()
+                await trio.sleep(0.5)
+    finally:
+        resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    healed_s = time.monotonic()
+    answer = await victim.reload()
+    return Episode(
+        Bounds(
+            recover_s=1.0,
+            overshoot=RATE // 10,
+            lines=4 + 4 * round((healed_s - begin_s) / 0.5),
+            least=0.85,
+        ),
+        begin_s,
+        healed_s,
+        begin_s,
+        [Check("reloads again", "HTTP", answer, 200)],
+    )
+
+
+FAULTS = (
+    Fault("disk-full", "no room for log, socket or cache", _disk_full, prepare=_own_disk),
+    Fault("descriptors", "no descriptor left, and clients that want some", _descriptors),
+)

@@ -1,0 +1,222 @@
+"""An hour of what happens in a fleet's life: does anything grow?
+
+One daemon on each datapath lives all the time; a third dies and comes back, on one datapath or the
+other. Meanwhile configurations are reloaded, good ones and bad ones, flows come and go, links
+between limiters break and lose, clients ask and hang up in the middle.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import trio
+
+from testbed import child, control
+from testbed.chaos.fault import KERNEL, NFQUEUE, Check
+from testbed.chaos.logs import TRACE
+from testbed.chaos.members import LOAD, Limits, Member
+from testbed.chaos.scene import Load, Scene, scene
+from testbed.errors import MeasurementError
+from testbed.link import choose_links
+
+SOAK, BOTH = "soak", "both"
+"""Its name, and its datapath."""
+_SETTLE_S = 300.0
+"""Memory counts from here on, every path gone once by then. In a shorter soak: a third of it."""
+_SAMPLE_S = 5.0
+_PAUSE_S = (1.0, 6.0)
+"""Between two things that happen."""
+_GROWTH_BYTES = 1 << 20
+"""An hour, at most."""
+_MOST_BYTES = 100_000_000
+_DESCRIPTORS = 8
+"""More than at first, at most: what clients hold for a moment, and what a reload needs."""
+_LIMITS = Limits(2_000_000 // 8, 20_000)
+_RATES = ("1500kbit", "2mbit", "2500kbit")
+_BAD = "this is no configuration"
+
+
+@dataclass(slots=True)
+class Life:
+    """What was seen of a daemon that lived all the time."""
+
+    times: list[float] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
+
+    def slope(self, since_s: float) -> float:
+        """Growth of its memory from a time on, bytes an hour: the least squares' line."""
+        chosen = [
+            (time_s, size)
+            for time_s, size in zip(self.times, self.resident, strict=True)
+            if time_s >= since_s
+        ]
+        return 3600 * statistics.linear_regression(*zip(*chosen, strict=True)).slope
+
+
+class Soak:
+    """One soak."""
+
+    def __init__(self, fleet: Scene, seconds: float) -> None:
+        self.lives = {"l1": Life(), "l2": Life()}
+        self.happened: dict[str, int] = {}
+        self._fleet = fleet
+        self._seconds = seconds
+        self._rng = fleet.rng
+        self._mortal = fleet.members["l3"]
+
+    async def run(self) -> None:
+        """Let things happen, and look at the daemons."""
+        begin_s = time.monotonic()
+        kinds: Sequence[Callable[[], Awaitable[None]]] = [
+            self._die,
+            self._reload,
+            self._reload_badly,
+            self._change_flows,
+            self._change_flows,
+            self._part,
+            self._lose,
+            self._ask,
+            self._hang_up,
+        ]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, begin_s)
+            while time.monotonic() - begin_s < self._seconds:
+                kind = self._rng.choice(kinds)
+                name = kind.__name__.strip("_").replace("_", " ")
+                self.happened[name] = self.happened.get(name, 0) + 1
+                await kind()
+                await trio.sleep(self._rng.uniform(*_PAUSE_S))
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, begin_s: float) -> None:
+        while True:
+            now_s = time.monotonic() - begin_s
+            for name, life in self.lives.items():
+                health = self._fleet.members[name].health()
+                life.times.append(now_s)
+                life.resident.append(health.resident_bytes)
+                life.descriptors.append(health.descriptors)
+            child.send(step=f"soak: {now_s:.0f} of {self._seconds:.0f} s")
+            await trio.sleep(_SAMPLE_S)
+
+    async def _die(self) -> None:
+        self._mortal.kill()
+        await trio.sleep(self._rng.uniform(0.5, 4.0))
+        self._mortal.document["limiter"]["datapath"] = self._rng.choice([KERNEL, NFQUEUE])
+        self._mortal.write()
+        await self._fleet.revive([self._mortal])
+
+    async def _reload(self) -> None:
+        rate = self._rng.choice(_RATES)
+        for member in self._fleet.members.values():
+            member.document["limit"][0]["rate"] = rate
+            member.write()
+        for member in self._fleet.members.values():
+            await member.reload()
+
+    async def _reload_badly(self) -> None:
+        for member in self._fleet.members.values():
+            member.file.write_text(_BAD, encoding="utf-8")
+            await member.reload()
+            member.write()
+
+    async def _change_flows(self) -> None:
+        await self._fleet.flows(self._rng.choice(self._fleet.names), self._rng.randint(0, 4))
+
+    async def _part(self) -> None:
+        one, other = self._rng.sample(list(self._fleet.members.values()), 2)
+        self._fleet.cut(one, other)
+        if self._rng.random() < 0.5:
+            self._fleet.cut(other, one)
+        await trio.sleep(self._rng.uniform(0.5, 4.0))
+        self._fleet.heal()
+
+    async def _lose(self) -> None:
+        self._fleet.lose(self._rng.choice([0.05, 0.2, 0.5]))
+        await trio.sleep(self._rng.uniform(0.5, 4.0))
+        self._fleet.lose(0.0)
+
+    async def _ask(self) -> None:
+        for member in self._fleet.members.values():
+            for path in ("/v1/status", "/v1/limits", "/v1/peers", "/v1/limits/none"):
+                async with control.client(member.socket) as client:
+                    await client.get(path)
+
+    async def _hang_up(self) -> None:
+        """Follow a trace for a moment, and go without a word."""
+        for member in self._fleet.members.values():
+            path = f"/v1/limits/{LOAD}/trace"
+            async with control.client(member.socket) as client, client.stream("GET", path) as trace:
+                with trio.move_on_after(0.3):
+                    async for _ in trace.aiter_lines():
+                        pass
+
+    def checks(self) -> list[Check]:
+        """What was promised."""
+        settled_s = min(_SETTLE_S, self._seconds / 3)
+        found = []
+        for name, life in self.lives.items():
+            where = f"{name} ({self._fleet.members[name].document['limiter']['datapath']})"
+            first = life.descriptors[0]
+            found += [
+                Check(
+                    f"{where} memory grows by", "B/h", round(life.slope(settled_s)), _GROWTH_BYTES
+                ),
+                Check(f"{where} memory at most", "B", max(life.resident), _MOST_BYTES),
+                Check(
+                    f"{where} descriptors at most", "", max(life.descriptors), first + _DESCRIPTORS
+                ),
+            ]
+        said = {name: self._fleet.members[name].lines() for name in self.lives}
+        traces = sum(TRACE in line for lines in said.values() for line in lines)
+        found.append(Check("traces in logs", "", traces, 0))
+        return found
+
+
+def _prepare(member: Member, state: Path) -> None:  # noqa: ARG001 -- the hook's signature
+    member.document["limiter"]["datapath"] = NFQUEUE if member.name == "l2" else KERNEL
+
+
+async def carry_out(seconds: float, links: str, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """Soak a fleet; its record, and what was left behind.
+
+    Raises:
+        DrldError: the host cannot do it, or a daemon failed.
+    """
+    rng = Random(f"{seed}/{SOAK}")
+    load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12)
+    async with scene(partial(choose_links, links), KERNEL, rng, _prepare, load) as fleet:
+        soak = Soak(fleet, seconds)
+        try:
+            await soak.run()
+        except httpx.HTTPError as error:
+            raise MeasurementError(f"a daemon did not answer: {error!r}") from error
+        checks = soak.checks()
+        left = await fleet.stop()
+    record = {
+        "fault": SOAK,
+        "title": "churn",
+        "datapath": BOTH,
+        "seconds": seconds,
+        "checks": [check.record() for check in checks],
+        "said": {},
+        "happened": soak.happened,
+        "lives": {
+            name: {
+                "times": [round(time_s) for time_s in life.times],
+                "resident": life.resident,
+                "descriptors": life.descriptors,
+            }
+            for name, life in soak.lives.items()
+        },
+    }
+    return record, left
