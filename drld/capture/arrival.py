@@ -223,11 +223,15 @@ class Arrival:
         attachment, program = self._attachment, self._program
         if attachment is None or program is None:
             return
+        try:
+            there = socket.if_nameindex()
+        except OSError:
+            return  # no descriptor left, at worst: what is stamped stays so, and we look again
         coming_in = {hook.interface for hook in self._hooks if hook.direction is Direction.IN}
         anywhere = any(hook.stamped for hook in self._hooks)
         wanted = {
             index: name
-            for index, name in socket.if_nameindex()
+            for index, name in there
             if name in coming_in or (anywhere and name != _LOOPBACK)
         }
         for index in self._stamping.keys() - wanted.keys():

@@ -30,6 +30,7 @@ from drld.capture.bpf import Code, possible_cpus
 from drld.capture.bpf_compiler import compiled
 from drld.capture.kernel_hooks import Hooks
 from drld.capture.kernel_state import State
+from drld.capture.link_news import LinkNews
 from drld.errors import DatapathError
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
@@ -74,6 +75,7 @@ class KernelDatapath:
         self._code: Mapping[str, Code] = {}
         self._state: State | None = None
         self._hooks: Hooks | None = None
+        self._news: LinkNews | None = None
         self._limits: dict[int, LimitSpec] = {}
         self._counted: dict[int, _Counted] = {}
         self._ids: dict[int, int] = {}
@@ -99,6 +101,7 @@ class KernelDatapath:
         with contextlib.ExitStack() as undo:
             undo.callback(self.detach)
             self._taken_over = False
+            self._news = LinkNews()
             self._code = self._compile()
             self._hooks = Hooks(
                 self._attachment(self._limiter_name), self._code["police"], self._seed
@@ -174,7 +177,7 @@ class KernelDatapath:
             state.apply(self._changed, now_ns)
             self._changed = {}
         state.beat(now_ns)
-        if now_ns >= self._look_ns:
+        if self._news_of_links() or now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
             self._reattached += self._on_hooks().put_back_lost(state.note)
 
@@ -196,7 +199,9 @@ class KernelDatapath:
             self._hooks.close()
         if self._state is not None:
             self._state.close()
-        self._state = self._hooks = None
+        if self._news is not None:
+            self._news.close()
+        self._state = self._hooks = self._news = None
 
     # What only this one does
 
@@ -216,6 +221,9 @@ class KernelDatapath:
         if self._hooks is None:
             raise DatapathError("the kernel datapath is not attached")
         return self._hooks
+
+    def _news_of_links(self) -> bool:
+        return self._news is not None and self._news.any()
 
     def _adopt(self) -> State | None:
         """The maps of a dead daemon of this name, if there are any."""

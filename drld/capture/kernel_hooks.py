@@ -2,7 +2,7 @@
 
 A hook can lose its program: the interface went and came back (a tunnel, a restarted VM), or
 somebody took the program, a filter or a qdisc away by hand. `put_back_lost` finds out, and is to be
-called once a second or so.
+called when there is news of interfaces, and once a second or so.
 """
 
 from __future__ import annotations

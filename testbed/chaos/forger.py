@@ -49,6 +49,7 @@ def corrupted(rng: Random, recorded: bytes) -> bytes:
         return bytes(payload) + rng.randbytes(rng.randint(1, 64))
     for _ in range(rng.randint(1, 4)):
         payload[rng.randrange(len(payload))] ^= 1 << rng.randrange(8)
+    # Two flips of one bit leave what was there.
     return bytes(payload) if payload != recorded else bytes(payload[:-1])
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+import trio
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+from testbed.chaos import __main__ as command
 from testbed.chaos import report
 from testbed.chaos.fault import KERNEL, NFQUEUE, Check
+from testbed.chaos.flood import checksummed
+from testbed.chaos.forger import corrupted, forged, packet
 from testbed.chaos.logs import Log, repeated
 from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import Canary
 from testbed.chaos.series import Series, depths, lowest, overshoot, recovery_s
+from testbed.chaos.soak import Life
 
 
 def series(**rates: list[tuple[float, float]]) -> Series:
@@ -192,3 +202,55 @@ def test_names_and_datapath_choose() -> None:
         (NFQUEUE, ("kill-all",)),
     ]
     assert stages(["kill-all"], NFQUEUE, quick=True) == [(NFQUEUE, ("kill-all",))]
+
+
+@given(st.binary(min_size=1, max_size=60), st.randoms(use_true_random=False))
+def test_what_is_corrupted_is_not_what_was_recorded(recorded: bytes, rng: Random) -> None:
+    assert corrupted(rng, recorded) != recorded
+
+
+@given(st.randoms(use_true_random=False))
+def test_what_is_forged_is_of_the_size_of_gossip(rng: Random) -> None:
+    assert len(forged(rng, 3)) <= 200
+
+
+def test_a_packet_has_the_lengths_of_its_headers() -> None:
+    made = packet(bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 7946, b"abc")
+    assert (len(made), made[12:20]) == (31, bytes([10, 0, 0, 1, 10, 0, 0, 2]))
+    assert made[20:26] == bytes([0x1F, 0x0A, 0x1F, 0x0A, 0, 11])
+
+
+def test_a_header_s_checksum_makes_its_sum_all_ones() -> None:
+    made = packet(bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 7946, b"abc")
+    header = checksummed(made[:20], len(made))
+    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, 20, 2))
+    assert total % 0xFFFF == 0
+    assert header[2:4] == bytes([0, 31])
+
+
+def test_a_life_that_grows() -> None:
+    life = Life()
+    for time_s in range(0, 1000, 10):
+        life.times.append(time_s)
+        life.resident.append(50_000_000 + (0 if time_s < 300 else (time_s - 300) * 10))
+    assert life.slope(300.0) == pytest.approx(36_000)
+
+
+@pytest.mark.parametrize(("check", "status"), [(KEPT, 0), (BROKEN, 1)])
+def test_the_exit_status_says_whether_promises_are_kept(
+    check: Check, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Done:
+        def __init__(self, *_: object) -> None:
+            self.stages = result(check)["stages"]
+
+        async def carry_out(self) -> None:
+            pass
+
+    monkeypatch.setattr(command, "Campaign", Done)
+    monkeypatch.setattr(command, "probed", lambda backend: backend)
+    monkeypatch.setattr(command, "run_to_end", trio.run)
+    done = CliRunner().invoke(command.main, ["kill-one", "--out", str(tmp_path)])
+    assert done.exit_code == status, done.output
+    assert ("BROKEN: " in done.output) == bool(status)
+    assert json.loads((tmp_path / "chaos.json").read_text())["seed"] == 1

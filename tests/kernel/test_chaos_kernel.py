@@ -1,0 +1,62 @@
+"""The chaos suite: its quick run keeps every promise, and an interrupted one leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from testbed import netns
+from testbed.chaos.registry import FAULTS
+
+pytestmark = [pytest.mark.kernel, pytest.mark.realtime]
+
+_PATIENCE_S = 290.0
+_LAST = "-lim-l3"
+"""How the name of a fleet's last limiter's namespace ends."""
+_ROOT = Path(netns.__file__).parents[1]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "testbed.chaos", *arguments]
+
+
+def test_every_promise_is_kept(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("--quick", "--out", str(tmp_path)),
+        capture_output=True, text=True, timeout=_PATIENCE_S, check=False, cwd=_ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    stages = json.loads((tmp_path / "chaos.json").read_text())["stages"]
+    assert sorted(record["fault"] for stage in stages for record in stage["records"]) == sorted(
+        FAULTS
+    )
+
+
+async def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = set(netns.NETNS_DIRECTORY.glob(f"*{_LAST}"))
+    process = subprocess.Popen(
+        command("kill-all", "--quick", "--out", str(tmp_path)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        cwd=_ROOT,
+    )  # fmt: skip
+    try:
+        with trio.fail_after(_PATIENCE_S):
+            while not (made := set(netns.NETNS_DIRECTORY.glob(f"*{_LAST}")) - before):
+                assert process.poll() is None, process.communicate()[0]
+                await trio.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=_PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + signal.SIGINT, said
+    for path in made:
+        assert list(netns.NETNS_DIRECTORY.glob(f"{path.name.removesuffix(_LAST)}-*")) == []
+    stages = json.loads((tmp_path / "chaos.json").read_text())["stages"]
+    assert [stage["records"] for stage in stages] == [[]]
