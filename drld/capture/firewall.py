@@ -28,6 +28,8 @@ from drld.spec import Direction
 log = logging.getLogger(__name__)
 
 _COMMAND_TIMEOUT_S = 30
+_PIPES = 5
+"""Input, output, errors, and how the start went; and some room."""
 
 Run = Callable[[Sequence[str], str], str]
 """Runs a command with this text as its standard input and returns what it prints."""
@@ -41,6 +43,7 @@ def run(command: Sequence[str], stdin: str = "") -> str:
     """
     line = " ".join(command)
     try:
+        _see_to_descriptors()
         done = subprocess.run(
             command,
             input=stdin,
@@ -55,6 +58,21 @@ def run(command: Sequence[str], stdin: str = "") -> str:
     if done.returncode != 0:
         raise DatapathError(f"{line}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
+
+
+def _see_to_descriptors() -> None:
+    """See that a tool's pipes can be opened; where they fail halfway, CPython 3.11 loses the rest.
+
+    Raises:
+        OSError: they cannot.
+    """
+    opened: list[int] = []
+    try:
+        for _ in range(_PIPES):
+            opened += os.pipe()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _path() -> str:

@@ -54,21 +54,29 @@ class Connection:
     async def serve(self) -> None:
         """Answer until the client goes, or keeps us waiting for too long."""
         async with self._stream:
-            with self._whole:
-                async with TaskGroup() as tasks:
-                    protocol = _Http1(
-                        self._app,
-                        self._config,
-                        WorkerContext(None),
-                        tasks,
-                        self._state,
-                        False,
-                        None,
-                        None,
-                        self._send,
-                    )
-                    await self._read(protocol)
-                    self._whole.cancel()
+            try:
+                with self._whole:
+                    await self._serve()
+            except Exception:
+                # What hypercorn stumbles over when an answer has lost its client is no error.
+                if not self._whole.cancel_called:
+                    raise
+
+    async def _serve(self) -> None:
+        async with TaskGroup() as tasks:
+            protocol = _Http1(
+                self._app,
+                self._config,
+                WorkerContext(None),
+                tasks,
+                self._state,
+                False,
+                None,
+                None,
+                self._send,
+            )
+            await self._read(protocol)
+            self._whole.cancel()
 
     async def _read(self, protocol: _Http1) -> None:
         self._expect_request()

@@ -76,7 +76,7 @@ async def _jump(scene: Scene, quick: bool) -> Episode:
         if ahead_s:
             await trio.sleep(_EACH_S[quick])
     return Episode(
-        Bounds(recover_s=1.0, overshoot=RATE // 10, lines=9, least=0.85),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=9, least=0.85),
         begin_s,
         time.monotonic(),
         begin_s,

@@ -58,7 +58,7 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
     healed_s = time.monotonic()
     count = sum(answers.values())
     return Episode(
-        Bounds(recover_s=1.0, overshoot=RATE // 10, lines=_LINES * count, least=0.85),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=_LINES * count, least=0.85),
         begin_s,
         healed_s,
         begin_s,

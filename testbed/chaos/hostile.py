@@ -46,7 +46,7 @@ def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
         rejected = sum([await _rejected(member) - before[member.name] for member in members])
         share = rejected / sum(sent.values())
         return Episode(
-            Bounds(recover_s=1.0, overshoot=RATE // 10, lines=2, least=0.85),
+            Bounds(recover_s=2.0, overshoot=RATE // 10, lines=2, least=0.85),
             begin_s,
             healed_s,
             begin_s,

@@ -61,7 +61,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         await trio.sleep(0.2)
     _empty(disk)
     return Episode(
-        Bounds(recover_s=1.0, overshoot=RATE // 10, lines=2 * len(answers), least=0.85),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=2 * len(answers), least=0.85),
         begin_s,
         time.monotonic(),
         begin_s,
@@ -93,7 +93,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
     answer = await victim.reload()
     return Episode(
         Bounds(
-            recover_s=1.0,
+            recover_s=2.0,
             overshoot=RATE // 10,
             lines=4 + 4 * round((healed_s - begin_s) / 0.5),
             least=0.85,

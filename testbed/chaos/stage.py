@@ -26,6 +26,7 @@ from testbed.chaos.registry import FAULTS, preparation
 from testbed.chaos.scene import LIMITERS, RATE, Scene, scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot, recovery_s
 from testbed.chaos.soak import SOAK
+from testbed.errors import MeasurementError
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
 
@@ -76,7 +77,13 @@ async def carry_out(job: Job) -> None:
             fleet.rng = Random(f"{job.seed}/{job.datapath}/{fault.name}")
             child.send(**{STEP: f"{fault.name}: before"})
             await fleet.settled()
-            record = await _one(fault, fleet, job)
+            try:
+                record = await _one(fault, fleet, job)
+            except MeasurementError as error:
+                for member in fleet.members.values():
+                    if member.daemon is not None and not member.alive:
+                        raise await member.daemon.failure(f"died in {fault.name}") from error
+                raise
             child.send(**{RECORD: record})
         child.send(**{STEP: "stopping the fleet"})
         left = await fleet.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -164,3 +166,27 @@ def test_input_is_handed_over_byte_for_byte(tmp_path: Path) -> None:
     text = nft_install("lim1", SETS, 17)
     run(["tee", str(copy)], text)
     assert copy.read_text() == text
+
+
+def test_a_tool_for_which_there_are_no_descriptors_costs_none() -> None:
+    code = """
+import resource
+from pathlib import Path
+from drld.capture.firewall import run
+from drld.errors import DatapathError
+
+before = sorted(Path("/proc/self/fd").iterdir())
+# Room for half of the pipes that it takes.
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(max(p.name for p in before[:3])) + 4, 4096))
+for _ in range(5):
+    try:
+        run(["true"])
+    except DatapathError as error:
+        assert "Too many open files" in str(error), error
+    else:
+        raise AssertionError("there was room")
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+assert sorted(Path("/proc/self/fd").iterdir()) == before, sorted(Path("/proc/self/fd").iterdir())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -142,3 +142,19 @@ async def test_what_is_done_for_a_client_ends_when_it_leaves(
                 await stream.send_all(HEAD + bytes(20))
                 await begun.wait()
             await ended.wait()
+
+
+async def test_a_client_that_leaves_before_its_answer_is_no_error_of_ours(
+    daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with trio.fail_after(10):
+        async with served(daemon, path):
+            for _ in range(20):
+                for request in (STATUS, HEAD + bytes(20)):
+                    async with await trio.open_unix_socket(str(path)) as stream:
+                        await stream.send_all(request)
+            # By then the server has dealt with all of them.
+            async with await trio.open_unix_socket(str(path)) as stream:
+                await stream.send_all(STATUS)
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
