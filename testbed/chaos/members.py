@@ -26,7 +26,7 @@ from testbed.topology import limiter_role
 
 READY_S = 60.0
 _STOP_S = 20.0
-_ASK_S = 5.0
+_ASK_S = 30.0
 
 LOAD, WATCHED = "load", "canary"
 """The limits: of the load, and of the canaries."""

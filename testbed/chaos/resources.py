@@ -10,12 +10,12 @@ from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 
 _VICTIM = "l1"
-"""Whose control socket, log and cache are on a disk of its own, which only it sees."""
+"""Whose control socket and log are on a disk of its own, which only it sees."""
 _SECONDS = {False: 8.0, True: 2.5}
 _DISK = "size=64k,nr_inodes=32"
 _CLIENTS = 100
@@ -29,7 +29,6 @@ def _own_disk(member: Member, state: Path) -> None:
     disk.mkdir()
     member.control = disk / "control.sock"
     member.document["limiter"]["control"] = str(member.control)
-    member.environment["CACHE_DIRECTORY"] = f"{disk}:/var/cache/drld"
     member.shell = f"mount -t tmpfs -o {_DISK} disk {disk} && exec 2>{disk}/log"
     member.log = disk / "log"
 
@@ -60,13 +59,32 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         await victim.ask("/v1/status")
         await trio.sleep(0.2)
     _empty(disk)
+    absent_s = 0.0 if quick else await _start_full(scene, victim)
     return Episode(
-        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=2 * len(answers), least=0.85),
+        Bounds(
+            recover_s=2.0 if quick else 6.0,
+            overshoot=RATE // 10,
+            lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
+            lines=2 * len(answers),
+            least=0.85 if quick else None,
+        ),
         begin_s,
         time.monotonic(),
         begin_s,
         [Check("reloads refused", "", len(answers) - answers.count(200), 0)],
     )
+
+
+async def _start_full(scene: Scene, victim: Member) -> float:
+    """Kill it, and start it where not a byte can be written, its cache of programs on that disk,
+    too; how long it was away."""
+    begin_s = time.monotonic()
+    disk = victim.control.parent
+    victim.kill()
+    victim.environment["CACHE_DIRECTORY"] = str(disk)
+    victim.shell = f"{victim.shell} && {{ head -c 1M /dev/zero >{disk}/fill || true; }}"
+    await scene.revive([victim])
+    return time.monotonic() - begin_s + 0.2
 
 
 async def _descriptors(scene: Scene, quick: bool) -> Episode:
