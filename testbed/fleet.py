@@ -342,5 +342,7 @@ def toml(document: Mapping[str, Any]) -> str:
 def _inline(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
     # The strings and numbers of JSON are those of TOML.
     return json.dumps(value)

@@ -2,7 +2,9 @@
 
 It runs where all gossip passes, records some of it, and sends
     `corrupt`   recorded datagrams with a few bits flipped, bytes cut off or put on;
-    `forge`     random bytes, and updates as drld's codec writes them under random tags.
+    `forge`     random bytes, and updates and handshakes as drld's codec writes them, under
+                random tags;
+    `replay`    what was recorded, as it was.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from drld.gossip.control_wire import CONTROL_TAG_SIZE, End, Hello, encode_control
 from drld.gossip.wire import TAG_SIZE, encode
 from drld.model import Quantity, Update
 from testbed import child
@@ -57,6 +60,10 @@ def forged(rng: Random, limits: int) -> bytes:
     """What somebody makes up who knows the format, or does not."""
     if rng.random() < 0.3:
         return rng.randbytes(rng.randint(0, 200))
+    if rng.random() < 0.2:
+        ends = [End(rng.getrandbits(64), rng.randrange(1, 1 << 32)) for _ in range(2)]
+        hello = Hello(*ends, rng.getrandbits(64), rng.getrandbits(64))
+        return encode_control(hello, 1, 0) + rng.randbytes(CONTROL_TAG_SIZE)
     update = Update(
         limit_id=rng.randint(0, limits),
         sequence=rng.getrandbits(32),
@@ -67,7 +74,7 @@ def forged(rng: Random, limits: int) -> bytes:
     )
     if update.limit_id:
         update = replace(update, value=rng.choice([0.0, 1.0, 1e9, -1e9]))
-    return encode(update) + rng.randbytes(TAG_SIZE)
+    return encode(update, 1) + rng.randbytes(TAG_SIZE)
 
 
 def _record(port: int) -> list[Recorded]:
@@ -94,11 +101,11 @@ def work() -> None:
     job = child.receive()
     rng = Random(job["seed"])
     recorded = _record(job["port"])
-    make: Callable[[bytes], bytes]
-    if job["kind"] == "corrupt":
-        make = lambda payload: corrupted(rng, payload)  # noqa: E731 -- one of two
-    else:
-        make = lambda _: forged(rng, job["limits"])  # noqa: E731
+    make: Callable[[bytes], bytes] = {
+        "corrupt": lambda payload: corrupted(rng, payload),
+        "forge": lambda _: forged(rng, job["limits"]),
+        "replay": lambda payload: payload,
+    }[job["kind"]]
     sent: dict[str, int] = {}
     begin_s = time.monotonic()
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as out:

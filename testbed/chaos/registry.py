@@ -27,7 +27,7 @@ FAULTS: Mapping[str, Fault] = {
 """In the order of the report."""
 
 _FLEETS = (
-    ("kill-one", "kill-most", "kill-all", "freeze", "corrupt", "forge"),
+    ("kill-one", "kill-most", "kill-all", "freeze", "corrupt", "forge", "replay"),
     ("partition", "partition-one-way", "partition-chain", "partition-flapping", "gossip-loss"),
     ("overflow", "wrong-config", "reload-storm", "interface-down", "interface-new"),
     ("clock-jumps", "disk-full", "descriptors"),

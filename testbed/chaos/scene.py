@@ -38,6 +38,7 @@ _RTT, _GOSSIP_RTT = "30ms", "10ms"
 _STREAM_PORT, _STREAM_BYTES, _HEADERS = 5002, 1000, 28
 _CANARY = {"port": 5003, "bytes": 100, "per_s": 100.0}
 _CANARY_RATE = 1_200_000 // 8
+_KEY = "gossip.key"
 _SETTLE_S = 40.0
 _TRIP_S = 0.3
 """From source to sink, generously."""
@@ -233,6 +234,9 @@ async def scene(
     `prepare` may change how a daemon is started.
     """
     with netns.workspace() as state:
+        key = state / _KEY
+        key.touch(0o600)
+        key.write_text(rng.randbytes(32).hex(), encoding="ascii")
         layout = plan(_definition(load.limits), "fps", rng.randrange(1 << 16))
         _build(layout)
         async with crew(state) as processes:
@@ -320,7 +324,7 @@ def _member(layout: Plan, name: str, datapath: str, state: Path, limits: Limits)
     socket = state / f"{name}.sock"
     document["limiter"]["control"] = str(socket)
     # What is not said here is as an operator has it who says nothing.
-    del document["gossip"]
+    document["gossip"] = {"keys": [{"id": 1, "file": str(state / _KEY)}]}
     document["limit"] = limits_of(
         {"out": "out", "destination": "10.4.0.0/16"},
         {"out": "out", "destination": "10.5.0.0/16"},
