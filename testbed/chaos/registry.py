@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from testbed.chaos import (
@@ -26,6 +26,8 @@ FAULTS: Mapping[str, Fault] = {
 }
 """In the order of the report."""
 
+_WAYS = (KERNEL, NFQUEUE)
+
 _FLEETS = (
     ("kill-one", "kill-most", "kill-all", "freeze", "corrupt", "forge", "replay"),
     ("partition", "partition-one-way", "partition-chain", "partition-flapping", "gossip-loss"),
@@ -33,31 +35,33 @@ _FLEETS = (
     ("clock-jumps", "disk-full", "descriptors"),
 )
 """Faults that are done to one fleet, one after another."""
-_QUICK_ON_NFQUEUE = frozenset({"kill-one", "freeze", "overflow", "wrong-config", "descriptors"})
-"""Where there is time for one datapath. All others: the kernel's."""
+_QUICK_FLEETS = (
+    (KERNEL, ("kill-most", "kill-all", "corrupt", "forge", "replay")),
+    (KERNEL, _FLEETS[1]),
+    (KERNEL, ("reload-storm", "interface-down", "interface-new", "clock-jumps", "disk-full")),
+    (NFQUEUE, ("kill-one", "freeze", "overflow", "wrong-config", "descriptors")),
+)
+"""Where there is time for one datapath each."""
+
+Stage = tuple[str, tuple[str, ...]]
+"""A fleet's datapath, and the faults that are done to it."""
 
 
-def stages(
-    names: Collection[str], datapath: str | None, quick: bool
-) -> list[tuple[str, tuple[str, ...]]]:
-    """Fleets by datapath, and the faults that are done to each; `names` are all if empty."""
-    found: list[tuple[str, tuple[str, ...]]] = [(BOTH, (SOAK,))] if SOAK in names else []
-    for way in (KERNEL, NFQUEUE) if datapath is None else (datapath,):
-        for fleet in _FLEETS:
-            chosen = tuple(
-                name
-                for name in fleet
-                if (not names or name in names)
-                and way in FAULTS[name].datapaths
-                and not (quick and datapath is None and _quick_on(name) != way)
-            )
-            if chosen:
-                found.append((way, chosen))
+def stages(names: Collection[str], datapath: str | None, quick: bool) -> list[Stage]:
+    """All fleets; of the faults only `names`, or all if there are none."""
+    fleets: Iterable[Stage] = (
+        _QUICK_FLEETS
+        if quick and datapath is None
+        else [(way, fleet) for way in ((datapath,) if datapath else _WAYS) for fleet in _FLEETS]
+    )
+    found: list[Stage] = [(BOTH, (SOAK,))] if SOAK in names else []
+    for way, fleet in fleets:
+        chosen = tuple(
+            name for name in fleet if (not names or name in names) and way in FAULTS[name].datapaths
+        )
+        if chosen:
+            found.append((way, chosen))
     return found
-
-
-def _quick_on(name: str) -> str:
-    return NFQUEUE if name in _QUICK_ON_NFQUEUE else KERNEL
 
 
 def preparation(faults: Sequence[Fault]) -> Callable[[Member, Path], None]:
