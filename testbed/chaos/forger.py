@@ -61,8 +61,8 @@ def forged(rng: Random, limits: int) -> bytes:
     if rng.random() < 0.3:
         return rng.randbytes(rng.randint(0, 200))
     if rng.random() < 0.2:
-        ends = [End(rng.getrandbits(64), rng.randrange(1, 1 << 32)) for _ in range(2)]
-        hello = Hello(*ends, rng.getrandbits(64), rng.getrandbits(64))
+        mine, yours = (End(rng.getrandbits(64), rng.randrange(1, 1 << 32)) for _ in range(2))
+        hello = Hello(mine, yours, nonce=rng.getrandbits(64), echo=rng.getrandbits(64))
         return encode_control(hello, 1, 0) + rng.randbytes(CONTROL_TAG_SIZE)
     update = Update(
         limit_id=rng.randint(0, limits),

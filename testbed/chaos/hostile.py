@@ -21,7 +21,8 @@ async def _refused(member: Member) -> int:
     """Datagrams and updates that had no effect."""
     gossip = (await member.ask("/v1/status"))["gossip"]
     peers = await member.ask("/v1/peers")
-    return sum(gossip["rejected"].values()) + sum(peer["late"] + peer["rejected"] for peer in peers)
+    refused: int = sum(gossip["rejected"].values())
+    return refused + sum(peer["late"] + peer["rejected"] for peer in peers)
 
 
 def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
