@@ -28,6 +28,7 @@ import trio
 
 import drld
 from drld import config, report
+from drld.capture.firewall import remove_rules
 from drld.capture.kernel import KernelDatapath
 from drld.capture.nfqueue import NfqueueDatapath
 from drld.coalesced import Coalesced
@@ -191,6 +192,9 @@ class Daemon:
                 self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
+        if isinstance(self.datapath, KernelDatapath) and spec.firewall != "none":
+            # Those of one on nfqueue that was killed would lead packets to nobody.
+            remove_rules(spec.name)
 
     def _why(self) -> str:
         """Which datapath it is, and why this one."""

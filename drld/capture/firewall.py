@@ -210,7 +210,16 @@ def remove_leftovers(chosen: Firewall, limiter: str, run: Run = run) -> None:
     """
     if isinstance(chosen, ManualFirewall):
         return
+    _remove_all_but(type(chosen), limiter, run)
+
+
+def remove_rules(limiter: str, run: Run = run) -> None:
+    """Remove what a killed run of this limiter left, for one that needs no rules."""
+    _remove_all_but(None, limiter, run)
+
+
+def _remove_all_but(kept: type[Firewall] | None, limiter: str, run: Run) -> None:
     for other in (NftFirewall(limiter, run), IptablesFirewall(limiter, run)):
-        if type(other) is not type(chosen):
+        if type(other) is not kept:
             with contextlib.suppress(DatapathError):
                 other.remove()

@@ -9,6 +9,8 @@ from testbed.chaos.scene import LIMITERS, RATE, Scene
 from testbed.topology import data_device
 
 _SECONDS = {False: 5.0, True: 2.0}
+_FLOODS = 3
+"""Processes that send: one alone a daemon may keep up with."""
 _PATIENCE_S = 30.0
 
 
@@ -19,23 +21,24 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
     (link,) = (veth for veth in scene.layout.veths if veth.near.device == device)
     before = (await victim.ask("/v1/status"))["datapath"]["counters"]["overflow"]
     begin_s = time.monotonic()
-    flood = await scene.crew.start_module(
-        "flood",
-        scene.wan,
-        "chaos.flood",
-        {
-            "device": device,
-            "macs": [link.near.mac, link.far.mac],
-            "addresses": [
-                scene.layout.source_address[group],
-                scene.layout.sink_address[victim.name],
-            ],
-            "seconds": _SECONDS[quick],
-        },
-    )
-    sent = (await flood.receive(_SECONDS[quick] + _PATIENCE_S))["result"]
+    job = {
+        "device": device,
+        "macs": [link.near.mac, link.far.mac],
+        "addresses": [
+            scene.layout.source_address[group],
+            scene.layout.sink_address[victim.name],
+        ],
+        "seconds": _SECONDS[quick],
+    }
+    floods = [
+        await scene.crew.start_module(f"flood {number}", scene.wan, "chaos.flood", job)
+        for number in range(_FLOODS)
+    ]
+    sent = 0
+    for flood in floods:
+        sent += (await flood.receive(_SECONDS[quick] + _PATIENCE_S))["result"]
     healed_s = time.monotonic()
-    await scene.crew.dismiss([flood])
+    await scene.crew.dismiss(floods)
     counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
     return Episode(
         # What comes to the full queue is dropped, whosever it is.

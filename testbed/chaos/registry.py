@@ -29,14 +29,14 @@ FAULTS: Mapping[str, Fault] = {
 _WAYS = (KERNEL, NFQUEUE)
 
 _FLEETS = (
-    ("kill-one", "kill-most", "kill-all", "freeze", "corrupt", "forge", "replay"),
+    ("kill-one", "kill-most", "kill-all", "kill-change", "freeze", "corrupt", "forge", "replay"),
     ("partition", "partition-one-way", "partition-chain", "partition-flapping", "gossip-loss"),
     ("overflow", "wrong-config", "reload-storm", "interface-down", "interface-new"),
     ("clock-jumps", "disk-full", "descriptors"),
 )
 """Faults that are done to one fleet, one after another."""
 _QUICK_FLEETS = (
-    (KERNEL, ("kill-most", "kill-all", "corrupt", "forge", "replay")),
+    (KERNEL, ("kill-most", "kill-all", "kill-change", "corrupt", "forge", "replay")),
     (KERNEL, _FLEETS[1]),
     (KERNEL, ("reload-storm", "interface-down", "interface-new", "clock-jumps", "disk-full")),
     (NFQUEUE, ("kill-one", "freeze", "overflow", "wrong-config", "descriptors")),

@@ -37,8 +37,10 @@ _PAUSE_S = (1.0, 6.0)
 _GROWTH_BYTES = 1 << 20
 """An hour, at most."""
 _MOST_BYTES = 100_000_000
-_DESCRIPTORS = 8
+_DESCRIPTORS = 16
 """More than at first, at most: what clients hold for a moment, and what a reload needs."""
+_LAST = 20
+"""Samples whose median is what it holds in the end."""
 _LIMITS = Limits(2_000_000 // 8, 20_000)
 _RATES = ("1500kbit", "2mbit", "2500kbit")
 _BAD = "this is no configuration"
@@ -172,6 +174,12 @@ class Soak:
                     f"{where} memory grows by", "B/h", round(life.slope(settled_s)), _GROWTH_BYTES
                 ),
                 Check(f"{where} memory at most", "B", max(life.resident), _MOST_BYTES),
+                Check(
+                    f"{where} more descriptors in the end",
+                    "",
+                    round(statistics.median(life.descriptors[-_LAST:])) - first,
+                    0,
+                ),
                 Check(
                     f"{where} descriptors at most", "", max(life.descriptors), first + _DESCRIPTORS
                 ),

@@ -15,6 +15,7 @@ from drld.capture.firewall import (
     NftFirewall,
     choose,
     remove_leftovers,
+    remove_rules,
     run,
 )
 from drld.capture.rules import (
@@ -139,6 +140,19 @@ def test_leftovers_of_the_other_tool_are_removed_and_a_missing_tool_is_no_error(
     host = FakeHost({"iptables-save": DatapathError("iptables-save: not there")})
     remove_leftovers(NftFirewall("lim1", host.run), "lim1", host.run)
     assert host.commands == [("iptables-save", "")]
+
+
+def test_who_needs_no_rules_removes_those_of_both_tools() -> None:
+    host = FakeHost({
+        "nft list tables": "table inet drld-lim1\n",
+        "iptables-save": DatapathError("iptables-save: not there"),
+    })  # fmt: skip
+    remove_rules("lim1", host.run)
+    assert host.commands == [
+        ("nft list tables", ""),
+        ("nft -f -", nft_remove("lim1")),
+        ("iptables-save", ""),
+    ]
 
 
 # Running commands
