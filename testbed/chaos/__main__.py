@@ -12,10 +12,12 @@ from typing import Any
 
 import click
 
+from drld.gossip import FABRICS
 from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.registry import FAULTS, stages
+from testbed.chaos.scene import FABRIC
 from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
 from testbed.interrupt import run_to_end
@@ -49,6 +51,10 @@ class _Command(click.Command):
     "--seconds", type=click.FloatRange(60), default=3600, show_default=True, help="Of the soak."
 )
 @click.option(
+    "--fabric", type=click.Choice(list(FABRICS)), default=FABRIC, show_default=True,
+    help="Of the fleets.",
+)  # fmt: skip
+@click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("chaos-out"),
     show_default=True,
 )  # fmt: skip
@@ -64,6 +70,7 @@ def main(
     seed: int,
     datapath: str | None,
     seconds: float,
+    fabric: str,
     out: Path,
     jobs: int | None,
     docs: bool,
@@ -72,7 +79,7 @@ def main(
     docs/operations.md is broken."""
     links = probed("auto")
     work = [
-        Job(list(group), way, links, seed, quick, seconds)
+        Job(list(group), way, links, seed, quick, seconds, fabric)
         for way, group in stages(names, datapath, quick)
     ]
     campaign = Campaign(work, jobs or _JOBS[quick], Board())
@@ -81,6 +88,7 @@ def main(
         "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "quick": quick,
         "seed": seed,
+        "fabric": fabric,
         "host": _host(),
         "stages": campaign.stages,
     }

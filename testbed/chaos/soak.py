@@ -194,14 +194,16 @@ def _prepare(member: Member, state: Path) -> None:  # noqa: ARG001 -- the hook's
     member.document["limiter"]["datapath"] = NFQUEUE if member.name == "l2" else KERNEL
 
 
-async def carry_out(seconds: float, links: str, seed: int) -> tuple[dict[str, Any], list[str]]:
+async def carry_out(
+    seconds: float, links: str, seed: int, fabric: str
+) -> tuple[dict[str, Any], list[str]]:
     """Soak a fleet; its record, and what was left behind.
 
     Raises:
         DrldError: the host cannot do it, or a daemon failed.
     """
     rng = Random(f"{seed}/{SOAK}")
-    load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12)
+    load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12, fabric=fabric)
     async with scene(partial(choose_links, links), KERNEL, rng, _prepare, load) as fleet:
         soak = Soak(fleet, seconds)
         try:

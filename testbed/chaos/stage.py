@@ -11,7 +11,7 @@ import functools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
@@ -23,7 +23,7 @@ from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault
 from testbed.chaos.logs import TRACE, repeated
 from testbed.chaos.registry import FAULTS, preparation
-from testbed.chaos.scene import LIMITERS, RATE, Scene, scene
+from testbed.chaos.scene import FULL_LOAD, LIMITERS, RATE, Scene, scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot, recovery_s
 from testbed.chaos.soak import SOAK
 from testbed.errors import MeasurementError
@@ -51,6 +51,7 @@ class Job:
     quick: bool
     seconds: float
     """Of a soak."""
+    fabric: str
 
     def message(self) -> dict[str, Any]:
         """For the standard input."""
@@ -64,7 +65,7 @@ async def carry_out(job: Job) -> None:
         DrldError: the host cannot do it, or the fleet does not come up.
     """
     if job.faults == [SOAK]:
-        record, left = await soak.carry_out(job.seconds, job.links, job.seed)
+        record, left = await soak.carry_out(job.seconds, job.links, job.seed, job.fabric)
         child.send(**{RECORD: record})
         child.send(**{LEFT: left})
         return
@@ -72,7 +73,8 @@ async def carry_out(job: Job) -> None:
     rng = Random(f"{job.seed}/{job.datapath}/{' '.join(job.faults)}")
     links = functools.partial(choose_links, job.links)
     child.send(**{STEP: "starting the fleet"})
-    async with scene(links, job.datapath, rng, preparation(faults)) as fleet:
+    load = replace(FULL_LOAD, fabric=job.fabric)
+    async with scene(links, job.datapath, rng, preparation(faults), load) as fleet:
         for fault in faults:
             fleet.rng = Random(f"{job.seed}/{job.datapath}/{fault.name}")
             child.send(**{STEP: f"{fault.name}: before"})

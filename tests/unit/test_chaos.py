@@ -137,6 +137,7 @@ def result(*checks: Check, left: list[str] | None = None, error: str | None = No
         "taken": "2026-01-01",
         "quick": True,
         "seed": 1,
+        "fabric": "mesh",
         "seconds": 9.0,
         "host": {"model": "m", "processors": 2, "kernel": "6.1", "python": "3.11"},
         "stages": [
