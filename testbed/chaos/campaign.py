@@ -69,7 +69,7 @@ class Campaign:
                 with trio.CancelScope(shield=True):
                     child.terminate()
                     await child.reap(_GRACE_S)
-            del self._doing[index]
+            self._doing.pop(index, None)
             self._show()
 
     def _take(self, index: int, answer: dict[str, Any]) -> None:

@@ -114,8 +114,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     header, *lines = rows(result)
     kind = "quick" if result["quick"] else "full"
     parts = [
-        f"A {kind} run of {result['taken']}, seed {result['seed']}, {result['fabric']}: {host['processors']} "
-        f"processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. In "
+        f"A {kind} run of {result['taken']}, seed {result['seed']}, {result['fabric']}: "
+        f"{host['processors']} processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. In "
         "brackets what is promised.",
         "",
         bar(header),
