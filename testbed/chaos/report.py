@@ -115,8 +115,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     kind = "quick" if result["quick"] else "full"
     parts = [
         f"A {kind} run of {result['taken']}, seed {result['seed']}, {result['fabric']}: "
-        f"{host['processors']} processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. In "
-        "brackets what is promised.",
+        f"{host['processors']} processors ({host['model']}), Linux {host['kernel']}, "
+        f"Python {host['python']}. In brackets what is promised.",
         "",
         bar(header),
         bar(["---"] * len(header)),
