@@ -65,7 +65,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
             recover_s=2.0 if quick else 6.0,
             overshoot=RATE // 10,
             lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
-            lines=2 * len(answers),
+            lines=2 * len(answers) + 4,
             least=0.85 if quick else None,
         ),
         begin_s,
