@@ -227,14 +227,17 @@ class KernelDatapath:
 
     def _adopt(self) -> State | None:
         """The maps of a dead daemon of this name, if there are any."""
+        refusal: DatapathError | None = None
         for note in self._on_hooks().notes():
             try:
                 state = State.adopt(note, self._code["apply"])
             except DatapathError as error:
-                log.warning("limits start with full buckets: %s", error)
+                refusal = error
                 continue
             self._taken_over = True
             return state
+        if refusal is not None:
+            log.warning("limits start with full buckets: %s", refusal)
         return None
 
     def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:

@@ -20,6 +20,7 @@ What can go wrong:
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import time
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 _IN, _OUT = Direction.IN, Direction.OUT
 _HOOKS_IN = (0, 1)  # prerouting, local input; at the others it is known where a packet goes out
+_GONE = (errno.ENXIO, errno.ENODEV)
 _NAMES_LIVE_NS = 1_000_000_000
 _INSTALL_POLL_S = 0.005
 
@@ -99,6 +101,8 @@ class NfqueueDatapath:
         self._errors = 0
         self._overflow = 0
         self._interfaces: dict[int, str] = {}
+        self._earlier: dict[int, str] = {}
+        """As it was before they were last looked up anew."""
         self._interfaces_until_ns = 0
 
     # What every datapath does
@@ -199,7 +203,7 @@ class NfqueueDatapath:
         now_ns = self._clock()
         if now_ns >= self._interfaces_until_ns:
             # An index may come to mean another interface, or an interface get another name.
-            self._interfaces.clear()
+            self._earlier, self._interfaces = self._interfaces, {}
             self._interfaces_until_ns = now_ns + _NAMES_LIVE_NS
         return self._turn(session.queue)
 
@@ -284,8 +288,13 @@ class NfqueueDatapath:
     def _resolve(self, index: int) -> str:
         try:
             name = socket.if_indextoname(index)
-        except OSError:
-            return ""  # gone meanwhile, and the kernel has dropped the packet with it
+        except OSError as error:
+            if error.errno in _GONE:
+                return ""  # and the kernel has dropped the packet with it
+            # No descriptor is left to ask with: a packet of no interface would be of no limit.
+            if index not in self._earlier:
+                raise
+            name = self._earlier[index]
         self._interfaces[index] = name
         return name
 

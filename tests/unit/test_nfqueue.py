@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from pathlib import Path
@@ -54,6 +55,20 @@ def test_the_hook_tells_the_direction(
     for hook in range(5):
         datapath._verdict(FakePacket(hook, 1, 2))  # type: ignore[arg-type]
     assert seen == [("eth0", "in")] * 2 + [("eth1", "out")] * 3
+
+
+def test_without_descriptors_an_interface_is_what_it_was(
+    datapath: NfqueueDatapath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(_: int) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "if_indextoname", exhausted)
+    datapath._earlier = {1: "eth0"}
+    assert datapath._resolve(1) == "eth0"
+    # One that was never known: the packet is an error, and not one without limits.
+    assert not datapath._verdict(FakePacket(indev=7))  # type: ignore[arg-type]
+    assert datapath.counters()["errors"] == 1
 
 
 def test_an_interface_that_is_gone_has_no_limits(datapath: NfqueueDatapath) -> None:
