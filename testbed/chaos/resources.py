@@ -20,6 +20,8 @@ _SECONDS = {False: 8.0, True: 2.5}
 _DISK = "size=64k,nr_inodes=32"
 _CLIENTS = 100
 _SPARE = 1
+_TAKEN = 200
+_PATIENCE_S = 20.0
 
 
 def _own_disk(member: Member, state: Path) -> None:
@@ -108,7 +110,12 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
     finally:
         resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
     healed_s = time.monotonic()
-    answer = await victim.reload()
+    answer = 0
+    with trio.move_on_after(_PATIENCE_S):
+        # Clients that gave up still stand in the queue of the socket.
+        while (answer := await victim.reload()) != _TAKEN:
+            await trio.sleep(0.1)
+    again_s = round(time.monotonic() - healed_s, 2) if answer == _TAKEN else None
     return Episode(
         Bounds(
             recover_s=2.0,
@@ -119,7 +126,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         begin_s,
-        [Check("reloads again", "HTTP", answer, 200)],
+        [Check("reloads again after", "s", again_s, 5.0)],
     )
 
 
