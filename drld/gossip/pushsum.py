@@ -6,8 +6,8 @@ arithmetic of the (value, weight) pair, this file who gets how much of it, and w
 Theory of operation. Once an interval a limiter adds the change of its demand to its value, splits
 its pair into equal shares, keeps one and sends one to each of the round's `branching` targets. Each
 link is used once a cycle (`drld.gossip.membership`), which bounds the time to compensate a loss and
-to notice a death. The number of limiters that scales the mean is that of the connected ones and
-this one.
+to notice a death. The number of limiters that scales the mean is that of the connected ones, of
+those whose demand still counts, and this one.
 
 Who gets mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead one
 is lost. One that we hear but that denies hearing us gets a token, which tells it so; one that we do
@@ -27,8 +27,8 @@ one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once.
 ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
 one
 
-- when the pool holds mass that belongs to nobody any more: a peer that gave mass in this epoch is
-  disconnected or was removed, or one has restarted;
+- when the pool holds mass that belongs to nobody any more: a peer that gave mass in this epoch
+  counts no more or was removed, or one has restarted;
 - when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
 - when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
   not show, say) is put right in bounded time;
@@ -59,10 +59,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from drld.gossip.base import QUIET_ROUNDS, Fabric
+from drld.gossip.base import Fabric
 from drld.gossip.link import Link
 from drld.gossip.mass import NOTHING, RESOLUTION, Mass, Pair
 from drld.gossip.membership import Membership
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.wire import EPOCH_MODULUS, MAX_VALUE
 from drld.model import GlobalView, Update
 
@@ -216,7 +217,7 @@ class PushSum(Fabric[_Peer]):
             if self._silence(now_ns):
                 return GlobalView(0.0, connected, age_ns=self.membership.age_ns(now_ns))
             if self._settled(now_ns):
-                remote = self.mass.remote(len(connected) + 1)
+                remote = self.mass.remote(self._members(now_ns))
                 return GlobalView(remote, connected, age_ns=self.membership.age_ns(now_ns))
             if self._held is not None:
                 remote, made_ns = self._held
@@ -254,8 +255,9 @@ class PushSum(Fabric[_Peer]):
         self._seen = self.membership.version
         if not connected:
             self._anchored = False
+        leaving = self.membership.leaving(now_ns)
         self._tainted |= any(
-            link.generation == self._generation and peer not in connected
+            link.generation == self._generation and peer not in connected and peer not in leaving
             for peer, link in self._links.items()
         )
 
@@ -279,10 +281,15 @@ class PushSum(Fabric[_Peer]):
         due = self._tainted or self._lost >= EPOCH_LOSSES
         return due and age_ns >= 2 * self._settling_ns
 
+    def _members(self, now_ns: int) -> int:
+        """Of how many the total is: those whose demand counts."""
+        gone = self.membership.leaving(now_ns)
+        return len(self._connected(now_ns)) + len(gone - self._strangers) + 1
+
     def _begin_epoch(self, epoch: int, now_ns: int) -> None:
         connected = self._connected(now_ns)
         if connected and self._settled(now_ns):
-            self._held = (self.mass.remote(len(connected) + 1), now_ns)
+            self._held = (self.mass.remote(self._members(now_ns)), now_ns)
         self.epoch = epoch
         self._epoch_ns = self._beginning_ns(now_ns)
         self._generation += 1
