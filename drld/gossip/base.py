@@ -67,6 +67,14 @@ class Fabric(ABC, Generic[AnyLink]):
         """Begin with a peer."""
 
     @property
+    def detection_ns(self) -> int:
+        """The detection time, ns: so long after the last event the limit is kept to.
+
+        docs/conservative-rule.md has what is an event, and the proof.
+        """
+        return self.membership.detection_ns
+
+    @property
     @abstractmethod
     def quiet(self) -> bool:
         """Whether nobody in the fleet wants anything, as far as is known here.

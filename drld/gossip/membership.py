@@ -301,7 +301,7 @@ class Membership:
         return frozenset(found)
 
     def steady(self, now_ns: int) -> bool:
-        """Whether the same peers, and not none, have been connected for S, and longer than `rise_ns`.
+        """Whether the same peers, and not none, have been connected for S, and for `rise_ns`.
 
         Each of them has had its turn with us, so that a limit of which we heard nothing is one
         where it has no traffic; and the shares of all count.

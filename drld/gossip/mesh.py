@@ -24,9 +24,9 @@ remote demand, so it is told the one that comes to the same: (w_i + r_ji) is rep
 harmonic mean, weighted with the shares.
 
 What a peer tells counts when its share does (`Membership.rise_ns`); until then it may not know of
-all that want something. The rest costs an interval, as what it says is one older. So where both are *whole*, connected to
-all peers, the rest is not told, and the receiver's own sum counts. As long as anybody is not, those
-who want nothing speak too if others want something.
+all that want something. The rest costs an interval, as what it says is one older. So where both are
+*whole*, connected to all peers, it is not told, and the receiver's own sum counts. As long as
+anybody is not, those who want nothing speak too if others want something.
 
 On the wire the value is the sender's own, in the limit's quantity. The weight is 0 if the sender
 does not hear the receiver; 1 if it does, and the receiver is to count its own sum; else 2**-70
@@ -173,7 +173,10 @@ class Mesh(Fabric[_Origin]):
             self._reject(peer, update)
             return
         link = self._link(peer)
-        if self._accept(peer, link, update, now_ns) is not None:
+        acceptance = self._accept(peer, link, update, now_ns)
+        if acceptance is not None:
+            if acceptance.restarted:
+                link.connected_ns = None
             link.value = update.value
             link.value_ns = now_ns
             if update.weight > 0:

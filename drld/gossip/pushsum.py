@@ -27,8 +27,8 @@ one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once.
 ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
 one
 
-- when the pool holds mass that belongs to nobody any more: a peer that gave mass in this epoch
-  counts no more or was removed, or one has restarted;
+- when the pool holds mass that belongs to nobody any more, or has lost some: a peer that gave or
+  got mass in this epoch counts no more or was removed, or one has restarted;
 - when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
 - when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
   not show, say) is put right in bounded time;
@@ -37,8 +37,8 @@ one
 A peer that joins needs no epoch: it adopts the current one and brings its own demand and weight.
 
 No storm of epochs: a limiter begins none before its present one is two settling times old (but for
-the last reason). Of all who notice a death, only those that had mass of the dead one in the present
-epoch react to it, so that the first one's epoch cures all; those that begin one before they hear
+the last reason). Of all who notice a death, only those that exchanged mass with the dead one in the
+present epoch react to it, so that the first one's epoch cures all; those that begin one before they hear
 of the first give it the same number. A limiter that has heard nobody (at the start, or isolated)
 has no say: it joins the first epoch that it hears of, and believes in nobody until that has had
 time to settle.
@@ -82,24 +82,25 @@ def newer(epoch: int, reference: int) -> bool:
     return 0 < ahead < half or (ahead == half and epoch > reference)
 
 
-def settling_intervals(members: int, branching: int) -> int:
+def settling_intervals(members: int, branching: float) -> int:
     """Intervals until the ratios of a new epoch agree to about one per cent of the total.
 
     The mean square of their deviations falls by branching + 1 in each interval: 2 log(N) to the
     base of branching + 1 brings it from that of one limiter with all the demand (N) to 1 / N, and
-    three intervals more let the epoch and the last pairs arrive.
+    three intervals more let the epoch and the last pairs arrive. Where not all peers are connected
+    so many less of the targets of a round get a share.
     """
     return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
 
 
 class _Peer(Link):
-    """A peer and the newest of our epochs in which it gave mass."""
+    """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
 
-    __slots__ = ("generation",)
+    __slots__ = ("generation", "given")
 
     def __init__(self) -> None:
         super().__init__()
-        self.generation = -1
+        self.generation = self.given = -1
 
 
 class PushSum(Fabric[_Peer]):
@@ -130,9 +131,16 @@ class PushSum(Fabric[_Peer]):
         """Rounds in which the own demand and the believed one were zero."""
         self._seen = self.membership.version
         """The membership that was looked at last."""
+        self._reached = len(self.membership.peers)
+        """Peers that were connected then."""
 
     def _new_link(self) -> _Peer:
         return _Peer()
+
+    @property
+    def detection_ns(self) -> int:
+        """See `Fabric`: an epoch may have to wait for two settling times, and then settles."""
+        return self.membership.detection_ns + 3 * self._settling(1)
 
     @property
     def quiet(self) -> bool:
@@ -166,6 +174,9 @@ class PushSum(Fabric[_Peer]):
         full = [membership.both_ways(peer, now_ns) for peer in targets]
         heard = [membership.fresh(peer, now_ns) for peer in targets]
         share, token = self.mass.split(sum(full), sum(heard) - sum(full))
+        for peer, is_full in zip(targets, full, strict=True):
+            if is_full:
+                self._link(peer).given = self._generation
         return [
             (peer, self._update(peer, share if is_full else token if is_heard else NOTHING))
             for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
@@ -227,7 +238,7 @@ class PushSum(Fabric[_Peer]):
     def reconfigure(self, membership: Membership) -> None:
         """See `Fabric.reconfigure`; the mass of those that leave leaves with the next epoch."""
         self._tainted |= any(
-            link.generation == self._generation and peer not in membership.peers
+            self._generation in (link.generation, link.given) and peer not in membership.peers
             for peer, link in self._links.items()
         )
         super().reconfigure(membership)
@@ -253,11 +264,14 @@ class PushSum(Fabric[_Peer]):
         if self._seen == self.membership.version:
             return
         self._seen = self.membership.version
+        self._reached = len(connected)
         if not connected:
             self._anchored = False
         leaving = self.membership.leaving(now_ns)
         self._tainted |= any(
-            link.generation == self._generation and peer not in connected and peer not in leaving
+            self._generation in (link.generation, link.given)
+            and peer not in connected
+            and peer not in leaving
             for peer, link in self._links.items()
         )
 
@@ -307,10 +321,14 @@ class PushSum(Fabric[_Peer]):
 
     @property
     def _settling_ns(self) -> int:
+        return self._settling(self._reached)
+
+    def _settling(self, connected: int) -> int:
+        """Time until an epoch has settled, if so many peers are connected."""
         membership = self.membership
-        return membership.interval_ns * settling_intervals(
-            len(membership.peers) + 1, membership.branching
-        )
+        peers = len(membership.peers)
+        branching = membership.branching * max(1, connected) / max(1, peers)
+        return membership.interval_ns * settling_intervals(peers + 1, branching)
 
     def _settled(self, now_ns: int) -> bool:
         return self._epoch_ns is not None and now_ns - self._epoch_ns >= self._settling_ns

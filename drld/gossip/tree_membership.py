@@ -39,8 +39,8 @@ heard again, as a new life of it does not know what it was told.
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can; one that does not hear its parent also asks the next
 `branching` candidates. Who is asked, or is the parent of one that does not hear it, answers in its
-next round. A candidate that is heard, and hears, becomes the parent. The old one is told for 4 + 2 h
-rounds more what a parent is told, as the new one has to tell it on; then that it is the parent no
+next round. A candidate that is heard, and hears, becomes the parent. The old one is told for 4 + 2
+h rounds more what a parent is told, as the new one has to tell it on; then that it is the parent no
 more. A lost parent is told nothing: if it only does not hear any more, what it was told is owed.
 
 Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.mesh import WHOLE, Mesh
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.wire import decode_untrusted, encode
 from drld.model import GlobalView, Quantity, Update
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.kinship import candidates, rank
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.tree import Tree
 from drld.gossip.tree_membership import LOST, SILENT, Role
 from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
