@@ -38,10 +38,10 @@ A peer that joins needs no epoch: it adopts the current one and brings its own d
 
 No storm of epochs: a limiter begins none before its present one is two settling times old (but for
 the last reason). Of all who notice a death, only those that exchanged mass with the dead one in the
-present epoch react to it, so that the first one's epoch cures all; those that begin one before they hear
-of the first give it the same number. A limiter that has heard nobody (at the start, or isolated)
-has no say: it joins the first epoch that it hears of, and believes in nobody until that has had
-time to settle.
+present epoch react to it, so that the first one's epoch cures all; those that begin one before they
+hear of the first give it the same number. A limiter that has heard nobody (at the start, or
+isolated) has no say: it joins the first epoch that it hears of, and believes in nobody until that
+has had time to settle.
 
 Quiet. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter sends
 no more. Where all are quiet all know the total: it is zero. So the first demand after that begins

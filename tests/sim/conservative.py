@@ -279,7 +279,8 @@ class Event:
 
     after: int
     what: str
-    """kill, start, freeze, part, heal, cut (both ways), deafen (one way), flap."""
+    """kill, start, freeze, part, heal, cut (both ways), deafen (one way), flap, isolate (who hears
+    nobody), mute (whom nobody hears)."""
     who: int
     """A limiter, where it matters; modulo the fleet."""
     whom: int
@@ -299,6 +300,7 @@ def carry_out(fleet: Fleet, event: Event) -> None:
         # A daemon that lives is killed: it is restarted.
         node.start(fleet.clock.now_ns)
     elif event.what == "freeze" and node.alive:
+        # That it goes on is an event, too: `excess` waits for it.
         node.freeze((1 + event.whom % 40) * TICK_NS)
     elif event.what == "part":
         part = {name for bit, name in enumerate(names) if event.whom >> bit & 1}
@@ -309,6 +311,10 @@ def carry_out(fleet: Fleet, event: Event) -> None:
         cut |= {(node.name, other), (other, node.name)}
     elif event.what == "deafen":
         cut |= {(other, node.name)}
+    elif event.what == "isolate":
+        cut |= {(name, node.name) for name in names}
+    elif event.what == "mute":
+        cut |= {(node.name, name) for name in names}
     elif event.what == "flap":
         for _ in range(3):
             cut |= {(node.name, other), (other, node.name)}
@@ -317,9 +323,9 @@ def carry_out(fleet: Fleet, event: Event) -> None:
             fleet.run(1 + event.whom % 30)
 
 
-EVENTS = ("kill", "start", "freeze", "part", "heal", "cut", "deafen", "flap")
-FROZEN = 40
-"""Intervals for which a daemon is frozen at most: its end is an event, too."""
+EVENTS = (
+    "kill", "start", "freeze", "part", "heal", "cut", "deafen", "flap", "isolate", "mute"
+)  # fmt: skip
 
 
 def excess(fleet: Fleet, events: Sequence[Event], watched: int = 60) -> float:
