@@ -383,6 +383,8 @@ def main() -> int:
         for seed in range(args.first, args.first + args.seeds):
             fleet, events = random_fleet(fabric, allocator, seed)
             sums.append(excess(fleet, events))
+            if len(sums) % 20 == 0:
+                print(f"{fabric} {allocator}: {len(sums)}", end="\r", file=sys.stderr, flush=True)
             if sums[-1] > MOST:
                 print(f"{fabric} {allocator} {seed}: {sums[-1]:.4f}, {fleet.network.loss} lost")
                 print(f"    {events}", flush=True)
