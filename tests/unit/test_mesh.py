@@ -77,11 +77,11 @@ def test_a_silent_peer_is_counted_out_before_its_value() -> None:
     fabric.receive("b", update(0, 1.0), 0)
     fabric.receive("c", update(0, 10.0), 20 * TICK)
     view = fabric.view(17 * TICK)
-    assert (view.remote, view.connected) == (11.0, {"b", "c"})
+    assert (view.remote, view.connected) == (11.0, frozenset("bc"))
     view = fabric.view(24 * TICK)
-    assert (view.remote, view.connected) == (11.0, {"c"})
+    assert (view.remote, view.connected) == (11.0, frozenset("c"))
     view = fabric.view(24 * TICK + 1)
-    assert (view.remote, view.connected) == (10.0, {"c"})
+    assert (view.remote, view.connected) == (10.0, frozenset("c"))
 
 
 def test_a_denied_value_is_not_counted() -> None:
