@@ -173,16 +173,19 @@ class Mesh(Fabric[_Origin]):
             self._reject(peer, update)
             return
         link = self._link(peer)
-        acceptance = self._accept(peer, link, update, now_ns)
-        if acceptance is not None:
-            if acceptance.restarted:
-                link.connected_ns = None
+        if self._accept(peer, link, update, now_ns) is not None:
             link.value = update.value
             link.value_ns = now_ns
             if update.weight > 0:
                 told = update.weight != OWN_SUM
                 link.rest = update.weight / _SCALE if told else None
             self._rest.others_want |= update.value > 0
+
+    def meet(self, peer: str, now_ns: int) -> None:
+        """See `Fabric.meet`; who has just begun does not know of the others."""
+        super().meet(peer, now_ns)
+        if (link := self._links.get(peer)) is not None:
+            link.connected_ns = None
 
     def view(self, now_ns: int) -> GlobalView:
         """What the others want, as far as it concerns this limiter.

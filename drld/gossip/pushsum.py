@@ -214,7 +214,7 @@ class PushSum(Fabric[_Peer]):
         """See `Fabric.meet`; what the old life gave is nobody's now."""
         super().meet(peer, now_ns)
         link = self._links.get(peer)
-        self._tainted |= link is not None and link.generation == self._generation
+        self._tainted |= link is not None and self._generation in (link.generation, link.given)
 
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.

@@ -33,8 +33,8 @@ the news of how much there is to share may not overtake that of who shares it.
 Debts. What an orphan had told its lost parent counts until those that the parent had told it to
 forget it, and would count twice. So it owes that: it tells its new parent so much less than there
 is, and takes so much off what that one tells. The debt ends h + 4 intervals before it is forgotten
-elsewhere, so that for a moment too much is counted and not too little; or when the lost parent is
-heard again, as a new life of it does not know what it was told.
+elsewhere, so that for a moment too much is counted and not too little; or when another life of the
+lost parent is met, as it does not know what it was told.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can; one that does not hear its parent also asks the next
@@ -90,15 +90,6 @@ class Count:
     said_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Debt:
-    """What was told a lost parent counts elsewhere, of each limit."""
-
-    until_ns: int
-    silent: bool
-    """It was not heard when it was given up; it ends when it is heard again."""
-
-
 class TreeMembership(Membership):
     """What a limiter knows of its place in the tree."""
 
@@ -136,8 +127,8 @@ class TreeMembership(Membership):
         self._next_candidate = 0
         self._seeking = False
         self._bridge = self.new_bridge()
-        self.debts: dict[str, Debt] = {}
-        """To lost parents."""
+        self.debts: dict[str, int] = {}
+        """Lost parents, and until when what they were told counts elsewhere."""
         self._began_ns: int | None = None
         self._looked_ns = -1
         self._heard_since = False
@@ -177,8 +168,6 @@ class TreeMembership(Membership):
         """See `Membership`."""
         super().take(peer, update, now_ns)
         self._heard_since = True
-        if (debt := self.debts.get(peer)) is not None and debt.silent:
-            del self.debts[peer]
         if update.epoch == Role.CANDIDATE or (update.epoch == Role.PARENT and not update.weight):
             self._asked.append(peer)
         if update.epoch in (Role.NONE, Role.CHILD):
@@ -217,8 +206,12 @@ class TreeMembership(Membership):
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Membership`; who is met while this limiter listens has said nothing before."""
+        """See `Membership`; who is met while this limiter listens has said nothing before.
+
+        And who is met does not know what his earlier life was told.
+        """
         super().meet(peer, now_ns)
+        self.debts.pop(peer, None)
         if self._listening(now_ns):
             self._began_ns = now_ns
 
@@ -306,7 +299,7 @@ class TreeMembership(Membership):
         oldest_ns = now_ns - self.counted_ns
         for child in [name for name, it in self._children.items() if it.said_ns < oldest_ns]:
             del self._children[child]
-        for lost in [name for name, it in self.debts.items() if it.until_ns < now_ns]:
+        for lost in [name for name, until_ns in self.debts.items() if until_ns < now_ns]:
             del self.debts[lost]
         oldest_ns = now_ns - self.told_twice_ns - self._lost_ns
         for former in [name for name, since_ns in self._former.items() if since_ns < oldest_ns]:
@@ -327,8 +320,7 @@ class TreeMembership(Membership):
             if content:
                 self._former[old] = now_ns
             elif rest is not None:
-                until_ns = rest.said_ns + self._owed_ns
-                self.debts[old] = Debt(until_ns, silent=not self.fresh(old, now_ns))
+                self.debts[old] = rest.said_ns + self._owed_ns
         self._former.pop(parent, None)
         self.parent = parent
         # It has to hear of it first.

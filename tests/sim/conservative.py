@@ -144,9 +144,10 @@ class Node:
         self.alive = True
         self.frozen_until_ns = 0
         self._life += 1
-        for _ in self.mailbox.receive():
-            pass
         fleet = self._fleet
+        for _ in fleet.network.receive(self.name, fleet.clock.now_ns):
+            pass
+        self.mailbox.restart()
         peers = [name for name in fleet.names if name != self.name]
         spec = replace(limiter_spec(fleet.limit, peers=peers), name=self.name, gossip=fleet.gossip)
         transport = cast(Transport, self.mailbox)

@@ -229,7 +229,7 @@ def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
 
 
 @pytest.mark.parametrize("fabric", SAFE)
-@pytest.mark.parametrize("away", [0, 5])
+@pytest.mark.parametrize("away", [0, 2])
 def test_a_quick_restart_is_not_felt(fabric: str, away: int) -> None:
     """Too quick to be missed: the others believe in the same total all the time."""
     flows = [3, 5, 1, 2, 4, 2]

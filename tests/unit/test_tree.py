@@ -203,7 +203,7 @@ def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> N
     assert view.remote == 0.0
 
 
-def orphan(silent: bool = True) -> Tree:
+def orphan() -> Tree:
     """One that has lost PARENT, which had been told 0.5 + 3, and has ROOT as its parent."""
     fabric = settled()
     fabric.membership._candidates = (PARENT, ROOT)
@@ -211,8 +211,6 @@ def orphan(silent: bool = True) -> Tree:
     tell(fabric, 1, NOW + 1)
     for interval in range(NOW + 2, NOW + LOST + 3):
         now_ns = interval * TICK
-        if not silent:
-            fabric.membership.hear(PARENT, hears_us=False, now_ns=now_ns)
         fabric.membership.hear(ROOT, hears_us=True, now_ns=now_ns)
         for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
             fabric.receive(name, update(interval, Role.PARENT, value, value), now_ns)
@@ -245,20 +243,12 @@ def test_a_debt_ends_before_it_is_forgotten_elsewhere() -> None:
         assert (told, view.remote) == ((0.0, 43.0) if interval <= ends else (3.5, 46.5))
 
 
-def test_a_lost_parent_that_is_heard_again_may_be_another_life_of_it() -> None:
+def test_another_life_of_a_lost_parent_is_owed_nothing() -> None:
     fabric = orphan()
     fabric.membership.hear(PARENT, hears_us=False, now_ns=ADOPTED * TICK)
     assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 0.0
-    asks = Update(0, 0, Quantity.RATE, Role.NONE, 0.0, 0.0)
-    fabric.membership.receive(PARENT, asks, ADOPTED * TICK)
+    fabric.membership.meet(PARENT, ADOPTED * TICK)
     assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 3.5
-
-
-def test_a_lost_parent_that_was_heard_all_along_only_does_not_hear() -> None:
-    fabric = orphan(silent=False)
-    denies = Update(0, 0, Quantity.RATE, Role.NONE, 0.0, 0.0)
-    fabric.membership.receive(PARENT, denies, ADOPTED * TICK)
-    assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 0.0
 
 
 def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
