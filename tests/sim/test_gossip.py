@@ -162,10 +162,10 @@ def test_a_dead_limiter_is_counted_out_and_missed_by_nobody_before(
     made.run(start_up(fabric, size) + 5 + cycle(fabric, size))
     before = made.total
     made.dead.add("l1")
-    made.run(19 * cycle(fabric, size))
+    made.run(16 * cycle(fabric, size))
     for believed in made.believed().values():
         assert believed == pytest.approx(before, rel=0.02)
-    made.run(silence(fabric, size) - 19 * cycle(fabric, size) + 2)
+    made.run(silence(fabric, size) - 16 * cycle(fabric, size) + 2)
     assert all("l1" not in made.views[name].connected for name in made.alive)
     made.run(3 * settling(fabric, size))
     assert made.worst_error() < 0.02
