@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from operator import gt, lt
 
+_NEVER = 1 << 62
+
 
 class Extreme:
     """The extreme of the last `span_ns`."""
@@ -22,20 +24,21 @@ class Extreme:
         self._span_ns = span_ns
         self._overrules = overrules
         """Whether a value that comes makes one before it irrelevant."""
-        self._steps: deque[tuple[int, float]] = deque()
-        """When a value came, and which; each is overruled by none after it."""
+        self._steps: deque[tuple[float, int]] = deque()
+        """Values, and until when each was the latest; none is overruled by one after it."""
 
     def update(self, value: float, now_ns: int) -> float:
         """The value from now on is this; the extreme."""
         steps = self._steps
-        while steps and self._overrules(value, steps[-1][1]):
-            steps.pop()
-        if not steps or steps[-1][1] != value:
-            steps.append((now_ns, value))
-        # A value is over when the next one comes.
-        while len(steps) > 1 and steps[1][0] <= now_ns - self._span_ns:
+        if not steps or steps[-1][0] != value:
+            if steps:
+                steps[-1] = steps[-1][0], now_ns
+            while steps and self._overrules(value, steps[-1][0]):
+                steps.pop()
+            steps.append((value, _NEVER))
+        while steps[0][1] <= now_ns - self._span_ns:
             steps.popleft()
-        return steps[0][1]
+        return steps[0][0]
 
 
 def least(span_ns: int) -> Extreme:

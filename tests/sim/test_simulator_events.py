@@ -45,8 +45,8 @@ def test_a_dead_limiter_keeps_its_share_and_comes_back() -> None:
         [{"at": "4s", "kill": "l2"}, {"at": "9s", "start": "l2"}], gossip={"fabric": "mesh"}
     )
     death, back = run["events"]
-    # A mesh of 50 ms takes 1.2 s to notice; its datapath waits for 1 s.
-    assert 1.0 <= death["in_force_s"] <= 1.4
+    # On a mesh of 50 ms its share leaves after 0.85 s; its datapath waits for 1 s.
+    assert 0.8 <= death["in_force_s"] <= 1.1
     assert mean_bps(run, "l2", 5.5, 9) == pytest.approx(5e6, rel=0.05)
     # One flow under a bucket leaves some of it.
     assert 0.8 * 5e6 <= mean_bps(run, "l1", 6, 9) <= 1.05 * 5e6

@@ -1,0 +1,25 @@
+"""Numbers that follow another when it has lasted, against what they mean."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drld.gossip.lasting import largest, least
+
+steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=1, max_size=40)
+
+
+@given(steps=steps, span_ns=st.integers(1, 12))
+def test_the_extreme_of_what_was_within_the_span(
+    steps: list[tuple[int, int]], span_ns: int
+) -> None:
+    """Each value is there until the next comes."""
+    lowest, highest = least(span_ns), largest(span_ns)
+    now_ns = 0
+    history: list[tuple[int, int]] = []
+    for pause, value in steps:
+        now_ns += pause
+        history.append((now_ns, value))
+        ends = [when for when, _ in history[1:]] + [now_ns + 1]
+        recent = [v for (_, v), end in zip(history, ends, strict=True) if end > now_ns - span_ns]
+        assert lowest.update(value, now_ns) == min(recent)
+        assert highest.update(value, now_ns) == max(recent)
