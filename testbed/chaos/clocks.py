@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.fault import CAUTIOUS, Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 from testbed.errors import HostError, MeasurementError
@@ -76,7 +76,7 @@ async def _jump(scene: Scene, quick: bool) -> Episode:
         if ahead_s:
             await trio.sleep(_EACH_S[quick])
     return Episode(
-        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=9, least=0.85),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=9, least=CAUTIOUS),
         begin_s,
         time.monotonic(),
         begin_s,

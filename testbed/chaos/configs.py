@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from drld import units
-from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.fault import CAUTIOUS, Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import LIMITERS, RATE, Scene
 
@@ -58,7 +58,7 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
     healed_s = time.monotonic()
     count = sum(answers.values())
     return Episode(
-        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=_LINES * count, least=0.85),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=_LINES * count, least=CAUTIOUS),
         begin_s,
         healed_s,
         begin_s,

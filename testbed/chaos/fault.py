@@ -12,6 +12,11 @@ from testbed.chaos.scene import Scene
 
 KERNEL, NFQUEUE = "kernel", "nfqueue"
 
+CAUTIOUS = 0.7
+"""Of the limit, in use while limiters come and go for each other: a share leaves before the demand
+that it stood for, so that the others of three have 4/9 of the limit for a moment, and the one 1/3.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:

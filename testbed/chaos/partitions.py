@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from testbed.chaos.deaths import DETECTED_S
-from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.fault import CAUTIOUS, Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 
@@ -17,7 +17,7 @@ _FLAP_S = {False: 15.0, True: 4.0}
 _FLAP = (0.2, 1.6)
 """Of each cut, and of each time between: about as long as it takes to count somebody out."""
 _LOSS = 0.5
-_BOUNDS = Bounds(recover_s=6.0, overshoot=RATE // 10, lines=0, least=0.85)
+_BOUNDS = Bounds(recover_s=6.0, overshoot=RATE // 10, lines=0, least=CAUTIOUS)
 """Nobody may forward more, and nobody need forward less: each keeps its share at least."""
 
 Cut = Iterable[tuple[Member, Member]]

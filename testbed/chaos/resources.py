@@ -10,7 +10,7 @@ from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import CAUTIOUS, NFQUEUE, Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 
@@ -68,7 +68,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
             overshoot=RATE // 10,
             lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
             lines=2 * len(answers) + 4,
-            least=0.85 if quick else None,
+            least=CAUTIOUS if quick else None,
         ),
         begin_s,
         time.monotonic(),
@@ -121,7 +121,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
             recover_s=2.0,
             overshoot=RATE // 10,
             lines=4 + 4 * round((healed_s - begin_s) / 0.5),
-            least=0.85,
+            least=CAUTIOUS,
         ),
         begin_s,
         healed_s,
