@@ -70,7 +70,9 @@ def parted(names: list[str], part: set[str]) -> set[tuple[str, str]]:
     return {(a, b) for a in names for b in names if (a in part) != (b in part)}
 
 
-@pytest.mark.parametrize(("fabric", "size"), [("mesh", 50), ("pushsum", 30), ("tree", 50), ("tree", 200)])
+@pytest.mark.parametrize(
+    ("fabric", "size"), [("mesh", 50), ("pushsum", 30), ("tree", 50), ("tree", 200)]
+)
 def test_large_fleets(fabric: str, size: int) -> None:
     """A part of a third, in which five die; then the rest of it returns."""
     flows = [(1, 0, 5, 2)[number % 4] for number in range(size)]
