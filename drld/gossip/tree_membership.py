@@ -39,8 +39,8 @@ lost parent is met, as it does not know what it was told.
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can; one that does not hear its parent also asks the next
 `branching` candidates. Who is asked, or is the parent of one that does not hear it, answers in its
-next round. A candidate that is heard, and hears, becomes the parent. The old one is told for 4 + 2
-h rounds more what a parent is told, as the new one has to tell it on; then that it is the parent no
+next round. A candidate that is heard, and hears, becomes the parent. The old one is told for 1 + h
+rounds more what a parent is told, as the new one has to tell it on; then that it is the parent no
 more. A lost parent is told nothing: if it only does not hear any more, what it was told is owed.
 
 Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
@@ -109,7 +109,7 @@ class TreeMembership(Membership):
         self._silent_ns = SILENT * interval_ns
         self.parent: str | None = None
         self._lost_ns = LOST * interval_ns
-        self.told_twice_ns = (4 + 2 * height) * interval_ns
+        self.told_twice_ns = (1 + height) * interval_ns
         """How long a new parent may not know of all, and the old one is told as well."""
         self._candidates = candidates(name, self.peers, self.branching)
         self._everybody = frozenset(self.peers)
