@@ -141,7 +141,7 @@ enum { NOT_PLAIN = 1000 }; /* no verdict */
  * LLVM takes for calls comes first, when there are no registers yet to save. */
 inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 {
-	struct packet packet;
+	new_packet(packet);
 	struct state state;
 	u64 present = jiffy();
 	if (skb->protocol != bpf_htons(ETH_P_IP))
@@ -158,7 +158,7 @@ inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 int police(struct __sk_buff *skb)
 {
 	struct drld_hook *fixed = HOOK;
-	struct packet packet;
+	new_packet(packet);
 	if (fixed->family[FAMILY_4].sole) {
 		int verdict = police_plain(skb, fixed);
 		if (likely(verdict != NOT_PLAIN))

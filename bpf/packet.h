@@ -15,6 +15,14 @@ struct packet {
 	__u8 protocol, family, ports_known; /* families are indices of drld_hook.family */
 };
 
+/* Compilers read fields before they know that they count, and the verifier of Linux 5.15 refuses to have
+ * stack read that was not written. Ubuntu 22.04, which has that kernel, has LLVM 11. */
+#if __clang_major__ >= 12
+#define new_packet(name) struct packet name
+#else
+#define new_packet(name) struct packet name = {}
+#endif
+
 enum { FAMILY_4, FAMILY_6, FAMILY_UNKNOWN };
 enum { SOUND, TRUNCATED, MALFORMED };
 
