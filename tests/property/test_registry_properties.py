@@ -149,8 +149,9 @@ class World:
             return
         joined = {name for name, limiter in self.running.items() if limiter.registry.joined}
         for name, limiter in self.running.items():
-            # Who takes part is counted by all who are there.
-            assert joined - {name} <= limiter.registry.members.keys()
+            # Who takes part is counted by all members; who has not registered yet is none.
+            if name in limiter.registry.members:
+                assert joined <= limiter.registry.members.keys()
         # So the static shares of those who take part never sum to more than 1.
         shares = [1 / len(self.running[name].registry.members) for name in joined]
         assert sum(shares) <= 1 + 1e-9
