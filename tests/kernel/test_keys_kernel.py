@@ -10,6 +10,7 @@ import select
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,10 @@ def test_what_was_recorded_of_a_former_life_changes_nothing(
         assert all(peer["connected"] for peer in peers.values())
         for peer in before[name]:
             assert peers[peer["name"]]["lost"] == peer["lost"]
-        assert daemon.limit("customer-a")["limit_in_force_bps"] == 10_000_000
+        wait_for(
+            partial(daemon.limit, "customer-a"),
+            lambda limit: limit["limit_in_force_bps"] == 10_000_000,
+        )
     # Between the two that went on it was the present session: all of it came too late.
     assert {peer["name"]: peer["late"] > 0 for peer in fleet["lim1"].get("/v1/peers")} == {
         "lim2": False,

@@ -144,8 +144,8 @@ async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datap
     )  # fmt: skip
     death, back = found["events"]
     assert (death["kind"], back["kind"]) == ("death", "return")
-    # A mesh of 50 ms notices after 1.2 s.
-    assert death["in_force_s"] >= 1.0
+    # In a mesh of 50 ms the share of the dead leaves the limit after 0.85 s.
+    assert death["in_force_s"] >= 0.7
     assert [flow["limiter"] for flow in death["flows"]] == ["l1"]
     assert back["in_force_s"] is not None
 
