@@ -102,7 +102,8 @@ class Limiter:
     def at_rest(self) -> bool:
         """Whether a tick would change nothing, for as long as no packet and no update comes and
         the membership stays what it is."""
-        return self._demand.idle and not self._value and self.fabric.quiet
+        idle = self._demand.idle and not self._value
+        return idle and self.fabric.quiet and self._lasting.settled
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
         """End an estimate interval.

@@ -40,6 +40,11 @@ class Extreme:
             steps.popleft()
         return steps[0][0]
 
+    @property
+    def settled(self) -> bool:
+        """Whether the extreme stays what it is until another value is given."""
+        return len(self._steps) < 2
+
 
 def least(span_ns: int) -> Extreme:
     """What rises late."""

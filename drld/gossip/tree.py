@@ -117,7 +117,7 @@ class Tree(Fabric[_Neighbour]):
     @property
     def quiet(self) -> bool:
         """See `Fabric.quiet`."""
-        return self._rest.quiet
+        return self._rest.quiet and self._bridge.settled
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int

@@ -23,3 +23,4 @@ def test_the_extreme_of_what_was_within_the_span(
         recent = [v for (_, v), end in zip(history, ends, strict=True) if end > now_ns - span_ns]
         assert lowest.update(value, now_ns) == min(recent)
         assert highest.update(value, now_ns) == max(recent)
+        assert not lowest.settled or min(recent) == value

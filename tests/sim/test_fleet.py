@@ -112,6 +112,23 @@ def test_an_idle_fleet_stays_at_zero_and_finite() -> None:
         assert host.last.view.remote == 0
 
 
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_what_is_in_force_of_a_limit_at_rest_follows_who_is_there(fabric: str, size: int) -> None:
+    fleet = Fleet(limit_spec("fps"), size, seed=12, fabric=fabric)
+    *others, last = fleet.hosts.values()
+    for until_s, change, gone in [(10, None, 0), (20, last.kill, 1), (30, last.revive, 0)]:
+        if change is not None:
+            change()
+        fleet.run(until_s - 2)
+        ticks = [host.ticks for host in fleet.hosts.values()]
+        fleet.run(until_s)
+        assert [host.ticks for host in fleet.hosts.values()] == ticks
+        for host in others:
+            assert host.last is not None
+            assert host.last.in_force.rate == pytest.approx(LIMIT * (1 - gone / size))
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
