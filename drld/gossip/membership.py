@@ -30,6 +30,9 @@ updates a second takes one peer in about 9 hours for gone that is not, until its
 20 % loss (1e-14) and below, none. At 50 ms T is 1.2 s for N = 2, 3.4 s for N = 10 with branching
 3, 18.8 s for N = 50, and 1.2 s for a mesh of any size.
 
+Probes (`drld.gossip.probes`) may count a peer out sooner, where their verdict comes before T, and
+all of them where nobody answers; they never make one connected.
+
 A link that breaks one way: the deaf end hears the last at t, denies from t + S on, and counts the
 other end out at t + T. The other end has had its last confirmation by t + S, and has counted the
 deaf one out by t + T - 2 C - I; what is left covers the delay of packets.
@@ -141,6 +144,23 @@ class Membership:
         """Peers that may have been connected, or disconnected, by what was heard of them."""
         self._changed_ns = 0
         self._steady = False
+        self._gone: set[str] = set()
+        """Who is dead or has left, by the verdict of probes."""
+        self._cut_off = False
+        """Whether nobody answers this limiter's probes."""
+
+    def declare(self, peer: str, gone: bool) -> None:
+        """Probes found that a peer is dead or has left, or that it is not.
+
+        Who is gone is not connected. That it is not makes nobody connected.
+        """
+        if gone != (peer in self._gone):
+            self._gone ^= {peer}
+            self._doubtful.add(peer)
+
+    def isolate(self, cut_off: bool) -> None:
+        """Probes found that nobody answers this limiter, or that somebody does."""
+        self._cut_off = cut_off
 
     def with_peers(self, peers: Collection[str]) -> Membership:
         """The membership after a reload: what is known of those that stay is kept."""
@@ -155,6 +175,8 @@ class Membership:
         }
         changed.numbering = self.numbering
         changed._heard_ns = self._heard_ns
+        changed._gone = self._gone & changed._peers.keys()
+        changed._cut_off = self._cut_off
         changed.version = self.version + 1
 
     def targets(self, rng: Random) -> list[str]:
@@ -215,7 +237,8 @@ class Membership:
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as loss lets one know."""
         connected = self._connected
-        if self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns:
+        unheard = self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns
+        if unheard or self._cut_off:
             connected = frozenset()
             self._connected_until_ns = -1
         elif now_ns > self._connected_until_ns:
@@ -246,7 +269,7 @@ class Membership:
         found = []
         for name in peers:
             until_ns = self._peers[name].connected_until_ns(self.timeouts)
-            if until_ns is not None and now_ns <= until_ns:
+            if until_ns is not None and now_ns <= until_ns and name not in self._gone:
                 found.append(name)
                 self._connected_until_ns = min(self._connected_until_ns, until_ns)
         return frozenset(found)
