@@ -162,6 +162,12 @@ class Membership:
         """Probes found that nobody answers this limiter, or that somebody does."""
         self._cut_off = cut_off
 
+    def believe_all(self) -> None:
+        """Nobody probes any more: no verdict counts."""
+        self._doubtful |= self._gone
+        self._gone.clear()
+        self._cut_off = False
+
     def with_peers(self, peers: Collection[str]) -> Membership:
         """The membership after a reload: what is known of those that stay is kept."""
         changed = Membership(self.name, peers, self._fanout, self.interval_ns)
