@@ -1,7 +1,7 @@
 """`python -m testbed.probes`: how soon probes notice a death, and how often they are wrong.
 
-Simulated fleets that only probe (`testbed.sim.probe_fleet`): each runs for a minute, then one of its
-limiters dies. With `--plain` the same without Lifeguard's waiting and longer suspicions.
+Simulated fleets that only probe (`testbed.sim.probe_fleet`): each runs for a minute, then one of
+its limiters dies. With `--plain` the same without Lifeguard's waiting and longer suspicions.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def test_a_death_is_known_to_all_within_the_formula(size: int, runs: int, loss: 
         took.append(fleet.run_until(fleet.others("l0"), "l0", State.DEAD, bound_s(fleet)))
         assert fleet.early == []
     least = fleet.times.suspicion_min_ns / NS_PER_S
-    assert min(took) >= least
+    # Where packets are lost it may have been suspected before it died.
+    assert loss or min(took) >= least
     # 1.6 periods to the first probe, one to judge it, and what confirmations take to come.
     assert statistics.mean(took) < least + 8 * fleet.times.period_ns / NS_PER_S
 
