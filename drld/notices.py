@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from drld.engine import Engine
 from drld.gossip.control_wire import State
+from drld.gossip.probes import Probes
 
 _GONE = {State.DEAD: "is dead: nobody has heard from it", State.LEFT: "has left"}
 
@@ -20,12 +21,17 @@ class Notices:
         self._gone: dict[str, State] = {}
         self._isolated = False
         self._disagreeing: dict[str, list[str]] = {}
+        self._probes: Probes | None = None
+        """Those of the configuration in force: with another one, limits are compared anew."""
 
     def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
         """What is new since the last call."""
         probes = engine.probes
         if probes is None:
             return
+        if probes is not self._probes:
+            self._probes = probes
+            self._disagreeing = {}
         for peer in sorted(engine.judged):
             state = probes.verdicts.state(peer)
             if state in _GONE and self._gone.get(peer) is not state:
