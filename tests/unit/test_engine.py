@@ -484,6 +484,7 @@ def test_a_reload_keeps_verdicts_and_without_probes_none_counts() -> None:
 
 def test_notices_say_each_thing_once() -> None:
     bench, notices = probing(), Notices()
+    number = 1
 
     def lines(*messages: tuple[str, Message]) -> list[str]:
         nonlocal number
@@ -492,7 +493,6 @@ def test_notices_say_each_thing_once() -> None:
         bench.run(number, number)
         return list(notices.lines(bench.engine, number * TICK_NS))
 
-    number = 1
     same = bench.engine.probes
     assert same is not None
     digest = same.agreement.digest(ALL)
