@@ -234,6 +234,8 @@ class Engine:
             self.probes.meet(peer, life, now_ns)
 
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
+        if self.probes is not None:
+            self.probes.stir(peer)
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return

@@ -23,7 +23,8 @@ Isolation. A limiter that nobody answers for Q is `isolated`. It accuses nobody 
 suspicions do not age: it would come back with a list of dead that are not.
 
 The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
-so that both sides of a partition find each other again; it is not judged by that.
+so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
+comes though it is dead is probed at once, and hears what to refute.
 
 Differences from the papers: a probe is repeated when helpers are asked, and when a handshake with
 its target is completed; awareness stretches waiting and not the period; accusers are a bit set;
@@ -109,6 +110,8 @@ class Probes:
         """Those that have not had their turn."""
         self._missed: set[str] = set()
         """Who was never heard of, and did not answer."""
+        self._stirred: set[str] = set()
+        """The dead of whom gossip came."""
         self._periods = 0
         self._due_ns: int | None = None
         self._ticked_ns: int | None = None
@@ -170,6 +173,11 @@ class Probes:
             self._send(peer, Kind.ACK, message.sequence, self._subject)
             self._run_errand(peer, message, now_ns)
 
+    def stir(self, peer: str) -> None:
+        """Gossip came from a peer; if that one is held for dead, it is to hear of it at once."""
+        if self.verdicts.state(peer) is State.DEAD:
+            self._stirred.add(peer)
+
     def tick(self, now_ns: int, rng: Random) -> list[tuple[str, Control]]:
         """Judge, probe and ask, as it is time to; returns all there is to send, and to whom.
 
@@ -190,6 +198,11 @@ class Probes:
         if self._due_ns is None:
             # Limiters that start together need not probe together.
             self._due_ns = now_ns + rng.randrange(self.times.period_ns)
+        if self._stirred:
+            waiting = {probe.peer for probe in self._pending.values()}
+            for peer in sorted(self._stirred - waiting):
+                self._probe(peer, now_ns, judged=False)
+            self._stirred.clear()
         if now_ns >= self._due_ns:
             late = now_ns - self._due_ns >= self.times.period_ns
             self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns

@@ -252,6 +252,24 @@ def test_the_absent_are_probed_seldom_and_not_judged() -> None:
     assert not [m for _, m in bench.said if m.kind is Kind.PROBE_REQUEST]
 
 
+def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_once_a_period() -> (
+    None
+):
+    bench = Bench()
+    dead = Rumour(subject("d"), 4, 0, State.DEAD)
+    bench.probes.verdicts.take(dead, 0)
+    bench.probes.stir("b")
+    bench.probes.stir("d")
+    told = [(peer, m) for peer, m in bench.tick() if m.kind is Kind.PROBE]
+    assert [(peer, m.rumours[0]) for peer, m in told] == [("d", dead)]
+    bench.said.clear()
+    for _ in range(10):
+        bench.probes.stir("d")
+        bench.tick()
+    # Its repetition.
+    assert [m.sequence for peer, m in bench.said if peer == "d"] == [told[0][1].sequence]
+
+
 def test_who_was_never_heard_of_is_not_accused() -> None:
     bench = Bench(met=("b", "c"))
     bench.answering = {"b", "c"}
