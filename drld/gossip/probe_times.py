@@ -19,23 +19,25 @@ Detection. A limiter that dies is probed by somebody after P / (1 - 1/e) on aver
 given one within 2 (N - 1) P. It is judged P (1 + a) later, and dead after the suspicion. So all
 that live know it after 1.6 P + P + suspicion, plus the spread of the verdict, on average.
 
-Proof that who is declared dead has shrunk. Say that a limiter B is declared dead at t, by a
-suspicion that was raised at s; so t >= s + R + Q + F. Let b be the time since which nobody has
-answered B, that is, the sending of the newest message of B that was answered. B's rule uses its own
-record of b, which is no later.
+Proof that who is declared dead has shrunk. Say that a limiter A declares a limiter B dead at t, by
+a suspicion raised at s; so t >= s + R + Q + F, and somebody has answered what A sent since t - 2 P.
+Let b be when the newest message was sent that somebody answered B, of those before t; B's own
+record of it is no later.
 
-- b > s + R. B and the others answered each other for all of the time that a suspicion and its
-  refutation need; so the suspicion was refuted everywhere, and B is not declared dead.
-- b <= s + R. B takes itself for cut off at the first of its ticks that is later than b + Q. If it
-  ticks on, that is one interval after b + Q at the most. If it does not, or is dead, its kernel
-  datapath has fallen back F after its last tick, which was before b + Q or cut it off. Either way B
-  has its static share by b + Q + F <= s + R + Q + F <= t.
+- Nobody answered B in [s + R, t], so b <= s + R. B takes itself for cut off at its first tick
+  after b + Q. If it ticks on, that is one interval later at the most. If not, or if it is dead,
+  its kernel datapath has fallen back F after its last tick, which was before b + Q or cut it off.
+  Either way B has its static share by b + Q + F <= s + R + Q + F <= t.
+- Somebody answered B in [s + R, t], and B was cut off at some time in [s, t]. It stays so until R
+  after the first answer. If that is later than t, B has its static share at t. If not, B has been
+  in touch for R, in which A was in touch too, but for the last 2 P: A has heard the refutation.
+- B was answered all the time. Then the same holds for R after s.
 
-The first case rests on R: on rumours spreading as they do, with some probability (docs/gossip.md
-has figures). The second holds whatever is lost, delayed or late. What it covers is a limiter that
-nobody answers. Two or more that are cut off together answer each other; for them the fabrics' own
-times hold, which do not rest on probes (`drld.gossip.membership`), and docs/gossip.md has the
-bound."""
+The last two rest on R: on a suspicion and its refutation spreading among those in touch within R -
+2 P, as they do with some probability (docs/gossip.md has figures). The first holds whatever is
+lost, delayed or late. What all this covers is a limiter that nobody answers. Two or more that are
+cut off together answer each other; for them the fabrics' own times hold, which do not rest on
+probes (`drld.gossip.membership`), and docs/gossip.md has the bound."""
 
 from __future__ import annotations
 
@@ -60,6 +62,8 @@ class ProbeTimes:
     """How often it looks."""
     period_ns: int
     timeout_ns: int
+    spread_ns: int
+    """R."""
     isolation_ns: int
     suspicion_min_ns: int
     suspicion_max_ns: int
@@ -84,6 +88,7 @@ class ProbeTimes:
             tick_ns=tick_ns,
             period_ns=period_ns,
             timeout_ns=timeout_ns,
+            spread_ns=spread_ns,
             isolation_ns=isolation_ns,
             suspicion_min_ns=spread_ns + shrunk_ns,
             suspicion_max_ns=round(spec.suspicion_max * spread_ns) + shrunk_ns,

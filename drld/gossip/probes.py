@@ -19,8 +19,10 @@ Buddies. Who is probed, or answered, is told first what is held against it. A li
 that it is suspected, or dead, raises its counter, and says so on each of its messages until one is
 answered, and as a rumour.
 
-Isolation. A limiter that nobody answers for Q is `isolated`. It accuses nobody then, and its
-suspicions do not age: it would come back with a list of dead that are not.
+Isolation. A limiter that nobody answers for Q is `isolated`, and stays so for R when somebody
+answers again: those who suspect it have to hear the refutation first. It accuses nobody then, and
+its suspicions do not age: it would come back with a list of dead that are not. They do not age
+either where nobody has answered for two periods, as it may be the one that a refutation passes by.
 
 The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
 so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
@@ -117,6 +119,10 @@ class Probes:
         self._ticked_ns: int | None = None
         self._answered_ns: int | None = None
         """When the newest message was sent that somebody answered."""
+        self._cut_off = False
+        """Nobody had answered for Q at the last tick."""
+        self._returned_ns: int | None = None
+        """When somebody answered again after that."""
         self._known_counter = 0
         """The newest one that somebody has answered."""
         self._outbox: list[tuple[str, Control]] = []
@@ -133,15 +139,21 @@ class Probes:
         changed._due_ns = self._due_ns
         changed._ticked_ns = self._ticked_ns
         changed._answered_ns = self._answered_ns
+        changed._cut_off = self._cut_off
+        changed._returned_ns = self._returned_ns
         return changed
 
     def isolated(self, now_ns: int) -> bool:
-        """Whether nobody has answered for so long that the others may have counted us out.
+        """Whether the others may have counted us out: nobody answered for Q, and for R after.
 
         Who never met anybody is not: nobody has counted it in.
         """
-        answered_ns = self._answered_ns
-        return answered_ns is not None and now_ns - answered_ns > self.times.isolation_ns
+        returned_ns = self._returned_ns
+        returning = returned_ns is not None and now_ns - returned_ns <= self.times.spread_ns
+        return returning or self._unanswered(self.times.isolation_ns, now_ns)
+
+    def _unanswered(self, span_ns: int, now_ns: int) -> bool:
+        return self._answered_ns is not None and now_ns - self._answered_ns > span_ns
 
     def meet(self, peer: str, life: int, now_ns: int) -> None:
         """A handshake with a new life of a peer has been completed, so that it has answered us."""
@@ -192,7 +204,7 @@ class Probes:
                 self._judge(probe, now_ns)
             elif probe.asked_ns is None and now_ns >= probe.ask_ns:
                 self._ask(sequence, probe, now_ns, rng)
-        if not self.isolated(now_ns):
+        if not self._out_of_touch(now_ns):
             for dead in self.verdicts.expire(now_ns):
                 self._tell(dead)
         if self._due_ns is None:
@@ -229,7 +241,11 @@ class Probes:
             return
         times = self.times
         late_ns = now_ns - last_ns - times.tick_ns
-        if self.isolated(now_ns):
+        if self._unanswered(times.isolation_ns, now_ns):
+            self._cut_off = True
+        elif self._cut_off:
+            self._cut_off, self._returned_ns = False, now_ns
+        if self._out_of_touch(now_ns):
             self.verdicts.postpone(now_ns - last_ns)
         elif late_ns > times.tick_ns:
             self.verdicts.postpone(late_ns)
@@ -238,6 +254,10 @@ class Probes:
             for probe in self._pending.values():
                 probe.ask_ns += late_ns
                 probe.judge_ns += late_ns
+
+    def _out_of_touch(self, now_ns: int) -> bool:
+        """Whether a refutation may have passed us by."""
+        return self.isolated(now_ns) or self._unanswered(2 * self.times.period_ns, now_ns)
 
     def _doubt(self, by: int) -> None:
         self.awareness = max(0, min(self.times.patience, self.awareness + by))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drld.gossip.agreement import ID_BITS, SELECTOR_BITS, Agreement, Selector
@@ -61,6 +61,7 @@ def test_the_times_have_the_order_that_the_proof_needs(
 
 
 @settings(max_examples=25, deadline=None)
+@example(4, 1, 0.0, 0.0, [("cut", 7.0), ("cut", 1.0)])
 @given(
     st.integers(3, 6),
     st.integers(0, 2**20),

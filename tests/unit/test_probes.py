@@ -201,6 +201,8 @@ def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
     assert State.DEAD not in {bench.probes.verdicts.state(peer) for peer in PEERS}
     bench.answering = set(PEERS)
     bench.run(2)
+    assert bench.probes.isolated(bench.now)
+    bench.run(TIMES.spread_ns / NS_PER_S)
     assert not bench.probes.isolated(bench.now)
 
 
@@ -223,10 +225,22 @@ def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
     bench.answering = set(PEERS)
     assert bench.probes.isolated(bench.now)
     assert bench.probes.awareness == TIMES.patience
-    bench.run(5)
+    bench.run(6)
     assert {bench.probes.verdicts.state(name) for name in PEERS} == {State.ALIVE}
     assert not bench.probes.isolated(bench.now)
     assert peer in PEERS
+
+
+def test_a_suspicion_does_not_age_where_nobody_has_answered_for_two_periods() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.probes.verdicts.accuse("d", 63, bench.now)
+    bench.answering = {"b", "c"}
+    bench.run(TIMES.suspicion_min_ns / NS_PER_S - 2.5)
+    bench.answering = set()
+    bench.run(3.5)
+    assert bench.probes.verdicts.state("d") is State.SUSPECT
 
 
 def test_a_tick_that_is_late_by_less_than_an_interval_is_nothing() -> None:
