@@ -53,6 +53,8 @@ class Entry:
     due_ns: int
     silent_until_ns: int = 0
     """It rested, and no packet came, up to then at least."""
+    pending: bool = False
+    """It was woken and has not been ticked since."""
     last: Tick | None = None
     totals: Totals = field(default_factory=Totals)
 
@@ -182,7 +184,12 @@ class Engine:
             if entry.due_ns <= now_ns
         ]
         self._gossip(now_ns)
-        for limit_id in [key for key, entry in self._awake.items() if entry.limiter.at_rest]:
+        resting = [
+            limit_id
+            for limit_id, entry in self._awake.items()
+            if entry.limiter.at_rest and not entry.pending
+        ]
+        for limit_id in resting:
             del self._awake[limit_id]
         self.datapath.flush(now_ns)
         return ticks
@@ -197,6 +204,7 @@ class Engine:
             elif self.spec.joined:
                 self._take_update(peer, message, now_ns)
             # Else: who counts on peers that do not all count on it takes more than there is.
+        self.membership.drained(now_ns)
 
     def disagreements(self) -> dict[str, list[str]]:
         """Peers with other limits, and the names of those that differ, as far as found."""
@@ -266,6 +274,7 @@ class Engine:
         limit_id = entry.limiter.limit.id
         if limit_id not in self._awake:
             self._awake[limit_id] = entry
+            entry.pending = True
             # It may have been due long ago.
             entry.due_ns = max(entry.due_ns, self._looked_ns)
             # What the last look found came after the one before.
@@ -273,6 +282,7 @@ class Engine:
 
     def _tick(self, entry: Entry, now_ns: int) -> Tick:
         limiter = entry.limiter
+        entry.pending = False
         entry.due_ns = _next(entry.due_ns, now_ns, limiter.limit.interval_ns)
         limit_id = limiter.limit.id
         measured = self.datapath.read(limit_id, now_ns)

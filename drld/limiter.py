@@ -5,9 +5,12 @@ The daemon, the simulator and the tests all drive this class: feed it decoded up
 a gossip interval `publish` says what to tell the round's targets. All limits of a daemon share its
 `Membership`. A limit that is `at_rest` needs neither until something happens to it.
 
-The conservative rule (paper, section 5.6): for each limiter from which no fresh updates come, the
-limit shrinks by that limiter's static share and its estimate counts zero. A limiter that hears
-nobody enforces its static share as a plain bucket, whatever the allocator.
+The conservative rule (paper, section 5.6; docs/conservative-rule.md): for each limiter from which
+no fresh updates come, the limit shrinks by that limiter's static share, and later its estimate
+counts zero. The limit in force falls at once, and rises when more have been connected for
+`Membership.rise_ns`: what they want must be known to all before anybody uses their shares. A
+limiter that hears nobody, and has no estimate left that counts, enforces its static share as a
+plain bucket, whatever the allocator.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from drld.allocators.base import Allocation, InForce, bucket
 from drld.estimate.demand import DemandEstimator
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
+from drld.gossip.lasting import least
 from drld.gossip.membership import Membership
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.spec import GossipSpec, LimitSpec
@@ -61,17 +65,25 @@ class Limiter:
         self._demand = DemandEstimator(limit.ewma)
         self._value = 0.0
         """What to tell the fleet."""
-        self._reached: tuple[Collection[str], int, InForce] | None = None
-        """The peers that were connected last, how many more, and what was in force then."""
+        self._reached: tuple[Collection[str], int, float] | None = None
+        """The peers that were connected last, how many more, and the sum of all these shares."""
+        self._lasting = least(membership.rise_ns)
+        """That sum, when it has lasted."""
+        self._last_in_force: tuple[float, InForce] | None = None
+        """Of which sum, and what."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
-            membership=membership, limit_id=limit.id, quantity=allocator.quantity
+            membership=membership,
+            limit_id=limit.id,
+            quantity=allocator.quantity,
+            share=self._share,
         )
 
     def reconfigure(self, limit: LimitSpec, membership: Membership) -> None:
         """Take over a changed limit (same id, allocator and EWMA) and fleet; knowledge stays."""
         self.limit = limit
         self.membership = membership
-        self._reached = None
+        self._reached = self._last_in_force = None
+        self._lasting = least(membership.rise_ns)
         self.fabric.reconfigure(membership)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
@@ -84,7 +96,7 @@ class Limiter:
 
     def initial(self) -> Enforcement:
         """What to enforce until the first tick: the static share."""
-        return self._static(self._in_force(frozenset(), 0))
+        return self._static(self._shared(self._share(self.membership.name)))
 
     @property
     def at_rest(self) -> bool:
@@ -100,10 +112,10 @@ class Limiter:
         """
         demand, evict = self._demand.update(measurement)
         view = self.fabric.view(now_ns)
-        in_force = self._in_force(view.connected, view.unnamed)
+        in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         self._value = allocation.value
-        alone = bool(self.membership.peers) and not view.connected
+        alone = bool(self.membership.peers) and not view.connected and not view.remote
         return Tick(
             enforcement=self._static(in_force) if alone else allocation.enforcement,
             evict=evict,
@@ -123,30 +135,43 @@ class Limiter:
         """End a gossip interval; what to tell which of the targets."""
         return self.fabric.publish(self._value, targets, now_ns)
 
-    def _in_force(self, connected: Collection[str], unnamed: int) -> InForce:
+    def _in_force(self, view: GlobalView, now_ns: int) -> InForce:
+        shares = self._lasting.update(self._reachable(view.connected, view.unnamed), now_ns)
+        last = self._last_in_force
+        if last is None or last[0] != shares:
+            last = self._last_in_force = shares, self._shared(shares)
+        return last[1]
+
+    def _shared(self, shares: float) -> InForce:
+        """Of so large a part of the limit."""
+        limit = self.limit
+        own = self._share(self.membership.name)
+        return InForce(
+            rate=limit.rate * shares,
+            burst=limit.burst * shares,
+            static_rate=limit.rate * own,
+            static_burst=limit.burst * own,
+        )
+
+    def _reachable(self, connected: Collection[str], unnamed: int) -> float:
+        """The sum of the shares of those that are connected, and of this limiter."""
         # Peers come and go seldom, and there may be thousands.
         reached = self._reached
         if reached is not None and reached[0] is connected and reached[1] == unnamed:
             return reached[2]
-        limit = self.limit
+        shares = self.limit.shares
         own = self._share(self.membership.name)
         others = own * (len(connected) + unnamed)
-        if limit.shares:
+        if shares:
             others = sum(self._share(peer) for peer in connected)
             if unnamed:
                 # Of those that it may be, the ones with the least.
                 named = {self.membership.name, *connected}
-                rest = [share for member, share in limit.shares.items() if member not in named]
+                rest = [share for member, share in shares.items() if member not in named]
                 others += sum(sorted(rest)[:unnamed])
         reachable = min(own + others, 1.0)
-        in_force = InForce(
-            rate=limit.rate * reachable,
-            burst=limit.burst * reachable,
-            static_rate=limit.rate * own,
-            static_burst=limit.burst * own,
-        )
-        self._reached = connected, unnamed, in_force
-        return in_force
+        self._reached = connected, unnamed, reachable
+        return reachable
 
     def _share(self, member: str) -> float:
         if self.limit.shares:

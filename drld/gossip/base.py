@@ -9,7 +9,7 @@ learns from the `Membership` that all limits share.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from drld.gossip.link import Link, LinkStats
@@ -17,16 +17,26 @@ from drld.gossip.membership import Membership
 from drld.gossip.sequence import Acceptance
 from drld.model import GlobalView, Quantity, Update
 
-QUIET_ROUNDS = 8
-"""Rounds of nothing but zeros after which a fabric need not speak of them any more."""
-
 AnyLink = TypeVar("AnyLink", bound=Link)
+
+
+def _equal(_limiter: str) -> float:
+    return 1.0
 
 
 class Fabric(ABC, Generic[AnyLink]):
     """The knowledge of one limit, as one limiter has it."""
 
-    def __init__(self, *, membership: Membership, limit_id: int, quantity: Quantity) -> None:
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        limit_id: int,
+        quantity: Quantity,
+        share: Callable[[str], float] = _equal,
+    ) -> None:
+        """`share` is the static share of a limiter, as a part of those of all."""
+        self.share = share
         self.membership = membership
         self.limit_id = limit_id
         self.quantity = quantity
@@ -57,6 +67,14 @@ class Fabric(ABC, Generic[AnyLink]):
         """Begin with a peer."""
 
     @property
+    def detection_ns(self) -> int:
+        """The detection time, ns: so long after the last event the limit is kept to.
+
+        docs/conservative-rule.md has what is an event, and the proof.
+        """
+        return self.membership.detection_ns
+
+    @property
     @abstractmethod
     def quiet(self) -> bool:
         """Whether nobody in the fleet wants anything, as far as is known here.
@@ -84,7 +102,11 @@ class Fabric(ABC, Generic[AnyLink]):
 
     @abstractmethod
     def view(self, now_ns: int) -> GlobalView:
-        """What the other limiters are believed to want, stale estimates counted as zero."""
+        """What the other limiters are believed to want, and who of them is connected.
+
+        The demand of who is connected no longer counts for a while (`drld.gossip.membership`),
+        then it is zero.
+        """
 
     def reconfigure(self, membership: Membership) -> None:
         """Take over a changed fleet (a reload); what is known of those that stay is kept."""

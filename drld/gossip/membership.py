@@ -9,10 +9,14 @@ round's targets: everybody in a mesh; else `fanout` peers at random, but without
 all have had their turn (a shuffled order), which bounds the time between two updates of a link.
 
 Theory of operation. Paper, section 5.6: a limiter counts the limiters it is disconnected from and
-takes their estimates for zero. Connected means that updates flow both ways: a limiter that hears a
-peer which does not hear it will be counted out by that peer, and must count itself out first. So
-every update says whether its sender hears its receiver: a weight of zero denies it (and carries
-nothing else).
+takes their estimates for zero. Connected means that updates flow both ways, and every update says
+whether its sender hears its receiver: a weight of zero denies it (and carries nothing else). An
+update that does not confirms that its sender heard us a moment ago.
+
+To count a peer out is two things, and which comes first decides whether the fleet keeps to the
+limit (docs/conservative-rule.md). Its share leaves the limit: that makes this limiter's part
+smaller. Its demand leaves the total: that makes it larger. So the share goes first, on both ends of
+a link, whichever way it broke; and only then the demand.
 
 The times follow from C, the longest a sender takes to get round all its peers: one interval in a
 mesh, ceil((N - 1) / fanout) intervals else. Two consecutive updates of a link are less than two
@@ -20,28 +24,33 @@ cycles apart. With I the interval:
 
     fresh         heard within S = 2 C + 2 I: hardly an update is lost
     hears a peer  (and says so) while it is fresh
-    connected     heard within T = S + 20 C, and not denied by it; or denied, but confirmed
-                  within T - S - 2 C - I
+    connected     confirmed within D = 18 C - I: its share is in the limit
+    counted       confirmed within T = S + 20 C: its demand is in the total
     isolated      nobody was heard for 24 I, in which all peers together send 24 fanout updates:
                   nobody is connected, long before it would show on each link
 
-T lets 20 updates in a row be lost: 0.4 ** 20 = 1e-8 at 40 % loss. A fleet of 50 that sends 3000
-updates a second takes one peer in about 9 hours for gone that is not, until its next update; at
-20 % loss (1e-14) and below, none. At 50 ms T is 1.2 s for N = 2, 3.4 s for N = 10 with branching
-3, 18.8 s for N = 50, and 1.2 s for a mesh of any size.
+Order. Whoever has our share has heard us say so within D; we said so as we had heard him within S,
+so his last update reached us S + D ago at the most, and we count his demand for T from then on: T -
+S - D = 2 C + I is left for the delay of packets. A dead limiter's datapath falls back to its static
+share after 20 I at the most, which is less than T.
+
+How old a confirmation is is not known better than that it came after the last look into the socket.
+A daemon that was frozen finds old ones there; they count from before it froze (`drained`).
+
+The share of who is connected anew counts when he has been so for `rise_ns`, as what he wants has to
+be known to all by then (`drld.limiter`).
+
+D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
+any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
 
 Probes (`drld.gossip.probes`) may count a peer out sooner, where their verdict comes before T, and
 all of them where nobody answers; they never make one connected.
-
-A link that breaks one way: the deaf end hears the last at t, denies from t + S on, and counts the
-other end out at t + T. The other end has had its last confirmation by t + S, and has counted the
-deaf one out by t + T - 2 C - I; what is left covers the delay of packets.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from random import Random
 
@@ -64,7 +73,7 @@ class Timeouts:
     silence_ns: int
     """T."""
     denial_ns: int
-    """Since the last confirmation."""
+    """D."""
 
     @classmethod
     def of(cls, interval_ns: int, cycle_ns: int) -> Timeouts:
@@ -77,35 +86,27 @@ class Timeouts:
 class _Peer:
     """What was heard of a peer, and when."""
 
-    __slots__ = ("_confirmed_ns", "_denies", "heard_ns")
+    __slots__ = ("_denies", "confirmed_ns", "heard_ns")
 
     def __init__(self) -> None:
         self.heard_ns: int | None = None
-        self._confirmed_ns: int | None = None
+        self.confirmed_ns: int | None = None
         """When it last said that it hears us."""
         self._denies = True
         """What its newest update says."""
 
-    def hear(self, hears_us: bool, now_ns: int) -> None:
+    def hear(self, hears_us: bool, now_ns: int, since_ns: int) -> None:
+        """It came between the two."""
         self.heard_ns = now_ns
         self._denies = not hears_us
         if hears_us:
-            self._confirmed_ns = now_ns
+            self.confirmed_ns = since_ns
 
     def heard_within(self, span_ns: int, now_ns: int) -> bool:
         return self.heard_ns is not None and now_ns - self.heard_ns <= span_ns
 
     def both_ways(self, timeouts: Timeouts, now_ns: int) -> bool:
         return not self._denies and self.heard_within(timeouts.fresh_ns, now_ns)
-
-    def connected_until_ns(self, timeouts: Timeouts) -> int | None:
-        """Until when it counts as connected, if nothing more is heard; None: it never did."""
-        if self._confirmed_ns is None or self.heard_ns is None:
-            return None
-        until_ns = self.heard_ns + timeouts.silence_ns
-        if self._denies:
-            until_ns = min(until_ns, self._confirmed_ns + timeouts.denial_ns)
-        return until_ns
 
 
 class Membership:
@@ -130,6 +131,8 @@ class Membership:
         """The sequence numbers of all limits."""
         self._fanout = fanout
         self._isolation_ns = (SURVIVED_LOSSES + 4) * interval_ns
+        self.rise_ns = 4 * interval_ns
+        """For how long limiters must have been connected before their shares count."""
         self._peers = {peer: _Peer() for peer in self.peers}
         self._heartbeats: dict[str, Link] = {}
         """Of those that were ever sent a heartbeat, or sent one."""
@@ -140,6 +143,10 @@ class Membership:
         self._connected: frozenset[str] = frozenset()
         self._connected_until_ns = -1
         """When one of them may be connected no longer, if nothing more is heard of it."""
+        self._leaving: dict[str, int] = {}
+        """Peers that are connected no longer, and until when their demand counts."""
+        self._drained_ns: int | None = None
+        """When the socket was last empty."""
         self._doubtful: set[str] = set()
         """Peers that may have been connected, or disconnected, by what was heard of them."""
         self._changed_ns = 0
@@ -168,6 +175,11 @@ class Membership:
         self._gone.clear()
         self._cut_off = False
 
+    @property
+    def detection_ns(self) -> int:
+        """The detection time: how long after the last event all are counted as they are, ns."""
+        return self.timeouts.silence_ns + self.rise_ns + self.interval_ns
+
     def with_peers(self, peers: Collection[str]) -> Membership:
         """The membership after a reload: what is known of those that stay is kept."""
         changed = Membership(self.name, peers, self._fanout, self.interval_ns)
@@ -183,6 +195,7 @@ class Membership:
         changed._heard_ns = self._heard_ns
         changed._gone = self._gone & changed._peers.keys()
         changed._cut_off = self._cut_off
+        changed._drained_ns = self._drained_ns
         changed.version = self.version + 1
 
     def targets(self, rng: Random) -> list[str]:
@@ -227,10 +240,18 @@ class Membership:
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """Note that an update came from a peer, and whether it hears us."""
-        self._peers[peer].hear(hears_us, now_ns)
+        self._peers[peer].hear(hears_us, now_ns, self.arrived_ns(now_ns))
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
             self._doubtful.add(peer)
+
+    def drained(self, now_ns: int) -> None:
+        """All that had arrived by now was taken in."""
+        self._drained_ns = now_ns
+
+    def arrived_ns(self, now_ns: int) -> int:
+        """The earliest time at which what is taken in now may have arrived."""
+        return now_ns if self._drained_ns is None else min(now_ns, self._drained_ns)
 
     def fresh(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it."""
@@ -257,15 +278,40 @@ class Membership:
         self._doubtful.clear()
         changed = connected is not self._connected and connected != self._connected
         if changed:
+            self._note_leaving(self._connected - connected)
             self._connected = connected
+        if self._leaving:
+            changed |= self._forget_leaving(now_ns)
         self._note_change(changed, now_ns)
         return self._connected
+
+    def leaving(self, now_ns: int) -> Set[str]:
+        """Who is connected no longer, and whose demand counts all the same."""
+        self.connected(now_ns)
+        return self._leaving.keys()
+
+    def _note_leaving(self, peers: Iterable[str]) -> None:
+        for peer in peers:
+            confirmed_ns = self._peers[peer].confirmed_ns
+            if confirmed_ns is not None:
+                self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
+
+    def _forget_leaving(self, now_ns: int) -> bool:
+        left = [
+            peer
+            for peer, until_ns in self._leaving.items()
+            if now_ns > until_ns or peer in self._connected
+        ]
+        for peer in left:
+            del self._leaving[peer]
+        return bool(left)
 
     def _note_change(self, changed: bool, now_ns: int) -> None:
         """Keep `version`, after a look at who is connected."""
         if changed:
             self._changed_ns = now_ns
-        steady = bool(self._connected) and now_ns - self._changed_ns >= self.timeouts.fresh_ns
+        lasting_ns = max(self.timeouts.fresh_ns, self.rise_ns + self.interval_ns)
+        steady = bool(self._connected) and now_ns - self._changed_ns >= lasting_ns
         if changed or steady != self._steady:
             self._steady = steady
             self.version += 1
@@ -274,17 +320,20 @@ class Membership:
         """Which of these are; notes when the first of them may be no longer."""
         found = []
         for name in peers:
-            until_ns = self._peers[name].connected_until_ns(self.timeouts)
-            if until_ns is not None and now_ns <= until_ns and name not in self._gone:
+            confirmed_ns = self._peers[name].confirmed_ns
+            if confirmed_ns is None:
+                continue
+            until_ns = confirmed_ns + self.timeouts.denial_ns
+            if now_ns <= until_ns and name not in self._gone:
                 found.append(name)
                 self._connected_until_ns = min(self._connected_until_ns, until_ns)
         return frozenset(found)
 
     def steady(self, now_ns: int) -> bool:
-        """Whether the same peers, and not none, have been connected for S.
+        """Whether the same peers, and not none, have been connected for S, and for `rise_ns`.
 
         Each of them has had its turn with us, so that a limit of which we heard nothing is one
-        where it has no traffic.
+        where it has no traffic; and the shares of all count.
         """
         self.connected(now_ns)
         return self._steady

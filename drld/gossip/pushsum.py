@@ -6,8 +6,8 @@ arithmetic of the (value, weight) pair, this file who gets how much of it, and w
 Theory of operation. Once an interval a limiter adds the change of its demand to its value, splits
 its pair into equal shares, keeps one and sends one to each of the round's `branching` targets. Each
 link is used once a cycle (`drld.gossip.membership`), which bounds the time to compensate a loss and
-to notice a death. The number of limiters that scales the mean is that of the connected ones and
-this one.
+to notice a death. The number of limiters that scales the mean is that of the connected ones, of
+those whose demand still counts, and this one.
 
 Who gets mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead one
 is lost. One that we hear but that denies hearing us gets a token, which tells it so; one that we do
@@ -27,8 +27,8 @@ one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once.
 ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
 one
 
-- when the pool holds mass that belongs to nobody any more: a peer that gave mass in this epoch is
-  disconnected or was removed, or one has restarted;
+- when the pool holds mass that belongs to nobody any more, or has lost some: a peer that gave or
+  got mass in this epoch counts no more or was removed, or one has restarted;
 - when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
 - when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
   not show, say) is put right in bounded time;
@@ -37,11 +37,11 @@ one
 A peer that joins needs no epoch: it adopts the current one and brings its own demand and weight.
 
 No storm of epochs: a limiter begins none before its present one is two settling times old (but for
-the last reason). Of all who notice a death, only those that had mass of the dead one in the present
-epoch react to it, so that the first one's epoch cures all; those that begin one before they hear
-of the first give it the same number. A limiter that has heard nobody (at the start, or isolated)
-has no say: it joins the first epoch that it hears of, and believes in nobody until that has had
-time to settle.
+the last reason). Of all who notice a death, only those that exchanged mass with the dead one in the
+present epoch react to it, so that the first one's epoch cures all; those that begin one before they
+hear of the first give it the same number. A limiter that has heard nobody (at the start, or
+isolated) has no say: it joins the first epoch that it hears of, and believes in nobody until that
+has had time to settle.
 
 Quiet. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter sends
 no more. Where all are quiet all know the total: it is zero. So the first demand after that begins
@@ -59,10 +59,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from drld.gossip.base import QUIET_ROUNDS, Fabric
+from drld.gossip.base import Fabric
 from drld.gossip.link import Link
 from drld.gossip.mass import NOTHING, RESOLUTION, Mass, Pair
 from drld.gossip.membership import Membership
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.wire import EPOCH_MODULUS, MAX_VALUE
 from drld.model import GlobalView, Update
 
@@ -81,24 +82,25 @@ def newer(epoch: int, reference: int) -> bool:
     return 0 < ahead < half or (ahead == half and epoch > reference)
 
 
-def settling_intervals(members: int, branching: int) -> int:
+def settling_intervals(members: int, branching: float) -> int:
     """Intervals until the ratios of a new epoch agree to about one per cent of the total.
 
     The mean square of their deviations falls by branching + 1 in each interval: 2 log(N) to the
     base of branching + 1 brings it from that of one limiter with all the demand (N) to 1 / N, and
-    three intervals more let the epoch and the last pairs arrive.
+    three intervals more let the epoch and the last pairs arrive. Where not all peers are connected
+    so many less of the targets of a round get a share.
     """
     return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
 
 
 class _Peer(Link):
-    """A peer and the newest of our epochs in which it gave mass."""
+    """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
 
-    __slots__ = ("generation",)
+    __slots__ = ("generation", "given")
 
     def __init__(self) -> None:
         super().__init__()
-        self.generation = -1
+        self.generation = self.given = -1
 
 
 class PushSum(Fabric[_Peer]):
@@ -129,9 +131,16 @@ class PushSum(Fabric[_Peer]):
         """Rounds in which the own demand and the believed one were zero."""
         self._seen = self.membership.version
         """The membership that was looked at last."""
+        self._reached = len(self.membership.peers)
+        """Peers that were connected then."""
 
     def _new_link(self) -> _Peer:
         return _Peer()
+
+    @property
+    def detection_ns(self) -> int:
+        """See `Fabric`: an epoch may have to wait for two settling times, and then settles."""
+        return self.membership.detection_ns + 3 * self._settling(1)
 
     @property
     def quiet(self) -> bool:
@@ -165,6 +174,9 @@ class PushSum(Fabric[_Peer]):
         full = [membership.both_ways(peer, now_ns) for peer in targets]
         heard = [membership.fresh(peer, now_ns) for peer in targets]
         share, token = self.mass.split(sum(full), sum(heard) - sum(full))
+        for peer, is_full in zip(targets, full, strict=True):
+            if is_full:
+                self._link(peer).given = self._generation
         return [
             (peer, self._update(peer, share if is_full else token if is_heard else NOTHING))
             for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
@@ -202,7 +214,7 @@ class PushSum(Fabric[_Peer]):
         """See `Fabric.meet`; what the old life gave is nobody's now."""
         super().meet(peer, now_ns)
         link = self._links.get(peer)
-        self._tainted |= link is not None and link.generation == self._generation
+        self._tainted |= link is not None and self._generation in (link.generation, link.given)
 
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.
@@ -216,7 +228,7 @@ class PushSum(Fabric[_Peer]):
             if self._silence(now_ns):
                 return GlobalView(0.0, connected, age_ns=self.membership.age_ns(now_ns))
             if self._settled(now_ns):
-                remote = self.mass.remote(len(connected) + 1)
+                remote = self.mass.remote(self._members(now_ns))
                 return GlobalView(remote, connected, age_ns=self.membership.age_ns(now_ns))
             if self._held is not None:
                 remote, made_ns = self._held
@@ -226,7 +238,7 @@ class PushSum(Fabric[_Peer]):
     def reconfigure(self, membership: Membership) -> None:
         """See `Fabric.reconfigure`; the mass of those that leave leaves with the next epoch."""
         self._tainted |= any(
-            link.generation == self._generation and peer not in membership.peers
+            self._generation in (link.generation, link.given) and peer not in membership.peers
             for peer, link in self._links.items()
         )
         super().reconfigure(membership)
@@ -252,10 +264,14 @@ class PushSum(Fabric[_Peer]):
         if self._seen == self.membership.version:
             return
         self._seen = self.membership.version
+        self._reached = len(connected)
         if not connected:
             self._anchored = False
+        leaving = self.membership.leaving(now_ns)
         self._tainted |= any(
-            link.generation == self._generation and peer not in connected
+            self._generation in (link.generation, link.given)
+            and peer not in connected
+            and peer not in leaving
             for peer, link in self._links.items()
         )
 
@@ -279,10 +295,15 @@ class PushSum(Fabric[_Peer]):
         due = self._tainted or self._lost >= EPOCH_LOSSES
         return due and age_ns >= 2 * self._settling_ns
 
+    def _members(self, now_ns: int) -> int:
+        """Of how many the total is: those whose demand counts."""
+        gone = self.membership.leaving(now_ns)
+        return len(self._connected(now_ns)) + len(gone - self._strangers) + 1
+
     def _begin_epoch(self, epoch: int, now_ns: int) -> None:
         connected = self._connected(now_ns)
         if connected and self._settled(now_ns):
-            self._held = (self.mass.remote(len(connected) + 1), now_ns)
+            self._held = (self.mass.remote(self._members(now_ns)), now_ns)
         self.epoch = epoch
         self._epoch_ns = self._beginning_ns(now_ns)
         self._generation += 1
@@ -300,10 +321,14 @@ class PushSum(Fabric[_Peer]):
 
     @property
     def _settling_ns(self) -> int:
+        return self._settling(self._reached)
+
+    def _settling(self, connected: int) -> int:
+        """Time until an epoch has settled, if so many peers are connected."""
         membership = self.membership
-        return membership.interval_ns * settling_intervals(
-            len(membership.peers) + 1, membership.branching
-        )
+        peers = len(membership.peers)
+        branching = membership.branching * max(1, connected) / max(1, peers)
+        return membership.interval_ns * settling_intervals(peers + 1, branching)
 
     def _settled(self, now_ns: int) -> bool:
         return self._epoch_ns is not None and now_ns - self._epoch_ns >= self._settling_ns

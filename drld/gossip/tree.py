@@ -21,10 +21,11 @@ updates and paths longer than an interval added. An own change counts once and a
 never contains the own value.
 
 Death. What is known of those behind a dead limiter stands still until they have found another
-parent, 12 intervals and a round later. Then they are counted twice, and it shows, as there are more
-than there can be: what was said longer than 4 intervals ago counts in part, so that there are as
-many as there can be. What is left of it is the mean of those behind the dead one in its place,
-until what it said counts no more. The membership has the times.
+parent, 12 intervals and a round later. What they had told the dead one counts for longer, and they
+owe it to the rest meanwhile: what they tell, and are told, is taken less by it (`_owed`). So the
+total is right but for the dead one's own demand, which counts until all of it is forgotten. A new
+parent may have heard of nobody yet: until it has, what the old one told is the least that counts.
+The membership has the times.
 
 News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
 the total since it was told is told at the next estimate, so that a round is for small changes and
@@ -36,8 +37,9 @@ that is not repeated for as long as its teller may be silent counts zero.
 A neighbour that means another quantity by the limit is left out, with those behind it, and counted
 out.
 
-On the wire the epoch is the receiver's `Role`, the value the sum, the weight the number of limiters
-in it; a weight of zero, "I do not hear you", as in all fabrics.
+On the wire the epoch is the receiver's `Role`, the value the sum (less than nothing, if more is
+owed), the weight the number of limiters in it; a weight of zero, "I do not hear you", as in all
+fabrics.
 
 Invariants: with demands that do not change and a tree that does not, every limiter's total is the
 sum of the demands, to within 2**-24 a hop; no limiter's value is in what it is told of the rest,
@@ -46,12 +48,13 @@ while nobody changes his parent; an idle fleet is exactly zero.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from drld.gossip.base import QUIET_ROUNDS, Fabric
+from drld.gossip.base import Fabric
 from drld.gossip.link import Link
 from drld.gossip.membership import Membership
+from drld.gossip.rest import Rest
 from drld.gossip.tree_membership import Role, TreeMembership
 from drld.gossip.wire import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
@@ -71,12 +74,14 @@ class Sum(NamedTuple):
 class _Neighbour(Link):
     """A peer, what it told last as the parent or a child, and which sum it was told last."""
 
-    __slots__ = ("said", "told")
+    __slots__ = ("confirmed", "said", "told")
 
     def __init__(self) -> None:
         super().__init__()
         self.told: Sum | None = None
         self.said = 0.0
+        self.confirmed = 0.0
+        """What it had been told when it last confirmed that it is the parent."""
 
 
 class Tree(Fabric[_Neighbour]):
@@ -97,12 +102,14 @@ class Tree(Fabric[_Neighbour]):
         return TreeMembership(name, peers, branching, interval_ns)
 
     def _begin(self) -> None:
-        self._rest: Sum | None = None
+        self._told: tuple[str, Sum] | None = None
         """What the parent told last, or the one before it."""
-        self._zeros = QUIET_ROUNDS
-        """Rounds in which the own value was zero."""
-        self._others_want = False
-        """Whether there was a remote demand at the last view, or may be since."""
+        self._before: Sum | None = None
+        """What the one before it told last."""
+        self._changed_ns = 0
+        """When the present one began to tell."""
+        self._rest = Rest()
+        self._bridge = self.membership.new_bridge()
 
     def _new_link(self) -> _Neighbour:
         return _Neighbour()
@@ -110,67 +117,60 @@ class Tree(Fabric[_Neighbour]):
     @property
     def quiet(self) -> bool:
         """See `Fabric.quiet`."""
-        return self._zeros >= QUIET_ROUNDS and not self._others_want
+        return self._rest.quiet
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
     ) -> list[tuple[str, Update]]:
         """Tell the parent and the children among the targets."""
-        if value or self._others_want:
-            self._zeros = 0
-        elif self._zeros < QUIET_ROUNDS:
-            self._zeros += 1
-        else:
+        if not self._rest.speaks(wanted=bool(value) or self._rest.others_want):
             return []
-        membership = self.membership
-        children, rest = self._known(now_ns)
+        sums = self._sums(value, self._children(now_ns), self._parent(now_ns), now_ns)
         told = []
         for peer in targets:
-            role = membership.role(peer, now_ns)
-            if role in (Role.NONE, Role.CANDIDATE):
-                continue
-            sums = [child for name, child in children.items() if name != peer]
-            if role is Role.CHILD:
-                sums.append(rest)
-            known = membership.hears(peer, now_ns)
-            told.append((peer, self._update(peer, role, value, sums if known else None)))
+            role = self.membership.role(peer, now_ns)
+            if role is Role.PARENT or role is Role.CHILD:
+                told.append((peer, self._update(peer, role, sums.get(peer))))
         return told
 
     def pressing(self, value: float, now_ns: int) -> bool:
         """See `Fabric`."""
-        children = dict(self._children(now_ns))
-        below = value + sum(told.value for told in children.values())
-        total = below + self._parent(now_ns).value
-        sums = {child: total - told.value for child, told in children.items()}
-        if self.membership.parent is not None:
-            sums[self.membership.parent] = below
-        return any(abs(told - self._link(peer).said) > NEWS * total for peer, told in sums.items())
+        children, rest = self._children(now_ns), self._parent(now_ns)
+        total = value + sum(told.value for told in children.values()) + rest.value
+        return any(
+            abs(told.value - self._link(peer).said) > NEWS * max(0.0, total)
+            for peer, told in self._sums(value, children, rest, now_ns).items()
+        )
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Keep a sum if it is the newest of its teller."""
-        if update.quantity is not self.quantity or update.value < 0:
+        if update.quantity is not self.quantity:
             self._reject(peer, update)
             return
-        link = self._link(peer)
+        membership, link = self.membership, self._link(peer)
         if self._accept(peer, link, update, now_ns) is None or update.weight == 0:
             return
-        self._others_want |= update.value > 0
-        told = Sum(update.value, min(update.weight, len(self.membership.peers)), now_ns)
+        self._rest.others_want |= update.value != 0
+        said_ns = membership.arrived_ns(now_ns)
+        told = Sum(update.value, min(update.weight, len(membership.peers)), said_ns)
         if update.epoch == Role.PARENT:
             link.told = told
-        elif update.epoch == Role.CHILD and peer == self.membership.parent:
-            self._rest = told
+        elif update.epoch == Role.CHILD and peer == membership.parent:
+            if self._told is not None and self._told[0] != peer:
+                self._before = self._parent(now_ns)
+                self._changed_ns = now_ns
+            self._told = peer, told
+            link.confirmed = link.said
 
     def view(self, now_ns: int) -> GlobalView:
         """The sum of what children and parent told; its age is that of the oldest in it."""
         membership = self.membership
         membership.connected(now_ns)
-        children, rest = self._known(now_ns)
-        known = [*children.values(), rest]
-        remote = sum(told.value for told in known)
-        self._others_want = remote > 0
-        members = round(sum(told.members for told in known))
-        connected, unnamed = membership.named(members, now_ns, without=self._strangers)
+        known = [*self._children(now_ns).values(), self._parent(now_ns)]
+        remote = max(0.0, sum(told.value for told in known))
+        self._rest.others_want = remote > 0
+        members = self._bridge.update(sum(told.members for told in known), now_ns)
+        connected, unnamed = membership.named(round(members), now_ns, without=self._strangers)
         said_ns = min((told.said_ns for told in known if told.value), default=None)
         age_ns = membership.age_ns(now_ns) if said_ns is None else now_ns - said_ns
         return GlobalView(remote, connected, age_ns if connected else None, unnamed)
@@ -178,61 +178,88 @@ class Tree(Fabric[_Neighbour]):
     def reconfigure(self, membership: Membership) -> None:
         """See `Fabric.reconfigure`."""
         super().reconfigure(membership)
-        self._others_want = True
+        self._rest.others_want = True
+        self._bridge = self.membership.new_bridge()
 
-    def _known(self, now_ns: int) -> tuple[dict[str, Sum], Sum]:
-        """What children and parent told, and of old sums no more than there are limiters."""
-        children, rest = dict(self._children(now_ns)), self._parent(now_ns)
-        members = len(self.membership.peers)
-        excess = sum(told.members for told in children.values()) + rest.members - members
-        if excess <= 0:
-            return children, rest
-        since_ns = now_ns - self.membership.timeouts.fresh_ns
-        old = sum(told.members for told in (*children.values(), rest) if told.said_ns < since_ns)
-        part = max(0.0, 1 - excess / old) if old else 1.0
+    def _sums(
+        self, value: float, children: Mapping[str, Sum], rest: Sum, now_ns: int
+    ) -> dict[str, Sum]:
+        """What there is to tell to whom of those that are heard."""
+        membership = self.membership
+        below = Sum(
+            value + sum(told.value for told in children.values()),
+            1.0 + sum(told.members for told in children.values()),
+            now_ns,
+        )
+        sums = {
+            child: Sum(
+                below.value - told.value + rest.value,
+                below.members - told.members + rest.members,
+                now_ns,
+            )
+            for child, told in children.items()
+        }
+        reported = below._replace(value=below.value - self._owed(None))
+        sums.update(dict.fromkeys(membership.parents(now_ns), reported))
+        return {peer: told for peer, told in sums.items() if membership.hears(peer, now_ns)}
 
-        def fitting(told: Sum) -> Sum:
-            if told.said_ns >= since_ns:
-                return told
-            return told._replace(value=told.value * part, members=told.members * part)
-
-        return {child: fitting(told) for child, told in children.items()}, fitting(rest)
-
-    def _children(self, now_ns: int) -> Iterator[tuple[str, Sum]]:
+    def _children(self, now_ns: int) -> dict[str, Sum]:
         """What each child told."""
         membership = self.membership
-        for child in membership.children:
-            if child in self._strangers:
-                continue
-            link = self._links.get(child)
-            told = None if link is None else link.told
-            if told is None or now_ns - told.said_ns > membership.counted_ns:
-                told = Sum(0.0, membership.child_members(child), now_ns)
-            yield child, told
+        return {
+            child: self._counted(
+                None if (link := self._links.get(child)) is None else link.told,
+                membership.child_members(child, now_ns),
+                now_ns,
+            )
+            for child in membership.children
+            if child not in self._strangers
+        }
 
     def _parent(self, now_ns: int) -> Sum:
         """What the parent told."""
-        membership, told = self.membership, self._rest
-        members = membership.rest_members(now_ns)
-        if not members or membership.parent in self._strangers:
+        membership = self.membership
+        if membership.parent is None or membership.parent in self._strangers:
             return Sum(0.0, 0, now_ns)
-        if told is None or now_ns - told.said_ns > membership.held_ns:
+        teller, told = self._told or (membership.parent, None)
+        rest = self._counted(told, membership.rest_members(now_ns), now_ns)
+        if told is None or rest.said_ns != told.said_ns:
+            return rest
+        value = rest.value - self._owed(teller)
+        if self._before is not None and now_ns - self._changed_ns <= membership.told_twice_ns:
+            value = max(value, self._before.value)
+        return rest._replace(value=value)
+
+    def _counted(self, told: Sum | None, members: int, now_ns: int) -> Sum:
+        """What counts of what was told: first the limiters count no more, then what they want.
+
+        `members` are counted where the limit is not spoken of.
+        """
+        membership = self.membership
+        if told is None or now_ns - told.said_ns > membership.counted_ns:
             return Sum(0.0, members, now_ns)
+        if membership.silent(told.said_ns, now_ns):
+            return told._replace(members=members)
         return told
 
-    def _update(self, peer: str, role: Role, value: float, others: Sequence[Sum] | None) -> Update:
-        """An update with the sum of the own value and others; None: we do not hear the peer."""
+    def _owed(self, teller: str | None) -> float:
+        """What counts elsewhere of what lost parents were told; who tells of it leaves it out."""
+        return sum(
+            link.confirmed
+            for lost in self.membership.debts
+            if lost != teller and (link := self._links.get(lost)) is not None
+        )
+
+    def _update(self, peer: str, role: Role, told: Sum | None) -> Update:
+        """An update with a sum; None: we do not hear the peer."""
         link = self._link(peer)
-        total = weight = 0.0
-        if others is not None:
-            total = value + sum(told.value for told in others)
-            weight = 1.0 + sum(told.members for told in others)
-        link.said = total
+        link.said = 0.0 if told is None else told.value
+        members = 0.0 if told is None else told.members
         return Update(
             limit_id=self.limit_id,
             sequence=link.take_sequence(),
             quantity=self.quantity,
             epoch=role,
-            value=to_float32(min(total, MAX_VALUE)),
-            weight=min(weight, len(self.membership.peers) + 1.0),
+            value=to_float32(max(-MAX_VALUE, min(link.said, MAX_VALUE))),
+            weight=min(members, len(self.membership.peers) + 1.0),
         )

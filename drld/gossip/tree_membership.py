@@ -12,26 +12,36 @@ limiters are counted in it:
 so that each limiter knows how many there are without a record of each. Whose weight is zero does
 not hear its receiver; nothing else in the update counts.
 
-Being told that one is a child confirms a parent. In intervals since the last time, with h = log2 N:
+Being told that one is a child confirms a parent, being told that one is the parent confirms a
+child. In intervals since the last time, with h the number of bits of N:
 
-    12   LOST: the limiter takes another parent
-    24   HELD: what the parent said counts no more
-    30 + h   what a child said counts no more
+    11        SILENT: the limiters behind it are counted no more
+    12        LOST: a child takes another parent
+    26 + 2 h  what they want is counted no more
 
-Nobody is connected when nobody has said for 24 intervals that he hears the limiter, or for 17 while
-somebody is heard who could have said so. So those that are cut off have shrunk before their shares
-are taken by the rest: it takes 4 intervals until who does not hear says so, and h rounds until all
-below know. And a dead limiter's datapath has fallen back after 20 intervals (docs/operations.md).
-Of orphans that find another parent at once, which is the rule, the fleet counts too many for a
-while, and not too few. 12 updates in a row are lost once in 10^8 at 20 % loss, once in 10^5 at 40
-%.
+The number of limiters decides which part of the limit is in force, what they want how it is
+divided; so the first goes first (docs/conservative-rule.md). By then those that are cut off have
+shrunk: who does not hear says so after 4 intervals, SILENT later the other end counts without it,
+and h rounds after that everybody behind that end. And a dead limiter's datapath has fallen back
+after 20 intervals.
+
+The number falls when it has been lower for 6 + h intervals, for the orphans of a dead limiter have
+found another parent by then, and counts when it has been higher for 8 + 2 h (`Membership.rise_ns`):
+the news of how much there is to share may not overtake that of who shares it.
+11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
+
+Debts. What an orphan had told its lost parent counts until those that the parent had told it to
+forget it, and would count twice. So it owes that: it tells its new parent so much less than there
+is, and takes so much off what that one tells. The debt ends h + 4 intervals before it is forgotten
+elsewhere, so that for a moment too much is counted and not too little; or when another life of the
+lost parent is met, as it does not know what it was told.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can; one that does not hear its parent also asks the next
 `branching` candidates. Who is asked, or is the parent of one that does not hear it, answers in its
-next round. A candidate that is heard, and hears, becomes the parent. The old one is told for
-another round what a parent is told, as the new one has to tell it on; then that it is the parent no
-more.
+next round. A candidate that is heard, and hears, becomes the parent. The old one is told for 4 + 2
+h rounds more what a parent is told, as the new one has to tell it on; then that it is the parent no
+more. A lost parent is told nothing: if it only does not hear any more, what it was told is owed.
 
 Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
 listens: those whose parent it was before a restart go on, and it must not report a sum without
@@ -52,13 +62,14 @@ from dataclasses import dataclass
 from random import Random
 
 from drld.gossip.kinship import candidates, rank
+from drld.gossip.lasting import Extreme, largest
 from drld.gossip.membership import Membership
 from drld.model import Update
 
+SILENT = 11
+"""Intervals without being confirmed for which the limiters behind a neighbour are counted."""
 LOST = 12
 """Intervals without being confirmed after which another parent is taken."""
-HELD = 24
-"""Intervals for which what the parent said counts."""
 
 
 class Role(enum.IntEnum):
@@ -89,14 +100,17 @@ class TreeMembership(Membership):
         super().__init__(name, peers, None, interval_ns)
         self._fanout = fanout
         self.branching = max(1, min(fanout or len(peers), len(peers)))
-        height = len(peers).bit_length()
-        self.held_ns = HELD * interval_ns
-        """How long what the parent said counts."""
-        self.counted_ns = (HELD + 6 + height) * interval_ns
-        """How long what a child said counts."""
+        height = (len(peers) + 1).bit_length()
+        self.rise_ns = (8 + 2 * height) * interval_ns
+        self.counted_ns = (26 + 2 * height) * interval_ns
+        """How long what a neighbour said counts."""
+        self._owed_ns = self.counted_ns - (4 + height) * interval_ns
+        self._bridged_ns = (6 + height) * interval_ns
+        self._silent_ns = SILENT * interval_ns
         self.parent: str | None = None
         self._lost_ns = LOST * interval_ns
-        self._told_twice_ns = interval_ns
+        self.told_twice_ns = (4 + 2 * height) * interval_ns
+        """How long a new parent may not know of all, and the old one is told as well."""
         self._candidates = candidates(name, self.peers, self.branching)
         self._everybody = frozenset(self.peers)
         self._children: dict[str, Count] = {}
@@ -112,18 +126,24 @@ class TreeMembership(Membership):
         """Who is asked in this round."""
         self._next_candidate = 0
         self._seeking = False
-        self._acknowledged_ns: int | None = None
-        """When anybody said that he hears us."""
+        self._bridge = self.new_bridge()
+        self.debts: dict[str, int] = {}
+        """Lost parents, and until when what they were told counts elsewhere."""
         self._began_ns: int | None = None
         self._looked_ns = -1
         self._heard_since = False
+
+    @property
+    def detection_ns(self) -> int:
+        """See `Membership`."""
+        return self.counted_ns + self.rise_ns
 
     def with_peers(self, peers: Collection[str]) -> TreeMembership:
         """See `Membership`."""
         changed = TreeMembership(self.name, peers, self._fanout, self.interval_ns)
         self._hand_over(changed)
         changed._began_ns = self._began_ns
-        changed._acknowledged_ns = self._acknowledged_ns
+        changed.debts = {k: v for k, v in self.debts.items() if k in changed._peers}
         changed._rest = self._rest
         changed._confirmed_until_ns = self._confirmed_until_ns
         changed.parent = self.parent if self.parent in changed._peers else None
@@ -154,15 +174,15 @@ class TreeMembership(Membership):
         self._heard_since = True
         if update.epoch == Role.CANDIDATE or (update.epoch == Role.PARENT and not update.weight):
             self._asked.append(peer)
-        if update.epoch != Role.PARENT:
+        if update.epoch in (Role.NONE, Role.CHILD):
             self._children.pop(peer, None)
         if update.weight == 0:
             return
-        self._acknowledged_ns = now_ns
-        count = Count(max(1, round(min(update.weight, len(self.peers)))), now_ns)
+        said_ns = self.arrived_ns(now_ns)
+        count = Count(max(1, round(min(update.weight, len(self.peers)))), said_ns)
         if update.epoch == Role.CHILD and peer == self.parent:
             self._rest = count
-            self._confirmed_until_ns = now_ns + self._lost_ns
+            self._confirmed_until_ns = said_ns + self._lost_ns
         if update.epoch == Role.PARENT and rank(peer) > rank(self.name):
             self._children[peer] = count
 
@@ -173,9 +193,9 @@ class TreeMembership(Membership):
         if self.hears(peer, now_ns):
             counted = 1
             if role is Role.PARENT:
-                counted = self.below
+                counted = self._below(now_ns)
             elif role is Role.CHILD:
-                counted = max(1, self.members(now_ns) - self._children[peer].members)
+                counted = max(1, self._members(now_ns) - self.child_members(peer, now_ns))
         return self._heartbeat(peer, role, float(counted))
 
     def role(self, peer: str, now_ns: int) -> Role:
@@ -185,15 +205,24 @@ class TreeMembership(Membership):
         if peer in self._children:
             return Role.CHILD
         since_ns = self._former.get(peer)
-        if since_ns is not None and now_ns - since_ns <= self._told_twice_ns:
+        if since_ns is not None and now_ns - since_ns <= self.told_twice_ns:
             return Role.PARENT
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Membership`; who is met while this limiter listens has said nothing before."""
+        """See `Membership`; who is met while this limiter listens has said nothing before.
+
+        And who is met does not know what his earlier life was told.
+        """
         super().meet(peer, now_ns)
+        self.debts.pop(peer, None)
         if self._listening(now_ns):
             self._began_ns = now_ns
+
+    def parents(self, now_ns: int) -> list[str]:
+        """Who is told what a parent is told."""
+        family = [*self._former] if self.parent is None else [self.parent, *self._former]
+        return [peer for peer in family if self.role(peer, now_ns) is Role.PARENT]
 
     def hears(self, peer: str, now_ns: int) -> bool:
         """Whether to say so."""
@@ -207,23 +236,32 @@ class TreeMembership(Membership):
         """Who says that this limiter is its parent."""
         return self._children.keys()
 
-    def child_members(self, child: str) -> int:
-        """How many are below a child, itself included."""
-        return self._children[child].members
-
-    @property
-    def below(self) -> int:
-        """How many are below this limiter, itself included."""
-        return 1 + sum(child.members for child in self._children.values())
+    def child_members(self, child: str, now_ns: int) -> int:
+        """How many are below a child, itself included; none, if it is silent."""
+        count = self._children[child]
+        return 0 if self.silent(count.said_ns, now_ns) else count.members
 
     def rest_members(self, now_ns: int) -> int:
         """How many are not below this limiter, as far as its parent knows."""
         rest = self._rest
-        return 0 if rest is None or now_ns - rest.said_ns > self.held_ns else rest.members
+        return 0 if rest is None or self.silent(rest.said_ns, now_ns) else rest.members
 
-    def members(self, now_ns: int) -> int:
+    def silent(self, said_ns: int, now_ns: int) -> bool:
+        """Whether the limiters of a neighbour that spoke then are counted no more."""
+        return now_ns - said_ns > self._silent_ns
+
+    def new_bridge(self) -> Extreme:
+        """What a number of limiters goes through: it falls when it has been lower for so long that
+        orphans have found another parent."""
+        return largest(self._bridged_ns)
+
+    def _below(self, now_ns: int) -> int:
+        """How many are below this limiter, itself included."""
+        return 1 + sum(self.child_members(child, now_ns) for child in self._children)
+
+    def _members(self, now_ns: int) -> int:
         """How many limiters there are, this one included."""
-        return min(self.below + self.rest_members(now_ns), len(self.peers) + 1)
+        return min(self._below(now_ns) + self.rest_members(now_ns), len(self.peers) + 1)
 
     def connected(self, now_ns: int) -> frozenset[str]:
         """All peers, or where some are missing those that this limiter hears of itself.
@@ -233,7 +271,8 @@ class TreeMembership(Membership):
         if now_ns == self._looked_ns and not self._heard_since:
             return self._connected
         self._look(now_ns)
-        connected, unnamed = self.named(self.members(now_ns) - 1, now_ns)
+        others = self._bridge.update(self._members(now_ns) - 1, now_ns)
+        connected, unnamed = self.named(round(others), now_ns)
         changed = connected != self._connected or unnamed != self.unnamed
         if changed:
             self._connected = connected
@@ -247,10 +286,11 @@ class TreeMembership(Membership):
         """The names of so many connected peers, as far as known here, and how many more."""
         if others >= len(self.peers):
             return self._everybody, 0
-        family = self._children.keys() - without
+        family = [child for child in self._children if self.child_members(child, now_ns)]
         if self.parent is not None and self.rest_members(now_ns):
-            family |= {self.parent} - without
-        return frozenset(family), max(0, others - len(family))
+            family.append(self.parent)
+        named = frozenset([peer for peer in sorted(family) if peer not in without][:others])
+        return named, others - len(named)
 
     def _look(self, now_ns: int) -> None:
         """Forget who is gone, and see to having the right parent."""
@@ -263,32 +303,31 @@ class TreeMembership(Membership):
         oldest_ns = now_ns - self.counted_ns
         for child in [name for name, it in self._children.items() if it.said_ns < oldest_ns]:
             del self._children[child]
-        if self._acknowledged_ns is None or now_ns - self._acknowledged_ns > (
-            self.timeouts.denial_ns if self._hears_anybody(now_ns) else self.held_ns
-        ):
-            self._children.clear()
-            self._rest = None
         if self._cut_off:
             self._children.clear()
             self._rest = None
-        oldest_ns = now_ns - self._told_twice_ns - self._lost_ns
+        for lost in [name for name, until_ns in self.debts.items() if until_ns < now_ns]:
+            del self.debts[lost]
+        oldest_ns = now_ns - self.told_twice_ns - self._lost_ns
         for former in [name for name, since_ns in self._former.items() if since_ns < oldest_ns]:
             del self._former[former]
         content = now_ns <= self._confirmed_until_ns
         sought = self._candidates[:1] if content else self._candidates
         ready = next((peer for peer in sought if self.both_ways(peer, now_ns)), None)
         if ready is not None and (ready != self.parent or not content):
-            self._attach(ready, now_ns)
+            self._attach(ready, content, now_ns)
         self._seeking = not (
             content if self.parent is None else self.both_ways(self.parent, now_ns)
         )
 
-    def _hears_anybody(self, now_ns: int) -> bool:
-        return self._heard_ns is not None and now_ns - self._heard_ns <= self.timeouts.fresh_ns
-
-    def _attach(self, parent: str, now_ns: int) -> None:
-        if self.parent is not None and self.parent != parent:
-            self._former[self.parent] = now_ns
+    def _attach(self, parent: str, content: bool, now_ns: int) -> None:
+        old, rest = self.parent, self._rest
+        self.debts.pop(parent, None)
+        if old is not None and old != parent:
+            if content:
+                self._former[old] = now_ns
+            elif rest is not None:
+                self.debts[old] = rest.said_ns + self._owed_ns
         self._former.pop(parent, None)
         self.parent = parent
         # It has to hear of it first.

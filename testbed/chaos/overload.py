@@ -54,7 +54,11 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
         begin_s,
         [
             Check(
-                "flooded with", "packets/s", round(sent / (healed_s - begin_s)), 0, at_least=True
+                "flooded with",
+                "packets/s",
+                round(sent / (healed_s - begin_s)),
+                1_000,
+                at_least=True,
             ),
             Check("counted as overflow", "", counters["overflow"] - before, 1, at_least=True),
             Check("errors", "", counters["errors"], 0),

@@ -59,7 +59,7 @@ def suffer(
         }
         victim = next(name for name, it in memberships.items() if it.parent is None)
         root = memberships[victim]
-        sender = max(root.children, key=root.child_members)
+        sender = max(root.children, key=lambda child: root.child_members(child, made.now_ns))
         epoch = Role.PARENT
         if not upward:
             sender, victim, epoch = victim, sender, Role.CHILD

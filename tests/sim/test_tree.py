@@ -6,7 +6,7 @@ Intervals are 50 ms and paths take 20 ms, if nothing else is said.
 import pytest
 
 from drld.gossip.tree import Tree
-from drld.gossip.tree_membership import HELD, LOST
+from drld.gossip.tree_membership import LOST
 from testbed.fabrics.fleet import BRANCHING, Fleet, fleet, restless_error, start_up
 from testbed.sim.known import families
 from testbed.sim.network import MS, Conditions
@@ -32,7 +32,7 @@ def parents(made: Fleet) -> dict[str, str | None]:
 
 def counted(size: int) -> int:
     """Intervals for which what a child said counts."""
-    return HELD + 6 + (size - 1).bit_length()
+    return 26 + 2 * size.bit_length()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -158,14 +158,18 @@ def test_who_is_cut_off_one_way_shrinks_before_it_is_counted_out(
     name = made.names[which]
     others = [other for other in made.names if other != name]
     made.network.cut |= {(other, name) if incoming else (name, other) for other in others}
+    total = made.total
     shrunk: int | None = None
+    missed: int | None = None
     for interval in range(60):
         made.run(1)
-        if made.connected([name]) == {0}:
-            shrunk = interval if shrunk is None else shrunk
-        if min(made.connected(others)) < 9:
-            assert shrunk is not None
+        if made.connected([name]) == {0} and shrunk is None:
+            shrunk = interval
+        if min(made.believed(others).values()) < total * (1 - 1e-6) and missed is None:
+            missed = interval
     assert shrunk is not None
+    assert missed is not None
+    assert shrunk < missed
     assert made.connected([name]) == {0}
     assert made.connected(others) == {8}
     made.network.heal()

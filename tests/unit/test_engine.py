@@ -13,10 +13,10 @@ import pytest
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.agreement import ALL, Agreement, Selector
-from drld.gossip.base import QUIET_ROUNDS
 from drld.gossip.channel import Message
 from drld.gossip.control_wire import Control, Kind, Rumour, State
 from drld.gossip.keyring import KeyRing
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.rumours import subject
 from drld.gossip.session import Met
 from drld.gossip.transport import Transport
@@ -187,9 +187,11 @@ def test_a_change_of_the_membership_wakes_every_limit() -> None:
     assert set(names) == {"first", "slow"}
     report = limit_report(bench.engine.entries[1], 0)
     assert report["fleet"]["connected"] == ["b"]
-    assert report["limit_in_force_bps"] == 10_000_000
+    assert report["limit_in_force_bps"] == 5_000_000
     bench.transport.inbox = [("b", heartbeat(sequence)) for sequence in range(1, 9)]
-    bench.run(103, 110)
+    # And again, when it has been there for so long that its share counts.
+    assert set(bench.run(103, 110)) == {"first", "slow"}
+    assert limit_report(bench.engine.entries[1], 0)["limit_in_force_bps"] == 10_000_000
     assert limit_report(bench.engine.entries[1], 112 * TICK_NS)["fleet"]["age_s"] == 0.45
     # And again, when the peer is gone.
     bench.run(111, 200)

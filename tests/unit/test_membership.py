@@ -29,8 +29,10 @@ def test_timeouts(cycle: int, fresh: int, silence: int, denial: int) -> None:
 
 
 def test_the_documented_seconds() -> None:
-    for cycle, seconds in ((1, 1.2), (3, 3.4), (17, 18.8)):
-        assert Timeouts.of(TICK, cycle * TICK).silence_ns == round(seconds * NS_PER_S)
+    for cycle, silence_s, denial_s in ((1, 1.2, 0.85), (3, 3.4, 2.65), (17, 18.8, 15.25)):
+        timeouts = Timeouts.of(TICK, cycle * TICK)
+        assert timeouts.silence_ns == round(silence_s * NS_PER_S)
+        assert timeouts.denial_ns == round(denial_s * NS_PER_S)
 
 
 def test_nobody_is_connected_before_he_is_heard() -> None:
@@ -57,8 +59,35 @@ def test_silence_ends_a_connection() -> None:
     timeouts = fleet.timeouts
     assert fleet.fresh("p0", timeouts.fresh_ns)
     assert not fleet.fresh("p0", timeouts.fresh_ns + 1)
+    assert fleet.connected(timeouts.denial_ns) == {"p0"}
+    assert fleet.connected(timeouts.denial_ns + 1) == frozenset()
+
+
+def test_who_is_connected_no_longer_counts_for_a_while() -> None:
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0), 0)
+    timeouts = fleet.timeouts
+    assert fleet.leaving(timeouts.denial_ns) == set()
+    assert fleet.leaving(timeouts.denial_ns + 1) == {"p0"}
+    assert fleet.leaving(timeouts.silence_ns) == {"p0"}
+    fleet.receive("p0", heartbeat(1), timeouts.silence_ns)
     assert fleet.connected(timeouts.silence_ns) == {"p0"}
-    assert fleet.connected(timeouts.silence_ns + 1) == frozenset()
+    assert fleet.leaving(timeouts.silence_ns) == set()
+    assert fleet.leaving(2 * timeouts.silence_ns) == {"p0"}
+    assert fleet.leaving(2 * timeouts.silence_ns + 1) == set()
+
+
+def test_what_a_frozen_daemon_finds_in_its_socket_is_as_old_as_its_last_look() -> None:
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0), 0)
+    fleet.drained(TICK)
+    thawed = TICK + fleet.timeouts.denial_ns + 1
+    fleet.receive("p0", heartbeat(1), thawed)
+    assert fleet.fresh("p0", thawed)
+    assert fleet.connected(thawed) == frozenset()
+    fleet.drained(thawed)
+    fleet.receive("p0", heartbeat(2), thawed + TICK)
+    assert fleet.connected(thawed + TICK) == {"p0"}
 
 
 def test_whatever_a_peer_speaks_of_it_lives() -> None:
@@ -100,28 +129,35 @@ def test_denial_ends_a_connection_although_updates_come() -> None:
 
 
 @pytest.mark.parametrize("peers", [1, 9, 49])
-def test_the_unheard_end_gives_up_before_the_deaf_end_counts_it_out(peers: int) -> None:
-    """a -> p0 breaks; heartbeats p0 -> a go on, delayed by an interval; the rest is well."""
+@pytest.mark.parametrize("deaf", ["p0", "a", "both"])
+def test_the_shares_leave_at_both_ends_before_the_demand_leaves_at_one(
+    peers: int, deaf: str
+) -> None:
+    """A link breaks one way or both; the rest is well, and packets take an interval."""
     of_a = membership(peers, 3)
     of_p0 = Membership("p0", ["a", *of_a.peers[1:]], 3, TICK)
     cycle = -(-peers // of_a.branching)
     of_a.receive("p0", heartbeat(0), 0)
     of_p0.receive("a", heartbeat(0), 0)
-    gave_up = counted_out = None
-    for interval in range(1, 30 * cycle):
+    shares_left: dict[str, int] = {}
+    demand_left: dict[str, int] = {}
+    for interval in range(1, 40 * cycle):
         now = interval * TICK
         for peer in of_a.peers[1:]:
             of_a.hear(peer, hears_us=True, now_ns=now)
             of_p0.hear(peer, hears_us=True, now_ns=now)
         if interval % cycle == 0:
-            of_a.receive("p0", heartbeat(interval, of_p0.fresh("a", now)), now + TICK)
-        if gave_up is None and "p0" not in of_a.connected(now + TICK):
-            gave_up = interval + 1
-        if counted_out is None and "a" not in of_p0.connected(now):
-            counted_out = interval
-    assert gave_up is not None
-    assert counted_out is not None
-    assert gave_up + cycle <= counted_out
+            if deaf == "p0":
+                of_a.receive("p0", heartbeat(interval, of_p0.fresh("a", now)), now + TICK)
+            elif deaf == "a":
+                of_p0.receive("a", heartbeat(interval, of_a.fresh("p0", now)), now + TICK)
+        for fleet, peer in ((of_a, "p0"), (of_p0, "a")):
+            if peer not in fleet.connected(now):
+                shares_left.setdefault(fleet.name, interval)
+                if peer not in fleet.leaving(now):
+                    demand_left.setdefault(fleet.name, interval)
+    assert set(shares_left) == set(demand_left) == {"a", "p0"}
+    assert max(shares_left.values()) + cycle <= min(demand_left.values())
 
 
 @pytest.mark.parametrize(("peers", "fanout"), [(9, 3), (10, 3), (49, 3), (5, 2), (7, 1)])
@@ -171,8 +207,8 @@ def test_steady_is_who_stays_connected_for_a_while() -> None:
         fleet.receive("p0", heartbeat(interval), now)
         if steady_at is None and fleet.steady(now):
             steady_at = interval
-    assert steady_at == 4
-    assert not fleet.steady(30 * TICK + fleet.timeouts.silence_ns)
+    assert steady_at == 5
+    assert not fleet.steady(30 * TICK + fleet.timeouts.denial_ns)
 
 
 def test_the_version_tells_of_every_change() -> None:
@@ -185,8 +221,8 @@ def test_the_version_tells_of_every_change() -> None:
         fleet.connected(now)
         versions.append(fleet.version)
     changes = [n for n in range(1, 80) if versions[n] != versions[n - 1]]
-    # Steady, and gone; connected in the first interval.
-    assert changes == [4, 34]
+    # Steady; its share gone, then its demand; connected in the first interval.
+    assert changes == [5, 27, 34]
 
 
 def test_a_reload_keeps_those_that_stay() -> None:

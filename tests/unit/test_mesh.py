@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from drld.gossip.base import QUIET_ROUNDS
-from drld.gossip.membership import Membership
-from drld.gossip.mesh import Mesh
+from drld.gossip.mesh import WHOLE, Mesh
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.wire import decode_untrusted, encode
 from drld.model import GlobalView, Quantity, Update
 
@@ -15,7 +14,7 @@ RNG = Random(1)
 
 
 def mesh(peers: str = "bc", name: str = "a") -> Mesh:
-    membership = Membership(name, list(peers), Mesh.fanout(1), TICK)
+    membership = Mesh.make_membership(name, list(peers), 1, TICK)
     return Mesh(membership=membership, limit_id=7, quantity=Quantity.RATE)
 
 
@@ -38,7 +37,17 @@ def test_everybody_is_told_in_each_interval() -> None:
 def test_the_weight_tells_who_is_heard() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
-    assert {peer: u.weight for peer, u in publish(fabric, 5.0, 0)} == {"b": 1.0, "c": 0.0}
+    told = {peer: u.weight for peer, u in publish(fabric, 5.0, 0)}
+    # Not all are connected: it tells b what all others want, and that is itself.
+    assert told == {"b": 5.0 * 2.0**-70, "c": 0.0}
+    fabric.receive("c", Update(7, 0, Quantity.RATE, WHOLE, 8.0, 1.0), 0)
+    assert {peer: u.weight for peer, u in publish(fabric, 5.0, 0)} == {
+        "b": (5.0 + 8.0) * 2.0**-70,
+        "c": 1.0,
+    }
+    # Now all are; but b is not, as far as is known.
+    fabric.receive("b", Update(7, 1, Quantity.RATE, WHOLE, 1.0, 1.0), 0)
+    assert {u.weight for _, u in publish(fabric, 5.0, 0)} == {1.0}
     assert {peer: u.weight for peer, u in publish(fabric, 5.0, 5 * TICK)} == {
         "b": 0.0,
         "c": 0.0,
@@ -63,14 +72,16 @@ def test_remote_is_the_sum_of_the_newest_values() -> None:
     assert (fabric.links["b"].received, fabric.links["b"].lost, fabric.links["b"].late) == (2, 1, 1)
 
 
-def test_a_silent_peer_counts_zero() -> None:
+def test_a_silent_peer_is_counted_out_before_its_value() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
     fabric.receive("c", update(0, 10.0), 20 * TICK)
-    assert fabric.view(24 * TICK).remote == 11.0
+    view = fabric.view(17 * TICK)
+    assert (view.remote, view.connected) == (11.0, frozenset("bc"))
+    view = fabric.view(24 * TICK)
+    assert (view.remote, view.connected) == (11.0, frozenset("c"))
     view = fabric.view(24 * TICK + 1)
-    assert view.remote == 10.0
-    assert view.connected == {"c"}
+    assert (view.remote, view.connected) == (10.0, frozenset("c"))
 
 
 def test_a_denied_value_is_not_counted() -> None:
@@ -143,3 +154,51 @@ def test_of_another_allocator_until_it_changes_its_mind() -> None:
     assert fabric.view(0).connected == frozenset()
     fabric.receive("b", update(1, 2.0), 0)
     assert fabric.view(0).remote == 2.0
+
+
+CHAIN = {"a": "bc", "b": "ac", "c": "ab"}
+
+
+def chain(wanted: dict[str, float]) -> dict[str, float]:
+    """Parts of the limit in a chain a - b - c, with equal shares."""
+    fabrics = {name: mesh(peers, name) for name, peers in CHAIN.items()}
+    for interval in range(60):
+        now_ns = interval * TICK
+        for name, fabric in fabrics.items():
+            targets = fabric.membership.targets(RNG)
+            told = dict(fabric.publish(wanted[name], targets, now_ns))
+            for peer in targets:
+                if {name, peer} == {"a", "c"}:
+                    continue
+                sent = told.get(peer) or fabric.membership.heartbeat(peer, now_ns)
+                (arrived,) = decode_untrusted(encode(sent) + bytes(4))
+                if arrived.limit_id:
+                    fabrics[peer].receive(name, arrived, now_ns)
+                else:
+                    fabrics[peer].membership.receive(name, arrived, now_ns)
+        for fabric in fabrics.values():
+            fabric.view(now_ns)
+    parts = {}
+    for name, fabric in fabrics.items():
+        view = fabric.view(now_ns)
+        part = (len(view.connected) + 1) / 3
+        parts[name] = part * wanted[name] / (wanted[name] + view.remote) if wanted[name] else 0.0
+    return parts
+
+
+@pytest.mark.parametrize(
+    "wanted", [(1.0, 0.0, 1.0), (1.0, 1.0, 1.0), (5.0, 0.0, 1.0), (1.0, 9.0, 3.0)]
+)
+def test_a_chain_shares_the_limit_exactly(wanted: tuple[float, float, float]) -> None:
+    """The end of one does not know of the other; the middle knows of both, and wants nothing."""
+    parts = chain(dict(zip("abc", wanted, strict=True)))
+    assert sum(parts.values()) == pytest.approx(1, rel=1e-6)
+    if wanted == (1.0, 0.0, 1.0):
+        assert parts == pytest.approx({"a": 0.5, "b": 0.0, "c": 0.5})
+
+
+def test_the_part_of_an_end_is_what_the_shares_say() -> None:
+    """l_a = 1/3 (1 / (1 + 9) + 1 / (1 + 9 + 3)); nobody divides the share of c with a."""
+    parts = chain({"a": 1.0, "b": 9.0, "c": 3.0})
+    assert parts["a"] == pytest.approx((1 / 10 + 1 / 13) / 3, rel=1e-6)
+    assert parts["c"] == pytest.approx((3 / 12 + 3 / 13) / 3, rel=1e-6)

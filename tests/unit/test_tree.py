@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from drld.gossip.base import QUIET_ROUNDS
 from drld.gossip.kinship import candidates, rank
+from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.tree import Tree
-from drld.gossip.tree_membership import HELD, LOST, Role
+from drld.gossip.tree_membership import LOST, SILENT, Role
 from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
 from drld.model import GlobalView, Quantity, Update
 
@@ -105,30 +105,40 @@ def test_only_the_parent_tells_of_the_rest() -> None:
     assert fabric.view(NOW * TICK).remote == 41.0
 
 
-def test_what_the_parent_said_counts_for_so_long_and_a_child_for_longer() -> None:
+COUNTED = 26 + 2 * len(NAMES).bit_length()
+BRIDGED = 6 + len(NAMES).bit_length()
+
+
+def test_those_behind_who_is_silent_leave_before_what_they_want() -> None:
     fabric = settled()
-    counted = HELD + 6 + 3
-    for interval in range(NOW, NOW + counted + 2):
-        # Somebody hears us, so that we are not alone.
-        fabric.membership.hear(ROOT, hears_us=False, now_ns=interval * TICK)
-        fabric.membership._acknowledged_ns = interval * TICK
-        remote = fabric.view(interval * TICK).remote
-        assert remote == (
-            43.0 if interval <= NOW + HELD else 3.0 if interval <= NOW + counted else 0.0
-        )
+    for interval in range(NOW, NOW + COUNTED + 2):
+        view = fabric.view(interval * TICK)
+        counted = len(view.connected) + view.unnamed
+        assert counted == (7 if interval < NOW + SILENT + 1 + BRIDGED else 0)
+        assert view.remote == (43.0 if interval <= NOW + COUNTED else 0.0)
+    assert view == GlobalView(0.0, frozenset(), None)
+
+
+def test_orphans_that_find_another_parent_soon_are_never_missing() -> None:
+    fabric = settled()
+    for interval in range(NOW, NOW + 40):
+        for name, role, weight in ((CHILD, Role.PARENT, 2.0), (OTHER, Role.PARENT, 1.0)):
+            fabric.receive(name, update(interval, role, weight, weight), interval * TICK)
+        if interval >= NOW + SILENT + BRIDGED:
+            fabric.receive(PARENT, update(interval, Role.CHILD, 40.0, 4.0), interval * TICK)
+        view = fabric.view(interval * TICK)
+        assert len(view.connected) + view.unnamed == 7
 
 
 @pytest.mark.parametrize("heard", [False, True])
 def test_whom_nobody_hears_is_alone(heard: bool) -> None:
-    """Sooner, if there is somebody that could have said otherwise."""
     fabric = settled()
-    alone = 17 if heard else HELD
+    alone = SILENT + BRIDGED
     for interval in range(NOW + 1, NOW + alone + 2):
         if heard:
             fabric.receive(CHILD, update(interval, Role.PARENT, 2.0, weight=0.0), interval * TICK)
         view = fabric.view(interval * TICK)
         assert bool(view.connected) == (interval <= NOW + alone)
-    assert view == GlobalView(0.0, frozenset(), None)
 
 
 def test_who_is_not_heard_is_told_so_and_nothing_else() -> None:
@@ -154,8 +164,9 @@ def test_another_quantity_is_left_out_with_those_behind_it() -> None:
     assert view.remote == 3.0
     assert view.connected == {CHILD, OTHER}
     assert view.unnamed == 1
-    fabric.receive(CHILD, update(1, Role.PARENT, -1.0, 2.0), NOW * TICK)
-    view = fabric.view(NOW * TICK)
+    fabric.receive(CHILD, Update(7, 1, Quantity.WEIGHT, Role.PARENT, 2.0, 2.0), NOW * TICK)
+    fabric.view(NOW * TICK)
+    view = fabric.view((NOW + 1 + BRIDGED) * TICK)
     assert view.connected == {OTHER}
     assert (view.remote, view.unnamed) == (1.0, 0)
     assert (fabric.links[PARENT].rejected, fabric.links[CHILD].rejected) == (1, 1)
@@ -180,7 +191,7 @@ def test_who_believes_in_zero_falls_silent_and_wakes_up() -> None:
 def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> None:
     fabric = settled()
     others = frozenset(NAMES) - {SELF}
-    last = NOW + HELD + 6 + 5
+    last = NOW + COUNTED + 2
     for interval in range(NOW, last):
         for name, role, weight in (
             (PARENT, Role.CHILD, 4.0), (CHILD, Role.PARENT, 2.0), (OTHER, Role.PARENT, 1.0)
@@ -192,21 +203,52 @@ def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> N
     assert view.remote == 0.0
 
 
-def test_of_what_is_old_no_more_counts_than_there_are_limiters() -> None:
-    """Those below a silent child have another parent: 8 of 7 others are counted."""
+def orphan() -> Tree:
+    """One that has lost PARENT, which had been told 0.5 + 3, and has ROOT as its parent."""
     fabric = settled()
-    fabric.receive(CHILD, update(1, Role.PARENT, 30.0, 2.0), NOW * TICK)
-    later = NOW + 5
-    fabric.receive(PARENT, update(1, Role.CHILD, 50.0, 5.0), later * TICK)
-    fabric.receive(OTHER, update(1, Role.PARENT, 1.0, 1.0), later * TICK)
-    view = fabric.view(later * TICK)
-    assert view.remote == 50.0 + 1.0 + 30.0 / 2
-    assert len(view.connected) == 7
-    told = publish(fabric, 0.5, later)
-    assert (told[PARENT].value, told[PARENT].weight) == (0.5 + 1.0 + 15.0, 3.0)
-    # What is new counts whole, whatever it is.
-    fabric.receive(CHILD, update(2, Role.PARENT, 30.0, 2.0), later * TICK)
-    assert fabric.view(later * TICK).remote == 81.0
+    fabric.membership._candidates = (PARENT, ROOT)
+    publish(fabric, 0.5, NOW)
+    tell(fabric, 1, NOW + 1)
+    for interval in range(NOW + 2, NOW + LOST + 3):
+        now_ns = interval * TICK
+        fabric.membership.hear(ROOT, hears_us=True, now_ns=now_ns)
+        for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
+            fabric.receive(name, update(interval, Role.PARENT, value, value), now_ns)
+        fabric.view(now_ns)
+    assert fabric.membership.parent == ROOT
+    return fabric
+
+
+ADOPTED = NOW + LOST + 3
+
+
+def test_an_orphan_owes_what_counts_of_it_elsewhere() -> None:
+    fabric = orphan()
+    assert publish(fabric, 0.75, ADOPTED)[ROOT].value == 0.25
+    # All is in what the new parent tells: 40 beyond, and the 3.5 that the lost one had been told.
+    fabric.receive(ROOT, update(0, Role.CHILD, 43.5, 5.0), ADOPTED * TICK)
+    assert fabric.view(ADOPTED * TICK).remote == 43.0
+    assert publish(fabric, 0.75, ADOPTED)[CHILD].value == 0.75 + 1.0 + 40.0
+
+
+def test_a_debt_ends_before_it_is_forgotten_elsewhere() -> None:
+    fabric = orphan()
+    ends = NOW + 1 + COUNTED - 4 - len(NAMES).bit_length()
+    for interval in range(ADOPTED, ends + 3):
+        for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
+            fabric.receive(name, update(interval, Role.PARENT, value, value), interval * TICK)
+        fabric.receive(ROOT, update(interval, Role.CHILD, 43.5, 5.0), interval * TICK)
+        view = fabric.view(interval * TICK)
+        told = publish(fabric, 0.5, interval)[ROOT].value
+        assert (told, view.remote) == ((0.0, 43.0) if interval <= ends else (3.5, 46.5))
+
+
+def test_another_life_of_a_lost_parent_is_owed_nothing() -> None:
+    fabric = orphan()
+    fabric.membership.hear(PARENT, hears_us=False, now_ns=ADOPTED * TICK)
+    assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 0.0
+    fabric.membership.meet(PARENT, ADOPTED * TICK)
+    assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 3.5
 
 
 def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
@@ -252,7 +294,7 @@ def test_who_asks_is_answered_once() -> None:
 
 
 def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
-    """It is told for a round more what a parent is told."""
+    """It is told for some rounds more what a parent is told."""
     fabric = settled()
     best = fabric.membership._candidates[0]
     if best == PARENT:
@@ -265,7 +307,7 @@ def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
     assert membership.parent == best
     assert membership.role(PARENT, NOW * TICK) is Role.PARENT
     assert {PARENT, best} <= set(membership.targets(RNG))
-    after = NOW + 2
+    after = NOW + 5 + 2 * len(NAMES).bit_length()
     membership.hear(best, hears_us=True, now_ns=after * TICK)
     fabric.view(after * TICK)
     assert membership.role(PARENT, after * TICK) is Role.NONE

@@ -1,0 +1,48 @@
+"""A number that follows another one, and rises or falls only when that has lasted.
+
+The least (or largest) value of the last `span_ns`, of a number that keeps each value until the next
+is given: it falls (rises) at once, and rises (falls) when the other has been up (down) for the
+span. Each value costs constant time on average, as only those are kept that may come to be the
+least: the monotonic queue of sliding-window minima.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from operator import gt, lt
+
+
+class Extreme:
+    """The extreme of the last `span_ns`."""
+
+    __slots__ = ("_overrules", "_span_ns", "_steps")
+
+    def __init__(self, span_ns: int, overrules: Callable[[float, float], bool]) -> None:
+        self._span_ns = span_ns
+        self._overrules = overrules
+        """Whether a value that comes makes one before it irrelevant."""
+        self._steps: deque[tuple[int, float]] = deque()
+        """When a value came, and which; each is overruled by none after it."""
+
+    def update(self, value: float, now_ns: int) -> float:
+        """The value from now on is this; the extreme."""
+        steps = self._steps
+        while steps and self._overrules(value, steps[-1][1]):
+            steps.pop()
+        if not steps or steps[-1][1] != value:
+            steps.append((now_ns, value))
+        # A value is over when the next one comes.
+        while len(steps) > 1 and steps[1][0] <= now_ns - self._span_ns:
+            steps.popleft()
+        return steps[0][1]
+
+
+def least(span_ns: int) -> Extreme:
+    """What rises late."""
+    return Extreme(span_ns, lt)
+
+
+def largest(span_ns: int) -> Extreme:
+    """What falls late."""
+    return Extreme(span_ns, gt)

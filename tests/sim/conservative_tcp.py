@@ -1,0 +1,159 @@
+"""What a fleet forwards while things happen to it, under TCP and under constant demand.
+
+`python -m tests.sim.conservative_tcp` prints the highest 1 s window of each allocator on each
+fabric, with and without faults, for docs/conservative-rule.md: of all windows, and of those that
+begin later than a detection time after the last event.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drld.gossip import FABRICS
+from drld.model import NS_PER_S
+from testbed.sim.network import Network
+from testbed.sim.run import SAMPLE_NS, Simulation
+
+from ..factories import MBIT, limit_spec
+from ..testbed_factories import experiment
+from .limiter_fleet import PACKET, Fleet
+
+LIMIT = 10 * MBIT
+FLOWS = {"l1": 3, "l2": 5, "l3": 2}
+EVENTS_S = (8.0, 13.0, 18.0, 23.0)
+"""l1 is cut off, and heard again; l2 dies, and returns."""
+SECONDS = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """Rates over the limit, of all limiters together."""
+
+    worst: float
+    """Highest 1 s window."""
+    settled: float
+    """Highest of those that begin later than a detection time after the last event."""
+    used: float
+    """Mean of those."""
+
+
+def summary(
+    samples: Sequence[tuple[float, int]], events_s: Sequence[float], detection_s: float
+) -> Forwarded:
+    """Of bytes forwarded so far, one sample each `SAMPLE_NS`."""
+    span = NS_PER_S // SAMPLE_NS
+    windows = [
+        (begin_s, (samples[index + span][1] - first) / LIMIT)
+        for index, (begin_s, first) in enumerate(samples[:-span])
+        if begin_s >= 2
+    ]
+    settled = [
+        rate
+        for begin_s, rate in windows
+        if not any(begin_s - detection_s <= event_s < begin_s + 1 for event_s in events_s)
+    ]
+    return Forwarded(max(rate for _, rate in windows), max(settled), sum(settled) / len(settled))
+
+
+def cut_off(network: Network[Any], name: str, names: Sequence[str]) -> None:
+    """One from all others."""
+    network.partition([name], [other for other in names if other != name])
+
+
+def under_tcp(allocator: str, fabric: str, *, faults: bool, seed: int = 1) -> Forwarded:
+    """Ten flows of TCP, 40 ms."""
+    made = experiment(
+        seconds=SECONDS,
+        warmup="1s",
+        seed=seed,
+        allocators=[allocator],
+        gossip={"fabric": fabric, "rtt": "40ms"},
+        limit={"rate": "10mbit", "burst": "75kB"},
+        flows=[{"limiter": name, "count": n, "rtt": "40ms"} for name, n in FLOWS.items()],
+    )
+    run = Simulation(made, allocator, 1)
+    hosts = {host.name: host for host in run.fleet.hosts}
+    network = run.fleet.network
+    happens: list[Callable[[], None]] = [
+        lambda: cut_off(network, "l1", list(FLOWS)),
+        network.heal,
+        hosts["l2"].kill,
+        hosts["l2"].revive,
+    ]
+    clock = run._clock
+    begin_ns = clock.now_ns + NS_PER_S
+    samples: list[tuple[float, int]] = []
+
+    def sample(now_s: float) -> None:
+        samples.append((now_s, sum(host.forwarded for host in hosts.values())))
+
+    for step in range(SECONDS * NS_PER_S // SAMPLE_NS):
+        clock.at(begin_ns + step * SAMPLE_NS, sample, step * SAMPLE_NS / NS_PER_S)
+    if faults:
+        for event_s, what in zip(EVENTS_S, happens, strict=True):
+            clock.at(begin_ns + round(event_s * NS_PER_S), lambda do: do(), what)
+    run.carry_out()
+    detection_s = hosts["l1"].entry.limiter.fabric.detection_ns / NS_PER_S
+    return summary(samples, EVENTS_S if faults else (), detection_s)
+
+
+def under_constant_demand(allocator: str, fabric: str, *, faults: bool, seed: int = 1) -> Forwarded:
+    """Each flow sends a third of the limit, whatever is dropped."""
+    fleet = Fleet(limit_spec(allocator), 3, seed=seed, fabric=fabric)
+    names = list(fleet.hosts)
+    for number, (name, count) in enumerate(zip(names, FLOWS.values(), strict=True)):
+        for flow in range(count):
+            fleet.constant(name, 10 * number + flow, LIMIT / 3)
+    happens: list[Callable[[], None]] = [
+        lambda: cut_off(fleet.network, names[0], names),
+        fleet.network.heal,
+        fleet.hosts[names[1]].kill,
+        fleet.hosts[names[1]].revive,
+    ]
+    if faults:
+        for event_s, what in zip(EVENTS_S, happens, strict=True):
+            fleet.at(round(event_s * NS_PER_S), what)
+    samples = []
+    for step in range(SECONDS * NS_PER_S // SAMPLE_NS):
+        fleet.run(step * SAMPLE_NS / NS_PER_S)
+        forwarded = sum(len(host.times) for host in fleet.hosts.values())
+        samples.append((step * SAMPLE_NS / NS_PER_S, forwarded * PACKET))
+    detection_s = fleet.hosts["l0"].entry.limiter.fabric.detection_ns / NS_PER_S
+    return summary(samples, EVENTS_S if faults else (), detection_s)
+
+
+DEMANDS = {"TCP": under_tcp, "constant": under_constant_demand}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--allocator", action="append")
+    parser.add_argument("--fabric", action="append", choices=FABRICS)
+    parser.add_argument("--demand", action="append", choices=DEMANDS)
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    print("| demand | allocator | fabric | faults | highest window | later | used later |")
+    print("|---|---|---|---|---|---|---|")
+    for demand in args.demand or DEMANDS:
+        for allocator in args.allocator or ("gtb", "grd", "fps", "fps-random-drop"):
+            for fabric in args.fabric or FABRICS:
+                for faults in (False, True):
+                    runs = [
+                        DEMANDS[demand](allocator, fabric, faults=faults, seed=seed)
+                        for seed in range(1, args.seeds + 1)
+                    ]
+                    worst = max(run.worst for run in runs)
+                    settled = max(run.settled for run in runs)
+                    used = min(run.used for run in runs)
+                    print(
+                        f"| {demand} | {allocator} | {fabric} | {'yes' if faults else 'no'} "
+                        f"| {worst:.3f} | {settled:.3f} | {used:.3f} |",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()

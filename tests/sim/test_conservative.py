@@ -1,0 +1,267 @@
+"""The conservative rule (docs/conservative-rule.md): the sum of the local limits in force.
+
+Over fleets to which limiters die and return, freeze, are cut off, one way or both, flap, and come
+together again, while updates are lost. `python -m tests.sim.conservative` has more of the same.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drld.model import NS_PER_S
+
+from ..factories import TICK_NS
+from .conservative import EVENTS, MOST, Event, Fleet, carry_out, excess
+
+FABRICS = ["mesh", "pushsum", "tree"]
+SAFE = ["mesh", "tree"]
+"""Fabrics that loss cannot bias, and whose order is safe at every moment."""
+
+flows = st.lists(st.sampled_from([0, 1, 1, 2, 5, 30]), min_size=2, max_size=12)
+events = st.lists(
+    st.builds(
+        Event,
+        after=st.sampled_from([0, 1, 5, 10, 20, 40, 80]),
+        what=st.sampled_from(EVENTS),
+        who=st.integers(0, 11),
+        whom=st.integers(0, 4095),
+    ),
+    min_size=1,
+    max_size=6,
+)
+slow = settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@pytest.mark.parametrize("fabric", SAFE)
+@given(flows=flows, events=events, loss=st.sampled_from([0.0, 0.2, 0.4]), seed=st.integers(0, 99))
+@slow
+def test_fps_keeps_to_the_limit(
+    fabric: str, flows: list[int], events: list[Event], loss: float, seed: int
+) -> None:
+    assert excess(Fleet(fabric, flows, seed=seed, loss=loss), events, watched=30) <= MOST
+
+
+@given(flows=flows, events=events, seed=st.integers(0, 99))
+@slow
+def test_fps_keeps_to_the_limit_on_pushsum_if_nothing_is_lost(
+    flows: list[int], events: list[Event], seed: int
+) -> None:
+    assert excess(Fleet("pushsum", flows, seed=seed), events, watched=30) <= MOST
+
+
+@pytest.mark.parametrize("allocator", ["static", "fps-random-drop"])
+@pytest.mark.parametrize("fabric", FABRICS)
+@given(flows=flows, events=events, seed=st.integers(0, 99))
+@settings(slow, max_examples=2)
+def test_so_do_other_allocators(
+    fabric: str, allocator: str, flows: list[int], events: list[Event], seed: int
+) -> None:
+    assert excess(Fleet(fabric, flows, seed=seed, allocator=allocator), events, watched=30) <= MOST
+
+
+def parted(names: list[str], part: set[str]) -> set[tuple[str, str]]:
+    """The paths between a part and the rest."""
+    return {(a, b) for a in names for b in names if (a in part) != (b in part)}
+
+
+@pytest.mark.parametrize(("fabric", "size"), [("mesh", 50), ("pushsum", 30), ("tree", 50)])
+def test_large_fleets(fabric: str, size: int) -> None:
+    """A part of a third, in which five die; then the rest of it returns."""
+    flows = [(1, 0, 5, 2)[number % 4] for number in range(size)]
+    made = Fleet(fabric, flows, seed=1, loss=0.0 if fabric == "pushsum" else 0.05)
+    made.run(60)
+    made.cut(parted(made.names, set(made.names[::3])))
+    made.run(10)
+    for name in made.names[:15:3]:
+        made.nodes[name].kill()
+    made.run(made.detection_intervals)
+    made.watch()
+    made.run(10)
+    assert made.most <= MOST
+    made.cut(())
+    made.run(made.detection_intervals)
+    made.watch()
+    made.run(10)
+    assert 1 - 5 / size - 0.01 <= made.least <= made.most <= MOST
+
+
+SHARES = {"l0": 0.5, "l1": 0.3, "l2": 0.2}
+
+
+@pytest.mark.parametrize("shares", [{}, SHARES])
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("wanted", [[1, 0, 1], [1, 1, 1], [1, 30, 1], [30, 1, 1]])
+@pytest.mark.parametrize("middle", [0, 1, 2])
+def test_a_chain_keeps_to_the_limit_and_uses_it(
+    fabric: str, wanted: list[int], middle: int, shares: dict[str, float]
+) -> None:
+    """Two that are cut off from each other, and a third that hears both: no more, and no less.
+
+    With unequal shares a pushsum does not know which of them to weigh how, nor a tree who is there.
+    """
+    made = Fleet(fabric, wanted, seed=1, shares=shares)
+    made.run(80)
+    one, other = (name for number, name in enumerate(made.names) if number != middle)
+    made.cut({(one, other), (other, one)})
+    made.run(made.detection_intervals)
+    made.watch()
+    made.run(20)
+    if fabric == "mesh" or not shares:
+        assert made.most <= MOST
+    if fabric == "mesh":
+        assert made.least > 0.999
+
+
+@pytest.mark.parametrize("fabric", SAFE)
+@given(
+    flows=flows,
+    event=st.builds(
+        Event,
+        after=st.just(0),
+        what=st.sampled_from(["part", "cut", "deafen", "isolate", "mute"]),
+        who=st.integers(0, 11),
+        whom=st.integers(0, 4095),
+    ),
+    loss=st.sampled_from([0.0, 0.0, 0.2]),
+)
+@settings(slow, max_examples=6)
+def test_a_cut_and_its_end_never_exceed_the_limit(
+    fabric: str, flows: list[int], event: Event, loss: float
+) -> None:
+    """At no moment, from before the cut on: who is counted out has shrunk before."""
+    made = Fleet(fabric, flows, seed=event.who, loss=loss)
+    made.run(80)
+    made.watch()
+    carry_out(made, event)
+    made.run(made.detection_intervals + 5)
+    made.cut(())
+    made.run(made.detection_intervals)
+    assert made.most <= MOST
+
+
+@pytest.mark.parametrize("fabric", SAFE)
+@pytest.mark.parametrize("what", ["kill", "freeze", "start"])
+@given(flows=flows, who=st.integers(0, 11), frozen=st.integers(0, 39))
+@settings(slow, max_examples=2)
+def test_whose_daemon_fails_has_shrunk_before_its_demand_is_taken(
+    what: str, fabric: str, flows: list[int], who: int, frozen: int
+) -> None:
+    """Nobody gets more than he had before the datapath of the dead has fallen back.
+
+    That may enforce more than it did, its static share, before the others have given that up: so
+    much, and not more, the sum may be too large meanwhile.
+    """
+    made = Fleet(fabric, flows, seed=who)
+    made.run(80)
+    made.watch()
+    node = made.nodes[made.names[who % len(flows)]]
+    others = [name for name in made.names if name != node.name]
+    before = {name: made.passes(name) for name in others}
+    share = 1 / len(flows)
+    before_taken: list[float] = []
+
+    def look() -> None:
+        if any(made.passes(name) > before[name] + 1e-5 for name in others):
+            before_taken.append(made.passes(node.name))
+
+    made.look = look
+    carry_out(made, Event(0, what, who, frozen))
+    made.run(made.detection_intervals)
+    made.look = None
+    assert all(passes <= share + 1e-5 for passes in before_taken)
+    assert made.most <= MOST + share
+    if what != "kill":
+        made.run(40)
+        made.watch()
+        made.run(5)
+        assert made.least > 0.999 or not any(flows)
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("apart", [10, 30, 120])
+def test_after_healing_the_limit_is_used_again(fabric: str, apart: int) -> None:
+    """However long they were apart; with demand at all limiters."""
+    for size in (2, 5, 10):
+        made = Fleet(fabric, [1, 9, 2, 2, 1, 1, 5, 1, 1, 3][:size], seed=size)
+        made.run(80)
+        made.cut(parted(made.names, set(made.names[: size // 2])))
+        made.run(apart)
+        made.cut(())
+        made.run(made.detection_intervals)
+        made.watch()
+        made.run(40)
+        assert 0.95 <= made.least <= made.most <= MOST
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("away", [0, 15, 120])
+def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
+    """Whether it was away for long, for short, or restarted at once; and it rejoins at its share.
+
+    What the others believe in is at most 1.1 of what all want together, it included, and no less
+    than 0.9 of what the others want, later than a detection time after it returned; and it
+    gets no more than its share before it is heard.
+    """
+    flows = [3, 5, 1, 2, 4, 2]
+    for restarted in (0, 1, 4):
+        made = Fleet(fabric, flows, seed=restarted)
+        made.run(80)
+        node = made.nodes[f"l{restarted}"]
+        if away:
+            node.kill()
+            made.run(away)
+        node.start(made.clock.now_ns)
+        assert made.passes(node.name) == pytest.approx(1 / len(flows), rel=1e-4)
+        others = [name for name in made.names if name != node.name]
+        made.run(made.detection_intervals)
+        believed = []
+        for _ in range(20):
+            made.run(1)
+            believed += [made.believed(name) / sum(flows) for name in others]
+        assert 0.99 < min(believed) <= max(believed) < 1.01
+        assert made.passes(node.name) == pytest.approx(flows[restarted] / sum(flows), rel=0.01)
+
+
+@pytest.mark.parametrize("fabric", SAFE)
+def test_a_restart_at_once_is_hardly_felt(fabric: str) -> None:
+    """Too quick to be missed: the others believe in nearly the same total all the time."""
+    flows = [3, 5, 1, 2, 4, 2]
+    for restarted in range(len(flows)):
+        made = Fleet(fabric, flows, seed=restarted)
+        made.run(80)
+        node = made.nodes[f"l{restarted}"]
+        node.start(made.clock.now_ns)
+        others = [name for name in made.names if name != node.name]
+        for _ in range(60):
+            made.run(1)
+            for name in others:
+                assert 0.8 < made.believed(name) / sum(flows) < 1.2
+
+
+def test_detection_times() -> None:
+    """As in docs/conservative-rule.md, at 50 ms."""
+    documented = {
+        "mesh": {2: 1.45, 10: 1.45, 50: 1.45, 200: 1.45},
+        "tree": {2: 2.1, 10: 2.5, 50: 2.9, 200: 3.3},
+        "pushsum": {2: 2.2, 10: 6.65, 50: 39.3},
+    }
+    for fabric, times in documented.items():
+        for size, seconds in times.items():
+            made = Fleet(fabric, [0] * size, seed=1)
+            limiter = made.nodes["l0"].engine.entries[1].limiter
+            assert limiter.fabric.detection_ns / NS_PER_S == pytest.approx(seconds), (fabric, size)
+
+
+def test_the_detection_time_grows_with_the_fleet_and_no_faster_than_its_logarithm() -> None:
+    """In a tree."""
+    times = [
+        Fleet("tree", [0] * size, seed=1).nodes["l0"].engine.entries[1].limiter.fabric.detection_ns
+        for size in (2, 4, 8, 16, 32, 64)
+    ]
+    assert {later - sooner for sooner, later in pairwise(times)} == {4 * TICK_NS}
