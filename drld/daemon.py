@@ -40,6 +40,7 @@ from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
 from drld.model import NS_PER_S
+from drld.notices import Notices
 from drld.notify import Watchdog, notify
 from drld.spec import LimiterSpec
 
@@ -95,6 +96,7 @@ class Daemon:
         self.ready = False
         self._changed = trio.Event()
         self._traces = TraceHub()
+        self._notices = Notices()
         self._one_reload = Coalesced(self._reload)
 
     async def run(self) -> None:
@@ -211,7 +213,10 @@ class Daemon:
                 await changed.wait()
             if changed.is_set():
                 continue
-            for name, tick in self.engine.tick(clock(), self._traces.limits()):
+            ticks = self.engine.tick(clock(), self._traces.limits())
+            for notice in self._notices.lines(self.engine, clock()):
+                log.warning("%s", notice)
+            for name, tick in ticks:
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
 
     @staticmethod
@@ -293,6 +298,7 @@ class Daemon:
                 "configured": len(spec.peers),
                 "connected": len(engine.membership.connected(now_ns)) + engine.membership.unnamed,
             },
+            probes=report.probes_report(engine, now_ns),
             limits=len(engine.entries),
             gossip=report.gossip_report(engine.transport),
             config={

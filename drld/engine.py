@@ -21,7 +21,11 @@ from random import Random
 
 from drld.capture.base import Datapath
 from drld.errors import ConfigError
+from drld.gossip.agreement import Agreement
+from drld.gossip.control_wire import Control, State
 from drld.gossip.membership import Membership
+from drld.gossip.probe_times import ProbeTimes
+from drld.gossip.probes import Probes
 from drld.gossip.session import Met
 from drld.gossip.transport import Transport
 from drld.limiter import Limiter, Tick, membership
@@ -68,6 +72,12 @@ class Engine:
         self.membership = membership(spec.name, spec.members, spec.gossip)
         self.unknown_limit: Counter[str] = Counter()
         """Updates of a limit that is not configured here, by peer."""
+        self._lives: dict[str, int] = {}
+        """Of the peers that were met."""
+        self.probes = self._prober(spec, None, 0)
+        """None: nobody is probed."""
+        self.judged: set[str] = set()
+        """Peers of which probes have found something else; whoever has looked clears it."""
         self._rng = rng
         self._awake: dict[int, Entry] = {}
         self._by_name: dict[str, Entry] = {}
@@ -96,8 +106,12 @@ class Engine:
         self._round_due_ns = now_ns + self.spec.gossip.interval_ns
 
     def stop(self) -> None:
-        """Detach the datapath and close the socket; safe to call twice."""
+        """Detach the datapath, tell the others, close the socket; safe to call twice."""
         self.datapath.detach()
+        probes, self.probes = self.probes, None
+        if probes is not None:
+            for peer, message in probes.farewell(self._rng):
+                self.transport.send_control(peer, message)
         self.transport.close()
 
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
@@ -138,6 +152,10 @@ class Engine:
             self.transport.set_ring(spec.ring)
         self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         fleet.numbering.retain(fleet.peers)
+        self._lives = {peer: self._lives[peer] for peer in fleet.peers if peer in self._lives}
+        self.probes = self._prober(spec, self.probes, now_ns)
+        if self.probes is None:
+            fleet.believe_all()
         self.spec = spec
         self.membership = fleet
         self._adopt(entries, now_ns)
@@ -156,6 +174,7 @@ class Engine:
         if now_ns >= self._look_due_ns:
             self._look(now_ns)
         self._receive(now_ns)
+        self._probe(now_ns)
         for name in watched:
             if (entry := self._by_name.get(name)) is not None:
                 self._wake(entry)
@@ -178,21 +197,53 @@ class Engine:
     def _receive(self, now_ns: int) -> None:
         for peer, message in self.transport.receive():
             if isinstance(message, Met):
-                self._meet(peer, now_ns)
-            elif not self.spec.joined:
-                # Who counts on peers that do not all count on it takes more than there is.
-                continue
-            elif isinstance(message, Update):
+                self._meet(peer, message.life, now_ns)
+            elif isinstance(message, Control):
+                if self.probes is not None:
+                    self.probes.receive(peer, message, now_ns)
+            elif self.spec.joined:
                 self._take_update(peer, message, now_ns)
+            # Else: who counts on peers that do not all count on it takes more than there is.
         self.membership.drained(now_ns)
 
-    def _meet(self, peer: str, now_ns: int) -> None:
+    def disagreements(self) -> dict[str, list[str]]:
+        """Peers with other limits, and the names of those that differ, as far as found."""
+        if self.probes is None:
+            return {}
+        return {
+            peer: [self._name_of(limit_id) for limit_id in ids]
+            for peer, ids in self.probes.agreement.disagreements().items()
+        }
+
+    def _name_of(self, limit_id: int) -> str:
+        entry = self.entries.get(limit_id)
+        return f"{limit_id} (not here)" if entry is None else entry.limiter.limit.name
+
+    def _probe(self, now_ns: int) -> None:
+        """Probe, answer, and have the membership know what came of it."""
+        probes = self.probes
+        if probes is None:
+            return
+        for peer, message in probes.tick(now_ns, self._rng):
+            self.transport.send_control(peer, message)
+        for peer in probes.verdicts.changed:
+            self.membership.declare(peer, probes.verdicts.state(peer) in (State.DEAD, State.LEFT))
+        self.judged |= probes.verdicts.changed
+        probes.verdicts.changed.clear()
+        self.membership.isolate(probes.isolated(now_ns))
+
+    def _meet(self, peer: str, life: int, now_ns: int) -> None:
         """A peer has begun another life: what it says counts from 0."""
         self.membership.meet(peer, now_ns)
         for entry in self.entries.values():
             entry.limiter.meet(peer, now_ns)
+        self._lives[peer] = life
+        if self.probes is not None:
+            self.probes.meet(peer, life, now_ns)
 
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
+        if self.probes is not None:
+            self.probes.stir(peer)
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return
@@ -286,6 +337,21 @@ class Engine:
         self._look_due_ns = now_ns + self._look_interval_ns
         for limit_id, entry in entries.items():
             self.datapath.set_share(limit_id, entry.limiter.initial())
+
+    def _prober(self, spec: LimiterSpec, old: Probes | None, now_ns: int) -> Probes | None:
+        """The probes of a configuration; they go on with what the old ones know."""
+        if spec.probes is None:
+            return None
+        intervals = [spec.gossip.interval_ns, *(limit.interval_ns for limit in spec.limits)]
+        peers = [peer.name for peer in spec.peers]
+        times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
+        agreement = Agreement(spec.limits, times.timeout_ns)
+        if old is not None:
+            return old.with_peers(peers, times, agreement)
+        probes = Probes(spec.name, self.transport.life, peers, times, agreement)
+        for peer, life in self._lives.items():
+            probes.meet(peer, life, now_ns)
+        return probes
 
     def _attach(self, spec: LimiterSpec, entries: dict[int, Entry], now_ns: int) -> None:
         """Have the datapath enforce these limits, each as its last tick said."""

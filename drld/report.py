@@ -5,7 +5,9 @@ Rates are bits/s here, as in everything an operator reads; inside drld they are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 from drld.control.schema import (
     FleetView,
@@ -14,13 +16,23 @@ from drld.control.schema import (
     KeysReport,
     LimitReport,
     PeerReport,
+    ProbesReport,
     TraceRecord,
 )
 from drld.engine import Engine, Entry
+from drld.gossip.control_wire import State
 from drld.gossip.keyring import KeyRing, fingerprint
 from drld.gossip.transport import Transport
 from drld.limiter import Tick
 from drld.model import NS_PER_S, Quantity
+
+Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
+_VERDICTS: dict[State, Verdict] = {
+    State.ALIVE: "alive",
+    State.SUSPECT: "suspect",
+    State.DEAD: "dead",
+    State.LEFT: "left",
+}
 
 
 def limit_report(entry: Entry, now_ns: int) -> LimitReport:
@@ -89,12 +101,36 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
             name=peer.name,
             address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             connected=peer.name in connected,
+            verdict=_verdict(engine, peer.name),
             age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,
             received=sum(link.received for link in links),
             lost=sum(link.lost for link in links),
             late=sum(link.late for link in links),
             rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
         )
+
+
+def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
+    """What probes found of the fleet."""
+    probes = engine.probes
+    if probes is None:
+        return None
+    counts = Counter(_verdict(engine, peer.name) for peer in engine.spec.peers)
+    return ProbesReport(
+        alive=counts["alive"],
+        suspect=counts["suspect"],
+        dead=counts["dead"],
+        left=counts["left"],
+        unknown=counts["unknown"],
+        isolated=probes.isolated(now_ns),
+        awareness=probes.awareness,
+        disagreeing=engine.disagreements(),
+    )
+
+
+def _verdict(engine: Engine, peer: str) -> Verdict:
+    state = None if engine.probes is None else engine.probes.verdicts.state(peer)
+    return "unknown" if state is None else _VERDICTS[state]
 
 
 def gossip_report(transport: Transport) -> GossipReport:

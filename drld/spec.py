@@ -124,6 +124,28 @@ class RegistrySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """How limiters find out who is alive (drld.gossip.probes); the defaults are those of a LAN."""
+
+    period_ns: int = 1_000_000_000
+    """Each limiter probes one other in this time."""
+    timeout_ns: int = 500_000_000
+    """For an answer, before others are asked to probe as well."""
+    helpers: int = 3
+    """How many are asked."""
+    suspicion: float = 4.0
+    """Periods that a suspicion and its refutation take through a fleet of ten."""
+    suspicion_max: float = 6.0
+    """Factor of that, for a suspicion that nobody else confirms."""
+    isolation: int = 5
+    """Periods without any answer after which a limiter takes itself for cut off."""
+    retransmissions: int = 4
+    """How often each limiter passes a rumour on, in a fleet of nine."""
+    patience: int = 8
+    """Factor less one by which a limiter that runs late waits longer, at the most."""
+
+
+@dataclass(frozen=True, slots=True)
 class LimiterSpec:
     """One daemon."""
 
@@ -149,6 +171,8 @@ class LimiterSpec:
     that it enforces its static share."""
     ring: KeyRing = field(default_factory=KeyRing)
     """The keys that the fleet's datagrams are sealed with."""
+    probes: ProbeSpec | None = None
+    """None: nobody is probed."""
 
     @property
     def members(self) -> frozenset[str]:

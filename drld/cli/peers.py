@@ -11,7 +11,17 @@ from drld.cli.output import json_option, write_json, write_table
 from drld.control.schema import PeerReport
 from drld.units import human_duration
 
-_HEADERS = ("NAME", "ADDRESS", "STATE", "LAST HEARD", "RECEIVED", "LOST", "LATE", "REJECTED")
+_HEADERS = (
+    "NAME",
+    "ADDRESS",
+    "STATE",
+    "VERDICT",
+    "LAST HEARD",
+    "RECEIVED",
+    "LOST",
+    "LATE",
+    "REJECTED",
+)
 
 
 @click.command()
@@ -23,7 +33,7 @@ def peers(daemon: Daemon, as_json: bool) -> None:
     if as_json:
         write_json(reports)
     else:
-        write_table(_HEADERS, [_row(report) for report in reports], left=3)
+        write_table(_HEADERS, [_row(report) for report in reports], left=4)
 
 
 def _row(report: PeerReport) -> tuple[str, ...]:
@@ -32,6 +42,7 @@ def _row(report: PeerReport) -> tuple[str, ...]:
         report["name"],
         report["address"],
         "connected" if report["connected"] else "disconnected",
+        report["verdict"],
         "never" if age is None else f"{human_duration(age)} ago",
         str(report["received"]),
         str(report["lost"]),

@@ -9,7 +9,7 @@ import click
 
 from drld.cli.client import Daemon
 from drld.cli.output import NONE, counts, json_option, write_fields, write_json
-from drld.control.schema import RegistryReport, StatusReport
+from drld.control.schema import ProbesReport, RegistryReport, StatusReport
 from drld.units import human_duration, human_size
 
 
@@ -50,6 +50,7 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
             f"every {human_duration(fabric['interval_s'])}",
         ),
         ("peers", f"{report['peers']['connected']} of {report['peers']['configured']} connected"),
+        ("probes", _probes(report["probes"])),
         (
             "gossip",
             f"{gossip['sent']} sent ({human_size(gossip['bytes_sent'])}), "
@@ -67,6 +68,11 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
     ]
     if report["registry"] is not None:
         fields += _registry_fields(report["registry"])
+    disagreeing = report["probes"]["disagreeing"] if report["probes"] else {}
+    fields += [
+        ("differs", f"{peer} has other limits: {', '.join(limits) or 'which is not known yet'}")
+        for peer, limits in disagreeing.items()
+    ]
     if config["reload_error"] is not None:
         refused = "refused, so the configuration above stays in force:"
         fields.append(("reload", f"{refused}\n{config['reload_error']}"))
@@ -94,3 +100,17 @@ def _registry_fields(registry: RegistryReport) -> list[tuple[str, str]]:
     if registry["cache_error"] is not None:
         fields.append(("cache", registry["cache_error"]))
     return fields
+
+
+def _probes(probes: ProbesReport | None) -> str:
+    if probes is None:
+        return "off"
+    found = {
+        "alive": probes["alive"],
+        "suspect": probes["suspect"],
+        "dead": probes["dead"],
+        "left": probes["left"],
+        "unknown": probes["unknown"],
+    }
+    shown = ", ".join(f"{count} {state}" for state, count in found.items() if count)
+    return (shown or NONE) + ("; nobody answers this limiter" if probes["isolated"] else "")

@@ -28,6 +28,7 @@ from drld.config.checks import (
     check_sum,
 )
 from drld.config.keys import read_ring
+from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, show
 from drld.config.schema import (
     GossipTable,
@@ -35,6 +36,7 @@ from drld.config.schema import (
     LimitTable,
     MatchTable,
     PeerTable,
+    ProbesTable,
     RegistryTable,
     Table,
 )
@@ -63,7 +65,7 @@ T = TypeVar("T", bound=Table)
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
 STATE_DIRECTORY = "/var/lib/drld"
-_SECTIONS = ("limiter", "gossip", "registry", "peer", "limit")
+_SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -175,6 +177,9 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
             problems.unknown([], key, _SECTIONS)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
+    probes = read_probes(
+        _section("probes", ProbesTable, document.get("probes", {}), problems), problems
+    )
     peers = _sections("peer", PeerTable, document.get("peer", []), problems)
     registry = None
     if "registry" in document:
@@ -216,6 +221,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         control_group=limiter.control_group,
         registry=_registry_spec(registry, limiter.name) if registry else None,
         ring=ring,
+        probes=probes,
     )
 
 

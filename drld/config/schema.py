@@ -72,6 +72,20 @@ class GossipTable(Table):
     accept_unauthenticated: bool = False
 
 
+class ProbesTable(Table):
+    """`[probes]`: how the limiters find out who is alive; None is the profile's."""
+
+    profile: Literal["lan", "wan", "off"] = "lan"
+    period: Interval | None = None
+    timeout: Interval | None = None
+    helpers: Annotated[int, Field(ge=0, le=20)] | None = None
+    suspicion: Annotated[float, Field(ge=1, le=100)] | None = None
+    suspicion_max: Annotated[float, Field(ge=1, le=100)] | None = None
+    isolation: Annotated[int, Field(ge=3, le=100)] | None = None
+    retransmissions: Annotated[int, Field(ge=1, le=20)] | None = None
+    patience: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
 class PeerTable(Table):
     """`[[peer]]`: another limiter of the fleet."""
 

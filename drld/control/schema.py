@@ -36,6 +36,23 @@ class PeerCounts(TypedDict):
     connected: int
 
 
+class ProbesReport(TypedDict):
+    """What probes found of the fleet, this limiter not counted."""
+
+    alive: int
+    suspect: int
+    dead: int
+    left: int
+    unknown: int
+    """Of whom nothing was ever heard."""
+    isolated: bool
+    """Nobody answers this limiter: it enforces its static shares."""
+    awareness: int
+    """How much it doubts itself: it waits so many times longer for answers."""
+    disagreeing: dict[str, list[str]]
+    """Limiters that have other limits, and the names of those that differ, as far as found."""
+
+
 class GossipReport(TypedDict):
     """What went over the gossip socket."""
 
@@ -137,6 +154,8 @@ class StatusReport(TypedDict):
     datapath: DatapathReport
     fabric: FabricReport
     peers: PeerCounts
+    probes: ProbesReport | None
+    """None: they are off."""
     limits: int
     gossip: GossipReport
     config: ConfigReport
@@ -197,6 +216,8 @@ class PeerReport(TypedDict):
     name: str
     address: str
     connected: bool
+    verdict: Literal["alive", "suspect", "dead", "left", "unknown"]
+    """What probes found."""
     age_s: float | None
     """Time since the last update; None where there was none."""
     received: int

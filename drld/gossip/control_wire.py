@@ -22,6 +22,8 @@ CONTROL_TAG_SIZE = 16
 MAX_RUMOURS = 12
 """In one message: its packet is well below the smallest MTU, and an answer is no amplification."""
 
+ACCUSER_BITS = 6
+
 HEADER = Table(
     Word("B", (("version", 4), ("kind", 4))),
     Word("B", (("key_id", 2), ("reserved", 6))),
@@ -45,7 +47,7 @@ RUMOUR = Table(
     Word("Q", (("subject", 64),)),
     Word("Q", (("life", 64),)),
     Word("I", (("counter", 32),)),
-    Word("B", (("state", 8),)),
+    Word("B", (("accusers", ACCUSER_BITS), ("state", 2))),
 )
 MAX_CONTROL_SIZE = (
     HEADER.size + max(HELLO.size, BODY.size + MAX_RUMOURS * RUMOUR.size) + CONTROL_TAG_SIZE
@@ -108,6 +110,9 @@ class Rumour:
     counter: int
     """How often that life has refuted what was said of it; 32 bits."""
     state: State
+    accusers: int = 0
+    """Of a suspicion: a bit for each who raised it, so that what is heard by
+    many ways counts once (`drld.gossip.rumours.accuser`). 0 otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,7 @@ def encode_control(message: Hello | Control, key_id: int, number: int) -> bytes:
                     "life": rumour.life,
                     "counter": rumour.counter,
                     "state": rumour.state,
+                    "accusers": rumour.accusers,
                 }
             )
             for rumour in rumours
@@ -226,6 +232,7 @@ def _hello(fields: dict[str, int]) -> Hello:
 
 
 def _rumour(fields: dict[str, int]) -> Rumour:
-    if fields["state"] not in State.__members__.values():
-        raise WireError("rumour", f"{fields['state']} is no state of a limiter")
-    return Rumour(fields["subject"], fields["life"], fields["counter"], State(fields["state"]))
+    state = State(fields["state"])
+    if fields["accusers"] and state is not State.SUSPECT:
+        raise WireError("rumour", "nobody accuses whoever is not suspected")
+    return Rumour(fields["subject"], fields["life"], fields["counter"], state, fields["accusers"])

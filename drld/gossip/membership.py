@@ -42,6 +42,9 @@ be known to all by then (`drld.limiter`).
 
 D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
 any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
+
+Probes (`drld.gossip.probes`) may count a peer out sooner, where their verdict comes before T, and
+all of them where nobody answers; they never make one connected.
 """
 
 from __future__ import annotations
@@ -148,6 +151,29 @@ class Membership:
         """Peers that may have been connected, or disconnected, by what was heard of them."""
         self._changed_ns = 0
         self._steady = False
+        self._gone: set[str] = set()
+        """Who is dead or has left, by the verdict of probes."""
+        self._cut_off = False
+        """Whether nobody answers this limiter's probes."""
+
+    def declare(self, peer: str, gone: bool) -> None:
+        """Probes found that a peer is dead or has left, or that it is not.
+
+        Who is gone is not connected. That it is not makes nobody connected.
+        """
+        if gone != (peer in self._gone):
+            self._gone ^= {peer}
+            self._doubtful.add(peer)
+
+    def isolate(self, cut_off: bool) -> None:
+        """Probes found that nobody answers this limiter, or that somebody does."""
+        self._cut_off = cut_off
+
+    def believe_all(self) -> None:
+        """Nobody probes any more: no verdict counts."""
+        self._doubtful |= self._gone
+        self._gone.clear()
+        self._cut_off = False
 
     @property
     def detection_ns(self) -> int:
@@ -167,6 +193,8 @@ class Membership:
         }
         changed.numbering = self.numbering
         changed._heard_ns = self._heard_ns
+        changed._gone = self._gone & changed._peers.keys()
+        changed._cut_off = self._cut_off
         changed._drained_ns = self._drained_ns
         changed.version = self.version + 1
 
@@ -236,7 +264,8 @@ class Membership:
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as loss lets one know."""
         connected = self._connected
-        if self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns:
+        unheard = self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns
+        if unheard or self._cut_off:
             connected = frozenset()
             self._connected_until_ns = -1
         elif now_ns > self._connected_until_ns:
@@ -295,7 +324,7 @@ class Membership:
             if confirmed_ns is None:
                 continue
             until_ns = confirmed_ns + self.timeouts.denial_ns
-            if now_ns <= until_ns:
+            if now_ns <= until_ns and name not in self._gone:
                 found.append(name)
                 self._connected_until_ns = min(self._connected_until_ns, until_ns)
         return frozenset(found)

@@ -57,7 +57,7 @@ believes what, sums go round in no circle; each limiter is counted at most once 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
@@ -154,10 +154,14 @@ class TreeMembership(Membership):
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
         """The family, who has asked, and whoever may become the parent; nobody twice."""
         self._sought = list(self._candidates[:1])
-        if self._seeking and self._candidates:
+        # Who has died is not asked in vain; what probes say of a neighbour counts for nothing here.
+        living: Sequence[str] = self._candidates
+        if self._seeking and self._gone:
+            living = [peer for peer in living if peer not in self._gone] or living
+        if self._seeking and living:
             for _ in range(self.branching):
-                self._next_candidate = (self._next_candidate + 1) % len(self._candidates)
-                self._sought.append(self._candidates[self._next_candidate])
+                self._next_candidate = (self._next_candidate + 1) % len(living)
+                self._sought.append(living[self._next_candidate])
         told = [*self._children, *self._former, *self._sought, *self._asked]
         if self.parent is not None:
             told.append(self.parent)
@@ -299,6 +303,9 @@ class TreeMembership(Membership):
         oldest_ns = now_ns - self.counted_ns
         for child in [name for name, it in self._children.items() if it.said_ns < oldest_ns]:
             del self._children[child]
+        if self._cut_off:
+            self._children.clear()
+            self._rest = None
         for lost in [name for name, until_ns in self.debts.items() if until_ns < now_ns]:
             del self.debts[lost]
         oldest_ns = now_ns - self.told_twice_ns - self._lost_ns

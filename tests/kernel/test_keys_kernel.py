@@ -183,7 +183,7 @@ def test_what_was_recorded_of_a_former_life_changes_nothing(
     for name, daemon in fleet.items():
         expected = tags[name] + 2 * foreign[ADDRESSES[name]]
         report = refused(daemon, "tag", expected)
-        assert set(report["rejected"]) <= {"tag", "session"}
+        assert set(report["rejected"]) <= {"tag", "session", "replayed"}
         assert report["sessions"] == (2 if name == "lim2" else 3)
         peers = {peer["name"]: peer for peer in daemon.get("/v1/peers")}
         assert all(peer["connected"] for peer in peers.values())

@@ -21,7 +21,7 @@ from drld.gossip.control_wire import (
 )
 
 GREETING = Hello(mine=End(0x0102030405060708, 1), yours=NOBODY, nonce=9, echo=0)
-RUMOUR = Rumour(subject=5, life=6, counter=7, state=State.SUSPECT)
+RUMOUR = Rumour(subject=5, life=6, counter=7, state=State.SUSPECT, accusers=0b100001)
 PROBE = Control(Kind.PROBE, sequence=258, target=2**64 - 1, digest=3, rumours=(RUMOUR,))
 TAG = bytes(CONTROL_TAG_SIZE)
 
@@ -33,7 +33,7 @@ def test_golden_bytes() -> None:
     )
     assert encode_control(PROBE, 2, 77) == bytes.fromhex(
         "12 80 0001 0000004d 00000102 ffffffffffffffff 0000000000000003"
-        "0000000000000005 0000000000000006 00000007 01"
+        "0000000000000005 0000000000000006 00000007 85"
     )
 
 
@@ -82,7 +82,7 @@ def patched(message: Hello | Control, **bytes_at: int) -> bytes:
         (patched(PROBE, at3=MAX_RUMOURS + 1), "rumour"),
         (patched(PROBE, at3=2), "length"),
         (patched(PROBE, at3=0), "length"),
-        (patched(PROBE, at48=4), "rumour"),
+        (patched(PROBE, at48=0b1000), "rumour"),
         (patched(PROBE, at48=255), "rumour"),
     ],
 )

@@ -12,14 +12,19 @@ import pytest
 
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
+from drld.gossip.agreement import ALL, Agreement, Selector
 from drld.gossip.channel import Message
+from drld.gossip.control_wire import Control, Kind, Rumour, State
 from drld.gossip.keyring import KeyRing
 from drld.gossip.rest import QUIET_ROUNDS
+from drld.gossip.rumours import subject
+from drld.gossip.session import Met
 from drld.gossip.transport import Transport
 from drld.limiter import Limiter
 from drld.model import HEARTBEAT, FlowKey, Quantity, Update
+from drld.notices import Notices
 from drld.report import limit_report, peer_reports, trace_record
-from drld.spec import LimiterSpec
+from drld.spec import LimiterSpec, ProbeSpec
 
 from ..engine_fakes import FakeDatapath
 from ..factories import MBIT, MS, TICK_NS, limit_spec
@@ -28,7 +33,9 @@ from ..factories import limiter_spec as spec
 
 class FakeTransport:
     def __init__(self) -> None:
+        self.life = 1
         self.inbox: list[tuple[str, Message]] = []
+        self.control: list[tuple[str, Control]] = []
         self.messages: list[tuple[str, list[Update]]] = []
         self.peers: Mapping[str, Any] = {}
 
@@ -45,6 +52,9 @@ class FakeTransport:
 
     def set_ring(self, ring: KeyRing) -> None:
         self.ring = ring
+
+    def send_control(self, peer: str, message: Control) -> None:
+        self.control.append((peer, message))
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         self.peers = peers
@@ -392,3 +402,126 @@ def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
     bench.run(21, 21)
     assert bench.engine.membership.connected(21 * TICK_NS) == frozenset()
     assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
+
+
+def said(state: State, life: int = 2, counter: int = 0) -> Control:
+    """A message of `b` about `c`."""
+    return Control(Kind.ACK, 0, 0, 0, (Rumour(subject("c"), life, counter, state),))
+
+
+def probing() -> Bench:
+    """Limiter `a`, which is connected to `b` and `c` and probes them."""
+    bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
+    for peer, life in (("b", 3), ("c", 2)):
+        bench.transport.inbox += [(peer, Met(life)), (peer, heartbeat())]
+    bench.run(1, 1)
+    assert bench.engine.membership.connected(TICK_NS) == {"b", "c"}
+    return bench
+
+
+def verdicts(bench: Bench, now_ns: int) -> dict[str, tuple[str, bool]]:
+    return {
+        peer["name"]: (peer["verdict"], peer["connected"])
+        for peer in peer_reports(bench.engine, now_ns)
+    }
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
+def test_who_is_dead_or_has_left_is_counted_out_at_once_and_comes_back(state: State) -> None:
+    bench = probing()
+    bench.transport.inbox.append(("b", said(state)))
+    bench.run(2, 2)
+    assert verdicts(bench, 2 * TICK_NS) == {
+        "b": ("alive", True),
+        "c": (state.name.lower(), False),
+    }
+    (entry,) = bench.engine.entries.values()
+    bench.run(3, 3)
+    assert entry.last is not None
+    assert entry.last.in_force.rate == pytest.approx(FIRST.rate * 2 / 3)
+    bench.transport.inbox.append(("c", Met(9)))
+    bench.run(4, 4)
+    assert verdicts(bench, 4 * TICK_NS)["c"] == ("alive", True)
+
+
+def test_a_verdict_of_life_connects_nobody() -> None:
+    bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
+    bench.transport.inbox += [("b", Met(3)), ("c", Met(2))]
+    bench.run(1, 3)
+    assert verdicts(bench, 3 * TICK_NS) == {"b": ("alive", False), "c": ("alive", False)}
+
+
+def test_whom_nobody_answers_falls_back_to_its_share() -> None:
+    bench = probing()
+    (entry,) = bench.engine.entries.values()
+    for number in range(2, 103):
+        bench.transport.inbox += [("b", heartbeat(number)), ("c", heartbeat(number))]
+        bench.packet(1)
+        bench.run(number, number)
+    assert bench.engine.probes is not None
+    assert bench.engine.probes.isolated(102 * TICK_NS)
+    assert entry.last is not None
+    assert entry.last.enforcement.fill_rate == round(FIRST.rate / 3)
+
+
+def test_who_stops_detaches_first_and_says_farewell_once() -> None:
+    bench = probing()
+    bench.transport.control.clear()
+    bench.engine.stop()
+    bench.engine.stop()
+    farewells = [(peer, m.rumours[0].state) for peer, m in bench.transport.control]
+    assert sorted(farewells) == [("b", State.LEFT), ("c", State.LEFT)]
+
+
+def test_a_reload_keeps_verdicts_and_without_probes_none_counts() -> None:
+    bench = probing()
+    bench.transport.inbox.append(("b", said(State.DEAD)))
+    bench.run(2, 2)
+    bench.engine.reconfigure(replace(bench.engine.spec, limits=(FIRST, SLOW)), 2 * TICK_NS)
+    bench.run(3, 3)
+    assert verdicts(bench, 3 * TICK_NS)["c"] == ("dead", False)
+    bench.engine.reconfigure(replace(bench.engine.spec, probes=None), 3 * TICK_NS)
+    assert verdicts(bench, 3 * TICK_NS)["c"] == ("unknown", True)
+
+
+def test_notices_say_each_thing_once() -> None:
+    bench, notices = probing(), Notices()
+    number = 1
+
+    def lines(*messages: tuple[str, Message]) -> list[str]:
+        nonlocal number
+        number += 1
+        bench.transport.inbox += messages
+        bench.run(number, number)
+        return list(notices.lines(bench.engine, number * TICK_NS))
+
+    same = bench.engine.probes
+    assert same is not None
+    digest = same.agreement.digest(ALL)
+
+    def told(message: Control) -> Control:
+        return replace(message, digest=digest)
+
+    assert lines() == []
+    assert lines(("b", told(said(State.SUSPECT)))) == []
+    dead = ("b", told(said(State.DEAD)))
+    assert lines(dead) == ["peer c is dead: nobody has heard from it"]
+    assert lines(dead) == []
+    assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
+    assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
+    other = Agreement([replace(FIRST, rate=1)], TICK_NS)
+    named = []
+    message = Control(Kind.ACK, 0, 0, other.digest(ALL))
+    for _ in range(40):
+        bench.transport.control.clear()
+        named += lines(("b", message))
+        for peer, question in bench.transport.control:
+            if peer == "b":
+                answer = other.digest(Selector.of(question.sequence))
+                message = Control(Kind.ACK, question.sequence, 0, answer)
+    assert named == ["peer b is configured otherwise for the limits first"]
+    assert lines(("b", Control(Kind.ACK, 0, 0, digest))) == [
+        "peer b is configured with the same limits again"
+    ]
+    number = 200
+    assert lines() == ["no peer answers: limits are the static shares"]

@@ -249,3 +249,46 @@ def test_statistics() -> None:
     for sequence in (0, 3, 2, 3, 4):
         link.accept(sequence)
     assert (link.received, link.lost, link.late) == (3, 2, 2)
+
+
+def heard_by(peers: int) -> Membership:
+    fleet = membership(peers)
+    for peer in fleet.peers:
+        fleet.hear(peer, True, 0)
+    return fleet
+
+
+def test_who_is_gone_is_not_connected_whatever_it_says() -> None:
+    made = heard_by(3)
+    assert made.connected(0) == {"p0", "p1", "p2"}
+    made.declare("p0", gone=True)
+    version = made.version
+    assert "p0" not in made.connected(0)
+    assert made.version != version
+    made.hear("p0", True, 1)
+    assert "p0" not in made.connected(1)
+    made.declare("p0", gone=False)
+    assert "p0" in made.connected(1)
+
+
+def test_that_somebody_is_not_gone_makes_nobody_connected() -> None:
+    made = membership(3)
+    made.declare("p0", gone=True)
+    made.declare("p0", gone=False)
+    assert made.connected(0) == frozenset()
+
+
+def test_whom_nobody_answers_is_connected_to_nobody() -> None:
+    made = heard_by(3)
+    made.isolate(True)
+    assert made.connected(0) == frozenset()
+    made.isolate(False)
+    assert made.connected(0) == {"p0", "p1", "p2"}
+
+
+def test_a_reload_keeps_the_verdicts_about_those_that_stay() -> None:
+    made = heard_by(3)
+    made.declare("p0", gone=True)
+    made.declare("p1", gone=True)
+    changed = made.with_peers(["p0", "p2"])
+    assert changed.connected(0) == {"p2"}

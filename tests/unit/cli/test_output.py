@@ -22,15 +22,20 @@ async def test_status(control: Path) -> None:
         counters  overflow 2, truncated 0
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
+        probes    1 alive, 1 dead
         gossip    1200 sent (57.6 kB), 1180 received, 3 rejected (tag 2, value 1)
         sessions  1 begun, 3 handshakes sent; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
+        differs   lim2 has other limits: customer-a
     """)
 
 
 async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) -> None:
     daemon.report["ready"] = False
+    assert daemon.report["probes"] is not None
+    daemon.report["probes"]["isolated"] = True
+    daemon.report["probes"]["disagreeing"] = {"lim3": []}
     daemon.report["datapath"]["queue"] = None
     daemon.report["datapath"]["counters"] = {}
     daemon.report["gossip"]["rejected"] = {}
@@ -42,10 +47,12 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         counters  -
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
+        probes    1 alive, 1 dead; nobody answers this limiter
         gossip    1200 sent (57.6 kB), 1180 received, 0 rejected
         sessions  1 begun, 3 handshakes sent; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
+        differs   lim3 has other limits: which is not known yet
         reload    refused, so the configuration above stays in force:
                   drld.toml: a: missing
                   drld.toml: b: missing
@@ -97,9 +104,9 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
 
 async def test_peers(control: Path) -> None:
     assert await output(control, "peers") == lines("""
-        NAME  ADDRESS        STATE          LAST HEARD  RECEIVED  LOST  LATE  REJECTED
-        lim2  10.0.0.2:7946  connected     43.0 ms ago      1180    12     3         0
-        lim3  10.0.0.3:7946  disconnected        never         0     0     0         1
+        NAME  ADDRESS        STATE         VERDICT   LAST HEARD  RECEIVED  LOST  LATE  REJECTED
+        lim2  10.0.0.2:7946  connected     alive    43.0 ms ago      1180    12     3         0
+        lim3  10.0.0.3:7946  disconnected  dead           never         0     0     0         1
     """)
 
 

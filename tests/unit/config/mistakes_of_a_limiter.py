@@ -18,7 +18,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "section nobody knows": (
         GOOD + "[zzz]\n",
-        "zzz: unknown key; known here: limiter, gossip, registry, peer, limit",
+        "zzz: unknown key; known here: limiter, gossip, probes, registry, peer, limit",
     ),
     "misspelt key": (
         with_limit_key("on_failures = 'open'"),
@@ -35,7 +35,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "odd key": (
         GOOD + '["a\\nb"]\n',
-        r"'a\nb': unknown key; known here: limiter, gossip, registry, peer, limit",
+        r"'a\nb': unknown key; known here: limiter, gossip, probes, registry, peer, limit",
     ),
     "no limiter": (
         changed(("[limiter]", "[gossip]"), ('name = "lim1"', ""), ('listen = "10.0.0.1:7946"', "")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from drld import config
 from drld.allocators import ALLOCATORS
-from drld.spec import Direction, GossipSpec, Match, Mode, OnFailure, PeerSpec
+from drld.config.probes import PROFILES
+from drld.errors import ConfigError
+from drld.spec import Direction, GossipSpec, Match, Mode, OnFailure, PeerSpec, ProbeSpec
 from tests.unit.config.good import (
     GOOD,
     changed,
@@ -144,3 +147,34 @@ def test_a_single_limiter_may_have_a_central_bucket() -> None:
     text = changed(('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', ""))
     text = text.replace("id = 1", 'id = 1\nallocator = "ctb"')
     assert config.parse(text, "f").limits[0].allocator == "ctb"
+
+
+def probes(text: str) -> ProbeSpec | None:
+    return config.parse(GOOD + text, "drld.toml").probes
+
+
+def test_probes() -> None:
+    assert probes("") == ProbeSpec()
+    wide = probes('[probes]\nprofile = "wan"\nhelpers = 0')
+    assert wide == replace(PROFILES["wan"], helpers=0)
+    assert wide is not None
+    assert (wide.period_ns, wide.timeout_ns, wide.suspicion) == (5 * 10**9, 2 * 10**9, 6.0)
+    quick = probes('[probes]\nperiod = "200ms"\ntimeout = "100ms"\nisolation = 3')
+    assert quick == ProbeSpec(period_ns=200_000_000, timeout_ns=100_000_000, isolation=3)
+    assert probes('[probes]\nprofile = "off"') is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('profile = "off"\nhelpers = 2', "probes.helpers: 2: left out, for profile"),
+        ('timeout = "600ms"', "probes.timeout: at most half of the period"),
+        ("isolation = 2", "probes.isolation: 2: "),
+        ("helper = 2", 'probes.helper: unknown key; did you mean "helpers"?'),
+    ],
+)
+def test_probes_that_cannot_be(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(f"{GOOD}[probes]\n{text}", "drld.toml")
+    (line,) = caught.value.problems
+    assert line.startswith(f"drld.toml: {problem}")

@@ -21,6 +21,7 @@ from drld.config.schema import (
     LimitTable,
     MatchTable,
     PeerTable,
+    ProbesTable,
     RegistryTable,
 )
 
@@ -46,6 +47,7 @@ def documented(begin: str) -> Row:
         ("## `[gossip]`", GossipTable),
         ("## `[registry]`", RegistryTable),
         ("### `keys`", KeyTable),
+        ("## `[probes]`", ProbesTable),
         ("## `[[peer]]`", PeerTable),
         ("## `[[limit]]`", LimitTable),
         ("### `match`", MatchTable),

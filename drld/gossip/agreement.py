@@ -1,0 +1,154 @@
+"""Whether limiters mean the same by their limits, and if not, by which of them.
+
+Theory of operation. Each limit has a hash of what the fleet must agree upon: id, rate, burst,
+allocator with its parameters, estimate interval, shares. The digest of a set of limits is the
+exclusive or of their hashes. Every probe and acknowledgement carries one: of the limits that the
+low bits of its sequence number select, all of them as a rule. Two limiters whose digests of all
+differ disagree.
+
+Which limits those are is found by halves, with more probes that select fewer limits: those whose id
+ends in certain bits. From the digest of a set and of one half of it follows that of the other half;
+so a limit is found by 16 questions, one after the other. `MAX_FOUND` are looked for, of one peer at
+a time, and again when the peer's digest is another one.
+
+The hash is a convenience and not a proof against those who look for collisions: a limiter that
+wants to deceive may as well send the right digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from hashlib import blake2s
+from operator import xor
+from typing import NamedTuple
+
+from drld.spec import LimitSpec
+
+ID_BITS = 16
+SELECTOR_BITS = 21
+"""Of a sequence number."""
+MAX_FOUND = 4
+"""Limits that are named."""
+_CACHED = 1 << 12
+
+
+class Selector(NamedTuple):
+    """The limits whose id ends in these bits."""
+
+    bits: int = 0
+    """How many; 0 selects all."""
+    ending: int = 0
+
+    def pack(self) -> int:
+        """Its number, of `SELECTOR_BITS` bits; 0 selects all."""
+        return self.bits << ID_BITS | self.ending
+
+    @classmethod
+    def of(cls, sequence: int) -> Selector:
+        """That of a sequence number; of one that selects by more bits than there are, nothing."""
+        return cls(sequence >> ID_BITS & 31, sequence & ((1 << ID_BITS) - 1))
+
+    def selects(self, limit_id: int) -> bool:
+        """Whether a limit is among them."""
+        return limit_id & ((1 << self.bits) - 1) == self.ending
+
+    def halves(self) -> tuple[Selector, Selector]:
+        """Two that select the same together."""
+        bits = self.bits + 1
+        return Selector(bits, self.ending), Selector(bits, self.ending | 1 << self.bits)
+
+
+ALL = Selector()
+
+
+@dataclass(slots=True)
+class _Peer:
+    digest: int
+    """Of all limits."""
+    found: list[int]
+    waiting: list[tuple[Selector, int]]
+    """Sets in which there is a limit to find, and the peer's digest of each."""
+
+
+class Agreement:
+    """This limiter's limits, and who has others."""
+
+    def __init__(self, limits: Iterable[LimitSpec], patience_ns: int) -> None:
+        """After `patience_ns` without an answer a question is asked again."""
+        self._hashes = {limit.id: _hash(limit) for limit in limits}
+        self._digests: dict[Selector, int] = {}
+        self._peers: dict[str, _Peer] = {}
+        self._patience_ns = patience_ns
+        self._asked_ns: int | None = None
+
+    def digest(self, selector: Selector) -> int:
+        """Of the limits that are selected."""
+        digest = self._digests.get(selector)
+        if digest is None:
+            chosen = (hash_ for id_, hash_ in self._hashes.items() if selector.selects(id_))
+            digest = reduce(xor, chosen, 0)
+            if len(self._digests) < _CACHED:
+                self._digests[selector] = digest
+        return digest
+
+    def compare(self, peer: str, selector: Selector, digest: int) -> None:
+        """A peer has told its digest."""
+        if selector != ALL:
+            self._learn(peer, selector, digest)
+        elif digest == self.digest(ALL):
+            if self._peers.pop(peer, None) is not None:
+                self._asked_ns = None
+        elif peer not in self._peers or self._peers[peer].digest != digest:
+            self._peers[peer] = _Peer(digest, [], [(ALL, digest)])
+            self._asked_ns = None
+
+    def question(self, now_ns: int) -> tuple[str, Selector] | None:
+        """Whom to ask next for which digest."""
+        if self._asked_ns is not None and now_ns - self._asked_ns < self._patience_ns:
+            return None
+        for name, peer in self._peers.items():
+            if peer.waiting and len(peer.found) < MAX_FOUND:
+                self._asked_ns = now_ns
+                # Who does not answer keeps nobody waiting.
+                self._peers[name] = self._peers.pop(name)
+                return name, peer.waiting[-1][0].halves()[0]
+        return None
+
+    def disagreements(self) -> dict[str, list[int]]:
+        """Who means other limits than this limiter, and the ids of those that were found."""
+        return {name: sorted(peer.found) for name, peer in self._peers.items()}
+
+    def retain(self, peers: Iterable[str]) -> None:
+        """Forget all others."""
+        kept = set(peers)
+        self._peers = {name: peer for name, peer in self._peers.items() if name in kept}
+
+    def _learn(self, name: str, selector: Selector, digest: int) -> None:
+        peer = self._peers.get(name)
+        if peer is None or not peer.waiting or len(peer.found) >= MAX_FOUND:
+            return
+        whole, theirs = peer.waiting[-1]
+        halves = whole.halves()
+        if selector != halves[0]:
+            return
+        self._asked_ns = None
+        peer.waiting.pop()
+        for half, told in zip(halves, (digest, digest ^ theirs), strict=True):
+            if told == self.digest(half):
+                continue
+            if half.bits == ID_BITS:
+                peer.found.append(half.ending)
+            else:
+                peer.waiting.append((half, told))
+
+
+def _hash(limit: LimitSpec) -> int:
+    text = repr(
+        (
+            *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
+            *(limit.interval_ns, sorted(limit.shares.items())),
+        )
+    )
+    digest = blake2s(text.encode(), digest_size=8, person=b"drld-lim").digest()
+    return int.from_bytes(digest, "big")

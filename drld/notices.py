@@ -1,0 +1,60 @@
+"""What a daemon logs of its peers: each change once, and nothing of what passes by itself.
+
+That somebody is suspected is not logged: it is refuted, or followed by a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drld.engine import Engine
+from drld.gossip.control_wire import State
+from drld.gossip.probes import Probes
+
+_GONE = {State.DEAD: "is dead: nobody has heard from it", State.LEFT: "has left"}
+
+
+class Notices:
+    """Remembers what was said already."""
+
+    def __init__(self) -> None:
+        self._gone: dict[str, State] = {}
+        self._isolated = False
+        self._disagreeing: dict[str, list[str]] = {}
+        self._probes: Probes | None = None
+        """Those of the configuration in force: with another one, limits are compared anew."""
+
+    def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
+        """What is new since the last call."""
+        probes = engine.probes
+        if probes is None:
+            return
+        if probes is not self._probes:
+            self._probes = probes
+            self._disagreeing = {}
+        for peer in sorted(engine.judged):
+            state = probes.verdicts.state(peer)
+            if state in _GONE and self._gone.get(peer) is not state:
+                self._gone[peer] = state
+                yield f"peer {peer} {_GONE[state]}"
+            elif state is State.ALIVE and self._gone.pop(peer, None) is not None:
+                yield f"peer {peer} is back"
+        engine.judged.clear()
+        if probes.isolated(now_ns) is not self._isolated:
+            self._isolated = not self._isolated
+            yield (
+                "no peer answers: limits are the static shares"
+                if self._isolated
+                else "peers answer again"
+            )
+        # A change of the whole fleet's limits reaches one after the other: only what lasts until
+        # the limits are found is said.
+        disagreeing = {peer: limits for peer, limits in engine.disagreements().items() if limits}
+        if disagreeing == self._disagreeing:
+            return
+        for peer, limits in disagreeing.items():
+            if limits != self._disagreeing.get(peer):
+                yield f"peer {peer} is configured otherwise for the limits {', '.join(limits)}"
+        for peer in self._disagreeing.keys() - disagreeing.keys():
+            yield f"peer {peer} is configured with the same limits again"
+        self._disagreeing = disagreeing

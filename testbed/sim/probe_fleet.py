@@ -1,0 +1,208 @@
+"""A fleet that does nothing but probe, on the simulated network (`drld.gossip.probes`).
+
+Each limiter ticks at a phase of its own; it may be frozen (it finds all that came when it thaws),
+dead, or late. Handshakes cross the network as messages: what is sent to a life that was not met is
+replaced by a greeting, and what was meant for another life is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+from typing import NamedTuple
+
+from drld.gossip.agreement import Agreement
+from drld.gossip.control_wire import Control, State
+from drld.gossip.probe_times import FALLBACK_INTERVALS, ProbeTimes
+from drld.gossip.probes import Probes
+from drld.model import NS_PER_S
+from drld.spec import LimitSpec, ProbeSpec
+from testbed.sim.network import MS, Conditions, Network
+
+TICK_NS = 50 * MS
+
+
+class Packet(NamedTuple):
+    """A datagram: of which life, for which; a greeting has no message."""
+
+    mine: int
+    yours: int
+    message: Control | None
+
+
+class Host:
+    """One limiter, over all its lives."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.frozen_until_ns = 0
+        self.probes: Probes
+        self.sessions: dict[str, int] = {}
+        self.sent = 0
+        """Control messages."""
+        self.ticked_ns = 0
+        """When it ran last."""
+        self.isolated = False
+        """Whether it took itself for cut off then."""
+
+
+class Change(NamedTuple):
+    """A verdict of one limiter about another is another one."""
+
+    now_ns: int
+    observer: str
+    peer: str
+    state: State | None
+
+
+class ProbeFleet:
+    """Limiters l0, l1, ..."""
+
+    def __init__(
+        self,
+        size: int,
+        seed: int,
+        conditions: Conditions | None = None,
+        spec: ProbeSpec | None = None,
+        *,
+        tick_ns: int = TICK_NS,
+        interval_ns: int = TICK_NS,
+        limits: tuple[LimitSpec, ...] = (),
+    ) -> None:
+        self.network: Network[Packet] = Network(seed, conditions or Conditions())
+        self.names = [f"l{index}" for index in range(size)]
+        self.tick_ns = tick_ns
+        self.times = ProbeTimes.of(spec or ProbeSpec(), size, tick_ns, interval_ns)
+        self.limits = dict.fromkeys(self.names, limits)
+        self.hosts = {name: Host(name) for name in self.names}
+        self.now_ns = 0
+        self.changes: list[Change] = []
+        self.early: list[Change] = []
+        """Verdicts that a limiter is dead that had not shrunk to its static share by then."""
+        self._fallback_ns = FALLBACK_INTERVALS * interval_ns
+        self.late: dict[str, float] = {}
+        """Limiters that are put off at each tick with this probability, for up to 3 s."""
+        self.overloaded: dict[str, float] = {}
+        """Limiters whose sockets lose what comes with this probability."""
+        self.rng = Random(seed)
+        self._order = sorted((self.rng.randrange(tick_ns), name) for name in self.names)
+        for name in self.names:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Begin another life of a limiter."""
+        host = self.hosts[name]
+        host.alive, host.frozen_until_ns = True, 0
+        host.sessions = {}
+        host.probes = Probes(
+            name,
+            self.rng.getrandbits(64) or 1,
+            [peer for peer in self.names if peer != name],
+            self.times,
+            Agreement(self.limits[name], self.times.timeout_ns),
+        )
+
+    def kill(self, name: str) -> None:
+        """End a life without a word."""
+        self.hosts[name].alive = False
+
+    def leave(self, name: str) -> None:
+        """Stop a limiter."""
+        host = self.hosts[name]
+        for peer, message in host.probes.farewell(self.rng):
+            self._send(host, peer, message)
+        host.alive = False
+
+    def freeze(self, name: str, seconds: float) -> None:
+        """Keep a limiter from running."""
+        self.hosts[name].frozen_until_ns = self.now_ns + round(seconds * NS_PER_S)
+
+    def run(self, seconds: float) -> None:
+        """Let the time pass."""
+        end_ns = self.now_ns + round(seconds * NS_PER_S)
+        while self.now_ns < end_ns:
+            base_ns = self.now_ns
+            for phase_ns, name in self._order:
+                self.now_ns = base_ns + phase_ns
+                self._tick(self.hosts[name])
+            self.now_ns = base_ns + self.tick_ns
+
+    def run_until(self, done: Collection[str], peer: str, state: State, seconds: float) -> float:
+        """Run until all of these hold a peer for that; returns the time it took, s."""
+        began_ns = self.now_ns
+        while not all(self.state(name, peer) is state for name in done):
+            if self.now_ns - began_ns > seconds * NS_PER_S:
+                holding = {name: self.state(name, peer) for name in done}
+                raise AssertionError(f"{peer} is not {state!r} after {seconds} s: {holding}")
+            self.run(self.tick_ns / NS_PER_S)
+        return (self.now_ns - began_ns) / NS_PER_S
+
+    def state(self, name: str, peer: str) -> State | None:
+        """What one limiter holds of another."""
+        return self.hosts[name].probes.verdicts.state(peer)
+
+    def others(self, *names: str) -> list[str]:
+        """All limiters that run, but these."""
+        return [name for name in self.names if self.hosts[name].alive and name not in names]
+
+    def _tick(self, host: Host) -> None:
+        now_ns = self.now_ns
+        if not host.alive:
+            # What comes is lost, and not kept for the next life.
+            for _ in self.network.receive(host.name, now_ns):
+                pass
+            return
+        if now_ns < host.frozen_until_ns:
+            return
+        if (late := self.late.get(host.name)) and self.rng.random() < late:
+            host.frozen_until_ns = now_ns + self.rng.randrange(3 * NS_PER_S)
+            return
+        probes = host.probes
+        overflow = self.overloaded.get(host.name, 0.0)
+        for peer, packet in self.network.receive(host.name, now_ns):
+            if overflow and self.rng.random() < overflow:
+                continue
+            self._receive(host, peer, packet)
+        outbox = probes.tick(now_ns, self.rng)
+        host.ticked_ns, host.isolated = now_ns, probes.isolated(now_ns)
+        for peer in sorted(probes.verdicts.changed):
+            self._note(host, peer)
+        probes.verdicts.changed.clear()
+        for peer, message in outbox:
+            self._send(host, peer, message)
+
+    def _note(self, host: Host, peer: str) -> None:
+        known = host.probes.verdicts.known(peer)
+        change = Change(self.now_ns, host.name, peer, None if known is None else known.state)
+        self.changes.append(change)
+        other = self.hosts[peer]
+        if known is None or (known.state, known.life) != (State.DEAD, other.probes.life):
+            return
+        if not other.isolated and self.now_ns - other.ticked_ns < self._fallback_ns:
+            self.early.append(change)
+
+    def _send(self, host: Host, peer: str, message: Control | None) -> None:
+        life = host.sessions.get(peer, 0)
+        if not life:
+            message = None
+        host.sent += message is not None
+        self.network.send(host.name, peer, Packet(host.probes.life, life, message), self.now_ns)
+
+    def _receive(self, host: Host, peer: str, packet: Packet) -> None:
+        if host.sessions.get(peer) != packet.mine:
+            host.sessions[peer] = packet.mine
+            host.probes.meet(peer, packet.mine, self.now_ns)
+        if packet.yours != host.probes.life:
+            self._send_greeting(host, peer)
+        elif packet.message is not None:
+            host.probes.receive(peer, packet.message, self.now_ns)
+
+    def _send_greeting(self, host: Host, peer: str) -> None:
+        packet = Packet(host.probes.life, host.sessions[peer], None)
+        self.network.send(host.name, peer, packet, self.now_ns)
+
+
+def false_verdicts(fleet: ProbeFleet, state: State) -> int:
+    """How often anybody came to hold that of a limiter that runs."""
+    return sum(change.state is state and fleet.hosts[change.peer].alive for change in fleet.changes)

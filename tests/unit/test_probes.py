@@ -1,0 +1,340 @@
+"""Probes of one limiter, message by message."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from drld.gossip.agreement import ALL, Agreement, Selector
+from drld.gossip.control_wire import Control, Kind, Rumour, State
+from drld.gossip.probe_times import ProbeTimes
+from drld.gossip.probes import ABSENT_PERIODS, Probes
+from drld.gossip.rumours import subject
+from drld.model import NS_PER_S
+from drld.spec import ProbeSpec
+
+from ..factories import limit_spec
+
+TICK = NS_PER_S // 20
+TIMES = ProbeTimes.of(ProbeSpec(), 4, TICK, TICK)
+PEERS = ("b", "c", "d")
+LIVES = {"b": 2, "c": 3, "d": 4}
+
+
+class Bench:
+    """Limiter `a` and what it says; it has met `met`, and these answer, as long as `answering`."""
+
+    def __init__(self, met: tuple[str, ...] = PEERS, peers: tuple[str, ...] = PEERS) -> None:
+        self.probes = Probes("a", 1, peers, TIMES, Agreement([limit_spec()], NS_PER_S))
+        self.rng = Random(1)
+        self.now = 0
+        self.said: list[tuple[str, Control]] = []
+        self.answering: set[str] = set()
+        for peer in met:
+            self.probes.meet(peer, LIVES[peer], 0)
+
+    def tick(self, ns: int = TICK) -> list[tuple[str, Control]]:
+        self.now += ns
+        said = self.probes.tick(self.now, self.rng)
+        self.said += said
+        for peer, message in said:
+            if peer in self.answering and message.kind is not Kind.ACK:
+                self.answer(peer, message)
+        return said
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * NS_PER_S / TICK)):
+            self.tick()
+
+    def until(self, kind: Kind) -> tuple[str, Control]:
+        for _ in range(1000):
+            for said in self.tick():
+                if said[1].kind is kind:
+                    return said
+        raise AssertionError(kind)
+
+    def hear(self, peer: str, kind: Kind, sequence: int, target: str, *rumours: Rumour) -> None:
+        digest = self.probes.agreement.digest(Selector.of(sequence))
+        message = Control(kind, sequence, subject(target), digest, rumours)
+        self.probes.receive(peer, message, self.now)
+
+    def answer(self, peer: str, message: Control, *rumours: Rumour) -> None:
+        self.hear(peer, Kind.ACK, message.sequence, peer, *rumours)
+
+
+def alive(name: str, counter: int = 0) -> Rumour:
+    return Rumour(subject(name), LIVES.get(name, 1), counter, State.ALIVE)
+
+
+def test_it_probes_one_peer_a_period_and_all_in_turn() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(12)
+    probed = [peer for peer, message in bench.said if message.kind is Kind.PROBE]
+    assert 11 <= len(probed) <= 12
+    for start in range(0, 9, 3):
+        assert set(probed[start : start + 3]) == set(PEERS)
+    assert {message.kind for _, message in bench.said} == {Kind.PROBE}
+
+
+def test_a_probe_is_answered_with_its_number() -> None:
+    bench = Bench()
+    bench.hear("b", Kind.PROBE, 5 << 21, "a")
+    (answer,) = bench.tick()
+    assert (answer[0], answer[1].kind, answer[1].sequence) == ("b", Kind.ACK, 5 << 21)
+    assert answer[1].target == subject("a")
+
+
+def test_a_probe_of_somebody_else_is_not_answered() -> None:
+    bench = Bench()
+    bench.hear("b", Kind.PROBE, 5 << 21, "c")
+    assert bench.tick() == []
+
+
+def test_who_does_not_answer_is_probed_again_through_others_and_then_suspected() -> None:
+    bench = Bench()
+    peer, probe = bench.until(Kind.PROBE)
+    began = bench.now
+    bench.until(Kind.PROBE_REQUEST)
+    assert bench.now - began == TIMES.timeout_ns
+    asked = {to for to, message in bench.said if message.kind is Kind.PROBE_REQUEST}
+    assert asked == set(PEERS) - {peer}
+    assert [m.sequence for to, m in bench.said if to == peer] == [probe.sequence] * 2
+    while bench.probes.verdicts.state(peer) is State.ALIVE:
+        bench.tick()
+    assert bench.now - began == TIMES.period_ns
+    assert bench.probes.verdicts.state(peer) is State.SUSPECT
+
+
+def test_an_answer_through_a_helper_is_one() -> None:
+    bench = Bench()
+    peer, probe = bench.until(Kind.PROBE)
+    helper, _ = bench.until(Kind.PROBE_REQUEST)
+    bench.hear(helper, Kind.ACK, probe.sequence, peer)
+    bench.run(1.2)
+    assert bench.probes.verdicts.state(peer) is State.ALIVE
+
+
+def test_an_answer_of_somebody_who_was_not_asked_is_none() -> None:
+    bench = Bench()
+    peer, probe = bench.until(Kind.PROBE)
+    other = next(name for name in PEERS if name != peer)
+    bench.hear(other, Kind.ACK, probe.sequence, peer)
+    bench.run(1.2)
+    assert bench.probes.verdicts.state(peer) is State.SUSPECT
+
+
+def test_a_helper_says_that_it_was_asked_and_passes_the_answer_on() -> None:
+    bench = Bench()
+    bench.hear("b", Kind.PROBE_REQUEST, 9 << 21, "c")
+    said = bench.tick()
+    assert [(to, m.kind, m.target) for to, m in said][:2] == [
+        ("b", Kind.ACK, subject("a")),
+        ("c", Kind.PROBE, subject("c")),
+    ]
+    bench.answer("c", said[1][1])
+    (passed,) = [m for to, m in bench.tick() if to == "b" and m.kind is Kind.ACK]
+    assert (passed.sequence, passed.target) == (9 << 21, subject("c"))
+
+
+def test_helpers_that_were_not_heard_make_it_doubt_itself_and_wait_longer() -> None:
+    bench = Bench()
+    bench.until(Kind.PROBE_REQUEST)
+    bench.run(0.6)
+    assert bench.probes.awareness == 2
+    fresh = Bench()
+    _, probe = fresh.until(Kind.PROBE)
+    fresh.until(Kind.PROBE_REQUEST)
+    helpers = {to for to, m in fresh.said if m.kind is Kind.PROBE_REQUEST}
+    for helper in helpers:
+        fresh.hear(helper, Kind.ACK, probe.sequence, helper)
+    fresh.run(0.6)
+    assert fresh.probes.awareness == 0
+
+
+def test_it_refutes_what_is_said_of_it_until_somebody_has_heard() -> None:
+    bench = Bench()
+    accused = Rumour(subject("a"), 1, 0, State.SUSPECT, 1)
+    bench.hear("b", Kind.PROBE, 1 << 21, "a", accused)
+    (answer,) = bench.tick()
+    refutation = Rumour(subject("a"), 1, 1, State.ALIVE)
+    assert answer[1].rumours == (refutation,)
+    assert bench.probes.counter == 1
+    for _ in range(2 * TIMES.transmissions):
+        _, probe = bench.until(Kind.PROBE)
+        assert refutation in probe.rumours
+    bench.answering = set(PEERS)
+    bench.run(4 * TIMES.transmissions)
+    bench.said.clear()
+    bench.run(3)
+    assert all(refutation not in message.rumours for _, message in bench.said)
+
+
+def test_what_is_said_of_a_former_life_does_not_raise_the_counter() -> None:
+    bench = Bench()
+    old = Rumour(subject("a"), 99, 5, State.DEAD)
+    bench.hear("b", Kind.PROBE, 1 << 21, "a", old)
+    (answer,) = bench.tick()
+    assert bench.probes.counter == 0
+    assert alive("a") in answer[1].rumours
+
+
+def test_the_accused_is_told_first() -> None:
+    bench = Bench()
+    bench.probes.verdicts.accuse("b", 1, 0)
+    bench.hear("b", Kind.PROBE, 1 << 21, "a")
+    (answer,) = bench.tick()
+    assert answer[1].rumours[0] == Rumour(subject("b"), 2, 0, State.SUSPECT, 1)
+
+
+def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.answering = set()
+    last = bench.now
+    while not bench.probes.isolated(bench.now):
+        bench.tick()
+    assert bench.now - last <= TIMES.isolation_ns + TICK
+    bench.run(2 * TIMES.suspicion_max_ns / NS_PER_S)
+    assert State.DEAD not in {bench.probes.verdicts.state(peer) for peer in PEERS}
+    bench.answering = set(PEERS)
+    bench.run(2)
+    assert bench.probes.isolated(bench.now)
+    bench.run(TIMES.spread_ns / NS_PER_S)
+    assert not bench.probes.isolated(bench.now)
+
+
+def test_a_handshake_is_an_answer_and_who_has_had_none_is_not_isolated() -> None:
+    bench = Bench(met=())
+    bench.run(100)
+    assert not bench.probes.isolated(bench.now)
+    met = Bench(met=("b",))
+    met.run(TIMES.isolation_ns / NS_PER_S + 0.1)
+    assert met.probes.isolated(met.now)
+
+
+def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.answering = set()
+    peer, _ = bench.until(Kind.PROBE)
+    bench.tick(10 * NS_PER_S)
+    bench.answering = set(PEERS)
+    assert bench.probes.isolated(bench.now)
+    assert bench.probes.awareness == TIMES.patience
+    bench.run(6)
+    assert {bench.probes.verdicts.state(name) for name in PEERS} == {State.ALIVE}
+    assert not bench.probes.isolated(bench.now)
+    assert peer in PEERS
+
+
+def test_a_suspicion_does_not_age_where_nobody_has_answered_for_two_periods() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.probes.verdicts.accuse("d", 63, bench.now)
+    bench.answering = {"b", "c"}
+    bench.run(TIMES.suspicion_min_ns / NS_PER_S - 2.5)
+    bench.answering = set()
+    bench.run(3.5)
+    assert bench.probes.verdicts.state("d") is State.SUSPECT
+
+
+def test_a_tick_that_is_late_by_less_than_an_interval_is_nothing() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    for _ in range(20):
+        bench.tick(2 * TICK)
+    assert bench.probes.awareness == 0
+    bench.tick(2 * TICK + 1)
+    assert bench.probes.awareness == 1
+
+
+def test_the_absent_are_probed_seldom_and_not_judged() -> None:
+    bench = Bench()
+    bench.answering = {"b", "c"}
+    bench.probes.verdicts.take(Rumour(subject("d"), 4, 0, State.DEAD), 0)
+    bench.run(10 * ABSENT_PERIODS)
+    probed = [peer for peer, message in bench.said if message.kind is Kind.PROBE]
+    assert probed.count("b") + probed.count("c") in (10 * ABSENT_PERIODS - 1, 10 * ABSENT_PERIODS)
+    # Each is repeated once.
+    assert 18 <= probed.count("d") <= 20
+    assert bench.probes.awareness == 0
+    assert not [m for _, m in bench.said if m.kind is Kind.PROBE_REQUEST]
+
+
+def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_once_a_period() -> (
+    None
+):
+    bench = Bench()
+    dead = Rumour(subject("d"), 4, 0, State.DEAD)
+    bench.probes.verdicts.take(dead, 0)
+    bench.probes.stir("b")
+    bench.probes.stir("d")
+    told = [(peer, m) for peer, m in bench.tick() if m.kind is Kind.PROBE]
+    assert [(peer, m.rumours[0]) for peer, m in told] == [("d", dead)]
+    bench.said.clear()
+    for _ in range(10):
+        bench.probes.stir("d")
+        bench.tick()
+    # Its repetition.
+    assert [m.sequence for peer, m in bench.said if peer == "d"] == [told[0][1].sequence]
+
+
+def test_who_was_never_heard_of_is_not_accused() -> None:
+    bench = Bench(met=("b", "c"))
+    bench.answering = {"b", "c"}
+    bench.run(20)
+    assert bench.probes.verdicts.state("d") is None
+    assert bench.probes.awareness == 0
+
+
+def test_a_handshake_repeats_a_probe_that_was_of_no_session() -> None:
+    bench = Bench(met=(), peers=("b",))
+    _, probe = bench.until(Kind.PROBE)
+    bench.probes.meet("b", 2, bench.now)
+    assert [m.sequence for _, m in bench.tick()] == [probe.sequence]
+
+
+def test_who_leaves_says_so_to_some_and_expects_no_answer() -> None:
+    bench = Bench()
+    told = bench.probes.farewell(bench.rng)
+    assert {peer for peer, _ in told} == set(PEERS)
+    for _, message in told:
+        assert message.kind is Kind.ACK
+        assert message.rumours == (Rumour(subject("a"), 1, 0, State.LEFT),)
+
+
+def test_limits_that_differ_are_named() -> None:
+    bench = Bench(peers=("b",), met=("b",))
+    other = Agreement([limit_spec(), limit_spec(id=77)], NS_PER_S)
+    bench.probes.receive("b", Control(Kind.PROBE, 0, subject("a"), other.digest(ALL)), 0)
+    assert bench.probes.agreement.disagreements() == {"b": []}
+    for _ in range(100):
+        for _, message in bench.tick():
+            if message.kind is Kind.PROBE:
+                digest = other.digest(Selector.of(message.sequence))
+                answer = Control(Kind.ACK, message.sequence, subject("b"), digest)
+                bench.probes.receive("b", answer, bench.now)
+    assert bench.probes.agreement.disagreements() == {"b": [77]}
+
+
+def test_after_a_reload_it_knows_what_it_knew() -> None:
+    bench = Bench()
+    bench.probes.verdicts.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
+    agreement = bench.probes.agreement
+    changed = bench.probes.with_peers(("c", "e"), TIMES, agreement)
+    assert changed.verdicts.state("c") is State.DEAD
+    assert changed.verdicts.state("e") is None
+    assert changed.life == 1
+    with pytest.raises(KeyError):
+        changed.verdicts.state("b")
+
+
+def test_alone_there_is_nothing_to_do() -> None:
+    bench = Bench(met=(), peers=())
+    bench.run(5)
+    assert bench.said == []
