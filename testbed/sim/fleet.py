@@ -48,7 +48,8 @@ def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
     document = daemon_document(experiment, allocator, alone, names[0], "auto")
     # A share of each limiter is checked against the peers, and there are none in this document.
     shares = document["limit"][0].pop("shares", {})
-    first = config.from_document(document, experiment.table.name)
+    # Nobody fails in an experiment; what probes find and cost is measured by `testbed.probes`.
+    first = replace(config.from_document(document, experiment.table.name), probes=None)
     limits = tuple(replace(limit, shares=shares) for limit in first.limits)
     if experiment.table.gossip.known:
         return [replace(first, name=name, limits=limits) for name in names]

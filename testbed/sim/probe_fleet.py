@@ -165,7 +165,8 @@ class ProbeFleet:
                 continue
             self._receive(host, peer, packet)
         outbox = probes.tick(now_ns, self.rng)
-        host.ticked_ns, host.isolated = now_ns, probes.isolated(now_ns)
+        # Whoever has met nobody in this life counts on nobody.
+        host.ticked_ns, host.isolated = now_ns, not host.sessions or probes.isolated(now_ns)
         for peer in sorted(probes.verdicts.changed):
             self._note(host, peer)
         probes.verdicts.changed.clear()
