@@ -43,8 +43,9 @@ be known to all by then (`drld.limiter`).
 D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
 any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
 
-Probes (`drld.gossip.probes`) may count a peer out sooner, where their verdict comes before T, and
-all of them where nobody answers; they never make one connected.
+Probes (`drld.gossip.probes`) count a peer out of pushsum where their verdict comes before D, and
+all of them where nobody answers; they never make one connected. In a mesh and a tree they change
+nothing: there silence tells sooner, and in an order that is proved.
 """
 
 from __future__ import annotations
@@ -159,14 +160,18 @@ class Membership:
     def declare(self, peer: str, gone: bool) -> None:
         """Probes found that a peer is dead or has left, or that it is not.
 
-        Who is gone is not connected. That it is not makes nobody connected.
+        Who is gone is not connected, and is told that it is not heard. That it is not makes nobody
+        connected.
         """
         if gone != (peer in self._gone):
             self._gone ^= {peer}
             self._doubtful.add(peer)
 
     def isolate(self, cut_off: bool) -> None:
-        """Probes found that nobody answers this limiter, or that somebody does."""
+        """Probes found that nobody answers this limiter, or that somebody does.
+
+        Who is cut off is connected to nobody, and says that it hears nobody.
+        """
         self._cut_off = cut_off
 
     def believe_all(self) -> None:
@@ -255,10 +260,14 @@ class Membership:
 
     def fresh(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it."""
+        if self._cut_off or peer in self._gone:
+            return False
         return self._peers[peer].heard_within(self.timeouts.fresh_ns, now_ns)
 
     def both_ways(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it, and it says the same of us."""
+        if self._cut_off or peer in self._gone:
+            return False
         return self._peers[peer].both_ways(self.timeouts, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
@@ -278,7 +287,7 @@ class Membership:
         self._doubtful.clear()
         changed = connected is not self._connected and connected != self._connected
         if changed:
-            self._note_leaving(self._connected - connected)
+            self._note_leaving(self._connected - connected, now_ns)
             self._connected = connected
         if self._leaving:
             changed |= self._forget_leaving(now_ns)
@@ -290,11 +299,12 @@ class Membership:
         self.connected(now_ns)
         return self._leaving.keys()
 
-    def _note_leaving(self, peers: Iterable[str]) -> None:
+    def _note_leaving(self, peers: Iterable[str], now_ns: int) -> None:
         for peer in peers:
-            confirmed_ns = self._peers[peer].confirmed_ns
-            if confirmed_ns is not None:
-                self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
+            # Who is cut off by its probes alone was heard by the others until now.
+            since_ns = now_ns if self._cut_off else self._peers[peer].confirmed_ns
+            if since_ns is not None:
+                self._leaving[peer] = since_ns + self.timeouts.silence_ns
 
     def _forget_leaving(self, now_ns: int) -> bool:
         left = [

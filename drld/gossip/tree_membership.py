@@ -127,6 +127,8 @@ class TreeMembership(Membership):
         self._next_candidate = 0
         self._seeking = False
         self._bridge = self.new_bridge()
+        self._dead: set[str] = set()
+        """Whom it would be in vain to ask, by the verdict of probes."""
         self.debts: dict[str, int] = {}
         """Lost parents, and until when what they were told counts elsewhere."""
         self._began_ns: int | None = None
@@ -143,6 +145,7 @@ class TreeMembership(Membership):
         changed = TreeMembership(self.name, peers, self._fanout, self.interval_ns)
         self._hand_over(changed)
         changed._began_ns = self._began_ns
+        changed._dead = self._dead & changed._peers.keys()
         changed.debts = {k: v for k, v in self.debts.items() if k in changed._peers}
         changed._rest = self._rest
         changed._confirmed_until_ns = self._confirmed_until_ns
@@ -154,10 +157,9 @@ class TreeMembership(Membership):
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
         """The family, who has asked, and whoever may become the parent; nobody twice."""
         self._sought = list(self._candidates[:1])
-        # Who has died is not asked in vain; what probes say of a neighbour counts for nothing here.
         living: Sequence[str] = self._candidates
-        if self._seeking and self._gone:
-            living = [peer for peer in living if peer not in self._gone] or living
+        if self._seeking and self._dead:
+            living = [peer for peer in living if peer not in self._dead] or living
         if self._seeking and living:
             for _ in range(self.branching):
                 self._next_candidate = (self._next_candidate + 1) % len(living)
@@ -167,6 +169,17 @@ class TreeMembership(Membership):
             told.append(self.parent)
         self._asked = []
         return list(dict.fromkeys(told))
+
+    def declare(self, peer: str, gone: bool) -> None:
+        """Note whom not to ask to be the parent; of neighbours, silence has told sooner."""
+        (self._dead.add if gone else self._dead.discard)(peer)
+
+    def isolate(self, cut_off: bool) -> None:
+        """Change nothing: silence has told sooner."""
+
+    def believe_all(self) -> None:
+        """See `Membership`."""
+        self._dead.clear()
 
     def take(self, peer: str, update: Update, now_ns: int) -> None:
         """See `Membership`."""
@@ -303,9 +316,6 @@ class TreeMembership(Membership):
         oldest_ns = now_ns - self.counted_ns
         for child in [name for name, it in self._children.items() if it.said_ns < oldest_ns]:
             del self._children[child]
-        if self._cut_off:
-            self._children.clear()
-            self._rest = None
         for lost in [name for name, until_ns in self.debts.items() if until_ns < now_ns]:
             del self.debts[lost]
         oldest_ns = now_ns - self.told_twice_ns - self._lost_ns

@@ -21,7 +21,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ from drld.engine import Engine
 from drld.gossip import FABRICS
 from drld.gossip.transport import Transport
 from drld.model import Enforcement, FlowId, Measurement
-from drld.spec import LimitSpec
+from drld.spec import LimitSpec, ProbeSpec
 from testbed.sim.clock import Clock
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import MS, Conditions, Network
@@ -149,7 +149,9 @@ class Node:
             pass
         self.mailbox.restart()
         peers = [name for name in fleet.names if name != self.name]
-        spec = replace(limiter_spec(fleet.limit, peers=peers), name=self.name, gossip=fleet.gossip)
+        spec = limiter_spec(
+            fleet.limit, peers=peers, name=self.name, gossip=fleet.gossip, probes=fleet.probes
+        )
         transport = cast(Transport, self.mailbox)
         self.engine = Engine(spec, self.datapath, transport, fleet.rng)
         self.engine.start(began_ns)
@@ -218,6 +220,7 @@ class Fleet:
         self.names = [f"l{number}" for number in range(len(flows))]
         self.limit = limit_spec(allocator, rate=LIMIT, **limit)
         self.gossip = gossip_spec(fabric)
+        self.probes = ProbeSpec()
         self.rng = Random(seed)
         self.clock = Clock(1000 * TICK_NS)
         self.network = LossyNetwork(seed, Conditions(delay_ns=10 * MS, jitter_ns=20 * MS))
@@ -349,7 +352,7 @@ def random_events(rng: Random, size: int) -> list[Event]:
     """A schedule."""
     return [
         Event(
-            rng.choice((0, 1, 5, 10, 20, 40, 80)),
+            rng.choice((0, 1, 5, 10, 20, 40, 80, 300)),
             rng.choice(EVENTS),
             rng.randrange(size),
             rng.randrange(1 << size),
