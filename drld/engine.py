@@ -155,7 +155,8 @@ class Engine:
         self._lives = {peer: self._lives[peer] for peer in fleet.peers if peer in self._lives}
         self.probes = self._prober(spec, self.probes, now_ns)
         if self.probes is None:
-            fleet.believe_all()
+            for peer in fleet.peers:
+                fleet.declare(peer, gone=False)
         self.spec = spec
         self.membership = fleet
         self._adopt(entries, now_ns)
@@ -230,7 +231,6 @@ class Engine:
             self.membership.declare(peer, probes.verdicts.state(peer) in (State.DEAD, State.LEFT))
         self.judged |= probes.verdicts.changed
         probes.verdicts.changed.clear()
-        self.membership.isolate(probes.isolated(now_ns))
 
     def _meet(self, peer: str, life: int, now_ns: int) -> None:
         """A peer has begun another life: what it says counts from 0."""

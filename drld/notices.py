@@ -42,11 +42,7 @@ class Notices:
         engine.judged.clear()
         if probes.isolated(now_ns) is not self._isolated:
             self._isolated = not self._isolated
-            yield (
-                "no peer answers: limits are the static shares"
-                if self._isolated
-                else "peers answer again"
-            )
+            yield ("no peer answers" if self._isolated else "peers answer again")
         # A change of the whole fleet's limits reaches one after the other: only what lasts until
         # the limits are found is said.
         disagreeing = {peer: limits for peer, limits in engine.disagreements().items() if limits}

@@ -42,10 +42,6 @@ be known to all by then (`drld.limiter`).
 
 D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
 any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
-
-Probes (`drld.gossip.probes`) count a peer out of pushsum where their verdict comes before D, and
-all of them where nobody answers; they never make one connected. In a mesh and a tree they change
-nothing: there silence tells sooner, and in an order that is proved.
 """
 
 from __future__ import annotations
@@ -152,33 +148,13 @@ class Membership:
         """Peers that may have been connected, or disconnected, by what was heard of them."""
         self._changed_ns = 0
         self._steady = False
-        self._gone: set[str] = set()
-        """Who is dead or has left, by the verdict of probes."""
-        self._cut_off = False
-        """Whether nobody answers this limiter's probes."""
 
     def declare(self, peer: str, gone: bool) -> None:
         """Probes found that a peer is dead or has left, or that it is not.
 
-        Who is gone is not connected, and is told that it is not heard. That it is not makes nobody
-        connected.
+        It makes nobody connected, or disconnected: that is for updates to say, in an order that is
+        proved (docs/conservative-rule.md). A tree asks nobody to be a parent who is gone.
         """
-        if gone != (peer in self._gone):
-            self._gone ^= {peer}
-            self._doubtful.add(peer)
-
-    def isolate(self, cut_off: bool) -> None:
-        """Probes found that nobody answers this limiter, or that somebody does.
-
-        Who is cut off is connected to nobody, and says that it hears nobody.
-        """
-        self._cut_off = cut_off
-
-    def believe_all(self) -> None:
-        """Nobody probes any more: no verdict counts."""
-        self._doubtful |= self._gone
-        self._gone.clear()
-        self._cut_off = False
 
     @property
     def detection_ns(self) -> int:
@@ -198,8 +174,6 @@ class Membership:
         }
         changed.numbering = self.numbering
         changed._heard_ns = self._heard_ns
-        changed._gone = self._gone & changed._peers.keys()
-        changed._cut_off = self._cut_off
         changed._drained_ns = self._drained_ns
         changed.version = self.version + 1
 
@@ -260,21 +234,16 @@ class Membership:
 
     def fresh(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it."""
-        if self._cut_off or peer in self._gone:
-            return False
         return self._peers[peer].heard_within(self.timeouts.fresh_ns, now_ns)
 
     def both_ways(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it, and it says the same of us."""
-        if self._cut_off or peer in self._gone:
-            return False
         return self._peers[peer].both_ways(self.timeouts, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as loss lets one know."""
         connected = self._connected
-        unheard = self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns
-        if unheard or self._cut_off:
+        if self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns:
             connected = frozenset()
             self._connected_until_ns = -1
         elif now_ns > self._connected_until_ns:
@@ -287,7 +256,7 @@ class Membership:
         self._doubtful.clear()
         changed = connected is not self._connected and connected != self._connected
         if changed:
-            self._note_leaving(self._connected - connected, now_ns)
+            self._note_leaving(self._connected - connected)
             self._connected = connected
         if self._leaving:
             changed |= self._forget_leaving(now_ns)
@@ -299,12 +268,11 @@ class Membership:
         self.connected(now_ns)
         return self._leaving.keys()
 
-    def _note_leaving(self, peers: Iterable[str], now_ns: int) -> None:
+    def _note_leaving(self, peers: Iterable[str]) -> None:
         for peer in peers:
-            # Who is cut off by its probes alone was heard by the others until now.
-            since_ns = now_ns if self._cut_off else self._peers[peer].confirmed_ns
-            if since_ns is not None:
-                self._leaving[peer] = since_ns + self.timeouts.silence_ns
+            confirmed_ns = self._peers[peer].confirmed_ns
+            if confirmed_ns is not None:
+                self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
 
     def _forget_leaving(self, now_ns: int) -> bool:
         left = [
@@ -334,7 +302,7 @@ class Membership:
             if confirmed_ns is None:
                 continue
             until_ns = confirmed_ns + self.timeouts.denial_ns
-            if now_ns <= until_ns and name not in self._gone:
+            if now_ns <= until_ns:
                 found.append(name)
                 self._connected_until_ns = min(self._connected_until_ns, until_ns)
         return frozenset(found)

@@ -72,12 +72,6 @@ class MeshMembership(Membership):
         changed.torn = {peer for peer in self.torn if peer in changed._peers}
         return changed
 
-    def declare(self, peer: str, gone: bool) -> None:
-        """Change nothing: silence has told sooner."""
-
-    def isolate(self, cut_off: bool) -> None:
-        """Change nothing: silence has told sooner."""
-
     def take(self, peer: str, update: Update, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)

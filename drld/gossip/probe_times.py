@@ -5,7 +5,8 @@ With N limiters, the period P, and g = max(1, log10 N):
     retransmissions   ceil(retransmissions log10(N + 1)): how often each passes a rumour on
     R  spread         suspicion g P: a suspicion reaches its subject, and the refutation everybody
     Q  isolation      isolation P: no answer to anything for so long, and a limiter takes itself
-                      for cut off: it counts no other limiter in, and enforces its static share
+                      for cut off; in a mesh and a tree silence has told it sooner, and it has its
+                      static share (docs/conservative-rule.md)
     F  fallback       20 of the longest estimate interval: the kernel datapath of a daemon that
                       does not tick has its static share after that (docs/operations.md)
     suspicion         at least R + Q + F, at most suspicion_max R + Q + F; the part above the least
@@ -19,8 +20,9 @@ Detection. A limiter that dies is probed by somebody after P / (1 - 1/e) on aver
 given one within 2 (N - 1) P. It is judged P (1 + a) later, and dead after the suspicion. So all
 that live know it after 1.6 P + P + suspicion, plus the spread of the verdict, on average.
 
-Proof that who is declared dead has shrunk. Say that a limiter A declares a limiter B dead at t, by
-a suspicion raised at s; so t >= s + R + Q + F, and somebody has answered what A sent since t - 2 P.
+Proof that who is declared dead has shrunk, in a mesh and a tree. Say that a limiter A declares a
+limiter B dead at t, by a suspicion raised at s; so t >= s + R + Q + F, and somebody has answered
+what A sent since t - 2 P.
 Let b be when the newest message was sent that somebody answered B, of those before t; B's own
 record of it is no later.
 

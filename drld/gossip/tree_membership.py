@@ -171,15 +171,8 @@ class TreeMembership(Membership):
         return list(dict.fromkeys(told))
 
     def declare(self, peer: str, gone: bool) -> None:
-        """Note whom not to ask to be the parent; of neighbours, silence has told sooner."""
-        (self._dead.add if gone else self._dead.discard)(peer)
-
-    def isolate(self, cut_off: bool) -> None:
-        """Change nothing: silence has told sooner."""
-
-    def believe_all(self) -> None:
         """See `Membership`."""
-        self._dead.clear()
+        (self._dead.add if gone else self._dead.discard)(peer)
 
     def take(self, peer: str, update: Update, now_ns: int) -> None:
         """See `Membership`."""
