@@ -22,6 +22,7 @@ from random import Random
 from drld.capture.base import Datapath
 from drld.errors import ConfigError
 from drld.gossip.membership import Membership
+from drld.gossip.sequence import Acceptance
 from drld.gossip.session import Met
 from drld.gossip.transport import Transport
 from drld.limiter import Limiter, Tick, membership
@@ -187,12 +188,20 @@ class Engine:
         self.membership.drained(now_ns)
 
     def _meet(self, peer: str, now_ns: int) -> None:
-        """A peer has begun another life: what it says counts from 0."""
+        """A peer has begun another life: what it says counts from 0.
+
+        The limits learn of it when they are used next.
+        """
         self.membership.meet(peer, now_ns)
-        for entry in self.entries.values():
-            entry.limiter.meet(peer, now_ns)
 
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
+        line = self.membership.numbering.line(peer)
+        replayed = line.replayed
+        self._judge_update(peer, update, now_ns)
+        if line.replayed != replayed:
+            self.transport.refuse("replayed")
+
+    def _judge_update(self, peer: str, update: Update, now_ns: int) -> None:
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return
@@ -200,7 +209,7 @@ class Engine:
         if entry is None:
             self.unknown_limit[peer] += 1
             numbers = self.membership.numbering.of(peer, update.limit_id)
-            if numbers.accept(update.sequence) is not None:
+            if isinstance(numbers.accept(update.sequence), Acceptance):
                 self.membership.take(peer, update, now_ns)
         else:
             entry.limiter.receive(peer, update, now_ns)
