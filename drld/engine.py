@@ -26,6 +26,7 @@ from drld.gossip.control_wire import Control, State
 from drld.gossip.membership import Membership
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.probes import Probes
+from drld.gossip.sequence import Acceptance
 from drld.gossip.session import Met
 from drld.gossip.transport import Transport
 from drld.limiter import Limiter, Tick, membership
@@ -233,10 +234,11 @@ class Engine:
         probes.verdicts.changed.clear()
 
     def _meet(self, peer: str, life: int, now_ns: int) -> None:
-        """A peer has begun another life: what it says counts from 0."""
+        """A peer has begun another life: what it says counts from 0.
+
+        The limits learn of it when they are used next.
+        """
         self.membership.meet(peer, now_ns)
-        for entry in self.entries.values():
-            entry.limiter.meet(peer, now_ns)
         self._lives[peer] = life
         if self.probes is not None:
             self.probes.meet(peer, life, now_ns)
@@ -244,6 +246,13 @@ class Engine:
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
         if self.probes is not None:
             self.probes.stir(peer)
+        line = self.membership.numbering.line(peer)
+        replayed = line.replayed
+        self._judge_update(peer, update, now_ns)
+        if line.replayed != replayed:
+            self.transport.refuse("replayed")
+
+    def _judge_update(self, peer: str, update: Update, now_ns: int) -> None:
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return
@@ -251,7 +260,7 @@ class Engine:
         if entry is None:
             self.unknown_limit[peer] += 1
             numbers = self.membership.numbering.of(peer, update.limit_id)
-            if numbers.accept(update.sequence) is not None:
+            if isinstance(numbers.accept(update.sequence), Acceptance):
                 self.membership.take(peer, update, now_ns)
         else:
             entry.limiter.receive(peer, update, now_ns)

@@ -69,6 +69,8 @@ class Limiter:
         """The peers that were connected last, how many more, and the sum of all these shares."""
         self._lasting = least(membership.rise_ns)
         """That sum, when it has lasted."""
+        self._session = membership.numbering.sessions
+        """The newest one that the fabric knows of."""
         self._last_in_force: tuple[float, InForce] | None = None
         """Of which sum, and what."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
@@ -88,11 +90,8 @@ class Limiter:
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in an update of this limit from a peer."""
+        self._meet(now_ns)
         self.fabric.receive(peer, update, now_ns)
-
-    def meet(self, peer: str, now_ns: int) -> None:
-        """A session with another life of the peer has begun; the membership knows already."""
-        self.fabric.meet(peer, now_ns)
 
     def initial(self) -> Enforcement:
         """What to enforce until the first tick: the static share."""
@@ -112,6 +111,7 @@ class Limiter:
             ValueError: the measurement's interval is not positive.
         """
         demand, evict = self._demand.update(measurement)
+        self._meet(now_ns)
         view = self.fabric.view(now_ns)
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
@@ -130,11 +130,22 @@ class Limiter:
 
     def pressing(self, now_ns: int) -> bool:
         """Whether `publish` cannot wait for the end of the gossip interval."""
+        self._meet(now_ns)
         return self.fabric.pressing(self._value, now_ns)
 
     def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
         """End a gossip interval; what to tell which of the targets."""
+        self._meet(now_ns)
         return self.fabric.publish(self._value, targets, now_ns)
+
+    def _meet(self, now_ns: int) -> None:
+        """Have the fabric know with whom sessions have begun: not at once, for there may be very
+        many limits, and whoever can open a session could open many."""
+        numbering = self.membership.numbering
+        if self._session != numbering.sessions:
+            for peer in numbering.met_since(self._session):
+                self.fabric.meet(peer, now_ns)
+            self._session = numbering.sessions
 
     def _in_force(self, view: GlobalView, now_ns: int) -> InForce:
         shares = self._lasting.update(self._reachable(view.connected, view.unnamed), now_ns)

@@ -142,6 +142,7 @@ def gossip_report(transport: Transport) -> GossipReport:
         control_sent=transport.control_sent,
         control_received=transport.control_received,
         handshakes=transport.handshakes,
+        greetings=transport.greetings,
         sessions=transport.met,
         floods=transport.floods,
         rejected=dict(transport.rejected),

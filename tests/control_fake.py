@@ -56,6 +56,7 @@ STATUS = StatusReport(
         "control_sent": 40,
         "control_received": 39,
         "handshakes": 3,
+        "greetings": 2,
         "sessions": 1,
         "floods": 0,
         "rejected": {"tag": 2, "value": 1},

@@ -59,19 +59,22 @@ class GossipReport(TypedDict):
     sent: int
     """Updates."""
     received: int
-    """Updates that were accepted."""
+    """Updates of peers, those included that came late or again."""
     bytes_sent: int
     control_sent: int
     """Probes and acknowledgements."""
     control_received: int
     handshakes: int
     """HELLOs sent."""
+    greetings: int
+    """HELLOs received."""
     sessions: int
     """Times that a life of a peer was met."""
     floods: int
     """Ticks in which so much was refused that the rest had to wait for the next."""
     rejected: dict[str, int]
-    """Datagrams refused, by reason; updates that came twice or too late are with the peers."""
+    """Datagrams refused, and updates that came again, by reason; those that came late are with the
+    peers."""
     errors: dict[str, int]
     """What the socket would not send or receive, by the name of the error (errno)."""
 

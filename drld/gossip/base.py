@@ -134,7 +134,7 @@ class Fabric(ABC, Generic[AnyLink]):
     def _reject(self, peer: str, update: Update) -> None:
         """Who means another quantity by this limit takes no part in it."""
         link = self._link(peer)
-        if link.sequences.accept(update.sequence) is not None:
+        if isinstance(link.sequences.accept(update.sequence), Acceptance):
             link.rejected += 1
             self._strangers.add(peer)
 

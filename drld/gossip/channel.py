@@ -7,7 +7,8 @@ Turns. What others can make a limiter say is bounded by turns: the owner counts 
 that it drains its socket. In a turn a channel greets once, however many datagrams did not fit, and
 answers `MAX_ANSWERS` HELLOs, each nonce once; what a forger sends does not count against what the
 peer gets, nor does a recorded HELLO that is repeated. A HELLO that has just proved itself is always
-answered: that happens once in a life of the peer.
+answered; one proves itself in a turn, as no two lives of a peer are so short, and whoever can prove
+that he is the peer could do so as fast as he is answered.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Channel:
         "_greeted",
         "_incoming",
         "_me",
+        "_met",
         "_number",
         "_outgoing",
         "_peer",
@@ -77,6 +79,8 @@ class Channel:
         """The turn of the last greeting."""
         self._answered: tuple[int, set[int]] = -1, set()
         """The turn of the last answer, and the nonces that have been answered in it."""
+        self._met = -1
+        """The turn in which a life of the peer was met last."""
         self._number = 0
         """Of the next control message."""
         self._window = ReplayWindow()
@@ -132,13 +136,16 @@ class Channel:
         self._incoming_tagger(key_id, key, tags).check_untrusted(datagram)
         message, number = decode_control_untrusted(datagram)
         if isinstance(message, Hello):
-            return self._open_hello(message, turn)
+            return self._open_hello_untrusted(message, turn)
         self._window.check_untrusted(number)
         return Opened([message], None)
 
-    def _open_hello(self, hello: Hello, turn: int) -> Opened:
+    def _open_hello_untrusted(self, hello: Hello, turn: int) -> Opened:
+        if turn == self._met and self.session.proves(hello):
+            raise WireError("hasty", "another life of the peer has begun just now")
         met, answer = self.session.receive(hello)
         if met:
+            self._met = turn
             self._number = 0
             self._window = ReplayWindow()
             self.set_ring(self._ring)

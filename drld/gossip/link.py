@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drld.gossip.sequence import Acceptance, Sequences
+from drld.gossip.sequence import Acceptance, Refusal, Sequences
 
 
 @dataclass(slots=True)
@@ -16,8 +16,8 @@ class LinkStats:
     lost: int = 0
     """Updates that the gaps in the peer's sequence numbers show as lost."""
     late: int = 0
-    """Updates discarded because a newer one, or their compensation, had been accounted for:
-    duplicates and overtaken ones (the latter are among the lost, too)."""
+    """Updates discarded because a newer one, or their compensation, had been accounted for, but not
+    those that came again (`drld.gossip.sequence.Line`). They are among the lost, too."""
     rejected: int = 0
     """Updates discarded for what they say (quantity of another allocator)."""
 
@@ -38,9 +38,9 @@ class Link(LinkStats):
     def accept(self, sequence: int) -> Acceptance | None:
         """Judge an update by its sequence number; None: discard it."""
         acceptance = self.sequences.accept(sequence)
-        if acceptance is None:
-            self.late += 1
-        else:
-            self.received += 1
-            self.lost += acceptance.lost
+        if isinstance(acceptance, Refusal):
+            self.late += acceptance is Refusal.LATE
+            return None
+        self.received += 1
+        self.lost += acceptance.lost
         return acceptance

@@ -10,10 +10,12 @@ accepted:
 
 - ahead of `newest` by d, at most `LEAP`: accepted, d - 1 updates are lost;
 - further ahead: only noted. If the next number is ahead of that by at most `LEAP`, it is accepted
-  (and the noted one counts as lost);
-- equal or behind: discarded. It is a duplicate or a replay, or it was counted lost when a newer one
-  overtook it and whoever compensates for losses has done so already. So the window for reordering
-  is one: an update is only of use as long as it is the newest.
+  (and the noted one counts as lost); until then it is `LATE`;
+- equal or behind: discarded. The window for reordering is one: an update is only of use as long as
+  it is the newest, and one that was overtaken was counted lost, and whoever compensates for losses
+  has done so. What is discarded is `LATE` the first time that it comes, and `REPLAYED` if it has
+  come before or is older than the last `WINDOW` numbers, of which that is remembered. A network
+  makes some of the former, and now and then of the latter; a thousand a second somebody makes.
 
 So an outage that loses more than `LEAP` updates in a row costs one more; and a single update that
 was forged (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out for no
@@ -23,7 +25,8 @@ The first number of a session is judged as if the one before 0 had been accepted
 of losses: what was sent before it had either no session to come in, or no limit here.
 
 Numbers belong to the session and the limit's id, not to whoever works with them: they outlive a
-limiter that a reload replaces, and begin at 0 when the peer is met (`Numbering`).
+limiter that a reload replaces, and begin at 0 when the peer is met (`Numbering`). To meet a peer
+costs the same however many limits there are: each notices when it is used next.
 
 Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
 updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the
@@ -32,12 +35,16 @@ distance the newest number moves.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 from typing import NamedTuple
 
 MODULUS = 1 << 32
 LEAP = 64
 """Numbers by which one update may be ahead of the one before: 3.2 s, at one in 50 ms."""
+WINDOW = 64
+"""Numbers up to the newest of which is known whether they have come."""
+_MASK = (1 << WINDOW) - 1
 
 
 def serial_distance(number: int, reference: int) -> int:
@@ -53,18 +60,43 @@ class Acceptance(NamedTuple):
     """Updates between this one and the one accepted before it that did not come."""
 
 
+class Refusal(enum.Enum):
+    """Why an update is discarded."""
+
+    LATE = enum.auto()
+    """A newer one has come, or it is too far ahead."""
+    REPLAYED = enum.auto()
+    """It has come before, or is too old to know."""
+
+
+class Line:
+    """What the numbers of all limits between two limiters have in common."""
+
+    __slots__ = ("replayed", "session")
+
+    def __init__(self) -> None:
+        self.session = 0
+        """Which one this is, of all that the limiter ever had with anybody."""
+        self.replayed = 0
+        """Updates of the peer that were refused as `REPLAYED`."""
+
+
 class Sequences:
     """Both directions of one limit between two limiters."""
 
-    __slots__ = ("_heard", "_newest", "_next", "_noted")
+    __slots__ = ("_came", "_heard", "_line", "_newest", "_next", "_noted", "_session")
 
-    def __init__(self) -> None:
-        self.restart()
+    def __init__(self, line: Line | None = None) -> None:
+        self._line = line or Line()
+        self._restart()
 
-    def restart(self) -> None:
+    def _restart(self) -> None:
         """Begin at 0, in both directions."""
+        self._session = self._line.session
         self._next = 0
         self._newest = MODULUS - 1
+        self._came = 0
+        """Bit i: the number i below the newest has come."""
         self._heard = False
         """Whether any number was accepted."""
         self._noted: int | None = None
@@ -72,46 +104,74 @@ class Sequences:
 
     def take(self) -> int:
         """The number of the next update to the peer."""
+        if self._session != self._line.session:
+            self._restart()
         sequence = self._next
         self._next = (sequence + 1) % MODULUS
         return sequence
 
-    def accept(self, sequence: int) -> Acceptance | None:
-        """Judge a number of the peer's (0 to 2**32 - 1); None means: discard the update."""
+    def accept(self, sequence: int) -> Acceptance | Refusal:
+        """Judge a number of the peer's (0 to 2**32 - 1)."""
+        if self._session != self._line.session:
+            self._restart()
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
-            return None
+            return self._discard(-ahead)
         if ahead > LEAP:
             noted, self._noted = self._noted, sequence
             if noted is None or not 0 < serial_distance(sequence, noted) <= LEAP:
-                return None
+                return Refusal.LATE
         lost = ahead - 1 if self._heard else 0
+        self._came = (self._came << ahead & _MASK if ahead < WINDOW else 0) | 1
         self._newest = sequence
         self._heard = True
         self._noted = None
         return Acceptance(lost)
+
+    def _discard(self, behind: int) -> Refusal:
+        if self._heard and (behind >= WINDOW or self._came >> behind & 1):
+            self._line.replayed += 1
+            return Refusal.REPLAYED
+        if behind < WINDOW:
+            self._came |= 1 << behind
+        return Refusal.LATE
 
 
 class Numbering:
     """The numbers of all limits between one limiter and its peers."""
 
     def __init__(self) -> None:
+        self.sessions = 0
+        """How many there were, with all peers."""
+        self._lines: dict[str, Line] = {}
         self._peers: dict[str, dict[int, Sequences]] = {}
+
+    def line(self, peer: str) -> Line:
+        """What those of one peer have in common."""
+        line = self._lines.get(peer)
+        if line is None:
+            line = self._lines[peer] = Line()
+        return line
 
     def of(self, peer: str, limit_id: int) -> Sequences:
         """Those of one limit, always the same ones."""
         limits = self._peers.setdefault(peer, {})
         sequences = limits.get(limit_id)
         if sequences is None:
-            sequences = limits[limit_id] = Sequences()
+            sequences = limits[limit_id] = Sequences(self.line(peer))
         return sequences
 
     def meet(self, peer: str) -> None:
         """A session with another life of the peer begins."""
-        for sequences in self._peers.get(peer, {}).values():
-            sequences.restart()
+        self.sessions += 1
+        self.line(peer).session = self.sessions
+
+    def met_since(self, session: int) -> list[str]:
+        """Peers whose present session is later than this one."""
+        return [peer for peer, line in self._lines.items() if line.session > session]
 
     def retain(self, peers: Collection[str]) -> None:
         """Forget all others: if one comes back, it will be met."""
-        for peer in self._peers.keys() - set(peers):
-            del self._peers[peer]
+        for peer in self._lines.keys() - set(peers):
+            del self._lines[peer]
+            self._peers.pop(peer, None)

@@ -85,9 +85,13 @@ class Session:
         """What to say to the peer."""
         return Hello(self.mine, self.theirs, self._nonce, echo)
 
+    def proves(self, hello: Hello) -> bool:
+        """Whether an authenticated HELLO is of a life of the peer that is to be met."""
+        return hello.mine != self.theirs and hello.echo == self._nonce
+
     def receive(self, hello: Hello) -> Reaction:
         """Take in an authenticated HELLO of the peer."""
-        met = hello.mine != self.theirs and hello.echo == self._nonce
+        met = self.proves(hello)
         if met:
             self.theirs = hello.mine
             self._nonce = self._make_nonce()

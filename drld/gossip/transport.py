@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from drld.errors import ConfigError, WireError
 from drld.gossip.channel import Channel, Message
-from drld.gossip.control_wire import Control, End
+from drld.gossip.control_wire import Control, End, Kind
 from drld.gossip.keyring import KeyRing
 from drld.gossip.session import Met, Session
 from drld.gossip.wire import MAX_DATAGRAM, MAX_UPDATES
@@ -36,7 +36,8 @@ _SO_RCVBUFFORCE = 33
 """Of Linux; the socket module does not know it."""
 
 MAX_REFUSED = 1024
-"""Datagrams that may be refused between two ticks: they take 3 to 10 ms."""
+"""Datagrams and updates that may be refused, and HELLOs that may change nothing, between two ticks.
+They take 3 to 10 ms, and 25 ms if all are HELLOs."""
 
 Address = tuple[str, int]
 
@@ -66,9 +67,14 @@ class Transport:
             OSError: `listen` cannot be bound.
         """
         self.rejected: Counter[str] = Counter()
-        """Datagrams refused: `address` (of no peer), or the reason of the `WireError`."""
+        """Datagrams refused: `address` (of no peer), or the reason of the `WireError`. Updates that
+        were handed out, and refused by whoever took them (`refuse`)."""
+        self._refused = 0
+        """Since the last tick, what was refused or changed nothing."""
         self.handshakes = 0
         """HELLOs sent."""
+        self.greetings = 0
+        """HELLOs received that were the peer's."""
         self.floods = 0
         """Times that so many datagrams were refused that the rest had to wait for the next tick."""
         self.met = 0
@@ -174,12 +180,12 @@ class Transport:
         """All messages that are pending, each with the name of its sender, without waiting.
 
         It ends after as many datagrams as the receive buffer can hold, or after `MAX_REFUSED` that
-        were no peer's, so that a flood cannot keep the caller here.
+        were of no use, so that a flood cannot keep the caller here.
         """
         self._turn += 1
-        refused = 0
+        self._refused = 0
         for _ in range(self._pending_limit):
-            if refused == MAX_REFUSED:
+            if self._refused >= MAX_REFUSED:
                 self.floods += 1
                 return
             try:
@@ -191,20 +197,31 @@ class Transport:
                 continue
             peer = self._by_address.get(source[:2])
             if peer is None:
-                self.rejected["address"] += 1
-                refused += 1
+                self.refuse("address")
                 continue
             try:
                 messages, answer = peer.channel.open_untrusted(datagram, self._turn)
             except WireError as error:
-                self.rejected[error.reason] += 1
-                refused += 1
+                self.refuse(error.reason)
                 messages = ()
                 answer = peer.channel.answer_refused(datagram, error.reason, self._turn)
+            else:
+                self._count_greeting(datagram, messages)
             self._send_hello(peer, answer)
             for message in messages:
                 self._count(message)
                 yield peer.name, message
+
+    def refuse(self, reason: str) -> None:
+        """Count a datagram, or what was handed out of one, as of no effect."""
+        self.rejected[reason] += 1
+        self._refused += 1
+
+    def _count_greeting(self, datagram: bytes, messages: Sequence[Message]) -> None:
+        if datagram[0] & 15 == Kind.HELLO:
+            self.greetings += 1
+            # It may be a recording, which looks like one that came late: counted, and no refusal.
+            self._refused += not messages
 
     def _count(self, message: Message) -> None:
         if isinstance(message, Update):

@@ -6,6 +6,7 @@ and handshakes are tested elsewhere. What sessions mean for them is in `testbed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -36,6 +37,7 @@ class Mailbox:
         self._lives: Lives[Content] = Lives()
         self.sent = 0
         self.received = 0
+        self.rejected: Counter[str] = Counter()
         self.control_sent = 0
         self.bytes_sent = 0
         """Of IP packets."""
@@ -75,6 +77,10 @@ class Mailbox:
             for message in opened.content or ():
                 self.received += isinstance(message, Update)
                 yield peer, message
+
+    def refuse(self, reason: str) -> None:
+        """Count what was handed out and had no effect."""
+        self.rejected[reason] += 1
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         """Nothing to do: the network knows everybody."""

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.sequence import LEAP, MODULUS, Acceptance, Sequences, serial_distance
+from drld.gossip.sequence import (
+    LEAP,
+    MODULUS,
+    WINDOW,
+    Acceptance,
+    Refusal,
+    Sequences,
+    serial_distance,
+)
 
 
 @given(
@@ -21,11 +29,11 @@ def test_accepted_and_lost_make_up_the_distance(gaps: list[int]) -> None:
     for gap in gaps:
         number += gap
         acceptance = sequences.accept(number % MODULUS)
-        assert (acceptance is None) == (gap > LEAP)
-        if acceptance is None:
+        assert (acceptance is Refusal.LATE) == (gap > LEAP)
+        if gap > LEAP:
             number += 1
             acceptance = sequences.accept(number % MODULUS)
-        assert acceptance is not None
+        assert isinstance(acceptance, Acceptance)
         accounted += 1 + acceptance.lost
     assert accounted == number
 
@@ -38,7 +46,7 @@ def test_no_number_is_accepted_twice(order: list[int]) -> None:
     accounted = 0
     for number in order:
         acceptance = sequences.accept(number)
-        if acceptance is not None:
+        if isinstance(acceptance, Acceptance):
             accepted.append(number)
             accounted += 1 + acceptance.lost
     assert accepted == sorted(set(accepted))
@@ -49,12 +57,27 @@ def test_no_number_is_accepted_twice(order: list[int]) -> None:
         assert accepted[-1] == max(order)
 
 
+@given(order=st.lists(st.integers(0, 2 * WINDOW), min_size=10, max_size=200))
+def test_a_replay_is_what_has_come_or_is_too_old_to_know(order: list[int]) -> None:
+    sequences = Sequences()
+    come: set[int] = set()
+    newest = -1
+    for number in order:
+        judged = sequences.accept(number)
+        known = come | set(range(newest - WINDOW + 1))
+        assert (judged is Refusal.REPLAYED) == (number <= newest and number in known)
+        if isinstance(judged, Acceptance):
+            newest = number
+        if number <= newest:
+            come.add(number)
+
+
 @given(forged=st.integers(0, MODULUS - 1), before=st.integers(0, 50), place=st.integers(0, 20))
 def test_one_forged_number_keeps_out_few(forged: int, before: int, place: int) -> None:
     sequences = Sequences()
     numbers: list[int] = [*range(before + 200)]
     numbers.insert(before + place, forged)
-    accepted = [number for number in numbers if sequences.accept(number) is not None]
+    accepted = [number for number in numbers if isinstance(sequences.accept(number), Acceptance)]
     assert len(set(range(before + 200)) - set(accepted)) <= LEAP
 
 

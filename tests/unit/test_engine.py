@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import dropwhile
@@ -38,6 +39,10 @@ class FakeTransport:
         self.control: list[tuple[str, Control]] = []
         self.messages: list[tuple[str, list[Update]]] = []
         self.peers: Mapping[str, Any] = {}
+        self.rejected: Counter[str] = Counter()
+
+    def refuse(self, reason: str) -> None:
+        self.rejected[reason] += 1
 
     def receive(self) -> Iterator[tuple[str, Message]]:
         while self.inbox:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from drld.gossip.sequence import Acceptance
 from drld.gossip.session import Met
 from drld.model import Quantity, Update
 
@@ -44,7 +47,26 @@ def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
     bench.transport.inbox = [("b", told(4)), ("b", told(5))]
     bench.run(11, 11)
     link = bench.engine.entries[1].limiter.fabric.links["b"]
-    assert (link.received, link.late) == (1, 1)
+    assert (link.received, link.late) == (1, 0)
+    assert bench.transport.rejected == {"replayed": 1}
+
+
+def test_replays_are_counted_and_what_was_overtaken_is_not() -> None:
+    """Of limits, heartbeats, limits that are unknown here or of another quantity."""
+    bench = Bench(spec(FIRST))
+    for limit_id in (1, 0, 9):
+        bench.transport.rejected.clear()
+        value = 2.0 if limit_id else 0.0
+        bench.transport.inbox = [
+            ("b", replace(told(sequence, limit_id), value=value))
+            for sequence in (0, 3, 1, 0, 3, 1, 4)
+        ]
+        bench.run(1, 1)
+        assert bench.transport.rejected == {"replayed": 3}, limit_id
+    bench.transport.rejected.clear()
+    bench.transport.inbox = [("b", replace(told(4), quantity=Quantity.RATE))]
+    bench.run(2, 2)
+    assert bench.transport.rejected == {"replayed": 1}
 
 
 def test_numbers_go_on_when_a_limit_or_all_of_gossip_is_taken_out_and_back() -> None:
@@ -74,7 +96,7 @@ def test_who_has_not_joined_yet_meets_peers_and_believes_nothing() -> None:
     bench.transport.inbox = [("b", Met(7)), ("b", told(0))]
     bench.run(1, 1)
     assert bench.engine.membership.age_ns(TICK_NS) is None
-    assert bench.engine.membership.numbering.of("b", 1).accept(0) is not None
+    assert bench.engine.membership.numbering.of("b", 1).accept(0) == Acceptance(0)
 
 
 def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
@@ -86,3 +108,28 @@ def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
     bench.run(2, 2)
     assert bench.engine.membership.heard_ns("b") == TICK_NS
     assert bench.engine.unknown_limit["b"] == 2
+
+
+def test_limits_learn_of_a_new_life_when_they_are_used_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To meet somebody costs the same with one limit and with ten thousand."""
+    second = limit_spec(id=2, name="second")
+    bench = Bench(spec(FIRST, second, peers=("b", "c")))
+    heard: list[tuple[int, str]] = []
+    for limit_id, entry in bench.engine.entries.items():
+        fabric = entry.limiter.fabric
+        monkeypatch.setattr(
+            fabric, "meet", lambda peer, _, limit_id=limit_id: heard.append((limit_id, peer))
+        )
+    bench.run(1, 10)
+    heard.clear()
+    bench.transport.inbox = [("b", Met(7)), ("c", Met(7)), ("b", Met(8))]
+    bench.engine._receive(11 * TICK_NS)
+    assert heard == []
+    bench.transport.inbox = [("b", told(0))]
+    bench.engine._receive(11 * TICK_NS)
+    assert heard == [(1, "b"), (1, "c")]
+    bench.packet(2)
+    bench.run(12, 20)
+    assert heard == [(1, "b"), (1, "c"), (2, "b"), (2, "c")]

@@ -5,20 +5,24 @@ import pytest
 from drld.gossip.sequence import (
     LEAP,
     MODULUS,
+    WINDOW,
     Acceptance,
+    Line,
     Numbering,
+    Refusal,
     Sequences,
     serial_distance,
 )
 
-LATE = None
+LATE = Refusal.LATE
+AGAIN = Refusal.REPLAYED
 
 
-def verdicts(*numbers: int) -> list[int | None]:
-    """What each in turn says was lost."""
+def verdicts(*numbers: int) -> list[int | Refusal]:
+    """What each in turn says was lost, or why it is discarded."""
     sequences = Sequences()
-    accepted = [sequences.accept(number) for number in numbers]
-    return [None if acceptance is None else acceptance.lost for acceptance in accepted]
+    judged = [sequences.accept(number) for number in numbers]
+    return [it if isinstance(it, Refusal) else it.lost for it in judged]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,7 @@ def test_one_forged_number_keeps_nothing_out_for_long() -> None:
     assert verdicts(0, 2**31 - 1, 1, 2, 10**6, 3) == [0, LATE, 0, 0, LATE, 0]
     assert verdicts(2**31 - 1, 0, 1) == [LATE, 0, 0]
     farthest = verdicts(0, LEAP, *range(1, LEAP + 2))
-    assert farthest == [0, LEAP - 1, *([LATE] * LEAP), 0]
+    assert farthest == [0, LEAP - 1, *([LATE] * (LEAP - 1)), AGAIN, 0]
 
 
 def test_numbers_that_do_not_follow_one_another_prove_nothing() -> None:
@@ -68,7 +72,37 @@ def test_a_gap_is_counted() -> None:
 
 
 def test_duplicates_and_overtaken_ones_are_discarded() -> None:
-    assert verdicts(0, 0, 3, 1, 3, 2, 4) == [0, LATE, 2, LATE, LATE, LATE, 0]
+    assert verdicts(0, 0, 3, 1, 3, 2, 4) == [0, AGAIN, 2, LATE, AGAIN, LATE, 0]
+
+
+def test_what_was_overtaken_is_late_once_and_a_replay_after() -> None:
+    assert verdicts(0, 3, 1, 1, 2, 2, 0, 3) == [0, 2, LATE, AGAIN, LATE, AGAIN, AGAIN, AGAIN]
+    assert verdicts(5, 6, 4, 4) == [0, 0, LATE, AGAIN]
+    # A leap is no overtaking, and nothing that was not believed counts as having come.
+    assert verdicts(0, 1000, 1000, 1001, 1000) == [0, LATE, LATE, 1000, LATE]
+
+
+def test_what_is_older_than_the_window_is_a_replay() -> None:
+    newest = 2 * WINDOW
+    start = [0, LEAP, newest]
+    assert verdicts(*start, newest - WINDOW + 1, newest - WINDOW)[3:] == [LATE, AGAIN]
+    assert verdicts(*start, newest - WINDOW - 1, 1, 2**31 + newest)[3:] == [AGAIN] * 3
+    # What has come is remembered when others have come since, and as long as it is in the window.
+    one_by_one = [*range(WINDOW + 10)]
+    assert verdicts(*one_by_one, *one_by_one)[WINDOW + 10 :] == [AGAIN] * (WINDOW + 10)
+    assert verdicts(*range(0, WINDOW, 2), *range(1, WINDOW, 2))[WINDOW // 2 :] == [
+        *([LATE] * (WINDOW // 2 - 1)),
+        0,
+    ]
+
+
+def test_replays_are_counted_of_all_limits_together() -> None:
+    line = Line()
+    one, other = Sequences(line), Sequences(line)
+    for number in (0, 2, 1, 1, 0):
+        one.accept(number)
+        other.accept(number)
+    assert line.replayed == 4
 
 
 def test_the_counter_wraps() -> None:
@@ -78,13 +112,13 @@ def test_the_counter_wraps() -> None:
     for number in (MODULUS - 2, MODULUS - 1):
         sequences.accept(number)
     accepted = [sequences.accept(number) for number in (0, MODULUS - 1, 2)]
-    assert accepted == [Acceptance(0), None, Acceptance(1)]
+    assert accepted == [Acceptance(0), Refusal.REPLAYED, Acceptance(1)]
     sequences._next = MODULUS - 1
     assert [sequences.take() for _ in range(2)] == [MODULUS - 1, 0]
 
 
 def test_a_run_of_old_numbers_is_a_replay_and_no_restart() -> None:
-    assert verdicts(999, 1000, *range(100), 1001) == [LATE, 0, *([LATE] * 100), 0]
+    assert verdicts(999, 1000, *range(100), 1001) == [LATE, 0, *([AGAIN] * 100), 0]
 
 
 def test_what_is_sent_is_counted_from_zero() -> None:
@@ -110,9 +144,14 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
     numbering.meet("nobody")
     assert numbering.of("a", 1) is held
     assert [numbering.of("a", limit).take() for limit in (1, 2)] == [0, 0]
-    assert held.accept(0) is not None
+    assert held.accept(0) == Acceptance(0)
     assert numbering.of("b", 1).take() == 1
-    assert numbering.of("b", 1).accept(0) is None
+    assert numbering.of("b", 1).accept(0) is Refusal.LATE
+    assert numbering.met_since(0) == ["a", "nobody"]
+    assert numbering.met_since(1) == ["nobody"]
+    numbering.meet("a")
+    assert numbering.met_since(2) == ["a"]
+    assert numbering.sessions == 3
 
 
 def test_who_is_removed_is_forgotten() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from drld.errors import ConfigError
+from drld.errors import ConfigError, WireError
 from drld.gossip.channel import Message
 from drld.gossip.control_wire import Control, Kind
 from drld.gossip.keyring import KeyRing
@@ -327,6 +327,77 @@ def test_a_flood_of_forgeries_waits_for_the_next_tick(
     assert list(b.receive()) == []
     assert received(b, 6) == [("a", UPDATE)]
     assert (b.rejected.total(), b.floods) == (25, 2)
+
+
+def greeting(a: Transport, turn: int) -> bytes:
+    datagram = a._by_name["b"].channel.greet(turn)
+    assert datagram is not None
+    return datagram
+
+
+def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are nobody's fault: a peer may say so again that did not hear the answer."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    recorded = greeting(a, 100)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    before = b.greetings
+    for _ in range(25):
+        a._socket.sendto(recorded, b.address)
+    a.send("b", [UPDATE])
+    assert list(b.receive()) == []
+    assert (b.greetings - before, b.floods, b.rejected) == (10, 1, {})
+    assert received(b, 16) == [("a", UPDATE)]
+    assert b.greetings - before == 25
+    # Whoever has the session has no answer.
+    assert b.handshakes == 1
+
+
+def test_what_is_refused_after_all_counts_against_a_flood(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    for _ in range(4):
+        a.send("b", [UPDATE] * 4)
+    taken = 0
+    for _ in b.receive():
+        taken += 1
+        b.refuse("replayed")
+    assert (taken, b.rejected, b.floods) == (12, {"replayed": 12}, 1)
+    assert len(list(b.receive())) == 4
+
+
+def test_a_peer_begins_one_life_in_a_turn(make: Make) -> None:
+    """Else whoever can begin one could begin as many as he gets answers."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    lives = [Transport(("127.0.0.1", 0), "a", {"b": b.address}, RING, Random(n)) for n in range(2)]
+    try:
+        channel = b._by_name["a"].channel
+
+        def answer(life: Transport, its_turn: int) -> bytes:
+            """What a life says to whoever it does not know."""
+            greeting = channel._seal_hello(channel.session.greet())
+            opened = life._by_name["b"].channel.open_untrusted(greeting, its_turn)
+            assert opened.answer is not None
+            return opened.answer
+
+        turn = b._turn + 1
+        opened = channel.open_untrusted(answer(lives[0], 1), turn)
+        assert opened.messages == [Met(lives[0].life)]
+        with pytest.raises(WireError) as caught:
+            channel.open_untrusted(answer(lives[1], 1), turn)
+        assert caught.value.reason == "hasty"
+        assert channel.session.theirs.life == lives[0].life
+        opened = channel.open_untrusted(answer(lives[1], 2), turn + 1)
+        assert opened.messages == [Met(lives[1].life)]
+    finally:
+        for life in lives:
+            life.close()
 
 
 def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:

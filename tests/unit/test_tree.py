@@ -80,7 +80,7 @@ def test_the_newest_sum_counts() -> None:
     fabric.receive(CHILD, update(3, Role.PARENT, 300.0, 2.0), NOW * TICK)
     fabric.receive(CHILD, update(5, Role.PARENT, 300.0, 2.0), NOW * TICK)
     assert fabric.view(NOW * TICK).remote == 61.0
-    assert (fabric.links[CHILD].late, fabric.links[CHILD].lost) == (2, 4)
+    assert (fabric.links[CHILD].late, fabric.links[CHILD].lost) == (1, 4)
 
 
 def test_limiters_that_are_missing_are_not_named() -> None:

@@ -17,7 +17,7 @@ from tests.fuzz.targets.base import Target
 RING = KeyRing({1: bytes(range(16))}, use=1, tag_size=16)
 REASONS = {
     *("length", "version", "kind", "key", "quantity", "limit", "value", "weight", "reserved"),
-    *("rumour", "tag", "session", "replayed", "late"),
+    *("rumour", "tag", "session", "replayed", "late", "hasty"),
 }
 _NAMES = ("a", "b")
 _MOST_STEPS = 64
