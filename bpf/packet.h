@@ -83,7 +83,9 @@ inline_always void read_ports(struct packet *packet, struct scratch *room, u32 c
 	}
 }
 
-inline_always void parse4(struct packet *packet, struct scratch *room, u32 copied, u32 wire)
+/* `present` bytes of the packet are there; it leaves as `wire` bytes, or as what it says it has, if 0. */
+inline_always void parse4(struct packet *packet, struct scratch *room, u32 copied, u32 present,
+			  u32 wire)
 {
 	volatile struct walk *walk = &room->walk;
 	u8 *bytes = room->bytes;
@@ -93,6 +95,8 @@ inline_always void parse4(struct packet *packet, struct scratch *room, u32 copie
 	}
 	u32 header = (bytes[0] & 15) * 4, length = wire ? wire : be16(bytes + 2);
 	u32 fragment = be16(bytes + 6), protocol = bytes[9];
+	if (length > present)
+		length = present;
 	packet->family = FAMILY_4;
 	__builtin_memcpy(packet->source, bytes + 12, 4);
 	__builtin_memcpy(packet->destination, bytes + 16, 4);
@@ -115,7 +119,8 @@ inline_always int is_extension(u32 protocol)
 	       protocol == 60;
 }
 
-inline_always void parse6(struct packet *packet, struct scratch *room, u32 copied, u32 wire)
+inline_always void parse6(struct packet *packet, struct scratch *room, u32 copied, u32 present,
+			  u32 wire)
 {
 	volatile struct walk *walk = &room->walk;
 	u8 *bytes = room->bytes;
@@ -139,6 +144,8 @@ inline_always void parse6(struct packet *packet, struct scratch *room, u32 copie
 			length = copied;
 		}
 	}
+	if (length > present)
+		length = present;
 	walk->length = length;
 	walk->offset = 40;
 	no_unroll for (int i = 0; i < DRLD_MAX_EXTENSIONS; i++) {
@@ -201,9 +208,9 @@ inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, 
 				       ((size - 1) & (DRLD_COPY_BYTES - 1)) + 1))
 			return 0;
 		if (room->bytes[0] >> 4 == 4)
-			parse4(packet, room, copied, wire);
+			parse4(packet, room, copied, available, wire);
 		else if (room->bytes[0] >> 4 == 6)
-			parse6(packet, room, copied, wire);
+			parse6(packet, room, copied, available, wire);
 	}
 	packet->protocol = walk->protocol;
 	packet->length = walk->length;
@@ -220,7 +227,7 @@ inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, 
 
 /* TCP and UDP as nearly all of it is: whole, without options of IP, its headers at hand. */
 inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 offset,
-			      u32 wire)
+			      u32 available, u32 wire)
 {
 	u8 *bytes = (u8 *)(long)skb->data + offset, *end = (u8 *)(long)skb->data_end;
 	if (unlikely(bytes + 24 > end))
@@ -248,7 +255,7 @@ inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 
 		__builtin_memcpy(packet->source, bytes + 8, 16);
 		__builtin_memcpy(packet->destination, bytes + 24, 16);
 	}
-	if (unlikely(protocol != IPPROTO_TCP && protocol != IPPROTO_UDP))
+	if (unlikely((protocol != IPPROTO_TCP && protocol != IPPROTO_UDP) || length > available))
 		return 0;
 	packet->protocol = protocol;
 	packet->length = length;
@@ -291,11 +298,12 @@ inline_always int parse_plain4(struct __sk_buff *skb, struct drld_hook *fixed,
 		     *(u16 *)(bytes + 6) & bpf_htons(0x3fff)))
 		return 0;
 	u64 protocol = bytes[9], length = bpf_ntohs(*(u16 *)(bytes + 2)), size = skb->gso_size;
+	u64 available = skb->len - offset;
 	if (unlikely(protocol != IPPROTO_TCP) && protocol != IPPROTO_UDP)
 		return 0;
 	if (unlikely(size))
-		length = skb->len - offset;
-	if (unlikely(length < 24))
+		length = available;
+	if (unlikely(length < 24 || length > available))
 		return 0;
 	packet->family = FAMILY_4;
 	packet->source[0] = *(u32 *)(bytes + 12);
@@ -334,7 +342,7 @@ inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct p
 		return 0;
 	u32 wire = size ? available : 0;
 	packet->segments = 1;
-	if (unlikely(!parse_plain(skb, packet, offset, wire)) &&
+	if (unlikely(!parse_plain(skb, packet, offset, available, wire)) &&
 	    !parse_with_care(skb, packet, offset, available, wire))
 		return 0;
 	if (unlikely(size && packet->ports_known))

@@ -6,8 +6,8 @@ and a `Defect` that says why that is not all. What a limit makes of such a packe
 docs/matching.md.
 
 - Length is that of the IP packet in bytes: total length (RFC 791), payload length + 40 (RFC 8200),
-  or the jumbo payload option + 40 (RFC 2675). Where the field contradicts the headers, the bytes
-  at hand count instead.
+  or the jumbo payload option + 40 (RFC 2675), as far as there are so many bytes. Where the field
+  contradicts the headers, the bytes at hand count instead.
 - IPv6 extension headers are followed through hop-by-hop options, routing, fragment, destination
   options and AH, `MAX_EXTENSIONS` of them. If the chain cannot be followed to its end, the
   protocol is the number of the extension header where reading stopped.
@@ -87,16 +87,22 @@ class Header(NamedTuple):
     defect: Defect | None
 
 
+_ANY = 1 << 32
+"""More bytes than a packet can say that it has."""
 _NO_FLOW = FlowKey(255, bytes(4), bytes(4), 0, 0)
 
 
-def parse(data: bytes) -> Header:
-    """Read the first bytes of a packet, the IP header first; never raises."""
+def parse(data: bytes, present: int = _ANY) -> Header:
+    """Read the first bytes of a packet, the IP header first; never raises.
+
+    There are `present` bytes of it, if whoever gives it has not compared that with its length, as
+    the kernel does before netfilter; and not less than are in `data`.
+    """
     version = data[0] >> 4 if data else 0
     if version == 4:
-        return _ipv4(data)
+        return _ipv4(data, present)
     if version == 6:
-        return _ipv6(data)
+        return _ipv6(data, present)
     return Header(_NO_FLOW, len(data), 0, False, False, False, Defect.VERSION)
 
 
@@ -124,11 +130,12 @@ def outline(data: bytes) -> tuple[Hashable, int]:
     return None, 0
 
 
-def _ipv4(data: bytes) -> Header:
+def _ipv4(data: bytes, present: int) -> Header:
     copied = len(data)
     if copied < 20:
         return Header(_NO_FLOW, copied, 0, False, False, False, Defect.COPY)
     first, length, fragment, protocol, source, destination = _IPV4.unpack_from(data)
+    length = min(length, present)
     ports = (first & 0x0F) * 4
     defect = None
     if ports < 20:
@@ -159,7 +166,7 @@ def _ipv4(data: bytes) -> Header:
     )
 
 
-def _ipv6(data: bytes) -> Header:
+def _ipv6(data: bytes, present: int) -> Header:
     copied = len(data)
     if copied < 40:
         return Header(_NO_FLOW, copied, 0, False, False, False, Defect.COPY)
@@ -173,6 +180,7 @@ def _ipv6(data: bytes) -> Header:
             length = copied
         else:
             length = jumbo + 40
+    length = min(length, present)
 
     offset = 40
     fragment = later = False

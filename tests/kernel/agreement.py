@@ -76,7 +76,7 @@ class Agreement:
                 data = data[:12] + b"\x81\x00\x00\x0a" + data[12:]
         for sides in self._sides:
             sides.check(data, packet, mark)
-        return packet is not None and parse(packet[:COPY_BYTES]).defect is None
+        return packet is not None and parse(packet[:COPY_BYTES], len(packet)).defect is None
 
     def check_packet(self, packet: bytes, mark: int = 0) -> None:
         """Judge a packet without tags, with one and with two."""
@@ -95,7 +95,7 @@ class _Sides:
     def check(self, data: bytes, packet: bytes | None, mark: int) -> None:
         example = data.hex(), mark, [limit.match for limit in self.bench.limits]
         state, slots = self.bench.state, self.bench.slots
-        header = parse(packet[:COPY_BYTES]) if packet is not None else None
+        header = parse(packet[:COPY_BYTES], len(packet)) if packet is not None else None
         matched: tuple[LimitSpec, ...] = ()
         if header is not None:
             matched = self._matcher.classify(header, INTERFACE, Direction.OUT, mark)

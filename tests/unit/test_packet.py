@@ -56,6 +56,26 @@ def test_ports_of_every_protocol_that_has_them(protocol: int) -> None:
     )
 
 
+def test_no_more_is_believed_than_there_is() -> None:
+    for packet, said in (
+        (ipv4(PORTS, UDP, length=65535), 65535),
+        (ipv6(PORTS, UDP, payload=65495), 65535),
+        (jumbo(b"\xc2\x04\x00\x01\x00\x00"), 65576),
+    ):
+        whole = parse(packet)
+        assert (whole.length, whole.defect) == (said, None)
+        for present in (len(packet), len(packet) + 1, said - 1, said, said + 1):
+            assert parse(packet, present) == whole._replace(length=min(said, present))
+    # Where the bytes end inside the ports, they are not there, however many were said to be.
+    for packet in (ipv4(PORTS[:3], UDP, length=65535), ipv6(PORTS[:3], UDP, payload=65495)):
+        assert parse(packet).defect is Defect.COPY
+        cut = parse(packet, len(packet))
+        assert (cut.defect, cut.length, cut.ports_known) == (Defect.SHORT, len(packet), False)
+    # Nor are those of a header that is longer.
+    options = parse(ipv4(PORTS, ihl=15, length=65535)[:24], 24)
+    assert (options.defect, options.length) == (Defect.LENGTH, 24)
+
+
 @pytest.mark.parametrize("protocol", [ICMP, ESP, 47, 58, NO_NEXT, 255])
 def test_other_protocols_have_no_ports(protocol: int) -> None:
     assert parse(ipv4(PORTS, protocol)) == Header(flow4(protocol), 24, 4, False, False, False, None)

@@ -24,6 +24,7 @@ def check_packet(data: bytes) -> bool:
     """Whatever is in there."""
     header = parse(data)
     check_bounds(data, header)
+    check_present(data, header)
     plain, length = outline(data)
     if plain is not None:
         assert (header.defect, header.fragment, header.length) == (None, False, length)
@@ -52,6 +53,17 @@ def check_bounds(data: bytes, header: Header) -> None:
         assert header.defect is None
     if header.defect is not None:
         assert isinstance(header.defect.malformed, bool)
+
+
+def check_present(data: bytes, header: Header) -> None:
+    """A length is believed up to what there is, and what there is more does not count."""
+    here = parse(data, len(data))
+    assert here.length <= max(len(data), {0: 0, 4: 20, 6: 40}[here.family])
+    if header.length <= len(data):
+        assert here == header
+    for more in (header.length, header.length + 1):
+        if more >= len(data):
+            assert parse(data, more) == header
 
 
 def check_copy(data: bytes, size: int) -> None:
