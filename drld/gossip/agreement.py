@@ -4,7 +4,8 @@ Theory of operation. Each limit has a hash of what the fleet must agree upon: id
 allocator with its parameters, estimate interval, shares. The digest of a set of limits is the
 exclusive or of their hashes. Every probe and acknowledgement carries one: of the limits that the
 low bits of its sequence number select, all of them as a rule. Two limiters whose digests of all
-differ disagree.
+differ disagree. Ordered by their ids read backwards, the limits that a selector selects stand side
+by side; so a digest is the difference of two sums of a row, whatever is asked for by whomever.
 
 Which limits those are is found by halves, with more probes that select fewer limits: those whose id
 ends in certain bits. From the digest of a set and of one half of it follows that of the other half;
@@ -16,10 +17,11 @@ wants to deceive may as well send the right digest."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from hashlib import blake2s
+from itertools import accumulate
 from operator import xor
 from typing import NamedTuple
 
@@ -30,7 +32,6 @@ SELECTOR_BITS = 21
 """Of a sequence number."""
 MAX_FOUND = 4
 """Limits that are named."""
-_CACHED = 1 << 12
 
 
 class Selector(NamedTuple):
@@ -46,12 +47,9 @@ class Selector(NamedTuple):
 
     @classmethod
     def of(cls, sequence: int) -> Selector:
-        """That of a sequence number; of one that selects by more bits than there are, nothing."""
-        return cls(sequence >> ID_BITS & 31, sequence & ((1 << ID_BITS) - 1))
-
-    def selects(self, limit_id: int) -> bool:
-        """Whether a limit is among them."""
-        return limit_id & ((1 << self.bits) - 1) == self.ending
+        """That of a sequence number; there are no more than 16 bits to select by."""
+        bits = min(sequence >> ID_BITS & 31, ID_BITS)
+        return cls(bits, sequence & ((1 << ID_BITS) - 1))
 
     def halves(self) -> tuple[Selector, Selector]:
         """Two that select the same together."""
@@ -76,21 +74,21 @@ class Agreement:
 
     def __init__(self, limits: Iterable[LimitSpec], patience_ns: int) -> None:
         """After `patience_ns` without an answer a question is asked again."""
-        self._hashes = {limit.id: _hash(limit) for limit in limits}
-        self._digests: dict[Selector, int] = {}
+        row = sorted((_backwards(limit.id), _hash(limit)) for limit in limits)
+        self._places = [place for place, _ in row]
+        self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
         self._peers: dict[str, _Peer] = {}
         self._patience_ns = patience_ns
         self._asked_ns: int | None = None
 
     def digest(self, selector: Selector) -> int:
         """Of the limits that are selected."""
-        digest = self._digests.get(selector)
-        if digest is None:
-            chosen = (hash_ for id_, hash_ in self._hashes.items() if selector.selects(id_))
-            digest = reduce(xor, chosen, 0)
-            if len(self._digests) < _CACHED:
-                self._digests[selector] = digest
-        return digest
+        if selector.ending >> selector.bits:
+            return 0
+        first = _backwards(selector.ending)
+        after = first + (1 << ID_BITS - selector.bits)
+        places, sums = self._places, self._sums
+        return sums[bisect_left(places, first)] ^ sums[bisect_left(places, after)]
 
     def compare(self, peer: str, selector: Selector, digest: int) -> None:
         """A peer has told its digest."""
@@ -141,6 +139,10 @@ class Agreement:
                 peer.found.append(half.ending)
             else:
                 peer.waiting.append((half, told))
+
+
+def _backwards(limit_id: int) -> int:
+    return int(f"{limit_id:0{ID_BITS}b}"[::-1], 2)
 
 
 def _hash(limit: LimitSpec) -> int:

@@ -35,11 +35,12 @@ one's own.
 
 What comes in is authenticated, but nothing here trusts its sender to be honest in numbers: tables
 are bounded by the number of peers, and what a message makes this limiter send is one message, and a
-probe of one peer.
+probe of one peer; `MAX_ANSWERS` of a peer's messages do so in a tick.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
@@ -53,6 +54,9 @@ from drld.gossip.verdicts import Verdicts
 ABSENT_PERIODS = 5
 MAX_ERRANDS = 32
 """Probes for others that are under way at a time."""
+MAX_ANSWERS = 8
+"""To one peer in a tick. It has two or three to ask for, but for what waited for a late tick, and
+that is answered too late in any case."""
 FAREWELLS = 10
 """How many are told at once that this limiter leaves."""
 _MAX_COUNTER = (1 << 32) - 1
@@ -126,6 +130,8 @@ class Probes:
         self._known_counter = 0
         """The newest one that somebody has answered."""
         self._outbox: list[tuple[str, Control]] = []
+        self._answers: Counter[str] = Counter()
+        """To each peer since the last tick."""
         if peers:
             self._rumours.add(self._myself())
 
@@ -178,7 +184,11 @@ class Probes:
         self.agreement.compare(peer, Selector.of(message.sequence), message.digest)
         if message.kind is Kind.ACK:
             self._take_answer(peer, message)
-        elif message.kind is Kind.PROBE:
+            return
+        self._answers[peer] += 1
+        if self._answers[peer] > MAX_ANSWERS:
+            return
+        if message.kind is Kind.PROBE:
             if message.target == self._subject:
                 self._send(peer, Kind.ACK, message.sequence, self._subject)
         else:
@@ -224,6 +234,7 @@ class Probes:
             peer, selector = question
             self._send(peer, Kind.PROBE, self._take_number(selector), subject(peer))
         outbox, self._outbox = self._outbox, []
+        self._answers.clear()
         return outbox
 
     def farewell(self, rng: Random) -> list[tuple[str, Control]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import reduce
+from operator import xor
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.agreement import ID_BITS, SELECTOR_BITS, Agreement, Selector
+from drld.gossip.agreement import ALL, ID_BITS, SELECTOR_BITS, Agreement, Selector
 from drld.gossip.control_wire import Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import merged
@@ -104,6 +105,18 @@ def test_who_is_declared_dead_has_shrunk(
         fleet.run(seconds)
     fleet.run(20)
     assert fleet.early == []
+
+
+@given(
+    st.sets(st.integers(0, 255) | st.integers(0, 65535), max_size=12),
+    st.integers(0, 31),
+    st.integers(0, 255) | st.integers(0, 65535),
+)
+def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, ending: int) -> None:
+    alone = {id_: Agreement([limit_spec(id=id_)], 0).digest(ALL) for id_ in ids}
+    selected = [alone[id_] for id_ in ids if id_ & ((1 << bits) - 1) == ending]
+    agreement = Agreement([limit_spec(id=id_) for id_ in ids], 0)
+    assert agreement.digest(Selector.of(bits << ID_BITS | ending)) == reduce(xor, selected, 0)
 
 
 @settings(deadline=None)

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from drld.gossip.agreement import ALL, Agreement, Selector
-from drld.gossip.control_wire import Control, Kind, Rumour, State
+from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
+from drld.gossip.control_wire import Control, Kind, Rumour, State, encode_control
 from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import ABSENT_PERIODS, Probes
+from drld.gossip.probes import ABSENT_PERIODS, MAX_ANSWERS, Probes
 from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
@@ -306,6 +306,47 @@ def test_who_leaves_says_so_to_some_and_expects_no_answer() -> None:
     for _, message in told:
         assert message.kind is Kind.ACK
         assert message.rumours == (Rumour(subject("a"), 1, 0, State.LEFT),)
+
+
+@pytest.mark.parametrize("kind", [Kind.PROBE, Kind.PROBE_REQUEST])
+def test_a_peer_is_answered_so_often_in_a_tick(kind: Kind) -> None:
+    """Whatever it asks; and nobody pays for it but itself."""
+    bench = Bench()
+    for number in range(100):
+        target = "a" if kind is Kind.PROBE else "c"
+        bench.hear("b", kind, number << SELECTOR_BITS, target)
+    bench.hear("c", Kind.PROBE, 7 << SELECTOR_BITS, "a")
+    told = [peer for peer, message in bench.tick() if message.kind is Kind.ACK]
+    assert (told.count("b"), told.count("c")) == (MAX_ANSWERS, 1)
+    bench.hear("b", kind, 7 << SELECTOR_BITS, "a")
+    assert "b" in [peer for peer, message in bench.tick() if message.kind is Kind.ACK]
+
+
+def test_what_is_heard_is_believed_though_it_is_not_answered() -> None:
+    bench = Bench()
+    for number in range(MAX_ANSWERS):
+        bench.hear("b", Kind.PROBE, number << SELECTOR_BITS, "a")
+    bench.hear("b", Kind.PROBE, 99 << SELECTOR_BITS, "a", Rumour(subject("c"), 3, 0, State.DEAD))
+    assert bench.probes.verdicts.state("c") is State.DEAD
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
+def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> None:
+    """He has the key; docs/security.md says what it comes to."""
+    bench = Bench()
+    bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, state))
+    bench.hear("c", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, State.ALIVE))
+    assert bench.probes.verdicts.state("c") is state
+    bench.probes.meet("c", 99, bench.now)
+    assert bench.probes.verdicts.state("c") is State.ALIVE
+    # Of this limiter itself it raises the counter as far as it goes, once.
+    bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("a"), 1, 2**32 - 1, State.DEAD))
+    assert bench.probes.counter == 2**32 - 1
+    bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("a"), 1, 2**32 - 1, State.DEAD))
+    assert bench.probes.counter == 2**32 - 1
+    assert not bench.probes.isolated(bench.now)
+    for _, message in bench.tick():
+        encode_control(message, 1, 0)
 
 
 def test_limits_that_differ_are_named() -> None:

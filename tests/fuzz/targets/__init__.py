@@ -6,7 +6,7 @@ coverage-guided fuzzer (scripts/fuzz) all judge by these.
 
 from __future__ import annotations
 
-from tests.fuzz.targets import api, channel, config, control_wire, packet, registry, wire
+from tests.fuzz.targets import api, channel, config, control_wire, packet, probes, registry, wire
 from tests.fuzz.targets.base import Target
 
 KERNEL_TARGET = "bpf"
@@ -14,6 +14,7 @@ TARGETS: dict[str, Target] = {
     "wire": wire.TARGET,
     "control-wire": control_wire.TARGET,
     "channel": channel.TARGET,
+    "probes": probes.TARGET,
     "packet": packet.TARGET,
     "config": config.TARGET,
     "api": api.TARGET,
