@@ -69,6 +69,45 @@ def test_grd_drops_nothing_up_to_the_limit(remote: float) -> None:
     assert allocate(make("grd"), demand(4 * MBIT), view(remote)).enforcement.drop_probability == 0
 
 
+def test_grd_with_a_lead_counts_part_of_the_last_interval_whole() -> None:
+    rising = replace(demand(4 * MBIT), instant_rate=9 * MBIT)
+    allocation = allocate(make("grd", lead=0.2), rising, view(7 * MBIT))
+    assert allocation.value == pytest.approx(5 * MBIT)
+    assert allocation.enforcement.drop_probability == pytest.approx(2 / 12)
+    assert allocate(make("grd"), rising, view(7 * MBIT)).value == 4 * MBIT
+
+
+@pytest.mark.parametrize(
+    ("local", "remote", "part"),
+    [(12, 4, 0.75), (6, 2, 0.75), (1, 3, 0.5), (0, 16, 0.5), (0, 0, 0.5), (20, 0, 1.0)],
+)
+def test_grd_is_guarded_by_its_part_of_the_demand_or_its_share(
+    local: float, remote: float, part: float
+) -> None:
+    """Half of the limit is its static share."""
+    guarded = make("grd", guard=True)
+    enforcement = allocate(guarded, demand(local * MBIT), view(remote * MBIT)).enforcement
+    plain = allocate(make("grd"), demand(local * MBIT), view(remote * MBIT)).enforcement
+    assert enforcement.drop_probability == plain.drop_probability
+    assert enforcement.fill_rate == pytest.approx(1.05 * part * 10 * MBIT)
+    assert enforcement.depth == pytest.approx(75_000 * part**0.5, abs=1)
+
+
+def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
+    guarded = make("grd", guard=True)
+    for rate in (0.0, 10 * MBIT):
+        limit = replace(LIMIT, rate=rate, static_rate=0.0)
+        allocation = guarded.allocate(IDLE, view(20 * MBIT), limit, TICK_NS)
+        assert allocation.enforcement.fill_rate == 0
+        assert allocation.enforcement.depth == 12 * PACKET_BYTES
+
+
+@pytest.mark.parametrize("lead", [-0.1, 1.1])
+def test_a_lead_is_a_part(lead: float) -> None:
+    with pytest.raises(ValueError, match=r"^lead: "):
+        make("grd", lead=lead)
+
+
 def test_quantities() -> None:
     assert {name: allocator.quantity for name, allocator in ALLOCATORS.items()} == {
         "ctb": Quantity.RATE,
