@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[str, str]] = {
         'limit[0].allocator.head_room: unknown key; did you mean "headroom"?',
     ),
     "parameter of an allocator that has none": (
-        with_limit_key("allocator = { name = 'grd', headroom = 0.2 }"),
+        with_limit_key("allocator = { name = 'gtb', headroom = 0.2 }"),
         "limit[0].allocator.headroom: unknown key; none is known here",
     ),
     "parameter as a text": (
