@@ -21,8 +21,8 @@ def read_probes(table: ProbesTable | None, problems: Problems) -> ProbeSpec | No
         return None
     given = table.model_dump(exclude={"profile"}, exclude_none=True)
     if table.profile == "off":
-        for key, value in given.items():
-            problems.refuse(["probes", key], value, 'left out, for profile = "off" probes nobody')
+        for key in given:
+            problems.add(["probes", key], 'to be left out, for profile = "off" probes nobody')
         return None
     for key in ("period", "timeout"):
         if key in given:
@@ -30,7 +30,8 @@ def read_probes(table: ProbesTable | None, problems: Problems) -> ProbeSpec | No
     spec = replace(PROFILES[table.profile], **given)
     if spec.period_ns < 2 * spec.timeout_ns:
         problems.add(
-            ["probes", "timeout"],
-            "at most half of the period: the other half is for the answers of helpers",
+            ["probes", "period" if table.timeout is None else "timeout"],
+            f"a timeout of {spec.timeout_ns / NS_PER_S:g} s is more than half of the period of "
+            f"{spec.period_ns / NS_PER_S:g} s: the other half is for the answers of helpers",
         )
     return spec

@@ -93,6 +93,13 @@ def _allowed(mistake: ErrorDetails) -> str:
         return str(mistake["ctx"]["error"])
     if mistake["type"] in ("model_type", "dict_type"):
         return "a table"
+    if mistake["type"] == "list_type":
+        return "an array"
+    if mistake["type"] in ("too_short", "too_long"):
+        bounds = mistake["ctx"]
+        if mistake["type"] == "too_short":
+            return f"with {bounds['min_length']} or more elements, not {bounds['actual_length']}"
+        return f"with {bounds['max_length']} or fewer elements, not {bounds['actual_length']}"
     return re.sub(r"^(Input|String) should (be |have )?", "", mistake["msg"])
 
 

@@ -37,7 +37,8 @@ def test_shares_need_not_name_everybody() -> None:
     [
         ("https://etcd1:2379", "etcd1:2379", "registry.endpoints[0]: 'etcd1:2379': the URL of"),
         ("https://etcd1:2379", "http://e:99999", "registry.endpoints[0]: 'http://e:99999': a port"),
-        ('"https://etcd1:2379"', "", "registry.endpoints: an array: "),
+        ('"https://etcd1:2379"', "", "registry.endpoints: an array: with 1 or more elements"),
+        ('["https://etcd1:2379"]', '"https://e:1"', "registry.endpoints: 'https://e:1': an array"),
         ('"edge"', '"a/b"', "registry.fleet: 'a/b': a name"),
         ('"edge"', '"edge"\nttl = "1s"', "registry.ttl: '1s': a duration such as"),
         ('"edge"', '"edge"\nforget_after = "1s"', "registry.forget_after: '1s': a duration"),
