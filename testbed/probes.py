@@ -62,14 +62,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[3, 10, 50])
     parser.add_argument("--loss", type=float, nargs="+", default=[0.0, 0.2, 0.4])
-    parser.add_argument("--unwell", type=float, default=0.0, help="part that loses 80 % of input")
+    parser.add_argument("--unwell", type=float, default=0.0, help="part that loses 80 %% of input")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="without Lifeguard's times")
     args = parser.parse_args()
-    print(
-        "| limiters | loss | least, s | noticed by all after, s | false suspicions of a limiter in"
-    )
-    print("an hour | false deaths | isolated | messages a limiter and second |")
+    headers = [
+        *("limiters", "loss", "R + Q + F, s", "a death is known to all after (least, most), s"),
+        *("false suspicions of a limiter, in an hour", "false verdicts of death"),
+        *("time cut off by mistake", "messages a limiter sends in a second"),
+    ]
+    print(f"| {' | '.join(headers)} |\n|{'---|' * len(headers)}")
     for size in args.sizes:
         for loss in args.loss:
             row = case(size, loss, args.unwell, args.runs, PLAIN if args.plain else ProbeSpec())
