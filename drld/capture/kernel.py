@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 GRACE_INTERVALS = 20
 """A daemon that has not ticked for so many of a limit's intervals is dead: below the 24 after which
-the peers of a mesh, and later those of any other fabric, count its limiter out (gossip/link.py)."""
+the peers of a mesh, and later those of any other fabric, take its part (gossip/membership.py)."""
 
 _LOOK_NS = NS_PER_S
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")

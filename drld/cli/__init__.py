@@ -1,4 +1,4 @@
-"""drlctl: look at a running daemon, and have it reload its configuration.
+"""drlctl: look at a running daemon and its fleet; reload, change keys and the fleet's registry.
 
 Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage. One command a
 file; what is shared is the client and the output.
@@ -30,7 +30,7 @@ from drld.cli.trace import trace
 @click.version_option(__version__, message="drlctl %(version)s")
 @click.pass_context
 def main(context: click.Context, socket: str | None) -> None:
-    """Look at a running drld, and have it reload its configuration."""
+    """Look at a running drld and its fleet; reload it, change its keys and the fleet's registry."""
     context.obj = Daemon(socket)
 
 

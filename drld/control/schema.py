@@ -46,7 +46,7 @@ class ProbesReport(TypedDict):
     unknown: int
     """Of whom nothing was ever heard."""
     isolated: bool
-    """Nobody answers this limiter: it enforces its static shares."""
+    """Nobody answers this limiter's probes."""
     awareness: int
     """How much it doubts itself: it waits so many times longer for answers."""
     disagreeing: dict[str, list[str]]

@@ -58,7 +58,7 @@ from drld.model import HEARTBEAT, Quantity, Update
 _NEVER = 1 << 62
 
 SURVIVED_LOSSES = 20
-"""Updates in a row that may be lost without their sender being taken for gone."""
+"""Updates in a row that may be lost before what their sender wants is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

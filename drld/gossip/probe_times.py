@@ -1,12 +1,15 @@
-"""How long probes wait for what, and the proof that the times keep to the conservative rule.
+"""How long probes wait for what, and the proof that a verdict of death does not come too soon:
+whoever is declared dead knows by then that it is cut off, or its datapath has fallen back.
+
+Nobody's share depends on it, for verdicts count nobody out (`drld.gossip.membership`).
 
 With N limiters, the period P, and g = max(1, log10 N):
 
     retransmissions   ceil(retransmissions log10(N + 1)): how often each passes a rumour on
     R  spread         suspicion g P: a suspicion reaches its subject, and the refutation everybody
     Q  isolation      isolation P: no answer to anything for so long, and a limiter takes itself
-                      for cut off; in a mesh and a tree silence has told it sooner, and it has its
-                      static share (docs/conservative-rule.md)
+                      for cut off. Silence has given it its static share by then, if rounds are not
+                      slow: after 17 of them in a mesh, 21 + 2 h in a tree, h the bits of N
     F  fallback       20 of the longest estimate interval: the kernel datapath of a daemon that
                       does not tick has its static share after that (docs/operations.md)
     suspicion         at least R + Q + F, at most suspicion_max R + Q + F; the part above the least
@@ -20,26 +23,26 @@ Detection. A limiter that dies is probed by somebody after P / (1 - 1/e) on aver
 given one within 2 (N - 1) P. It is judged P (1 + a) later, and dead after the suspicion. So all
 that live know it after 1.6 P + P + suspicion, plus the spread of the verdict, on average.
 
-Proof that who is declared dead has shrunk, in a mesh and a tree. Say that a limiter A declares a
-limiter B dead at t, by a suspicion raised at s; so t >= s + R + Q + F, and somebody has answered
-what A sent since t - 2 P.
+Proof that who is declared dead takes itself for cut off, or has fallen back. Say that a limiter A
+declares a limiter B dead at t, by a suspicion raised at s; so t >= s + R + Q + F, and somebody has
+answered what A sent since t - 2 P.
 Let b be when the newest message was sent that somebody answered B, of those before t; B's own
 record of it is no later.
 
 - Nobody answered B in [s + R, t], so b <= s + R. B takes itself for cut off at its first tick
   after b + Q. If it ticks on, that is one interval later at the most. If not, or if it is dead,
   its kernel datapath has fallen back F after its last tick, which was before b + Q or cut it off.
-  Either way B has its static share by b + Q + F <= s + R + Q + F <= t.
+  Either way that is so by b + Q + F <= s + R + Q + F <= t.
 - Somebody answered B in [s + R, t], and B was cut off at some time in [s, t]. It stays so until R
-  after the first answer. If that is later than t, B has its static share at t. If not, B has been
-  in touch for R, in which A was in touch too, but for the last 2 P: A has heard the refutation.
+  after the first answer. If that is later than t, B is cut off at t. If not, B has been in touch
+  for R, in which A was in touch too, but for the last 2 P: A has heard the refutation.
 - B was answered all the time. Then the same holds for R after s.
 
 The last two rest on R: on a suspicion and its refutation spreading among those in touch within R -
 2 P, as they do with some probability (docs/gossip.md has figures). The first holds whatever is
 lost, delayed or late. What all this covers is a limiter that nobody answers. Two or more that are
-cut off together answer each other; for them the fabrics' own times hold, which do not rest on
-probes (`drld.gossip.membership`), and docs/gossip.md has the bound."""
+cut off together answer each other, and are dead to the rest although neither takes itself for cut
+off."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Who of the fleet is alive: SWIM's probes with Lifeguard's refinements, as a state machine.
 
 Das, Gupta, Motivala, *SWIM* (DSN 2002); Dadgar, Phillips, Currey, *Lifeguard* (2017). The times,
-and the proof that they keep to the conservative rule, are in `drld.gossip.probe_times`.
+and the proof that nobody is declared dead too soon, are in `drld.gossip.probe_times`. What is found
+is told, and counts nobody out: that is for updates to do (`drld.gossip.membership`).
 
 Theory of operation. Once a period a limiter probes one other, in shuffled round-robin order. If no
 acknowledgement comes in time it probes again, and asks `helpers` others to do so too. If none comes
@@ -150,9 +151,9 @@ class Probes:
         return changed
 
     def isolated(self, now_ns: int) -> bool:
-        """Whether the others may have counted us out: nobody answered for Q, and for R after.
+        """Whether the others may hold us for dead: nobody answered for Q, and for R after.
 
-        Who never met anybody is not: nobody has counted it in.
+        Who never met anybody is not: nobody holds it for anything.
         """
         returned_ns = self._returned_ns
         returning = returned_ns is not None and now_ns - returned_ns <= self.times.spread_ns
