@@ -1,6 +1,8 @@
 """What a daemon logs of its peers: each change once, and nothing of what passes by itself.
 
-That somebody is suspected is not logged: it is refuted, or followed by a verdict.
+That somebody is suspected is not logged: it is refuted, or followed by a verdict. Of one peer's
+verdicts there is a line in `QUIET_NS` at most, with what holds then: who has the key can have them
+change many times a second.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from collections.abc import Iterator
 from drld.engine import Engine
 from drld.gossip.control_wire import State
 from drld.gossip.probes import Probes
+from drld.model import NS_PER_S
+
+QUIET_NS = 10 * NS_PER_S
 
 _GONE = {State.DEAD: "is dead: nobody has heard from it", State.LEFT: "has left"}
 
@@ -19,6 +24,8 @@ class Notices:
 
     def __init__(self) -> None:
         self._gone: dict[str, State] = {}
+        self._said_ns: dict[str, int] = {}
+        """When there was a line of a peer last."""
         self._isolated = False
         self._disagreeing: dict[str, list[str]] = {}
         self._probes: Probes | None = None
@@ -32,14 +39,20 @@ class Notices:
         if probes is not self._probes:
             self._probes = probes
             self._disagreeing = {}
+        engine.judged &= set(engine.membership.peers)
         for peer in sorted(engine.judged):
+            said_ns = self._said_ns.get(peer)
+            if said_ns is not None and now_ns - said_ns < QUIET_NS:
+                continue
+            engine.judged.discard(peer)
             state = probes.verdicts.state(peer)
             if state in _GONE and self._gone.get(peer) is not state:
                 self._gone[peer] = state
+                self._said_ns[peer] = now_ns
                 yield f"peer {peer} {_GONE[state]}"
             elif state is State.ALIVE and self._gone.pop(peer, None) is not None:
+                self._said_ns[peer] = now_ns
                 yield f"peer {peer} is back"
-        engine.judged.clear()
         if probes.isolated(now_ns) is not self._isolated:
             self._isolated = not self._isolated
             yield ("no peer answers" if self._isolated else "peers answer again")

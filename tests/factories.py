@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from drld.allocators import ALLOCATORS
 from drld.model import NS_PER_S, Demand, FlowId, FlowKey, GlobalView, Measurement
 from drld.spec import Direction, GossipSpec, LimiterSpec, LimitSpec, Match, PeerSpec
 
+EXAMPLE = Path(__file__).resolve().parents[1] / "docs" / "drld.example.toml"
 MS = NS_PER_S // 1000
 TICK_NS = 50 * MS
 MBIT = 125_000
 """Bytes/s in a Mbit/s."""
+
+
+def example(key_file: Path | None = None) -> str:
+    """The example configuration, with its key here, or without one."""
+    (keys,) = (line for line in EXAMPLE.read_text().splitlines() if line.startswith("keys ="))
+    found = EXAMPLE.read_text()
+    if key_file is None:
+        return found.replace(keys, "")
+    return found.replace("/etc/drld/fleet.key", str(key_file))
 
 
 def flow(number: int) -> FlowId:

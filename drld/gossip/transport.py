@@ -37,7 +37,7 @@ _SO_RCVBUFFORCE = 33
 
 MAX_REFUSED = 1024
 """Datagrams and updates that may be refused, and HELLOs that may change nothing, between two ticks.
-They take 3 to 10 ms, and 25 ms if all are HELLOs."""
+They take 2 to 8 ms (`scripts/bench hostile`)."""
 
 Address = tuple[str, int]
 

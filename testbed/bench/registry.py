@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from testbed.bench import control, cost, flows, forward, gso, latency, limits, pps
+from testbed.bench import control, cost, flows, forward, gso, hostile, latency, limits, pps
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome
 
@@ -25,6 +25,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "pps": Benchmark("smallest packets", pps.measure),
     "control": Benchmark("a daemon", control.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
+    "hostile": Benchmark("a gossip datagram that is nobody's", hostile.measure),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """In the order in which they run."""

@@ -20,6 +20,7 @@ from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
 from testbed.chaos.series import depths
 from testbed.crew import Child, Crew
+from testbed.errors import MeasurementError
 from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
@@ -133,6 +134,18 @@ class Member:
             MeasurementError: nothing.
         """
         return await control.ask(self.socket, path)
+
+    async def post(self, path: str, body: Any = None) -> None:
+        """Have it do something.
+
+        Raises:
+            MeasurementError: it does not.
+        """
+        try:
+            async with control.client(self.socket, _ASK_S) as client:
+                (await client.post(path, json=body)).raise_for_status()
+        except httpx.HTTPError as error:
+            raise MeasurementError(f"{self.name}{path}: {error!r}") from error
 
     async def reload(self) -> int:
         """Have it read its configuration again; the HTTP status, or 0 where it did not answer."""

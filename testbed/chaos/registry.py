@@ -13,6 +13,7 @@ from testbed.chaos import (
     interfaces,
     overload,
     partitions,
+    rekey,
     resources,
 )
 from testbed.chaos.fault import KERNEL, NFQUEUE, Fault
@@ -21,7 +22,17 @@ from testbed.chaos.soak import BOTH, SOAK
 
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
-    for kind in (deaths, partitions, hostile, clocks, overload, configs, resources, interfaces)
+    for kind in (
+        deaths,
+        partitions,
+        hostile,
+        rekey,
+        clocks,
+        overload,
+        configs,
+        resources,
+        interfaces,
+    )
     for fault in kind.FAULTS
 }
 """In the order of the report."""
@@ -32,12 +43,12 @@ _FLEETS = (
     ("kill-one", "kill-most", "kill-all", "kill-change", "freeze", "corrupt", "forge", "replay"),
     ("partition", "partition-one-way", "partition-chain", "partition-flapping", "gossip-loss"),
     ("overflow", "wrong-config", "reload-storm", "interface-down", "interface-new"),
-    ("clock-jumps", "disk-full", "descriptors"),
+    ("clock-jumps", "disk-full", "descriptors", "rekey"),
 )
 """Faults that are done to one fleet, one after another."""
 _QUICK_FLEETS = (
     (KERNEL, ("kill-most", "kill-all", "kill-change", "corrupt", "forge", "replay")),
-    (KERNEL, _FLEETS[1]),
+    (KERNEL, (*_FLEETS[1], "rekey")),
     (KERNEL, ("reload-storm", "interface-down", "interface-new", "clock-jumps", "disk-full")),
     (NFQUEUE, ("kill-one", "freeze", "overflow", "wrong-config", "descriptors")),
 )

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .targets.config import DOCS, check_document, check_text
+from ..factories import example
+from .targets.config import check_document, check_text
 
 GOOD: dict[str, Any] = {
     "limiter": {
@@ -133,7 +134,7 @@ def test_the_document_that_is_mutated_is_good() -> None:
 
 @given(st.data())
 def test_mutated_text(data: st.DataObject) -> None:
-    text = (DOCS / "drld.example.toml").read_text()
+    text = example()
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = start + data.draw(st.integers(0, 8))

@@ -29,6 +29,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def installed() -> None:
     """What the README says under "Deploy it"; the clone is at /opt/drld already."""
     run("install", "-D", "-m", "644", CLONE / "docs/drld.example.toml", CONFIG)
+    key = CONFIG.parent / "fleet.key"
+    if not key.exists():
+        run(CLONE / ".venv/bin/drlctl", "keys", "generate", key)
     checked = run(CLONE / ".venv/bin/drld", "--check", "--config", CONFIG)
     assert "ok" in checked.stdout
     run("cp", CLONE / "scripts/drld.service", UNIT.parent)

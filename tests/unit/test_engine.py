@@ -485,7 +485,40 @@ def test_a_reload_keeps_verdicts_and_without_probes_there_are_none() -> None:
     assert verdicts(bench, 3 * TICK_NS)["c"] == ("unknown", True)
 
 
-def test_notices_say_each_thing_once() -> None:
+def test_notices_of_a_peer_are_few_however_often_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    bench, notices = probing(), Notices()
+    assert bench.engine.probes is not None
+    digest = bench.engine.probes.agreement.digest(ALL)
+    states = [(counter, state) for counter in range(9) for state in (State.DEAD, State.ALIVE)]
+    lines: list[tuple[int, str]] = []
+    for number in range(2, 60):
+        if states:
+            counter, state = states.pop(0)
+            message = said(state, counter=counter + (state is State.ALIVE))
+            bench.transport.inbox.append(("b", replace(message, digest=digest)))
+        bench.run(number, number)
+        lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
+    assert lines == [(2, "peer c is dead: nobody has heard from it"), (22, "peer c is back")]
+
+
+def test_a_peer_that_is_removed_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    bench, notices = probing(), Notices()
+    for number, state in ((2, State.DEAD), (3, State.ALIVE)):
+        bench.transport.inbox.append(("b", said(state, counter=number)))
+        bench.run(number, number)
+        list(notices.lines(bench.engine, number * TICK_NS))
+    assert bench.engine.judged == {"c"}
+    peers = tuple(peer for peer in bench.engine.spec.peers if peer.name != "c")
+    bench.engine.reconfigure(replace(bench.engine.spec, peers=peers), 3 * TICK_NS)
+    assert list(notices.lines(bench.engine, 30 * TICK_NS)) == []
+
+
+def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 0)
     bench, notices = probing(), Notices()
     number = 1
 

@@ -10,8 +10,17 @@ from typing import Any, cast
 import pytest
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import Control, Kind
+from drld.gossip.auth import HELLO, Tagger, session_secret
+from drld.gossip.channel import MAX_ANSWERS, Message
+from drld.gossip.control_wire import (
+    CONTROL_TAG_SIZE,
+    NOBODY,
+    Control,
+    End,
+    Hello,
+    Kind,
+    encode_control,
+)
 from drld.gossip.keyring import KeyRing
 from drld.gossip.session import Met
 from drld.gossip.transport import MAX_REFUSED, Address, Transport
@@ -369,6 +378,49 @@ def test_what_is_refused_after_all_counts_against_a_flood(
         b.refuse("replayed")
     assert (taken, b.rejected, b.floods) == (12, {"replayed": 12}, 1)
     assert len(list(b.receive())) == 4
+
+
+@pytest.mark.parametrize("ring", [NO_KEYS, RING])
+def test_a_handshake_gets_through_a_flood(
+    make: Make, stranger: socket.socket, ring: KeyRing
+) -> None:
+    """Of 10,000 forged HELLOs a second from the peer's address, and as many of a stranger's."""
+    a, b = make("a", ring=ring), make("b", ring=ring)
+    a.update_peers({"b": b.address})
+    b.update_peers({"a": a.address})
+    rng = Random(1)
+    key_id = ring.use << 6
+
+    def flood() -> None:
+        """Before each tick. Without a key all of them are as they must be but for the echo."""
+        for number in range(500):
+            hello = Hello(End(rng.getrandbits(64) | 1, 1), NOBODY, number + 1, rng.getrandbits(64))
+            content = encode_control(hello, ring.use, 0)
+            forged = content + rng.randbytes(CONTROL_TAG_SIZE)
+            if ring is NO_KEYS:
+                secret = session_secret(b"", "a", "b")
+                forged = Tagger(secret, HELLO, CONTROL_TAG_SIZE).seal(content)
+            assert forged[1] == key_id
+            a._socket.sendto(forged, b.address)
+            stranger.sendto(forged, b.address)
+
+    met: dict[str, list[Message]] = {"a": [], "b": []}
+    for _ in range(3):
+        flood()
+        # A true one is no different where there are no keys, and the last in the queue.
+        a.send("b", [UPDATE])
+        met["b"] += [message for _, message in received(b, 1)]
+        met["a"] += [message for _, message in a.receive()]
+    assert Met(a.life) in met["b"]
+    assert met["a"] == [Met(b.life)]
+    assert b.floods == 0
+    assert b.rejected["address"] == 1500
+    if ring is NO_KEYS:
+        assert b.greetings >= 1500
+        # A few are answered in a tick, so that a true one is, if not in this one.
+        assert b.handshakes <= 3 * (MAX_ANSWERS + 1)
+    else:
+        assert b.rejected["tag"] == 1500
 
 
 def test_a_peer_begins_one_life_in_a_turn(make: Make) -> None:

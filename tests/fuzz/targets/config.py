@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +14,7 @@ from drld.engine import Engine
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
 from tests.engine_fakes import FakeDatapath
+from tests.factories import example
 from tests.fuzz.targets.base import Target
 
 if sys.version_info >= (3, 11):
@@ -23,7 +23,6 @@ else:
     import tomli as tomllib
 
 FILE = "drld.toml"
-DOCS = Path(__file__).resolve().parents[3] / "docs"
 SECTIONS = ("limiter", "gossip", "peer", "limit")
 
 
@@ -92,7 +91,6 @@ class SilentTransport:
 
 
 def seeds() -> list[bytes]:
-    example = (DOCS / "drld.example.toml").read_bytes()
     minimal = b"""
 [limiter]
 name = "lim1"
@@ -108,7 +106,7 @@ match = { in = "eth0", source = "fd00::/64", protocol = "udp", destination_port 
 allocator = { name = "fps", headroom = 0.2 }
 on_failure = "closed"
 """
-    return [example, minimal, b"peer = []" + minimal]
+    return [example().encode(), minimal, b"peer = []" + minimal]
 
 
 WORDS = (

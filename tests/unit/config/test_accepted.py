@@ -14,14 +14,13 @@ from drld.allocators import ALLOCATORS
 from drld.config.probes import PROFILES
 from drld.errors import ConfigError
 from drld.spec import Direction, GossipSpec, Match, Mode, OnFailure, PeerSpec, ProbeSpec
+from tests.factories import example
 from tests.unit.config.good import (
     GOOD,
     changed,
     with_limit_key,
     with_match,
 )
-
-DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def match(text: str) -> Match:
@@ -57,8 +56,12 @@ def test_a_group_is_a_name_or_a_number(written: str, group: object) -> None:
     assert spec.control_group == group
 
 
-def test_the_example_shows_every_kind_of_value() -> None:
-    spec = config.load(DOCS / "drld.example.toml")
+def test_the_example_shows_every_kind_of_value(tmp_path: Path) -> None:
+    key = tmp_path / "fleet.key"
+    key.touch(0o600)
+    key.write_text("00" * 32)
+    spec = config.parse(example(key), "drld.toml")
+    assert (spec.ring.use, spec.ring.keys) == (1, {1: bytes(32)})
     assert spec.members == {"lim1", "lim2", "lim3"}
     first, second = spec.limits
     assert first.match == Match(
@@ -81,7 +84,7 @@ def test_the_example_shows_every_kind_of_value() -> None:
 
 
 def test_the_defaults_in_the_example_are_the_defaults() -> None:
-    text = (DOCS / "drld.example.toml").read_text()
+    text = example()
     start = text.index("[[limit]]")
     one = text[: text.index("[[limit]]", start + 1)]
     required = ("name =", "listen =", "address =", "id =", "rate =", "burst =", "match =", "[")

@@ -1,0 +1,174 @@
+"""What a datagram costs that is nobody's: forged, replayed, or from somewhere else.
+
+The engine, with its real gossip socket on loopback and a datapath in memory, gets so many
+datagrams of a kind before each tick. What counts is the processor time of the tick, the kernel's
+for receiving included, less that of a tick where nothing came; and its ratio to what true updates
+take in the same round, for times depend on the host and on what else it does.
+
+Whoever can send from a peer's address can do all of this without the key, but for what he has
+recorded; where there are no keys he can make up HELLOs as well.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from random import Random
+
+from drld import config
+from drld.engine import Engine
+from drld.errors import WireError
+from drld.gossip.auth import HELLO, Tagger, session_secret
+from drld.gossip.channel import Channel
+from drld.gossip.control_wire import (
+    CONTROL_TAG_SIZE,
+    NOBODY,
+    Control,
+    End,
+    Hello,
+    Kind,
+    encode_control,
+)
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Session
+from drld.gossip.transport import Transport
+from drld.gossip.wire import MAX_DATAGRAM, TAG_SIZE, encode
+from drld.model import Quantity, Update
+from testbed.bench.lanes import Setting
+from testbed.bench.summary import Outcome, row
+from testbed.errors import MeasurementError
+from testbed.sim.datapath import MemoryDatapath
+
+RATIO, TIME = ("ratio to a true update", ""), ("processor time", "us a datagram")
+PER_TICK = 500
+"""10,000 a second, at 50 ms."""
+_TICK_NS = 50_000_000
+_HOST, _VICTIM, _PEER = "127.0.0.1", "victim", "peer"
+_KEY = bytes(range(16))
+_RING = KeyRing({1: _KEY}, use=1)
+_CONFIG = f"""
+[limiter]
+name = "{_VICTIM}"
+listen = "{_HOST}:1"
+[[peer]]
+name = "{_PEER}"
+address = "{_HOST}:2"
+[[limit]]
+id = 1
+name = "all"
+rate = "10mbit"
+burst = "75kB"
+match = {{ out = "eth0" }}
+"""
+_PATIENCE_S = 5.0
+
+
+class _Scene:
+    """A limiter, and whoever sends from its peer's address."""
+
+    def __init__(self, victim: Transport, peer: socket.socket) -> None:
+        self.victim = victim
+        self._peer = peer
+        self._rng = Random(1)
+        self._now_ns = 0
+        self._sequence = 0
+        victim.update_peers({_PEER: peer.getsockname()})
+        self._engine = Engine(config.parse(_CONFIG, "hostile"), MemoryDatapath(), victim, Random(1))
+        self._engine.start(0)
+        self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING)
+        self._tagger = Tagger(session_secret(_KEY, _PEER, _VICTIM), HELLO, CONTROL_TAG_SIZE)
+        self._meet()
+        self._updates = self.updates()
+        self._probes = [self._channel.seal_control(Control(Kind.PROBE, 0, 0, 0)) for _ in range(60)]
+        self._hello = self._channel.greet(-2)
+        self.tick_s(peer, [*self._updates, *self._probes])
+
+    def _meet(self) -> None:
+        """As two limiters do."""
+        answer = self._channel.greet(0)
+        while not (self._channel.session.open and self.victim.met):
+            self.tick_s(self._peer, [answer])
+            try:
+                opened = self._channel.open_untrusted(self._peer.recv(MAX_DATAGRAM), 0)
+            except WireError:
+                continue
+            answer = opened.answer
+
+    def kinds(self) -> dict[str, Callable[[], Sequence[bytes | None]]]:
+        """What may come before a tick, the true ones first."""
+        body = encode(Update(1, 7, Quantity.WEIGHT, 1, 1.0, 1.0), 1)
+        each, random = range(PER_TICK), self._rng.randbytes
+        return {
+            "a true update": self.updates,
+            "a forged update": lambda: [body + random(TAG_SIZE) for _ in each],
+            "a replayed update": lambda: self._updates,
+            "a replayed probe": lambda: [self._probes[index % 60] for index in each],
+            "a forged HELLO": lambda: [self._made_up()[:-1] + random(1) for _ in each],
+            "a replayed HELLO": lambda: [self._hello] * PER_TICK,
+            "a made-up HELLO, where there are no keys": lambda: [self._made_up() for _ in each],
+        }
+
+    def updates(self) -> list[bytes | None]:
+        """True ones."""
+        first, self._sequence = self._sequence, self._sequence + PER_TICK
+        return [
+            self._channel.seal_updates([Update(1, number, Quantity.WEIGHT, 1, 1.0, 1.0)])
+            for number in range(first, self._sequence)
+        ]
+
+    def _made_up(self) -> bytes:
+        """A HELLO of a life that never was; its tag fits, as it does where anybody can make one."""
+        bits = self._rng.getrandbits
+        hello = Hello(End(bits(64) | 1, 1), NOBODY, bits(64) | 1, 0)
+        return self._tagger.seal(encode_control(hello, 1, 0))
+
+    def tick_s(self, sender: socket.socket, datagrams: Sequence[bytes | None]) -> float:
+        """Processor time of a tick that finds these."""
+        for datagram in datagrams:
+            if datagram is not None:
+                sender.sendto(datagram, self.victim.address)
+        self._now_ns += _TICK_NS
+        began_s = time.process_time()
+        self._engine.tick(self._now_ns)
+        return time.process_time() - began_s
+
+
+@contextmanager
+def _scene() -> Iterator[tuple[_Scene, socket.socket, socket.socket]]:
+    """With the socket of the peer, and of somebody else."""
+    with (
+        closing(Transport((_HOST, 0), _VICTIM, {}, _RING)) as victim,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
+    ):
+        for made in (peer, stranger):
+            made.bind((_HOST, 0))
+            made.settimeout(_PATIENCE_S)
+        yield _Scene(victim, peer), peer, stranger
+
+
+async def measure(setting: Setting) -> Outcome:
+    """All kinds in turn, round by round."""
+    times: dict[str, list[float]] = {}
+    with _scene() as (scene, peer, stranger):
+        for _ in range(setting.choose(40, 8)):
+            nothing_s = statistics.median(scene.tick_s(peer, []) for _ in range(5))
+            seen = {
+                case: scene.tick_s(peer, make()) - nothing_s for case, make in scene.kinds().items()
+            }
+            foreign = scene.updates()
+            seen["from an address of no peer"] = scene.tick_s(stranger, foreign) - nothing_s
+            for case, taken_s in seen.items():
+                times.setdefault(case, []).append(taken_s / PER_TICK)
+        rejected, floods = scene.victim.rejected, scene.victim.floods
+    if floods or min(rejected[reason] for reason in ("tag", "replayed", "address")) < PER_TICK:
+        raise MeasurementError(f"not all came: {rejected}, {floods} floods")
+    true = times["a true update"]
+    rows = []
+    for case, taken in times.items():
+        ratios = [mine / theirs for mine, theirs in zip(taken, true, strict=True)]
+        rows += [row("", case, RATIO, ratios), row("", case, TIME, [1e6 * it for it in taken])]
+    return Outcome(rows, RATIO[0])
