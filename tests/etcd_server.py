@@ -1,4 +1,7 @@
-"""A real etcd for tests: started, looked into, killed, wiped; its data is in a temporary folder."""
+"""A real etcd for tests, one server or a cluster: started, looked into, killed, wiped, restored.
+
+Its data is in a temporary folder.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class EtcdServer:
-    """One server that is a cluster of its own."""
+    """One server; a cluster of its own, or part of an `EtcdCluster`."""
 
     def __init__(
         self,
@@ -66,13 +69,20 @@ class EtcdServer:
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self._peer_port = (2379, 2380) if namespace else free_ports(2)
+        self.peer_url = f"http://127.0.0.1:{self._peer_port}"
+        self.cluster = f"default={self.peer_url}"
 
     @property
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        peer = f"http://127.0.0.1:{self._peer_port}"
+        self.spawn()
+        self.wait()
+
+    def spawn(self) -> None:
+        """Start it, and do not wait until it answers."""
+        peer = self.peer_url
         self._directory.mkdir(exist_ok=True)
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -81,7 +91,9 @@ class EtcdServer:
                     *(binary(), "--data-dir", str(self._directory / "data")),
                     *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-                    *("--initial-cluster", f"default={peer}"),
+                    *("--initial-cluster", self.cluster),
+                    # Who is alone waits for nobody's vote.
+                    *("--heartbeat-interval", "10", "--election-timeout", "100"),
                     *_options(),
                     *self._arguments,
                 ],
@@ -89,6 +101,10 @@ class EtcdServer:
                 stdout=log,
                 stderr=log,
             )
+
+    def wait(self) -> None:
+        """Wait until it answers; one of a cluster does when it knows a leader."""
+        assert self._process is not None
         deadline = time.monotonic() + DEADLINE_S
         while not self._accepts():
             assert self._process.poll() is None, self.log
@@ -126,10 +142,32 @@ class EtcdServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def back_up(self) -> Path:
+        """Copy what it has, to `restore` it."""
+        self.kill()
+        copy = self._directory / "backup"
+        shutil.copytree(self._directory / "data", copy)
+        self.start()
+        return copy
+
+    def restore(self, backup: Path) -> None:
+        """Go back to a backup, and start."""
+        self.wipe()
+        shutil.copytree(backup, self._directory / "data")
+        self.start()
+
     def wipe(self) -> None:
         """Lose everything."""
         self.kill()
         shutil.rmtree(self._directory / "data")
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None
+
+    def status(self) -> Any:
+        """What it says of itself and its cluster."""
+        return self.call("maintenance/status", {})
 
     @property
     def log(self) -> str:
@@ -165,13 +203,58 @@ class EtcdServer:
             for pair in found.get("kvs", [])
         }
 
+    @property
+    def revision(self) -> int:
+        return int(self.call("kv/range", {"key": b64(b"x")})["header"]["revision"])
+
     def compact(self) -> None:
         """Forget the history."""
-        revision = self.call("kv/range", {"key": b64(b"x")})["header"]["revision"]
-        self.call("kv/compaction", {"revision": revision})
+        self.call("kv/compaction", {"revision": str(self.revision)})
 
     def _within(self, function: Callable[[], T]) -> T:
         return within(self.namespace, function) if self.namespace else function()
+
+
+class EtcdCluster:
+    """Three servers, of which two have to live."""
+
+    def __init__(self, directory: Path) -> None:
+        # What a loaded machine keeps: it must not elect another leader on its own.
+        slower = ("--heartbeat-interval", "50", "--election-timeout", "500")
+        names = ("one", "two", "three")
+        self.servers = [EtcdServer(directory / name, "--name", name, *slower) for name in names]
+        for server in self.servers:
+            server.cluster = ",".join(
+                f"{name}={other.peer_url}" for name, other in zip(names, self.servers, strict=True)
+            )
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(server.url for server in self.servers)
+
+    def at(self, url: str) -> EtcdServer:
+        return self.servers[self.urls.index(url)]
+
+    def start(self) -> None:
+        """Start those that do not run."""
+        for server in self.servers:
+            if not server.runs:
+                server.spawn()
+        for server in self.servers:
+            server.wait()
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def leader(self) -> EtcdServer:
+        """Who leads, in the eyes of one that lives."""
+        seen = next(server for server in self.servers if server.runs).status()["leader"]
+        return next(
+            server
+            for server in self.servers
+            if server.runs and server.status()["header"]["member_id"] == seen
+        )
 
 
 def b64(value: bytes) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import trio
 
 from drld.errors import RegistryError
-from drld.registry.http import Connection, HttpError, connect
+from drld.registry.http import Connection, HttpError, connect, reason
 from drld.registry.state import Event
 from drld.spec import RegistrySpec
 
@@ -36,6 +36,7 @@ PAGE = 500
 CALL_TIMEOUT_S = 8.0
 """A server without a leader needs 7 s to say so."""
 _MAX_PASSWORD_BYTES = 4096
+_COMPACTED = "required revision has been compacted"
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
 
@@ -44,7 +45,7 @@ Range = tuple[str, str]
 
 
 class CompactedError(RegistryError):
-    """The history that a watch asks for is gone: read everything anew."""
+    """The history that is asked for is gone: read everything anew."""
 
 
 class _TooLargeError(RegistryError):
@@ -75,15 +76,16 @@ class Etcd:
         if self._idle is not None:
             await self._idle.__aexit__()
 
-    async def read(self, span: Range) -> tuple[list[Event], int]:
-        """Everything in a range, as of one revision.
+    async def read(self, span: Range, revision: int = 0) -> tuple[list[Event], int]:
+        """Everything in a range, as of one revision: that one, or the last.
 
         Raises:
+            CompactedError: what stood there then is not known any more.
             RegistryError: as everywhere here.
         """
         first, end = (key.encode() for key in span)
         found: list[Event] = []
-        size = revision = 0
+        size = 0
         page = PAGE
         while True:
             request = {"key": _b64(first), "range_end": _b64(end), "limit": str(page)}
@@ -267,7 +269,8 @@ class Etcd:
             value = _json(answer)
             said = value.get("message") or value.get("error")
         reason = said if isinstance(said, str) else f"HTTP status {status}"
-        return RegistryError(f"{self.endpoint}: {_shown(reason)}")
+        kind = CompactedError if _COMPACTED in reason else RegistryError
+        return kind(f"{self.endpoint}: {_shown(reason)}")
 
 
 def _change(key: str, value: bytes | None, lease: int) -> dict[str, object]:
@@ -365,11 +368,15 @@ def _password(registry: RegistrySpec) -> str:
 def _tls(endpoint: str, registry: RegistrySpec) -> ssl.SSLContext | None:
     if not endpoint.startswith("https:"):
         return None
+    what = f"registry.ca: {registry.ca}"
     try:
         context = ssl.create_default_context(cafile=registry.ca)
         if registry.cert is not None:
+            what = "registry.cert, registry.key: " + ", ".join(
+                filter(None, (registry.cert, registry.key))
+            )
             context.load_cert_chain(registry.cert, registry.key, password="")
     except OSError as error:
-        files = ", ".join(filter(None, (registry.ca, registry.cert, registry.key)))
-        raise RegistryError(f"registry: certificates ({files}): {error}") from error
+        said = reason(error) if isinstance(error, ssl.SSLError) else error.strerror
+        raise RegistryError(f"{what}: {said}") from error
     return context

@@ -24,9 +24,42 @@ _KEEP_ALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
 
+_ALERTS = ("alert bad certificate", "alert certificate", "alert unknown ca", "alert unsupported")
+"""What servers say of a client's certificate."""
+
 
 class HttpError(Exception):
     """The server cannot be reached, or what answers there is no HTTP server."""
+
+
+class _Audible(trio.abc.Stream):
+    """A TCP stream of which what the server said last can be read when it takes nothing more.
+
+    One that refuses our certificate says so and resets the connection. The system tells whoever
+    sends of the reset first, and TLS reads nothing after an error.
+    """
+
+    def __init__(self, tcp: trio.SocketStream) -> None:
+        self._tcp = tcp
+        self._unsent: trio.BrokenResourceError | None = None
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            await self._tcp.send_all(data)
+        except trio.BrokenResourceError as error:
+            self._unsent = error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._tcp.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data = await self._tcp.receive_some(max_bytes)
+        if not data and self._unsent is not None:
+            raise self._unsent
+        return data
+
+    async def aclose(self) -> None:
+        await self._tcp.aclose()
 
 
 class Connection:
@@ -100,7 +133,10 @@ class Connection:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            self._http.receive_data(bytes(await self._stream.receive_some(_PIECE)))
+            data = bytes(await self._stream.receive_some(_PIECE))
+            if not data and self._http.their_state is h11.SEND_RESPONSE:
+                raise HttpError("the connection was closed without an answer")
+            self._http.receive_data(data)
 
 
 async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
@@ -118,7 +154,7 @@ async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
                 tcp.setsockopt(*option)
             if tls is None:
                 return Connection(tcp, parts.netloc)
-            secure = trio.SSLStream(tcp, tls, server_hostname=host, https_compatible=True)
+            secure = trio.SSLStream(_Audible(tcp), tls, server_hostname=host, https_compatible=True)
             try:
                 await secure.do_handshake()
             except BaseException:
@@ -134,4 +170,11 @@ async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
 def reason(error: BaseException) -> str:
     """What an error says, or what it was caused by."""
     cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate does not pass (registry.ca): {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError) and cause.reason:
+        said = cause.reason.replace("_", " ").lower()
+        if any(alert in said for alert in _ALERTS):
+            return f"it refuses our certificate, or that there is none (registry.cert): {said}"
+        return f"TLS: {said}"
     return str(cause or error) or type(error).__name__

@@ -13,8 +13,8 @@ from drld.registry.cache import Remembered
 from drld.registry.takeover import take_over
 from drld.spec import LimiterSpec
 
-from ..factories import limit_spec, limiter_spec
-from ..registry_factories import FLEET, KEYS, limit, member
+from ...factories import limit_spec, limiter_spec
+from ...registry_factories import FLEET, KEYS, limit, member
 
 GOOD, BAD, LATER = (limit_spec(id=n, name=name) for n, name in enumerate(("good", "bad", "later")))
 

@@ -8,8 +8,8 @@ from drld.registry.merge import Merged, merge
 from drld.registry.state import Registry
 from drld.spec import LimiterSpec, PeerSpec
 
-from ..factories import limit_spec
-from ..registry_factories import (
+from ...factories import limit_spec
+from ...registry_factories import (
     FLEET,
     KEYS,
     address,

@@ -7,7 +7,7 @@ import pytest
 from drld.registry import state
 from drld.registry.state import Event, Registry
 
-from ..registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
+from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
 
 A, B, C = (KEYS.member(name) for name in "abc")
 ONE, TWO = KEYS.limit(1), KEYS.limit(2)

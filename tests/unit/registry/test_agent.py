@@ -1,0 +1,111 @@
+"""The agent with a real etcd: who belongs to the fleet, and what comes into force."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from drld.errors import ConfigError, DatapathError
+
+from ...etcd_server import EtcdServer
+from ...registry_agents import Host, until
+from ...registry_factories import KEYS, address, file_spec, limit, registry_spec
+
+
+async def test_a_full_disk_is_said_and_harms_nothing(server: EtcdServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    host = Host(server, tmp_path, 1, cache=str(tmp_path / "file" / "cache"))
+    async with host.running():
+        await host.reports(joined=True)
+        server.put(KEYS.limit(1), limit(1))
+        await until(lambda: len(host.spec.limits) == 1)
+        await until(lambda: host.agent.report()["cache_error"] is not None)
+    assert list(tmp_path.glob("*cache*")) == []
+
+
+async def test_one_server_of_several_is_enough_and_the_next_takes_over(
+    server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    endpoints = ("http://127.0.0.1:1", server.url, "http://127.0.0.1:2")
+    host = Host(server, tmp_path, 1, endpoints=endpoints)
+    async with host.running():
+        await host.reports(endpoint=server.url, joined=True)
+        server.kill()
+        await host.reports(endpoint=None, state="unreachable")
+        server.start()
+        await host.reports(endpoint=server.url, state="connected")
+        await until(lambda: KEYS.alive("a") in server.get("/drld/f/"))
+    assert caplog.text.count("no etcd") <= 1
+
+
+async def test_what_the_host_refuses_is_refused_alone_and_told(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    first, second = Host(server, tmp_path, 1), Host(server, tmp_path, 2)
+    first.refuses = {"limit1"}
+    async with first.running():
+        for number in (1, 2):
+            server.put(KEYS.limit(number), limit(number))
+        await until(lambda: [found.id for found in first.spec.limits] == [2])
+        async with second.running():
+            await second.reports(joined=True)
+            await until(lambda: first.spec.members == {"a", "b"})
+        assert json.loads(server.get(KEYS.alive("a"))[KEYS.alive("a")])["refused"] == {
+            KEYS.limit(1): "etcd /drld/f/limits/1: no limit1 here"
+        }
+        # A change that the host can do comes into force.
+        server.put(KEYS.limit(1), limit(1, name="other"))
+        await until(lambda: [found.id for found in first.spec.limits] == [1, 2])
+        await first.reports(problem_count=0)
+
+
+async def test_who_leaves_is_gone_and_does_not_believe_otherwise(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    first, second = Host(server, tmp_path, 1), Host(server, tmp_path, 2)
+    async with first.running():
+        async with second.running():
+            await second.reports(joined=True)
+            await until(lambda: first.spec.members == {"a", "b"})
+        await second.agent.leave()
+        await until(lambda: first.spec.members == {"a"})
+        server.kill()
+        again = Host(server, tmp_path, 2)
+        async with again.running():
+            assert not again.spec.joined
+            assert again.spec.members == {"a", "b"}
+
+
+async def test_a_member_that_is_away_too_long_is_forgotten_if_asked_for(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    server.put(KEYS.member("z"), '{"address": "127.0.0.9:7946"}')
+    patient, quick = Host(server, tmp_path, 1), Host(server, tmp_path, 2, forget_after_ns=10**8)
+    async with patient.running():
+        await patient.reports(members=2, waiting_for=["z"])
+        async with quick.running():
+            await quick.reports(members=2, joined=True)
+        assert KEYS.member("z") not in server.get("/drld/f/")
+        await patient.reports(joined=True)
+
+
+async def test_a_file_is_reloaded_as_a_whole(server: EtcdServer, tmp_path: Path) -> None:
+    host = Host(server, tmp_path, 1)
+    async with host.running():
+        server.put(KEYS.limit(1), limit(1))
+        await until(lambda: len(host.spec.limits) == 1)
+        own = file_spec("a", 1, registry=host.file.registry, limits=host.spec.limits)
+        host.agent.reload(own, host.reconfigure)
+        await host.reports(problem_count=1)
+        assert "unique, but drld.toml (limit[0].id)" in str(host.agent.report()["problems"])
+        host.refuses = {"limit1"}
+        with pytest.raises(DatapathError):
+            host.agent.reload(own, host.reconfigure)
+        other = file_spec("a", 1, registry=registry_spec(fleet="g"))
+        with pytest.raises(ConfigError, match="registry: cannot change"):
+            host.agent.reload(other, host.reconfigure)
+        assert host.spec.listen == address(1)

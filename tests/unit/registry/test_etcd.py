@@ -1,0 +1,138 @@
+"""The client with a real etcd: what it understands, and what it survives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from drld.errors import RegistryError
+from drld.registry import etcd as client
+from drld.registry.etcd import CompactedError, Etcd
+from drld.registry.state import Event
+
+from ...etcd_server import EtcdServer
+from ...registry_agents import DEADLINE_S, until
+from ...registry_factories import KEYS, registry_spec
+
+
+def session(server: EtcdServer, **changes: Any) -> Etcd:
+    return Etcd(server.url, registry_spec(**changes))
+
+
+async def test_what_is_put_is_read_page_by_page(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PAGE", 3)
+    async with session(server) as etcd:
+        for number in range(1, 9):
+            await etcd.commit({KEYS.limit(number): b"x" * number})
+        server.put(KEYS.member("\N{BLACK HEART SUIT}"), "?")
+        items, revision = await etcd.read(KEYS.followed)
+        assert [item.key for item in items[:8]] == [KEYS.limit(n) for n in range(1, 9)]
+        assert [item.value for item in items[:8]] == [b"x" * n for n in range(1, 9)]
+        assert len(items) == 9
+        assert revision == items[-1].revision
+        # Answers that would be too large are asked for in smaller pages.
+        monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 500)
+        assert await etcd.read(KEYS.followed) == (items, revision)
+        monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 50)
+        with pytest.raises(RegistryError, match="more than 50 bytes"):
+            await etcd.read(KEYS.followed)
+
+
+async def test_commits_hold_only_where_the_revisions_do(server: EtcdServer) -> None:
+    async with session(server) as etcd:
+        first = await etcd.commit({"a": b"1"}, {"a": 0})
+        assert first is not None
+        assert await etcd.commit({"a": b"2"}, {"a": 0}) is None
+        assert await etcd.commit({"a": None, "b": b"3"}, {"a": first}) == first + 1
+        assert await etcd.get("a") is None
+        assert await etcd.get("b") == Event("b", b"3", first + 1)
+
+
+async def test_leases(server: EtcdServer) -> None:
+    async with session(server) as etcd:
+        lease = await etcd.grant(60)
+        assert await etcd.keep_alive(lease)
+        assert not await etcd.keep_alive(12345)
+        with pytest.raises(RegistryError, match="lease not found"):
+            await etcd.commit({"a": b"1"}, lease=12345)
+
+
+async def test_a_watch_tells_everything_from_a_revision_on(server: EtcdServer) -> None:
+    told: list[Event] = []
+    async with session(server) as etcd, trio.open_nursery() as nursery:
+        revision = await etcd.commit({KEYS.limit(1): b"1"})
+        assert revision is not None
+        nursery.start_soon(
+            etcd.watch, KEYS.followed, revision, lambda events, _: told.extend(events)
+        )
+        await etcd.commit({KEYS.limit(1): None, KEYS.member("a"): b"", KEYS.alive("a"): b"no"})
+        await until(lambda: len(told) == 3)
+        nursery.cancel_scope.cancel()
+    assert set(told) == {
+        Event(KEYS.limit(1), b"1", revision),
+        Event(KEYS.limit(1), None, revision + 1),
+        Event(KEYS.member("a"), b"", revision + 1),
+    }
+
+
+async def test_a_watch_of_a_compacted_history_says_so(server: EtcdServer) -> None:
+    async with session(server) as etcd:
+        for _ in range(5):
+            await etcd.commit({KEYS.limit(1): b"1"})
+        server.compact()
+        with trio.fail_after(DEADLINE_S), pytest.raises(CompactedError):
+            await etcd.watch(KEYS.followed, 2, lambda *_: None)
+
+
+async def test_a_server_that_dies_ends_calls_and_watches(server: EtcdServer) -> None:
+    async with session(server) as etcd:
+        with trio.fail_after(DEADLINE_S):
+            async with trio.open_nursery() as nursery:
+
+                async def watch() -> None:
+                    with pytest.raises(RegistryError):
+                        await etcd.watch(KEYS.followed, 1, lambda *_: None)
+
+                nursery.start_soon(watch)
+                await etcd.commit({"a": b"1"})
+                server.kill()
+            with pytest.raises(RegistryError):
+                await etcd.commit({"a": b"1"})
+
+
+async def test_a_server_that_stands_still_ends_calls(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "CALL_TIMEOUT_S", 0.2)
+    async with session(server) as etcd:
+        server.freeze()
+        with trio.fail_after(DEADLINE_S), pytest.raises(RegistryError):
+            await etcd.get("a")
+        server.thaw()
+
+
+async def test_name_and_password(server: EtcdServer, tmp_path: Path) -> None:
+    server.call("auth/user/add", {"name": "root", "password": "secret word"})
+    server.call("auth/user/grant", {"user": "root", "role": "root"})
+    server.call("auth/enable", {})
+    file = tmp_path / "password"
+    file.write_text("secret word\n")
+    async with session(server, user="root", password_file=str(file)) as etcd:
+        assert await etcd.commit({"a": b"1"}) is not None
+        # A token that has run out is replaced.
+        etcd._token = "old.1"
+        assert await etcd.get("a") is not None
+    file.write_text("wrong\n")
+    async with session(server, user="root", password_file=str(file)) as etcd:
+        with pytest.raises(RegistryError, match="authentication failed"):
+            await etcd.get("a")
+    async with session(server) as etcd:
+        with pytest.raises(RegistryError, match="user name is empty"):
+            await etcd.get("a")
+    with pytest.raises(RegistryError, match="No such file"):
+        session(server, user="root", password_file="/nowhere")
