@@ -102,12 +102,17 @@ def waiting(command: F) -> F:
 @click.pass_obj
 def members(fleets: Fleets, as_json: bool) -> None:
     """Show who belongs to the fleet."""
-    found = fleets.ask(lambda known: known.members())
+
+    async def look(fleet: Fleet) -> tuple[list[Status], Registry]:
+        return await fleet.members(), await fleet.known()
+
+    found, known = fleets.ask(look)
     if as_json:
         write_json([_member_json(status) for status in found])
     else:
         headers = ("NAME", "ADDRESS", "STATE", "SINCE", "APPLIED", "REFUSED")
         write_table(headers, [_member_row(status) for status in found], left=4)
+    _complain(known)
 
 
 @fleet.command()
@@ -121,8 +126,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
         return
     headers = ("NAME", "ALLOCATOR", "MODE", "MATCH", "ID", "RATE", "BURST")
     write_table(headers, [_limit_row(known, limit_id) for limit_id in sorted(known.limits)], left=4)
-    for problem in known.problems.values():
-        click.echo(f"drlctl: nobody can use {problem}", err=True)
+    _complain(known)
 
 
 @fleet.command("add-limit")
@@ -219,6 +223,11 @@ def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool)
 
     revision, found = fleets.ask(take)
     _finish(f"{name} removed", revision, found, as_json, [])
+
+
+def _complain(known: Registry) -> None:
+    for problem in known.problems.values():
+        click.echo(f"drlctl: nobody can use {problem}", err=True)
 
 
 def _table(options: Mapping[str, Any]) -> dict[str, object]:

@@ -18,8 +18,8 @@ from drld.registry.state import Member, Registry
 from drld.spec import LimitSpec, RegistrySpec
 
 POLL_S = 0.2
-MAX_AT_ONCE = 100
-"""Limits in one step: etcd takes 128 changes at once."""
+MAX_AT_ONCE = 60
+"""Limits in one step: etcd takes 128 changes at once, and each is two."""
 _ANY_INTERVAL_NS = 50_000_000
 """Of limits that do not say theirs; each member has its own."""
 
@@ -73,11 +73,12 @@ class Fleet:
         if len(tables) > MAX_AT_ONCE:
             raise ConfigError([f"{len(tables)} limits: at most {MAX_AT_ONCE} at once"])
         registry = await self.known()
-        removed, _ = await self._etcd.read(self.keys.all_removed)
-        given_out = set(registry.limits) | {
-            limit_id for item in removed if (limit_id := self.keys.removed_of(item.key))
-        }
+        before, _ = await self._etcd.read(self.keys.all_given_out)
         there = await self._revisions()
+        standing = {limit_id for key in there if (limit_id := self.keys.limit_of(key))}
+        given_out = standing | {
+            limit_id for item in before if (limit_id := self.keys.given_out_of(item.key))
+        }
         names = {held.value.name: limit_id for limit_id, held in registry.limits.items()}
         changes: dict[str, bytes | None] = {}
         where: dict[str, int] = {}
@@ -89,11 +90,12 @@ class Fleet:
                 same = names.get(str(table.get("name")))
                 table["id"] = same if replace and same else _free(given_out)
             spec = self._validated(table, what)
-            self._check(spec, what, registry, names, given_out - set(ids), replace=replace)
+            self._check(spec, what, standing, names, given_out - set(ids), replace=replace)
             if spec.id in ids:
                 raise ConfigError([f"{what}.id: {spec.id}: unique, but another has it"])
             key = self.keys.limit(spec.id)
             changes[key] = write_limit(table)
+            changes[self.keys.given_out(spec.id)] = b"{}"
             where[key] = there.get(key, 0)
             names = {name: limit_id for name, limit_id in names.items() if limit_id != spec.id}
             names[spec.name] = spec.id
@@ -123,7 +125,7 @@ class Fleet:
         if not found:
             raise ConfigError([f"fleet {self.keys.name} has no limit {wanted!r}"])
         key = self.keys.limit(found[0])
-        changes = {key: None, self.keys.removed(found[0]): b"{}"}
+        changes = {key: None, self.keys.given_out(found[0]): b"{}"}
         return found[0], await self._commit(changes, {key: there[key]})
 
     async def remove(self, name: str, *, force: bool) -> int:
@@ -190,15 +192,15 @@ class Fleet:
         self,
         spec: LimitSpec,
         what: str,
-        registry: Registry,
+        standing: set[int],
         names: Mapping[str, int],
         given_out: set[int],
         *,
         replace: bool,
     ) -> None:
         key = source(self.keys.limit(spec.id))
-        if spec.id in given_out and not (replace and spec.id in registry.limits):
-            state = "has it; --replace changes it" if spec.id in registry.limits else "had it"
+        if spec.id in given_out and not (replace and spec.id in standing):
+            state = "has it; --replace changes it" if spec.id in standing else "had it"
             raise ConfigError([f"{what}: id: {spec.id}: never given out, but {key} {state}"])
         other = names.get(spec.name)
         if other is not None and other != spec.id:

@@ -8,6 +8,7 @@ server; what is known stays in force meanwhile. So there is no state of the prot
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -72,11 +73,14 @@ class Agent:
         """Of the last session."""
         self._saved: cache.Remembered | None = None
         self._endpoint: str | None = None
+        """The server that we follow, or followed last, until none can be used."""
         self._error: str | None = None
         self._since = time.time()
         self._failures = 0
         """Servers in a row that could not be used."""
         self._cache_error: str | None = None
+        self._warned = False
+        """Of what etcd has lost."""
         self._dirty = trio.Event()
         remembered = cache.load(file.registry.cache, self._keys)
         if remembered is not None:
@@ -144,7 +148,7 @@ class Agent:
             joined=registry.joined,
             waiting_for=registry.waiting_for[:SHOWN],
             lost=registry.lost,
-            problems={key: problems[key] for key in sorted(problems)[:SHOWN]},
+            problems={key: problems[key] for key in self._keys.by_weight(problems)[:SHOWN]},
             problem_count=len(problems),
             rejected=registry.rejected,
             cache_error=self._cache_error,
@@ -162,7 +166,8 @@ class Agent:
         if self._upkeep is None or self._upkeep.taken is not None:
             return  # Never registered.
         with trio.move_on_after(LEAVE_TIMEOUT_S):
-            for endpoint in self._spec.endpoints:
+            # First the one that answered last.
+            for endpoint in sorted(self._spec.endpoints, key=lambda known: known != self._endpoint):
                 try:
                     async with Etcd(endpoint, self._spec) as etcd:
                         item = await etcd.get(key)
@@ -186,7 +191,8 @@ class Agent:
 
     async def _follow(self) -> None:
         servers = len(self._spec.endpoints)
-        retry_s, turn = SHORTEST_RETRY_S, 0
+        # A fleet spreads over all of them.
+        retry_s, turn = SHORTEST_RETRY_S, self._rng.randrange(servers)
         while True:
             try:
                 async with Etcd(self._spec.endpoints[turn % servers], self._spec) as etcd:
@@ -209,11 +215,23 @@ class Agent:
         Raises:
             RegistryError: it does not.
         """
+        registry = self._registry
         items, revision = await etcd.read(self._keys.followed)
-        self._registry.resync(items, revision)
-        self._connected(etcd.endpoint)
+        past = None
+        if registry.in_question(items, revision):
+            with contextlib.suppress(CompactedError):
+                then, _ = await etcd.read(self._keys.followed, registry.revision)
+                past = [item.key for item in then]
+        registry.resync(items, revision, past)
+        if not registry.continuous:
+            self._applied = 0  # A revision of another registry.
+        self._warn_of_loss()
+        self.known.set()
+        self._dirty.set()
         failures: list[RegistryError] = []
-        self._upkeep = upkeep = Upkeep(etcd, self._registry, self._spec, self.file.listen)
+        self._upkeep = upkeep = Upkeep(
+            etcd, registry, self._spec, self.file.listen, partial(self._connected, etcd.endpoint)
+        )
         upkeep.tell(self._applied, self._problems())
         watch = partial(etcd.watch, self._keys.followed, revision + 1, self._told)
         async with trio.open_nursery() as nursery:
@@ -230,45 +248,45 @@ class Agent:
         raise failures[0]
 
     def _told(self, events: list[Event], revision: int) -> None:
-        was_ours = self._registry.continuous
         self._registry.apply(events, revision)
-        if was_ours and not self._registry.continuous:
-            self._warn_of_loss()
+        self._warn_of_loss()
         self._dirty.set()
 
     def _connected(self, endpoint: str) -> None:
+        """What is known is read, and what we have to say is written."""
+        self._failures = 0
+        if self._endpoint == endpoint:
+            return
         registry = self._registry
         log.info(
             "fleet %s at %s: members: %d, limits: %d",
             *(self._spec.fleet, endpoint, len(registry.members), len(registry.limits)),
         )
-        if not registry.continuous:
-            self._warn_of_loss()
-        self._endpoint, self._error, self._since = endpoint, None, time.time()
-        self._failures = 0
-        self.known.set()
-        self._dirty.set()
+        if self._endpoint is None:
+            self._since = time.time()
+        self._endpoint, self._error = endpoint, None
 
     def _warn_of_loss(self) -> None:
-        if self._registry.lost:
+        lost = self._registry.lost
+        if lost and not self._warned:
             log.warning(
                 "etcd has lost members and limits of fleet %s: %d; they stay in force and are "
                 "put there again",
-                *(self._spec.fleet, self._registry.lost),
+                *(self._spec.fleet, lost),
             )
+        self._warned = lost > 0
 
     def _disconnected(self, error: str) -> None:
         self._failures += 1
+        self._error = error
         if self._failures == len(self._spec.endpoints):
+            self._endpoint, self._since = None, time.time()
             log.warning(
                 "fleet %s: no etcd: %s; %s",
                 self._spec.fleet,
                 error,
                 "going on with what is known" if self.known.is_set() else "waiting for it",
             )
-        if self._endpoint is not None:
-            self._since = time.time()
-        self._endpoint, self._error = None, error
 
     # Putting into force.
 

@@ -4,7 +4,7 @@
     /drld/FLEET/fleet          which registry this is: made once, at random
     /drld/FLEET/limits/ID      a limit, as a table of [[limit]]
     /drld/FLEET/members/NAME   a member, until it leaves or is removed
-    /drld/FLEET/removed/ID     a limit that was removed: its id is not given out again
+    /drld/FLEET/used/ID        an id that was given out to a limit, and is not given out again
 
 What limiters follow, `fleet`, `limits/` and `members/`, is one range: one read gives a consistent
 picture of it and one watch keeps it so. `alive/` stands outside, for each change of the
@@ -14,6 +14,7 @@ configuration changes all of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _ID = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
@@ -41,9 +42,9 @@ class Keys:
         return self.alive(""), f"{self.prefix}alive0"
 
     @property
-    def all_removed(self) -> tuple[str, str]:
-        """The range of `removed`."""
-        return f"{self.prefix}removed/", f"{self.prefix}removed0"
+    def all_given_out(self) -> tuple[str, str]:
+        """The range of `used`."""
+        return f"{self.prefix}used/", f"{self.prefix}used0"
 
     @property
     def fleet(self) -> str:
@@ -62,9 +63,9 @@ class Keys:
         """A limit of the fleet."""
         return f"{self.prefix}limits/{limit_id}"
 
-    def removed(self, limit_id: int) -> str:
-        """A limit that the fleet had."""
-        return f"{self.prefix}removed/{limit_id}"
+    def given_out(self, limit_id: int) -> str:
+        """That a limit has or had this id."""
+        return f"{self.prefix}used/{limit_id}"
 
     def member_of(self, key: str) -> str | None:
         """The name in a key of `members/`; None if it is none."""
@@ -78,9 +79,13 @@ class Keys:
         """The id in a key of `limits/`; None if it is none."""
         return self._id(key, "limits/")
 
-    def removed_of(self, key: str) -> int | None:
-        """The id in a key of `removed/`; None if it is none."""
-        return self._id(key, "removed/")
+    def given_out_of(self, key: str) -> int | None:
+        """The id in a key of `used/`; None if it is none."""
+        return self._id(key, "used/")
+
+    def by_weight(self, keys: Iterable[str]) -> list[str]:
+        """What is to be told first: members, for everybody's share depends on them."""
+        return sorted(keys, key=lambda key: (self.member_of(key) is None, key))
 
     def _id(self, key: str, folder: str) -> int | None:
         number = self._rest(key, folder, _ID)

@@ -17,13 +17,14 @@ from drld.config import read_limit
 from drld.config.fields import Endpoint, format_endpoint
 from drld.config.problems import Problems, show
 from drld.errors import ConfigError
-from drld.registry.keys import source
+from drld.registry.keys import Keys, source
 from drld.registry.state import Member
 from drld.spec import LimitSpec, RegistrySpec
 
 MAX_VALUE_BYTES = 256 << 10
 """Room for the shares of more limiters than any fleet has had; etcd's own bound is 1.5 MB."""
 MAX_REFUSED = 16
+MAX_UNCOUNTED = 1000
 MAX_REASON = 200
 
 
@@ -45,6 +46,8 @@ class Alive(_Record):
     """The revision of the registry that its configuration is from; 0: not of any yet."""
     refused: Annotated[dict[str, str], Field(max_length=MAX_REFUSED)] = Field(default_factory=dict)
     """Why it does not use what stands under some keys."""
+    uncounted: Annotated[list[str], Field(max_length=MAX_UNCOUNTED)] = Field(default_factory=list)
+    """All members that it does not count, or not as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,22 @@ def write_member(member: Member) -> bytes:
     return _written({"address": address, "since": member.since, "joined": member.joined})
 
 
-def write_alive(address: tuple[str, int], applied: int, refused: Mapping[str, str]) -> bytes:
+def write_alive(
+    keys: Keys, address: tuple[str, int], applied: int, refused: Mapping[str, str]
+) -> bytes:
     """The value of a limiter's `alive`; of what it refuses the first few, shortened."""
-    some = {key: refused[key][:MAX_REASON] for key in sorted(refused)[:MAX_REFUSED]}
-    return _written({"address": format_endpoint(*address), "applied": applied, "refused": some})
+    uncounted = sorted(name for key in refused if (name := keys.member_of(key)) is not None)
+    value = {
+        "address": format_endpoint(*address),
+        # Who cannot name all that it does not count says that it counts nobody.
+        "applied": applied if len(refused) < MAX_UNCOUNTED else 0,
+        "refused": {
+            key: refused[key][:MAX_REASON] for key in keys.by_weight(refused)[:MAX_REFUSED]
+        },
+    }
+    if uncounted:
+        value["uncounted"] = uncounted[:MAX_UNCOUNTED]
+    return _written(value)
 
 
 def write_limit(limit: object) -> bytes:

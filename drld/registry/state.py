@@ -6,10 +6,11 @@ believes in too small an N. Therefore
 - A member is a member until it says that it leaves or an operator says so, which is that its key is
   deleted. That nothing was heard of it is no reason: it may be cut off from etcd and forwarding.
 - That a key is gone is believed only in a registry that is the one we know and has not gone back in
-  time: its `fleet` is the same and its revision not lower (`_continuous`). An etcd that was wiped,
-  replaced or restored from a backup makes nobody forget anything: what is missing in it is *lost*,
-  stays in force, and is put there again (`restoration`) by whoever notices. Only then is that
-  registry the one we know.
+  time (`_continuous`): its `fleet` is the same, its revision is not lower, and at the revision that
+  we know it had what is missing now. The last is for one that went back and has been written to
+  since, by whomever. An etcd that was wiped, replaced or restored from a backup makes nobody forget
+  anything: what is missing in it is *lost*, stays in force, and is put there again (`restoration`)
+  by whoever notices. Only then is that registry the one we know.
 - A value that cannot be used changes nothing: the last good one stays, and `problems` says why.
 - Who joins puts its member key and is *joined* when all other members have applied a revision
   that has it (`waiting_for`). Until then it counts on nobody (`LimiterSpec.joined`) and enforces
@@ -20,7 +21,7 @@ Invariant: who is `joined` has been counted in N by every member, at the moment 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -110,12 +111,27 @@ class Registry:
             self._take(key, value, 0)
         self.fleet, self.revision = fleet, revision
 
-    def resync(self, items: Sequence[Event], revision: int) -> None:
-        """All that stands in the followed range, as of a revision."""
+    def in_question(self, items: Iterable[Event], revision: int) -> bool:
+        """Whether `resync` should be told of the past, at our revision."""
+        gone = self._known() - {item.key for item in items}
+        return bool(gone) and 0 < self.revision <= revision
+
+    def resync(
+        self, items: Sequence[Event], revision: int, past: Collection[str] | None = None
+    ) -> None:
+        """All that stands in the followed range, as of a revision.
+
+        `past` are the keys of which the registry says that they stood there at our revision; None:
+        it does not say.
+        """
         there = {item.key: item.value for item in items if item.value is not None}
+        gone = self._known() - there.keys()
         self._present = _fleet_id(there.get(self.keys.fleet))
         self._continuous = (
-            self._present is not None and self._present == self.fleet and revision >= self.revision
+            self._present is not None
+            and self._present == self.fleet
+            and revision >= self.revision
+            and (past is None or gone <= set(past))
         )
         if not self._continuous:
             self._acknowledged.clear()
@@ -125,7 +141,6 @@ class Registry:
         for item in sorted(items, key=lambda item: item.revision):
             if item.value is not None:
                 self._take(item.key, item.value, item.revision)
-        gone = self._known() - there.keys()
         self._lost = set()
         if self._continuous:
             for key in gone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -18,7 +18,7 @@ from drld.model import NS_PER_S
 from drld.registry.etcd import Etcd
 from drld.registry.keys import source
 from drld.registry.records import read_alive, write_alive, write_member
-from drld.registry.state import Registry
+from drld.registry.state import Event, Registry
 from drld.spec import RegistrySpec
 
 log = logging.getLogger("drld.registry")
@@ -32,8 +32,14 @@ class Upkeep:
     """One session's."""
 
     def __init__(
-        self, etcd: Etcd, registry: Registry, spec: RegistrySpec, address: tuple[str, int]
+        self,
+        etcd: Etcd,
+        registry: Registry,
+        spec: RegistrySpec,
+        address: tuple[str, int],
+        done: Callable[[], None],
     ) -> None:
+        """`done` is called whenever all that was due is done."""
         self.taken: str | None = None
         """Why we are not registered: another limiter of our name is."""
         self._etcd = etcd
@@ -41,8 +47,9 @@ class Upkeep:
         self._keys = registry.keys
         self._spec = spec
         self._address = address
+        self._done = done
         self._ttl_s = spec.ttl_ns / NS_PER_S
-        self._alive = write_alive(address, 0, {})
+        self._alive = write_alive(registry.keys, address, 0, {})
         self._told: bytes | None = None
         self._lease = 0
         self._renew_at = 0.0
@@ -55,7 +62,7 @@ class Upkeep:
 
     def tell(self, applied: int, refused: Mapping[str, str]) -> None:
         """What to say of ourselves."""
-        self._alive = write_alive(self._address, applied, refused)
+        self._alive = write_alive(self._keys, self._address, applied, refused)
         self.stir()
 
     async def run(self) -> None:
@@ -66,40 +73,21 @@ class Upkeep:
         """
         while True:
             self._stirred = trio.Event()
-            if not await self._is_taken():
-                await self._renew()
+            await self._renew()
+            if await self._say_alive():
                 await self._restore()
                 await self._register()
-                await self._say_alive()
                 if not self._registry.joined:
                     await self._ask_who_knows_us()
                     await self._register()
                 if self._spec.forget_after_ns is not None:
                     await self._forget(self._spec.forget_after_ns / NS_PER_S)
+            self._done()
             wait_s = self._renew_at - trio.current_time()
-            if self._lease == 0 or self._registry.lost or not self._registry.joined:
+            if self.taken is None and (self._registry.lost or not self._registry.joined):
                 wait_s = SOON_S
             with trio.move_on_after(max(wait_s, 0)):
                 await self._stirred.wait()
-
-    async def _is_taken(self) -> bool:
-        """Whether another limiter, of another address, uses our name and lives."""
-        if self._lease:
-            return False
-        item = await self._etcd.get(self._keys.alive(self._registry.name))
-        self.taken = None
-        if item is None or item.value is None:
-            return False
-        try:
-            address = read_alive(item.value, item.key).address
-        except ConfigError:
-            return False
-        if address != self._address:
-            self.taken = (
-                f"{source(item.key)}: address: {format_endpoint(*address)!r}: another limiter "
-                f"has the name {self._registry.name!r} (limiter.name): not registered"
-            )
-        return self.taken is not None
 
     async def _renew(self) -> None:
         now = trio.current_time()
@@ -110,7 +98,45 @@ class Upkeep:
         if not self._lease:
             self._lease = await self._etcd.grant(round(self._ttl_s))
             self._told = None
+        elif (item := await self._said()) is None or item.value != self._told:
+            self._told = None  # Somebody has changed it.
         self._renew_at = now + self._ttl_s / 3
+
+    async def _said(self) -> Event | None:
+        return await self._etcd.get(self._keys.alive(self._registry.name))
+
+    async def _say_alive(self) -> bool:
+        """Say so under our name, unless another limiter of it is alive; whether it is ours.
+
+        That is what gives us the name: of two that want it one is first.
+        """
+        said = self._alive
+        if said == self._told:
+            return True
+        item = await self._said()
+        self.taken = self._taken_by(item)
+        if self.taken is not None:
+            return False
+        key = self._keys.alive(self._registry.name)
+        where = {key: item.revision if item is not None else 0}
+        if await self._etcd.commit({key: said}, where, self._lease) is None:
+            self.stir()  # Somebody was faster: look again.
+            return False
+        self._told = said
+        return True
+
+    def _taken_by(self, item: Event | None) -> str | None:
+        """What is wrong if a limiter of another address says that it is alive."""
+        try:
+            address = read_alive(item.value or b"", item.key).address if item else self._address
+        except ConfigError:
+            return None
+        if item is None or address == self._address:
+            return None
+        return (
+            f"{source(item.key)}: address: {format_endpoint(*address)!r}: another limiter "
+            f"has the name {self._registry.name!r} (limiter.name): not registered"
+        )
 
     async def _restore(self) -> None:
         """Put what etcd has lost where it was; whoever else does it may be faster."""
@@ -128,16 +154,8 @@ class Upkeep:
             key = self._keys.member(self._registry.name)
             await self._etcd.commit({key: write_member(member)}, {key: revision})
 
-    async def _say_alive(self) -> None:
-        if self._alive != self._told:
-            said = self._alive
-            await self._etcd.commit(
-                {self._keys.alive(self._registry.name): said}, lease=self._lease
-            )
-            self._told = said
-
     async def _ask_who_knows_us(self) -> None:
-        ours = self._keys.member(self._registry.name)
+        ours = self._registry.name
         items, _ = await self._etcd.read(self._keys.all_alive)
         for item in items:
             name = self._keys.alive_of(item.key)
@@ -145,7 +163,7 @@ class Upkeep:
                 said = read_alive(item.value or b"", item.key)
             except ConfigError:
                 continue
-            if name is not None and ours not in said.refused:
+            if name is not None and ours not in said.uncounted:
                 self._registry.acknowledge(name, said.applied)
 
     async def _forget(self, after_s: float) -> None:

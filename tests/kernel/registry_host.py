@@ -94,9 +94,9 @@ class RegistryFleet:
     def address(number: int) -> str:
         return f"127.0.0.{number}:7946"
 
-    def started(self, *numbers: int) -> list[DaemonHost]:
+    def started(self, *numbers: int, ttl: str = "10s") -> list[DaemonHost]:
         """Limiters that have all joined."""
-        daemons = [self.daemon(number) for number in numbers]
+        daemons = [self.daemon(number, ttl=ttl) for number in numbers]
         for daemon in daemons:
             daemon.start()
         for daemon in daemons:

@@ -214,8 +214,10 @@ def test_a_wiped_etcd_is_filled_again_and_nobody_drops_anybody(fleet: RegistryFl
     assert wait_for(restored, lambda seen: seen == wanted) == wanted
     for daemon in (first, second):
         report = fleet.wait(daemon, lambda report: joined(report, 3))
-        assert daemon.log.count("etcd has lost") == 2
         assert report["limits"] == 1
+    # When it was wiped one of them may have come back when the other had put all there again.
+    warned = [daemon.log.count("etcd has lost") for daemon in (first, second)]
+    assert sorted(warned) in ([1, 2], [2, 2])
     third.start()
     assert fleet.wait(third, lambda report: joined(report, 3))
 
@@ -228,23 +230,22 @@ def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
     fleet.etcd.put("/drld/f/members/lim2", "[1, 2]")
     fleet.etcd.put("/drld/f/members/\x1b[31m", "{}")
     fleet.etcd.put("/drld/f/limits/12345678", "{}")
-    for number in range(30):
+    for number in range(18):
         fleet.etcd.put(f"/drld/f/members/junk{number}", "{")
 
-    def named(report: Any) -> bool:
-        # lim2 puts its own key right again.
-        return bool(report["registry"]["problem_count"] == 32)
-
     for daemon in (first, second):
-        report = fleet.wait(daemon, named)
+        # lim2 puts its own key right again.
+        report = fleet.wait(daemon, lambda report: report["registry"]["problem_count"] == 20)
         problems = report["registry"]["problems"]
-        assert len(problems) == 20
         assert problems["/drld/f/limits/1"].startswith("etcd /drld/f/limits/1: no JSON")
         assert "rate: 'fast': a rate such as" in problems["/drld/f/limits/9"]
         assert report["registry"]["members"] == 2
         assert names(daemon) == ["customer-a"]
         assert "\x1b" not in daemon.log
     in_force(first, "customer-a", 10e6, ["lim2"])
+    fleet.etcd.put("/drld/f/members/junk18", "{")
+    report = fleet.wait(first, lambda report: report["registry"]["problem_count"] == 21)
+    assert len(report["registry"]["problems"]) == 20
     # And it can be put right.
     fleet.etcd.delete("/drld/f/members/junk")
     assert fleet.fleet("add-limit", *FPS, "--id", "1", "--replace")["ids"] == [1]
@@ -289,7 +290,7 @@ def test_two_fleets_share_an_etcd(fleet: RegistryFleet) -> None:
 def test_a_name_that_is_taken_is_not_registered(fleet: RegistryFleet) -> None:
     fleet.started(1)
     fleet.etcd.put("/drld/f/alive/lim2", '{"address": "127.0.0.7:7946"}')
-    second = fleet.daemon(2)
+    second = fleet.daemon(2, ttl="2s")
     second.start()
     report = fleet.wait(second, lambda report: report["registry"]["problem_count"] == 1)
     assert "another limiter has the name 'lim2'" in next(
@@ -299,6 +300,38 @@ def test_a_name_that_is_taken_is_not_registered(fleet: RegistryFleet) -> None:
     assert "/drld/f/members/lim2" not in fleet.etcd.get("/drld/f/")
     fleet.etcd.delete("/drld/f/alive/lim2")
     fleet.wait(second, lambda report: joined(report, 2))
+
+
+def test_a_daemon_that_stands_still_is_a_member_and_counted_out_by_gossip_alone(
+    fleet: RegistryFleet,
+) -> None:
+    first, second = fleet.started(1, 2, ttl="2s")
+    fleet.fleet("add-limit", *FPS)
+    in_force(first, "customer-a", 10e6, ["lim2"])
+
+    def stand_still() -> None:
+        second.signal(signal.SIGSTOP)
+        assert wait_for(lambda: "/drld/f/alive/lim2" not in fleet.etcd.get("/drld/f/"), bool)
+        in_force(first, "customer-a", 5e6, [])
+        assert status(first)["registry"]["members"] == 2
+
+    stand_still()
+    second.signal(signal.SIGCONT)
+    in_force(first, "customer-a", 10e6, ["lim2"])
+    in_force(second, "customer-a", 10e6, ["lim1"])
+    assert wait_for(lambda: "/drld/f/alive/lim2" in fleet.etcd.get("/drld/f/"), bool)
+    # It has never been anything else.
+    assert status(second)["registry"]["joined"]
+
+    # One that is removed meanwhile joins as whoever is new.
+    stand_still()
+    assert fleet.fleet("remove", "lim2")["applied"] == ["lim1"]
+    in_force(first, "customer-a", 10e6, [])
+    second.signal(signal.SIGCONT)
+    for daemon, other in ((first, "lim2"), (second, "lim1")):
+        fleet.wait(daemon, lambda report: joined(report, 2))
+        in_force(daemon, "customer-a", 10e6, [other])
+        assert "Traceback" not in daemon.log
 
 
 def test_a_member_that_cannot_answer_keeps_who_joins_at_its_static_share(

@@ -136,7 +136,26 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
     result = operator.drlctl("limits")
     assert result.exit_code == 0
     assert "nobody can use etcd /drld/f/limits/3: rate: 'fast'" in result.stderr
+    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+    assert "/limits/3 has it; --replace" in operator.refusal("add-limit", *options, "--id", "3")
+    replaced = operator.output("add-limit", *options, "--id", "3", "--replace")
+    assert replaced.startswith("limit 3, ")
+    operator.etcd.put(KEYS.limit(3), "?")
     assert operator.output("remove-limit", "3").startswith("limit 3 removed")
+    operator.etcd.put(KEYS.member("a"), '{"address": "10.0.0.1"}')
+    result = operator.drlctl("members")
+    assert result.exit_code == 0
+    assert "nobody can use etcd /drld/f/members/a: address: '10.0.0.1'" in result.stderr
+    assert operator.output("remove", "a", "--wait", "0").startswith("a removed")
+
+
+def test_the_id_of_a_limit_that_was_deleted_by_hand_is_not_given_out_again(
+    operator: Operator,
+) -> None:
+    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+    assert operator.output("add-limit", *options).startswith("limit 1, ")
+    operator.etcd.delete(KEYS.limit(1))
+    assert operator.output("add-limit", *options).startswith("limit 2, ")
 
 
 def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path) -> None:
