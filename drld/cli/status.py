@@ -60,7 +60,8 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
         ),
         (
             "sessions",
-            f"{gossip['sessions']} begun, {gossip['handshakes']} handshakes sent; probes: "
+            f"{gossip['sessions']} begun; handshakes: {gossip['handshakes']} sent, "
+            f"{gossip['greetings']} received; probes: "
             f"{gossip['control_sent']} sent, {gossip['control_received']} received",
         ),
         ("limits", str(report["limits"])),

@@ -24,7 +24,7 @@ async def test_status(control: Path) -> None:
         peers     1 of 2 connected
         probes    1 alive, 1 dead
         gossip    1200 sent (57.6 kB), 1180 received, 3 rejected (tag 2, value 1)
-        sessions  1 begun, 3 handshakes sent; probes: 40 sent, 39 received
+        sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
         differs   lim2 has other limits: customer-a
@@ -49,7 +49,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         peers     1 of 2 connected
         probes    1 alive, 1 dead; nobody answers this limiter
         gossip    1200 sent (57.6 kB), 1180 received, 0 rejected
-        sessions  1 begun, 3 handshakes sent; probes: 40 sent, 39 received
+        sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
         differs   lim3 has other limits: which is not known yet

@@ -1,0 +1,113 @@
+"""What was recorded comes again at a limiter with its real socket: counted, and nothing else.
+
+With keys and without; tests/kernel/test_keys_kernel.py does it to daemons.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from random import Random
+
+import pytest
+
+from drld.engine import Engine
+from drld.gossip.channel import Channel
+from drld.gossip.control_wire import Control, End, Kind
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Session
+from drld.gossip.transport import Transport
+from drld.gossip.wire import MAX_DATAGRAM
+from drld.model import HEARTBEAT, Quantity, Update
+
+from ..engine_fakes import FakeDatapath
+from ..factories import TICK_NS, limit_spec, limiter_spec
+
+RINGS = [KeyRing(), KeyRing({1: bytes(16)}, use=1)]
+DEADLINE_S = 10
+
+
+class Scene:
+    """Limiter `a`, and its peer `b`, whose datagrams somebody records."""
+
+    def __init__(self, transport: Transport, peer: socket.socket, ring: KeyRing) -> None:
+        self.transport = transport
+        self.now_ns = 0
+        self._peer = peer
+        transport.update_peers({"b": peer.getsockname()})
+        self.engine = Engine(limiter_spec(limit_spec()), FakeDatapath(), transport, Random(1))
+        self.engine.start(0)
+        self.channel = Channel("b", "a", Session(End(7, 1), b"b"), ring)
+        self.hello = self.channel.greet(0)
+        answer = self.hello
+        while not (self.channel.session.open and transport.met):
+            self.hear(answer)
+            opened = self.channel.open_untrusted(peer.recv(MAX_DATAGRAM), 0)
+            answer = opened.answer
+
+    def hear(self, *datagrams: bytes | None) -> None:
+        for datagram in datagrams:
+            assert datagram is not None
+            self._peer.sendto(datagram, self.transport.address)
+        self.now_ns += TICK_NS
+        self.engine.tick(self.now_ns)
+
+    def update(self, sequence: int, limit_id: int = 1) -> bytes | None:
+        value = 0.0 if limit_id == HEARTBEAT else 2.0
+        return self.channel.seal_updates(
+            [Update(limit_id, sequence, Quantity.WEIGHT, 1, value, 1.0)]
+        )
+
+
+@pytest.fixture(params=RINGS, ids=["no keys", "a key"])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    ring: KeyRing = request.param
+    with (
+        closing(Transport(("127.0.0.1", 0), "a", {}, ring, Random(2))) as transport,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
+    ):
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(DEADLINE_S)
+        yield Scene(transport, peer, ring)
+
+
+@pytest.mark.parametrize("limit_id", [1, HEARTBEAT, 9])
+def test_updates_that_come_again(scene: Scene, limit_id: int) -> None:
+    recorded = [scene.update(number, limit_id) for number in range(100)]
+    scene.hear(*recorded)
+    assert scene.transport.rejected == {}
+    heard_ns = scene.engine.membership.heard_ns("b")
+    scene.hear(*recorded)
+    scene.hear(*reversed(recorded))
+    assert scene.transport.rejected == {"replayed": 200}
+    assert scene.engine.membership.heard_ns("b") == heard_ns
+    scene.hear(scene.update(100, limit_id))
+    assert scene.transport.rejected == {"replayed": 200}
+    assert scene.engine.membership.heard_ns("b") == scene.now_ns
+
+
+def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> None:
+    recorded = [scene.update(number) for number in range(5)]
+    scene.hear(*reversed(recorded))
+    assert scene.transport.rejected == {}
+    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 4
+    scene.hear(*recorded)
+    assert scene.transport.rejected == {"replayed": 5}
+    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 4
+
+
+def test_probes_that_come_again(scene: Scene) -> None:
+    probe = scene.channel.seal_control(Control(Kind.PROBE, 0, 0, 0))
+    scene.hear(probe)
+    scene.hear(probe, probe)
+    assert scene.transport.rejected == {"replayed": 2}
+
+
+def test_handshakes_that_come_again(scene: Scene) -> None:
+    known, sessions = scene.transport.greetings, scene.transport.met
+    scene.hear(*[scene.hello] * 10)
+    assert (scene.transport.greetings, scene.transport.met) == (known + 10, sessions)
+    assert scene.transport.rejected == {}
+    scene.hear(scene.update(0))
+    assert scene.transport.received == 1
