@@ -250,6 +250,8 @@ class Daemon:
             if self._registry is not None:
                 self._registry.reload(spec, self._take_over)
             else:
+                if isinstance(self.datapath, KernelDatapath):
+                    await trio.to_thread.run_sync(self.datapath.preparation(spec.limits))
                 self._take_over(spec)
         except DrldError as error:
             self._reload_error = str(error)[:MAX_REPORTED]

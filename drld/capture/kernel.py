@@ -205,6 +205,16 @@ class KernelDatapath:
 
     # What only this one does
 
+    def preparation(self, limits: Sequence[LimitSpec]) -> Callable[[], None]:
+        """What takes the time of `attach`, for a thread of its own: these limits may come next.
+
+        Without it `attach` keeps everything waiting for 0.1 s where what is matched changes.
+        """
+        state = self._attached()
+        if not _fit(limits, state):
+            return lambda: None  # `attach` makes larger maps, and programs for those
+        return self._on_hooks().preparation(limits, _place(limits, state), state)
+
     @property
     def reason(self) -> str:
         """One sentence for an operator: where the programs are."""
@@ -243,13 +253,12 @@ class KernelDatapath:
     def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """Enforce these limits instead of those that there are."""
         state = old_state = self._attached()
-        if len(pairs) + len(set(old_state.slots()) - {limit.id for limit, _ in pairs}) > (
-            old_state.capacity
-        ):
+        limits = [limit for limit, _ in pairs]
+        if not _fit(limits, old_state):
             state = State.create(2 * len(pairs), old_state.cpus, self._code["apply"])
             old_state.copy_to(state)
         kept = state.slots()
-        slots = _place(pairs, state)
+        slots = _place(limits, state)
         fresh = [limit.id for limit, _ in pairs if limit.id not in kept]
         try:
             for limit, enforcement in pairs:
@@ -259,7 +268,6 @@ class KernelDatapath:
                         slots[limit.id],
                         layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
                     )
-            limits = [limit for limit, _ in pairs]
             self._on_hooks().replace(limits, slots, state, old_state.note)
         except BaseException:
             if state is old_state:
@@ -314,8 +322,14 @@ class KernelDatapath:
                 counted.counts = tuple(base + there - then for base, there, then in late)
 
 
-def _place(pairs: Sequence[tuple[LimitSpec, Enforcement]], state: State) -> dict[int, int]:
+def _fit(limits: Sequence[LimitSpec], state: State) -> bool:
+    """Whether there is room for these beside those that are there."""
+    gone = set(state.slots()) - {limit.id for limit in limits}
+    return len(limits) + len(gone) <= state.capacity
+
+
+def _place(limits: Sequence[LimitSpec], state: State) -> dict[int, int]:
     """A slot for each limit: its own if it has one."""
     there = state.slots()
     free = iter(state.free_slots())
-    return {limit.id: there[limit.id] if limit.id in there else next(free) for limit, _ in pairs}
+    return {limit.id: there[limit.id] if limit.id in there else next(free) for limit in limits}

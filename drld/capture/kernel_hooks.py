@@ -7,10 +7,12 @@ called when there is news of interfaces, and once a second or so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from drld.capture import kernel_layout as layout
 from drld.capture.attachment import Attachment, cleaning_up
@@ -24,10 +26,20 @@ from drld.spec import LimitSpec
 log = logging.getLogger(__name__)
 
 
+class _Recipe(NamedTuple):
+    """What programs of a hook are made of: equal recipes make equal programs."""
+
+    device: Device
+    tables: layout.Tables
+    note: str
+    """Of the state."""
+
+
 @dataclass(slots=True)
 class _Attached:
     """A hook's program and its tables."""
 
+    recipe: _Recipe
     device: Device
     program: Program
     maps: list[Map]
@@ -47,6 +59,8 @@ class Hooks:
         self._police = police
         self._seed = seed
         self._attached: dict[Hook, _Attached] = {}
+        self._prepared: dict[Hook, _Attached] = {}
+        """What hooks may have next."""
         self._lost: set[Hook] = set()
         """Hooks whose program could not be put back, which was logged."""
 
@@ -79,13 +93,36 @@ class Hooks:
                 made[hook] = self._make(hook, limits, slots, state)
             self._install(made, state.note, old_note)
         except BaseException:
-            for attached in made.values():
-                attached.close()
+            _close(made, self._attached)
+            self._discard_prepared()
             raise
-        for attached in self._attached.values():
-            attached.close()
+        _close(self._attached, made)
         self._attached = made
+        self._discard_prepared()
         self._lost.clear()
+
+    def preparation(
+        self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
+    ) -> Callable[[], None]:
+        """What makes the programs that `replace` needs if nothing changes until then.
+
+        It may run in a thread of its own: the kernel verifies a program for 0.1 s. What fails in
+        it fails again in `replace`, which says so. One at a time.
+        """
+        self._discard_prepared()
+        recipes: dict[Hook, _Recipe] = {}
+        with contextlib.suppress(DatapathError):
+            for hook in dict.fromkeys(map(_hook_of, limits)):
+                recipe = self._recipe(hook, limits, slots, state)
+                if hook not in self._attached or self._attached[hook].recipe != recipe:
+                    recipes[hook] = recipe
+
+        def prepare() -> None:
+            with contextlib.suppress(DatapathError):
+                for hook, recipe in recipes.items():
+                    self._prepared[hook] = self._load(recipe, state)
+
+        return prepare
 
     def put_back_lost(self, note: str) -> int:
         """Attach again what was lost; how many those were."""
@@ -127,6 +164,7 @@ class Hooks:
         for attached in self._attached.values():
             attached.close()
         self._attached = {}
+        self._discard_prepared()
 
     def _is_there(self, hook: Hook, index: int) -> bool:
         return index == self._attached[hook].device.index and self._attachment.has(
@@ -136,11 +174,23 @@ class Hooks:
     def _make(
         self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
     ) -> _Attached:
-        """Tables and program of a hook."""
+        """Tables and program of a hook: those it has, or those that were prepared, if they fit."""
+        recipe = self._recipe(hook, limits, slots, state)
+        for there in (self._attached, self._prepared):
+            if hook in there and there[hook].recipe == recipe:
+                return there[hook]
+        return self._load(recipe, state)
+
+    def _recipe(
+        self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
+    ) -> _Recipe:
         there = device(hook.interface)
         own = [limit for limit in limits if _hook_of(limit) == hook]
         tables = layout.tables(own, slots, state.cpus, there.link_bytes, self._seed)
-        maps = hook_maps(tables)
+        return _Recipe(there, tables, state.note)
+
+    def _load(self, recipe: _Recipe, state: State) -> _Attached:
+        maps = hook_maps(recipe.tables)
         try:
             program = Program.load(
                 self._attachment.program_name("police"), self._police, {**state.maps, **maps}
@@ -149,7 +199,12 @@ class Hooks:
             for each in maps.values():
                 each.close()
             raise
-        return _Attached(there, program, list(maps.values()))
+        return _Attached(recipe, recipe.device, program, list(maps.values()))
+
+    def _discard_prepared(self) -> None:
+        """Close what was prepared and is not attached."""
+        _close(self._prepared, self._attached)
+        self._prepared = {}
 
     def _install(self, made: Mapping[Hook, _Attached], note: str, old_note: str) -> None:
         """Put the new programs in the place of the old ones, or leave the old ones."""
@@ -177,6 +232,13 @@ class Hooks:
         for found in self._attachment.found():
             if Hook(found.interface, found.direction) not in wanted:
                 self._attachment.remove(found.index, found.direction)
+
+
+def _close(some: Mapping[Hook, _Attached], kept: Mapping[Hook, _Attached]) -> None:
+    """Close those that are not kept."""
+    for hook, attached in list(some.items()):
+        if kept.get(hook) is not attached:
+            attached.close()
 
 
 def _hook_of(limit: LimitSpec) -> Hook:

@@ -34,6 +34,17 @@ def tcx_programs(topology: Topology) -> list[tuple[str, str, str]]:
     return topology.within("limiter", look) if "tcx" in WAYS else []
 
 
+def identities(topology: Topology, interface: str, hook: str) -> list[int]:
+    """The kernel's numbers of the programs on one hook, whosever they are."""
+
+    def look() -> list[int]:
+        return bpf.attached(socket.if_nametoindex(interface), tcx.HOOK[HOOKS[hook]])
+
+    listed = topology.run("limiter", "tc", "filter", "show", "dev", interface, hook)
+    found = [int(number) for number in re.findall(r" id (\d+) ", listed)]
+    return found + (topology.within("limiter", look) if "tcx" in WAYS else [])
+
+
 def take_off_tcx(topology: Topology, *devices: str) -> None:
     """Detach every program from these interfaces, or from all."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 
 from drld.capture.kernel import KernelDatapath
 from drld.model import Enforcement, FlowId
+from drld.spec import LimitSpec
 from tests.kernel import datapath_host
 from tests.kernel.datapath_host import WAYS
 
@@ -16,7 +18,13 @@ class Host(datapath_host.Host):
     turn_s = 0.005
 
     def __init__(self, limiter: str, way: str | None) -> None:
-        super().__init__(KernelDatapath(limiter, attachment=WAYS[way]))
+        self.kernel = KernelDatapath(limiter, attachment=WAYS[way])
+        super().__init__(self.kernel)
+
+    def prepare(self, limits: Sequence[LimitSpec]) -> None:
+        thread = threading.Thread(target=self.kernel.preparation(limits))
+        thread.start()
+        thread.join()
 
     def turn(self) -> None:
         self.flush()

@@ -163,3 +163,7 @@ class RemoteKernelDatapath(RemoteDatapath):
 
     def __init__(self, namespace: str, limiter: str, way: str | None = None) -> None:
         super().__init__("kernel_host.py", namespace, (limiter, way))
+
+    def prepare(self, *limits: LimitSpec) -> None:
+        """Make the programs for these, in another thread."""
+        self._call("prepare", limits)

@@ -24,10 +24,11 @@ from drld.capture.kernel import GRACE_INTERVALS
 from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.spec import Direction, LimitSpec, Mode, OnFailure
+from testbed.chaos.leaks import held
 
 from ..factories import MS
 from . import packets
-from .attached import WAYS, ours, take_off_tcx, tcx_programs
+from .attached import WAYS, identities, ours, take_off_tcx, tcx_programs
 from .packets import (
     LENGTH,
     NOTHING,
@@ -170,6 +171,50 @@ def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start, wa
     assert datapath.wait(3, 20).forwarded_packets == 20
     datapath.attach((limit(3, "in0"), only(100)))
     assert filters(topology) == expected(way, "in0 ingress")
+
+
+def test_a_reload_that_changes_no_match_needs_no_new_program(
+    topology: Topology, start: Start
+) -> None:
+    datapath = start()
+    datapath.attach((limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
+    before = identities(topology, "out0", "egress"), identities(topology, "in0", "ingress")
+    datapath.attach((limit(1, burst=70_000), only(4)), (limit(2, "in0"), UNLIMITED))
+    after = identities(topology, "out0", "egress"), identities(topology, "in0", "ingress")
+    assert after == before
+    assert [len(each) for each in after] == [1, 1]
+    send_udp(topology, SINK[4], 30)
+    assert datapath.wait(1, 30).forwarded_packets == 4
+    datapath.attach((limit(1, burst=70_000), only(4)), (limit(2, "in0", "10.92.1.0/24"), NOTHING))
+    assert identities(topology, "out0", "egress") == before[0]
+    assert identities(topology, "in0", "ingress") != before[1]
+    datapath.attach((limit(1), UNLIMITED))
+    assert identities(topology, "in0", "ingress") == []
+    assert passed(topology, datapath, 4) == 4
+
+
+def test_what_was_prepared_is_attached_if_it_fits(topology: Topology, start: Start) -> None:
+    datapath = start()
+
+    def programs() -> set[int]:
+        return {number for kind, number in held(datapath.process.pid) if kind == "prog_id"}
+
+    datapath.attach((limit(1), only(10)))
+    first = programs()
+    datapath.prepare(limit(1, destination="10.92.1.0/24"))
+    prepared = programs() - first
+    assert first < programs()
+    assert set(identities(topology, "out0", "egress")) < first
+    datapath.attach((limit(1, destination="10.92.1.0/24"), only(10)))
+    assert set(identities(topology, "out0", "egress")) == prepared
+    # What does not fit is made anew, and what was prepared is gone.
+    datapath.prepare(limit(1, destination="10.92.2.0/24"))
+    datapath.attach((limit(1), only(4)))
+    assert passed(topology, datapath, 20) == 4
+    assert len(programs()) == len(first)
+    # What cannot be prepared does no harm.
+    datapath.prepare(limit(1, "out9"), limit(2))
+    assert len(programs()) == len(first)
 
 
 def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start: Start) -> None:
