@@ -9,13 +9,15 @@ from typing import Any
 import trio
 
 from drld import units
-from testbed.chaos.fault import CAUTIOUS, Bounds, Check, Episode, Fault
-from testbed.chaos.members import Member
+from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import LIMITERS, RATE, Scene
 
 _STORM_S = {False: 10.0, True: 3.0}
 _WRONG_S = {False: 10.0, True: 3.5}
 _FACTOR = 2
+_TOLD_S = 6.0
+"""Until all others of three have been probed, and 16 questions have found the limit."""
 _BAD = '[limiter]\nname = "l1"\nnonsense = true\n'
 _LINES = 3
 """Of a reload, whether it is taken or refused."""
@@ -58,11 +60,10 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
     healed_s = time.monotonic()
     count = sum(answers.values())
     return Episode(
-        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=_LINES * count, least=CAUTIOUS),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=_LINES * count),
         begin_s,
         healed_s,
-        begin_s,
-        [
+        checks=[
             Check("reloads a second", "", round(count / (healed_s - begin_s), 1), 1.0,
                   at_least=True),
             Check("neither taken nor refused", "", count - answers.get(200, 0)
@@ -78,20 +79,45 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     victim.document["limit"][0]["rate"] = units.format_rate(_FACTOR * RATE)
     victim.write()
     await victim.reload()
+    checks = []
     try:
-        await trio.sleep(_WRONG_S[quick])
+        checks.append(await _told(scene, victim, [LOAD]))
+        await trio.sleep(max(0.0, begin_s + _WRONG_S[quick] - time.monotonic()))
     finally:
         victim.document["limit"][0]["rate"] = right
         victim.write()
         await victim.reload()
+    healed_s = time.monotonic()
+    checks.append(await _told(scene, victim, []))
+    others = scene.others([victim])
+    line = f"peer {victim.name} is configured otherwise for the limits {LOAD}"
+    once = sum(sum(line in each for each in other.lines()) == 1 for other in others)
+    checks.append(Check("limiters that logged it once", "", once, len(others), at_least=True))
     # What one limiter believes reaches as far as its share, and half as far again while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
     return Episode(
-        Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=6, least=0.85),
+        Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=6),
         begin_s,
-        time.monotonic(),
-        begin_s + 1.0,
+        healed_s,
+        checks=checks,
     )
+
+
+async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
+    """When all others say that its limits differ from theirs in these, and it says so of all."""
+    begin_s = time.monotonic()
+    others = scene.others([victim])
+    pairs = [(victim, other) for other in others] + [(other, victim) for other in others]
+    took_s: float | None = None
+    with trio.move_on_after(2 * _TOLD_S):
+        for member, peer in pairs:
+            while (await member.ask("/v1/status"))["probes"]["disagreeing"].get(
+                peer.name, []
+            ) != limits:
+                await trio.sleep(0.1)
+        took_s = round(time.monotonic() - begin_s, 2)
+    what = "status says so after" if limits else "status does not say so any more after"
+    return Check(what, "s", took_s, _TOLD_S)
 
 
 FAULTS = (

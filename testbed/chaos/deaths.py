@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
+from testbed.chaos.promises import CLOSED, CUT, KILLED, TCP
 from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.chaos.series import FULL
 
 _DEAD_S = {False: 5.0, True: 3.4}
 _AWAY_S = 0.5
 _FROZEN_S = {False: 10.0, True: 4.0}
 DETECTED_S = 2.0
+DEAD, ALIVE = "dead", "alive"
+_DEATH_S = 16.0
+"""Until all call a limiter dead: 5 s until all others of three have probed it in vain, R + Q + F,
+and 1 s (drld/gossip/probe_times.py)."""
+_RETURN_S = 3.0
+"""Until all have met it again, and said so."""
+_RECOVER_S = 4.0
+_READY_S = 10.0
+"""On a busy host; an idle one starts Python, and a daemon, in less than a second."""
+_PATIENCE = 2
+"""A promise that is broken has a figure, too."""
 
 
 def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
@@ -24,20 +37,50 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
         begin_s = time.monotonic()
         for member in victims:
             member.kill()
+        # Verdicts take too long for a quick run.
+        told = scene.others(victims) if count == 1 and not quick else []
         await trio.sleep(_DEAD_S[quick])
-        healed_s = time.monotonic()
+        checks = [await _said_to_be(DEAD, victims[0], told, begin_s, _DEATH_S)] if told else []
+        started_s = time.monotonic()
         await scene.revive(victims)
-        absent_s = time.monotonic() - begin_s
-        return Episode(_bounds(scene, victims, absent_s), begin_s, healed_s, begin_s + DETECTED_S)
+        healed_s = time.monotonic()
+        checks.append(_ready(healed_s - started_s))
+        if told:
+            checks.append(await _said_to_be(ALIVE, victims[0], told, healed_s, _RETURN_S))
+        bounds = _bounds(scene, victims, healed_s - begin_s, KILLED)
+        known_s = begin_s + DETECTED_S, started_s
+        return Episode(bounds, begin_s, healed_s, known_s, checks)
 
     return act
+
+
+def _ready(took_s: float) -> Check:
+    """How long daemons took to start, and to police."""
+    return Check("ready after", "s", round(took_s, 2), _READY_S)
+
+
+async def _said_to_be(
+    verdict: str, victim: Member, others: list[Member], since_s: float, within_s: float
+) -> Check:
+    """When all others say so, by what `drlctl peers` shows."""
+    took_s: float | None = None
+    with trio.move_on_after(_PATIENCE * within_s):
+        for other in others:
+            while verdict not in [
+                peer["verdict"]
+                for peer in await other.ask("/v1/peers")
+                if peer["name"] == victim.name
+            ]:
+                await trio.sleep(0.1)
+        took_s = round(time.monotonic() - since_s, 2)
+    return Check(f"said to be {verdict} after", "s", took_s, within_s)
 
 
 async def _change(scene: Scene, quick: bool) -> Episode:
     """A daemon that is killed comes back on the other datapath, and later on its own again."""
     (victim,) = victims = scene.pick(1)
-    begin_s = healed_s = time.monotonic()
-    away_s = 0.0
+    begin_s = time.monotonic()
+    away_s = took_s = 0.0
     for datapath in (KERNEL if scene.datapath == NFQUEUE else NFQUEUE, scene.datapath):
         nobody = victim.document["limiter"]["datapath"] == NFQUEUE
         killed_s = time.monotonic()
@@ -45,11 +88,15 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         await trio.sleep(_AWAY_S)
         victim.document["limiter"]["datapath"] = datapath
         victim.write()
-        healed_s = time.monotonic()
+        started_s = time.monotonic()
         await scene.revive(victims)
-        away_s += time.monotonic() - killed_s + 0.2 if nobody else 0.0
+        healed_s = time.monotonic()
+        took_s = max(took_s, healed_s - started_s)
+        away_s += healed_s - killed_s + 0.2 if nobody else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
-    return Episode(Bounds(recover_s=8.0, overshoot=RATE // 10, lost_s=away_s), begin_s, healed_s)
+    least = TCP * CLOSED[1][scene.fabric]
+    bounds = Bounds(recover_s=_RECOVER_S, overshoot=RATE // 10, lost_s=away_s, least=least)
+    return Episode(bounds, begin_s, healed_s, checks=[_ready(took_s)])
 
 
 async def _freeze(scene: Scene, quick: bool) -> Episode:
@@ -61,21 +108,25 @@ async def _freeze(scene: Scene, quick: bool) -> Episode:
     finally:
         victim.signal(signal.SIGCONT)
     healed_s = time.monotonic()
-    return Episode(
-        _bounds(scene, victims, healed_s - begin_s), begin_s, healed_s, begin_s + DETECTED_S
-    )
+    bounds = _bounds(scene, victims, healed_s - begin_s, CUT)
+    return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
 
 
-def _bounds(scene: Scene, victims: list[Member], absent_s: float) -> Bounds:
+def _bounds(
+    scene: Scene, victims: list[Member], absent_s: float, going_on: Mapping[str, float]
+) -> Bounds:
     """On nfqueue nothing passes a host without its daemon, and the others keep to their shares."""
     if scene.datapath == NFQUEUE:
         return Bounds(
-            recover_s=6.0,
+            recover_s=_RECOVER_S,
             overshoot=RATE // 10,
             lost_s=len(victims) * (absent_s + 0.2),
-            least=0.85 * (LIMITERS - len(victims)) / LIMITERS,
+            least=TCP * CLOSED[len(victims)][scene.fabric],
+            known=TCP * (LIMITERS - len(victims)) / LIMITERS,
         )
-    return Bounds(recover_s=6.0, overshoot=RATE // 10, least=0.85)
+    return Bounds(
+        recover_s=_RECOVER_S, overshoot=RATE // 10, least=TCP * going_on[scene.fabric], known=FULL
+    )
 
 
 FAULTS = (

@@ -9,13 +9,9 @@ from typing import Any
 
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.chaos.series import FULL
 
 KERNEL, NFQUEUE = "kernel", "nfqueue"
-
-CAUTIOUS = 0.7
-"""Of the limit, in use while limiters come and go for each other: a share leaves before the demand
-that it stood for, so that the others of three have 4/9 of the limit for a moment, and the one 1/3.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +56,10 @@ class Bounds:
     """Packets lost to the fault itself, as so many seconds of the canaries of all limiters."""
     lines: int = 4
     """Log lines of a daemon."""
-    least: float | None = None
-    """Of the limit, that is in use at least in every second of the fault, once it is detected."""
+    least: float = FULL
+    """Of the limit, in use at least in every second from the beginning until the fleet is back."""
+    known: float | None = None
+    """The same for every second of the fault later than it is detected, where that is more."""
 
 
 @dataclass(slots=True)
@@ -72,8 +70,9 @@ class Episode:
     begin_s: float
     healed_s: float
     """When the cause was gone."""
-    detected_s: float | None = None
-    """When the fleet knows of the fault at the latest."""
+    known_s: tuple[float, float] | None = None
+    """From when the fleet knows of the fault, at the latest, and until when it goes on; where
+    something is promised of that."""
     checks: list[Check] = field(default_factory=list)
     """What this fault promises besides."""
 

@@ -10,6 +10,7 @@ import trio
 from testbed import MTU, netns
 from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
+from testbed.chaos.promises import TCP
 from testbed.chaos.scene import LIMITERS, RATE, Scene, watched_address
 from testbed.topology import OFFLOADS, SINK, Veth, limiter_role, set_offloads
 
@@ -56,11 +57,10 @@ async def _down(scene: Scene, quick: bool) -> Episode:
             overshoot=RATE // 10,
             lost_s=healed_s - begin_s + 0.2,
             lines=2,
-            least=0.85 * (LIMITERS - 1) / LIMITERS,
+            least=TCP * (LIMITERS - 1) / LIMITERS,
         ),
         begin_s,
         healed_s,
-        begin_s,
     )
 
 
@@ -88,12 +88,11 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
             overshoot=RATE // 5,
             lost_s=healed_s - begin_s + 0.2,
             lines=3,
-            least=0.85 * (LIMITERS - 1) / LIMITERS,
+            least=TCP * (LIMITERS - 1) / LIMITERS,
         ),
         begin_s,
         healed_s,
-        begin_s,
-        checks,
+        checks=checks,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.promises import TCP
 from testbed.chaos.scene import LIMITERS, RATE, Scene
 from testbed.topology import data_device
 
@@ -47,12 +48,11 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
             overshoot=RATE // 10,
             lost_s=healed_s - begin_s + 0.5,
             lines=1,
-            least=0.85 * (LIMITERS - 1) / LIMITERS,
+            least=TCP * (LIMITERS - 1) / LIMITERS,
         ),
         begin_s,
         healed_s,
-        begin_s,
-        [
+        checks=[
             Check(
                 "flooded with",
                 "packets/s",

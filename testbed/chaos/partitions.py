@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 import trio
 
 from testbed.chaos.deaths import DETECTED_S
-from testbed.chaos.fault import CAUTIOUS, Bounds, Episode, Fault
+from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
+from testbed.chaos.promises import CUT, FLAPPING, TCP
 from testbed.chaos.scene import RATE, Scene
+from testbed.chaos.series import FULL
 
 _CUT_S = {False: 10.0, True: 3.4}
 _FLAP_S = {False: 15.0, True: 4.0}
 _FLAP = (0.2, 1.6)
 """Of each cut, and of each time between: about as long as it takes to count somebody out."""
 _LOSS = 0.5
-_BOUNDS = Bounds(recover_s=6.0, overshoot=RATE // 10, lines=0, least=CAUTIOUS)
-"""Nobody may forward more, and nobody need forward less: each keeps its share at least."""
+_BOUNDS = Bounds(recover_s=6.0, overshoot=RATE // 10, lines=2)
+"""Nobody may forward more, and once it is known nobody need forward less."""
 
 Cut = Iterable[tuple[Member, Member]]
 
@@ -52,7 +55,9 @@ def _partition(which: Callable[[Scene], Cut]) -> Callable[[Scene, bool], Awaitab
             scene.cut(source, destination)
         await trio.sleep(_CUT_S[quick])
         scene.heal()
-        return Episode(_BOUNDS, begin_s, time.monotonic(), begin_s + DETECTED_S)
+        bounds = replace(_BOUNDS, least=TCP * CUT[scene.fabric], known=FULL)
+        healed_s = time.monotonic()
+        return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
 
     return act
 
@@ -65,7 +70,8 @@ async def _flap(scene: Scene, quick: bool) -> Episode:
         await trio.sleep(scene.rng.uniform(*_FLAP))
         scene.heal()
         await trio.sleep(scene.rng.uniform(*_FLAP))
-    return Episode(_BOUNDS, begin_s, time.monotonic(), begin_s)
+    bounds = replace(_BOUNDS, least=TCP * FLAPPING[scene.fabric])
+    return Episode(bounds, begin_s, time.monotonic())
 
 
 async def _lose(scene: Scene, quick: bool) -> Episode:
@@ -73,7 +79,7 @@ async def _lose(scene: Scene, quick: bool) -> Episode:
     scene.lose(_LOSS)
     await trio.sleep(_FLAP_S[quick])
     scene.lose(0.0)
-    return Episode(_BOUNDS, begin_s, time.monotonic(), begin_s)
+    return Episode(_BOUNDS, begin_s, time.monotonic())
 
 
 FAULTS = (

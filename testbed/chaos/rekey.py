@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from testbed.chaos.fault import CAUTIOUS, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 
@@ -64,13 +64,10 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
     lost = [after - was for was, after in zip(before, await _lost(scene), strict=True)]
     kept = [(await member.ask("/v1/keys"))["as_configured"] for member in members]
     return Episode(
-        Bounds(
-            recover_s=2.0, overshoot=RATE // 10, lines=12 * _CHANGES[quick] + 2, least=CAUTIOUS
-        ),
+        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=12 * _CHANGES[quick] + 2),
         begin_s,
         healed_s,
-        begin_s,
-        [
+        checks=[
             Check("changes of the key", "", 2 * _CHANGES[quick], 1, at_least=True),
             Check("updates lost", "", lost[0], 0),
             Check("datagrams refused", "", lost[1], 0),

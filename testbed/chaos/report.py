@@ -63,7 +63,8 @@ def _cell(check: Mapping[str, Any]) -> str:
 _COLUMNS = (
     "beyond limit x time",
     "recovery",
-    "in use meanwhile",
+    "in use at least",
+    "in use once it is known",
     "lost to the fault",
     "log lines of a daemon",
 )

@@ -6,12 +6,14 @@ import contextlib
 import resource
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import CAUTIOUS, NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
+from testbed.chaos.promises import CLOSED, KILLED, TCP
 from testbed.chaos.scene import RATE, Scene
 
 _VICTIM = "l1"
@@ -61,19 +63,21 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         await victim.ask("/v1/status")
         await trio.sleep(0.2)
     _empty(disk)
-    absent_s = 0.0 if quick else await _start_full(scene, victim)
-    return Episode(
-        Bounds(
-            recover_s=2.0 if quick else 6.0,
-            overshoot=RATE // 10,
+    bounds = Bounds(recover_s=2.0, overshoot=RATE // 10, lines=2 * len(answers) + 4)
+    if not quick:
+        absent_s = await _start_full(scene, victim)
+        least = (KILLED if scene.datapath == KERNEL else CLOSED[1])[scene.fabric]
+        bounds = replace(
+            bounds,
+            recover_s=6.0,
             lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
-            lines=2 * len(answers) + 4,
-            least=CAUTIOUS if quick else None,
-        ),
+            least=TCP * least,
+        )
+    return Episode(
+        bounds,
         begin_s,
         time.monotonic(),
-        begin_s,
-        [Check("reloads refused", "", len(answers) - answers.count(200), 0)],
+        checks=[Check("reloads refused", "", len(answers) - answers.count(200), 0)],
     )
 
 
@@ -121,12 +125,10 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
             recover_s=2.0,
             overshoot=RATE // 10,
             lines=4 + 4 * round((healed_s - begin_s) / 0.5),
-            least=CAUTIOUS,
         ),
         begin_s,
         healed_s,
-        begin_s,
-        [Check("reloads again after", "s", again_s, 5.0)],
+        checks=[Check("reloads again after", "s", again_s, 5.0)],
     )
 
 

@@ -21,10 +21,11 @@ from typing import Any
 
 import trio
 
+from drld.config.schema import GossipTable
 from testbed import experiment, netns
 from testbed.chaos.members import Limits, Member, limits_of
 from testbed.chaos.meter import Meter
-from testbed.chaos.series import Series, recovery_s
+from testbed.chaos.series import WINDOW_S, Series, recovery_s
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import daemon_document
@@ -34,8 +35,8 @@ from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, build, plan, source_
 LIMITERS = 3
 RATE = 12_000_000 // 8
 BURST = 60_000
-FABRIC = "mesh"
-"""What docs/operations.md advises for so few."""
+FABRIC = GossipTable().fabric
+"""What an operator has who says nothing."""
 _RTT, _GOSSIP_RTT = "30ms", "10ms"
 _STREAM_PORT, _STREAM_BYTES, _HEADERS = 5002, 1000, 28
 _CANARY = {"port": 5003, "bytes": 100, "per_s": 100.0}
@@ -92,6 +93,7 @@ class Scene:
     rng: Random
     state: Path
     datapath: str
+    fabric: str
     limits: Limits
     canaries: dict[str, Canary]
     _cuts: set[tuple[str, str]] = field(default_factory=set)
@@ -194,14 +196,15 @@ class Scene:
             return since_s + found - begin_s
         raise MeasurementError(f"the fleet did not settle in {timeout_s:g} s: {status}")
 
-    async def recovered(self, timeout_s: float) -> float | None:
-        """How long from now until the fleet is full and even again; None: not in time."""
-        since_s = time.monotonic()
-        with trio.move_on_after(timeout_s + 1.0):
-            while (found := recovery_s(self.series, since_s, self.limits.rate)) is None:
+    async def recovered(self, since_s: float, lasts_s: float, timeout_s: float) -> float | None:
+        """Wait until the fleet is full and even, and has been for some time, that from now on and
+        a second more included; when that began, in seconds after a time, or None: not in time."""
+        rate = self.limits.rate
+        with trio.move_on_after(timeout_s):
+            await trio.sleep(lasts_s + WINDOW_S)
+            while recovery_s(self.series, since_s, rate, lasts_s=lasts_s) is None:
                 await trio.sleep(_POLL_S)
-            return found
-        return None
+        return recovery_s(self.series, since_s, rate, lasts_s=lasts_s)
 
     async def look_at_canaries(self) -> None:
         """Learn which of their packets were sent and came up to now."""
@@ -281,6 +284,7 @@ async def scene(
                     rng=rng,
                     state=state,
                     datapath=datapath,
+                    fabric=load.fabric,
                     limits=load.limits,
                     canaries={name: Canary() for name in members},
                 )

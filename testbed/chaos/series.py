@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 WINDOW_S = 1.0
 FULL = 0.9
-"""A fleet is back when a mean of `WINDOW_S` is at least so much of the limit."""
+"""A fleet is back when each mean of `WINDOW_S` is at least so much of the limit."""
 LEAST_SHARE = 0.5
 """And each limiter at least so much of its even share: the split is back."""
 _FLOOR_PACKETS, _PACKET_BYTES = 12, 1500
@@ -41,6 +41,16 @@ class Series:
     def mean(self, values: Sequence[int], begin_s: float, end_s: float) -> float:
         """Bytes/s between two times."""
         return (self.at(values, end_s) - self.at(values, begin_s)) / (end_s - begin_s)
+
+    def steps(self, begin_s: float, end_s: float, step_s: float) -> dict[str, list[int]]:
+        """Of each limiter the bytes of each step of a time."""
+        edges = [begin_s + step_s * number for number in range(int((end_s - begin_s) / step_s) + 1)]
+        return {
+            name: [
+                round(self.at(values, edge + step_s) - self.at(values, edge)) for edge in edges[:-1]
+            ]
+            for name, values in self.forwarded.items()
+        }
 
     def at(self, values: Sequence[int], time_s: float) -> float:
         """A series at a time, interpolated; its first or last value outside."""
@@ -87,23 +97,35 @@ def overshoot(
     return most
 
 
-def recovery_s(series: Series, since_s: float, rate: float, *, even: bool = True) -> float | None:
-    """How long after a time the fleet is back: the start of the first window of `WINDOW_S` in which
-    the total is at least `FULL` of the rate, bytes/s, and each limiter at least `LEAST_SHARE` of
-    its even share (unless not `even`). None: not in this series."""
+def recovery_s(
+    series: Series, since_s: float, rate: float, *, even: bool = True, lasts_s: float = 0.0
+) -> float | None:
+    """How long after a time the fleet is back for good: from then on, in every window of `WINDOW_S`
+    up to the end of the series, the total is at least `FULL` of the rate, bytes/s, and each
+    limiter at least `LEAST_SHARE` of its even share (unless not `even`).
+
+    None: it is not at the end, or has not been for `lasts_s` (from the first such window's begin to
+    the last one's).
+    """
     total = series.total()
     least = LEAST_SHARE * rate / len(series.forwarded)
+    back_s: float | None = None
+    last_s = since_s
     for start_s in (since_s, *series.times[bisect.bisect_left(series.times, since_s) :]):
         end_s = start_s + WINDOW_S
         if end_s > series.times[-1]:
-            return None
-        if series.mean(total, start_s, end_s) < FULL * rate:
-            continue
-        if not even or all(
-            series.mean(values, start_s, end_s) >= least for values in series.forwarded.values()
+            break
+        last_s = start_s
+        if series.mean(total, start_s, end_s) < FULL * rate or (
+            even
+            and any(
+                series.mean(values, start_s, end_s) < least for values in series.forwarded.values()
+            )
         ):
-            return start_s - since_s
-    return None
+            back_s = None
+        elif back_s is None:
+            back_s = start_s
+    return None if back_s is None or last_s - back_s < lasts_s else back_s - since_s
 
 
 def lowest(series: Series, begin_s: float, end_s: float) -> float:

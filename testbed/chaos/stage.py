@@ -24,20 +24,22 @@ from testbed.chaos.fault import Check, Episode, Fault
 from testbed.chaos.logs import TRACE, repeated
 from testbed.chaos.registry import FAULTS, preparation
 from testbed.chaos.scene import FULL_LOAD, LIMITERS, RATE, Scene, scene
-from testbed.chaos.series import WINDOW_S, lowest, overshoot, recovery_s
+from testbed.chaos.series import WINDOW_S, lowest, overshoot
 from testbed.chaos.soak import SOAK
 from testbed.errors import MeasurementError
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
 
 STEP, RECORD, LEFT, FAILED, END = "step", "record", "left", "error", "end"
-_AFTER_S = 1.0
-"""The fleet is watched for so long beyond its recovery."""
+_LASTS_S = 1.0
+"""A recovery must last so long: as many seconds that begin within it are full."""
 _SLACK_S = 8.0
 """And its recovery waited for so much longer than promised: a broken promise has a figure, too."""
 _MEMORY_BYTES = 3 << 20
 """Growth of a daemon's memory in a fault: caches that fill for the first time."""
 _RELEASE_S = 5.0
+_BEFORE_S, _COURSE_S = 2.0, 0.2
+"""What a record tells of before the fault, and its steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,8 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     child.send(**{STEP: f"{fault.name}"})
     episode = await fault.act(fleet, job.quick)
     child.send(**{STEP: f"{fault.name}: recovery"})
-    back_s = await fleet.recovered(episode.bounds.recover_s + _SLACK_S)
-    await trio.sleep(_AFTER_S)
+    patience_s = episode.bounds.recover_s + _SLACK_S
+    back_s = await fleet.recovered(episode.healed_s, _LASTS_S, patience_s)
     end_s = time.monotonic()
     await fleet.look_at_canaries()
     said = {member.name: member.lines()[lines[member.name] :] for member in members}
@@ -134,6 +136,12 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
         "checks": [check.record() for check in checks],
         "said": {name: each for name, each in said.items() if each},
         "said_most": max(map(repeated, said.values())),
+        "course": {
+            "begin_s": _BEFORE_S,
+            "healed_s": round(_BEFORE_S + episode.healed_s - episode.begin_s, 2),
+            "step_s": _COURSE_S,
+            "forwarded": fleet.series.steps(episode.begin_s - _BEFORE_S, end_s, _COURSE_S),
+        },
     }
 
 
@@ -152,18 +160,22 @@ def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None)
     depths = fleet.limits.depths(LIMITERS)
     beyond = overshoot(series.times, total, (episode.begin_s, end_s), RATE, WINDOW_S)
     lost = sum(canary.lost(episode.begin_s, end_s) for canary in fleet.canaries.values())
-    back_s = recovery_s(series, episode.healed_s, RATE)
     checks = [
         Check("beyond limit x time", "B", round(beyond), round(depths + bounds.overshoot)),
         Check("recovery", "s", None if back_s is None else round(back_s, 2), bounds.recover_s),
+        _used("in use at least", fleet, (episode.begin_s, end_s), bounds.least),
         Check("lost to the fault", "packets", lost, math.ceil(bounds.lost_s * 100)),
     ]
-    if bounds.least is not None and episode.detected_s is not None:
-        least = lowest(series, episode.detected_s, episode.healed_s) / RATE
-        checks.append(
-            Check("in use meanwhile", "of the limit", round(least, 3), bounds.least, at_least=True)
-        )
+    if bounds.known is not None:
+        assert episode.known_s is not None
+        checks.append(_used("in use once it is known", fleet, episode.known_s, bounds.known))
     return checks
+
+
+def _used(what: str, fleet: Scene, span: tuple[float, float], bound: float) -> Check:
+    """The least that passed in any second."""
+    used = lowest(fleet.series, *span) / RATE
+    return Check(what, "of the limit", round(used, 3), round(bound, 3), at_least=True)
 
 
 async def _told(job: Job) -> None:

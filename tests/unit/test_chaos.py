@@ -75,6 +75,23 @@ def test_recovery_is_the_start_of_the_first_full_and_even_second() -> None:
     assert recovery_s(seen, 5.0, 1000) == 0
 
 
+def test_who_is_full_for_a_moment_and_then_is_not_has_not_recovered_then() -> None:
+    seen = series(a=[(3, 1000), (0.5, 0), (4, 1000)])
+    # The first second that has no more than 0.1 s of the gap begins at 3.4 s.
+    assert recovery_s(seen, 0.0, 1000) == pytest.approx(3.4, abs=0.11)
+    assert recovery_s(seen, 0.0, 1000, lasts_s=2.9) == pytest.approx(3.4, abs=0.11)
+    assert recovery_s(seen, 0.0, 1000, lasts_s=3.2) is None
+
+
+def test_who_is_not_full_at_the_end_has_not_recovered() -> None:
+    assert recovery_s(series(a=[(3, 1000), (0.5, 0)]), 0.0, 1000) is None
+
+
+def test_the_course_of_what_passed() -> None:
+    seen = series(a=[(2, 1000), (2, 500)], b=[(4, 100)])
+    assert seen.steps(1.0, 3.0, 0.5) == {"a": [500, 500, 250, 250], "b": [50] * 4}
+
+
 def test_a_fleet_that_is_full_but_not_even_has_not_recovered() -> None:
     seen = series(a=[(2, 900), (3, 500)], b=[(2, 100), (3, 500)])
     assert recovery_s(seen, 0.0, 1000, even=False) == 0
