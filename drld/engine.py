@@ -197,16 +197,19 @@ class Engine:
         return ticks
 
     def _receive(self, now_ns: int) -> None:
+        # What a flood has kept waiting is of nobody knows when. As if it had been lost, all shrink.
+        believed = self.spec.joined and self.transport.drained
         for peer, message in self.transport.receive():
             if isinstance(message, Met):
                 self._meet(peer, message.life, now_ns)
             elif isinstance(message, Control):
                 if self.probes is not None:
                     self.probes.receive(peer, message, now_ns)
-            elif self.spec.joined:
+            elif believed:
                 self._take_update(peer, message, now_ns)
-            # Else: who counts on peers that do not all count on it takes more than there is.
-        self.membership.drained(now_ns)
+            # Not joined: who counts on peers that do not all count on it takes more than there is.
+        if self.transport.drained:
+            self.membership.drained(now_ns)
 
     def disagreements(self) -> dict[str, list[str]]:
         """Peers with other limits, and the names of those that differ, as far as found."""

@@ -71,6 +71,8 @@ class Transport:
         were handed out, and refused by whoever took them (`refuse`)."""
         self._refused = 0
         """Since the last tick, what was refused or changed nothing."""
+        self.drained = True
+        """Whether the last `receive` took all that was there; else what comes next may be old."""
         self.handshakes = 0
         """HELLOs sent."""
         self.greetings = 0
@@ -184,6 +186,7 @@ class Transport:
         """
         self._turn += 1
         self._refused = 0
+        self.drained = False
         for _ in range(self._pending_limit):
             if self._refused >= MAX_REFUSED:
                 self.floods += 1
@@ -191,6 +194,7 @@ class Transport:
             try:
                 datagram, source = self._socket.recvfrom(MAX_DATAGRAM + 1)
             except BlockingIOError:
+                self.drained = True
                 return
             except OSError as error:
                 self.errors[_name(error)] += 1

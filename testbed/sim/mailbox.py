@@ -38,6 +38,7 @@ class Mailbox:
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
+        self.drained = True
         self.control_sent = 0
         self.bytes_sent = 0
         """Of IP packets."""

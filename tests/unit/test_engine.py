@@ -40,6 +40,7 @@ class FakeTransport:
         self.messages: list[tuple[str, list[Update]]] = []
         self.peers: Mapping[str, Any] = {}
         self.rejected: Counter[str] = Counter()
+        self.drained = True
 
     def refuse(self, reason: str) -> None:
         self.rejected[reason] += 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from drld.gossip.channel import Message
 from drld.gossip.sequence import Acceptance
 from drld.gossip.session import Met
 from drld.model import Quantity, Update
@@ -133,3 +135,31 @@ def test_limits_learn_of_a_new_life_when_they_are_used_and_once(
     bench.packet(2)
     bench.run(12, 20)
     assert heard == [(1, "b"), (1, "c"), (2, "b"), (2, "c")]
+
+
+def test_what_waited_behind_a_flood_is_not_believed() -> None:
+    """It may be older than the times allow for by which limiters count on each other."""
+    bench = Bench(spec(FIRST))
+    membership = bench.engine.membership
+
+    def hears(number: int, sequence: int, *, drained: bool) -> bool:
+        """Whether an update counts, and whether all was read after it."""
+
+        def after() -> Iterator[tuple[str, Message]]:
+            yield "b", told(sequence)
+            bench.transport.drained = drained
+
+        bench.transport.receive = after  # type: ignore[method-assign]  # the flood is behind it
+        bench.run(number, number)
+        return membership.heard_ns("b") == number * TICK_NS
+
+    assert hears(1, 0, drained=True)
+    # What comes before the rest has to wait is as new as ever.
+    assert hears(2, 1, drained=False)
+    assert membership.arrived_ns(3 * TICK_NS) == TICK_NS
+    assert not hears(3, 2, drained=False)
+    assert not hears(4, 3, drained=True)
+    assert hears(5, 4, drained=True)
+    assert membership.arrived_ns(6 * TICK_NS) == 5 * TICK_NS
+    link = bench.engine.entries[1].limiter.fabric.links["b"]
+    assert (link.received, link.lost) == (3, 2)

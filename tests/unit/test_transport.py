@@ -333,9 +333,11 @@ def test_a_flood_of_forgeries_waits_for_the_next_tick(
     assert MAX_REFUSED > 10
     assert list(b.receive()) == []
     assert (b.rejected.total(), b.floods) == (10, 1)
+    assert not b.drained
     assert list(b.receive()) == []
     assert received(b, 6) == [("a", UPDATE)]
     assert (b.rejected.total(), b.floods) == (25, 2)
+    assert b.drained
 
 
 def greeting(a: Transport, turn: int) -> bytes:
