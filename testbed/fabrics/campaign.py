@@ -6,6 +6,7 @@ fabric by other code than there is now is measured anew.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -65,9 +66,7 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
     known = [run["case"] for run in kept]
     missing = [case for case in wanted if case.document not in known]
     begun_s = time.monotonic()
-    with ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), os.nice, (_LOW_PRIORITY,)
-    ) as pool:
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin) as pool:
         try:
             futures = {pool.submit(measure, case): case for case in missing}
             for number, future in enumerate(as_completed(futures), 1):
@@ -83,6 +82,12 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
             raise
     _write(result, out)
     return result
+
+
+def _begin() -> None:
+    """Of each process; what is simulated has no cycles, and millions of objects to search."""
+    os.nice(_LOW_PRIORITY)
+    gc.disable()
 
 
 def _write(result: dict[str, Any], out: Path) -> None:

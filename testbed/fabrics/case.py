@@ -97,14 +97,10 @@ _CORNERS: tuple[dict[str, Any], ...] = (
 _CHURNS: tuple[dict[str, Any], ...] = (
     {"every": 40}, {"every": 10}, {"every": 200}, {"every": 40, "loss": 0.2},
 )  # fmt: skip
-# A mesh of N simulates N - 1 updates an interval and limiter. Push-sum notices a death
-# 22 (N - 1) / branching intervals after it, and a limiter that returns needs two such cycles.
-_BOUNDS = {
-    "mesh": _Bounds(whole=100, base=490, events=100),
-    "pushsum": _Bounds(whole=100, base=1000, events=100),
-}
+# A mesh of N simulates N - 1 updates an interval and limiter.
+_BOUNDS = {"mesh": _Bounds(whole=100, base=490, events=490)}
 _UNBOUNDED = _Bounds(whole=100, base=1000, events=1000)
-_FEW_LOSSES = {("mesh", 490): LOSSES[:1], ("pushsum", 1000): (0.0, 0.2)}
+_FEW_LOSSES = {("mesh", 490): (0.0, 0.2, 0.4), ("pushsum", 1000): (0.0, 0.05, 0.2, 0.4)}
 
 
 def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
@@ -131,4 +127,4 @@ def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
     if size <= bounds.events:
         deaths = (0.0, 0.05, 0.2) if whole else (0.0,)
         yield from (Case(DEATH, fabric, size, loss=loss) for loss in deaths)
-        yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:1]))
+        yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:2]))

@@ -52,7 +52,8 @@ def tables(results: Results) -> list[Table]:
         ),
         _deaths(results),
         _by_variant(
-            results, "Limiters die and are back 3 s later: error; allotted, mean and most",
+            results, "Limiters die and are back 3 s later: error (floor); allotted, mean and "
+            "most",
             _variants(results, CHURN, lambda _: None), _churn,
         ),
     ]  # fmt: skip
@@ -153,7 +154,8 @@ def _restless_and_known(results: Results, case: Case) -> str:
 def _churn(results: Results, case: Case) -> str:
     mean = results.mean(case, "churn", "allotted", "mean") or 0.0
     most = max(results.values(case, "churn", "allotted", "highest"))
-    return f"{_percent(results.rms(case, 'churn', 'rms'))}; {mean:.2f}, {most:.2f}"
+    error, floor = (_percent(results.rms(case, "churn", key)) for key in ("rms", "floor"))
+    return f"{error} ({floor}); {mean:.2f}, {most:.2f}"
 
 
 def _deaths(results: Results) -> Table:

@@ -16,6 +16,7 @@ from typing import Any
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
 from drld.gossip.pushsum import PushSum, settling_intervals
+from drld.gossip.tree_membership import TreeMembership
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import MS, Conditions, Network
@@ -74,6 +75,14 @@ class Fleet:
             for name in sorted(self.names, key=lambda name: self._phase_ns[name]):
                 self._tick(name, self.interval * INTERVAL_NS + self._phase_ns[name])
             self.interval += 1
+
+    @property
+    def counted_intervals(self) -> int:
+        """For so long after its death what a limiter wanted counts, in this fabric."""
+        membership = self.fabrics[self.names[0]].membership
+        if isinstance(membership, TreeMembership):
+            return membership.counted_ns // INTERVAL_NS
+        return membership.timeouts.silence_ns // INTERVAL_NS
 
     @property
     def alive(self) -> list[str]:

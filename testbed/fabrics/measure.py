@@ -5,6 +5,9 @@ all that live want. Their root mean square and 95th percentile are over limiters
 lowest and the highest say which way: who believes in too little takes more than its share of
 the limit, who believes in too much takes less.
 
+The *floor* of an error is what is left of it if all is known at once but deaths, and those as late
+as the fabric forgets the dead: what it costs to be safe, in any fabric that takes as long.
+
 *Allotted* is what they take together, as a part of the limit: each the part that its own demand is
 of the total it believes in, of the limit less the shares of those that it counts out (the
 conservative rule). It should not be above 1, nor much below the part of the fleet that lives.
@@ -36,8 +39,6 @@ YOUNG = 40
 """Intervals for which a limiter that has come back may not know the fleet yet."""
 _FEWER = {100: 0.4, 490: 0.25}
 """Part of all these intervals, of meshes: each is N (N - 1) updates, and all of them alike."""
-_LONGEST = 900
-"""Intervals for which a death is waited for."""
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ def _run(made: Fleet, intervals: int, before: Callable[[], None] = lambda: None)
 
 
 def _demand(made: Fleet, case: Case) -> dict[str, Any]:
-    part = _FEWER.get(case.limiters, 1.0) if case.fabric == "mesh" else 1.0
+    part = _part(case)
     start = _started(made, case)
     sent = made.network.sent
     steady = _run(made, round(STEADY * part))
@@ -161,8 +162,7 @@ def _death(made: Fleet, case: Case) -> dict[str, Any]:
     _run(made, QUIET + start_up(case.fabric, case.limiters))
     made.dead.add(victim)
     others = {case.limiters - 2}
-    wait = min(24 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters),
-               _LONGEST) + 40  # fmt: skip
+    wait = 24 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters) + 40
     counted_out: list[bool] = []
     death = Errors()
     for _ in range(wait):
@@ -205,11 +205,14 @@ def _churn(made: Fleet, case: Case) -> dict[str, Any]:
     rng = Random(case.seed)
     returns: dict[str, int] = {}
     born = dict.fromkeys(made.names, -YOUNG)
+    died: dict[str, int] = {}
     errors = Errors()
-    for interval in range(CHURNING):
+    floor: list[float] = []
+    for interval in range(round(CHURNING * _part(case))):
         if interval % case.every == 0 and len(made.alive) > 2:
             victim = rng.choice(made.alive)
             made.dead.add(victim)
+            died[victim] = interval
             returns[victim] = interval + AWAY_INTERVALS
         for name in [name for name, due in returns.items() if due == interval]:
             del returns[name]
@@ -218,7 +221,16 @@ def _churn(made: Fleet, case: Case) -> dict[str, Any]:
             born[name] = interval
         made.run(1)
         errors.look(made, [name for name in made.alive if interval - born[name] >= YOUNG])
-    return {"churn": errors.document, **_series(case, {"churn": errors})}
+        still = [name for name in made.dead if interval - died[name] < made.counted_intervals]
+        floor.append(sum(made.demand[name] for name in still) / made.total)
+    return {
+        "churn": errors.document | {"floor": root_mean_square(floor)},
+        **_series(case, {"churn": errors}),
+    }
+
+
+def _part(case: Case) -> float:
+    return _FEWER.get(case.limiters, 1.0) if case.fabric == "mesh" else 1.0
 
 
 def _settled(happened: list[bool]) -> int | None:
