@@ -13,13 +13,16 @@ no limiter has many children. Within the band, and after it among the others, th
 hash of both names (rendezvous hashing, Thaler and Ravishankar 1998): it is another one for each
 limiter, and who joins or leaves changes the parents of a few.
 
+After the first comes the first's own first (`lineage`): when a limiter dies, those that reported to
+it go where it reported to.
+
 Invariants: the order of ranks is total; `candidates` are exactly the peers of lower rank; a peer
 that joins or leaves does not change the order of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -47,6 +50,18 @@ def candidates(name: str, peers: Iterable[str], branching: int) -> tuple[str, ..
         return not in_band, _hash(f"{name}\0{peer}".encode())
 
     return tuple(sorted((peer for peer in peers if rank(peer) < rank(name)), key=preference))
+
+
+def lineage(name: str, peers: Collection[str], branching: int) -> tuple[str, ...]:
+    """The candidates, the first one's own first one in the second place.
+
+    The children of the root, which has none, have the least of the other candidates there.
+    """
+    first, *others = candidates(name, peers, branching) or (None,)
+    if first is None:
+        return ()
+    above = candidates(first, peers, branching)[:1] or sorted(others, key=rank)[:1]
+    return first, *above, *[peer for peer in others if peer not in above]
 
 
 def _hash(data: bytes) -> int:

@@ -27,6 +27,14 @@ total is right but for the dead one's own demand, which counts until all of it i
 parent may have heard of nobody yet: until it has, what the old one told is the least that counts.
 The membership has the times.
 
+When a debt ends, what was owed counts twice until it is forgotten. Not so where the new parent is
+the heir of the lost one, who had told it of the orphan: it takes what the orphan says of a sudden
+off what it still counts of the dead (`_take_over`). Nothing else is new in what the orphan says in
+that round.
+
+A limiter that changes its parent of its own will tells both of itself, and takes what it tells the
+old one off what the new one tells.
+
 News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
 the total since it was told is told at the next estimate, so that a round is for small changes and
 for showing that one lives. It stirs up others only as far as it changes what they have to say.
@@ -55,7 +63,7 @@ from drld.gossip.base import Fabric
 from drld.gossip.link import Link
 from drld.gossip.membership import Membership
 from drld.gossip.rest import Rest
-from drld.gossip.tree_membership import Role, TreeMembership
+from drld.gossip.tree_membership import UP, Role, TreeMembership
 from drld.gossip.wire import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
 
@@ -74,12 +82,16 @@ class Sum(NamedTuple):
 class _Neighbour(Link):
     """A peer, what it told last as the parent or a child, and which sum it was told last."""
 
-    __slots__ = ("confirmed", "said", "told")
+    __slots__ = ("confirmed", "heir", "owed", "said", "told")
 
     def __init__(self) -> None:
         super().__init__()
         self.told: Sum | None = None
+        self.heir = False
+        """Whether it owes what the parent that it lost was told."""
         self.said = 0.0
+        self.owed = 0.0
+        """What it was told less than there is because of the one whose heir it is."""
         self.confirmed = 0.0
         """What it had been told when it last confirmed that it is the parent."""
 
@@ -129,7 +141,7 @@ class Tree(Fabric[_Neighbour]):
         told = []
         for peer in targets:
             role = self.membership.role(peer, now_ns)
-            if role is Role.PARENT or role is Role.CHILD:
+            if role in UP or role is Role.CHILD:
                 told.append((peer, self._update(peer, role, sums.get(peer))))
         return told
 
@@ -153,14 +165,35 @@ class Tree(Fabric[_Neighbour]):
         self._rest.others_want |= update.value != 0
         said_ns = membership.arrived_ns(now_ns)
         told = Sum(update.value, min(update.weight, len(membership.peers)), said_ns)
-        if update.epoch == Role.PARENT:
+        if update.epoch in UP:
+            if link.heir and update.epoch != Role.HEIR and link.told is not None:
+                self._take_over(peer, told.value - link.told.value, now_ns)
+            link.heir = update.epoch == Role.HEIR
             link.told = told
-        elif update.epoch == Role.CHILD and peer == membership.parent:
-            if self._told is not None and self._told[0] != peer:
-                self._before = self._parent(now_ns)
-                self._changed_ns = now_ns
-            self._told = peer, told
-            link.confirmed = link.said
+        elif update.epoch == Role.CHILD:
+            if peer == membership.parent:
+                if self._told is not None and self._told[0] != peer:
+                    self._before = self._parent(now_ns)
+                    self._changed_ns = now_ns
+                self._told = peer, told
+                link.confirmed = link.said
+            elif self._told is not None and self._told[0] == peer:
+                self._told = peer, told
+
+    def _take_over(self, orphan: str, debt: float, now_ns: int) -> None:
+        """A child tells again of what it owed; it is what still counts of its lost parent here."""
+        membership = self.membership
+        lost = membership.preferred(orphan)
+        if lost == membership.parent:
+            if self._told is not None and self._told[0] == lost:
+                self._told = lost, self._less(self._told[1], debt, now_ns)
+        elif lost in membership.children:
+            link = self._link(lost)
+            link.told = link.told and self._less(link.told, debt, now_ns)
+
+    def _less(self, told: Sum, debt: float, now_ns: int) -> Sum:
+        silent = self.membership.silent(told.said_ns, now_ns)
+        return told._replace(value=told.value - debt) if silent else told
 
     def view(self, now_ns: int) -> GlobalView:
         """The sum of what children and parent told; its age is that of the oldest in it."""
@@ -226,6 +259,7 @@ class Tree(Fabric[_Neighbour]):
         if told is None or rest.said_ns != told.said_ns:
             return rest
         value = rest.value - self._owed(teller)
+        value -= sum(self._link(peer).said for peer in membership.former(now_ns) if peer != teller)
         if self._before is not None and now_ns - self._changed_ns <= membership.told_twice_ns:
             value = max(value, self._before.value)
         return rest._replace(value=value)
@@ -244,16 +278,22 @@ class Tree(Fabric[_Neighbour]):
 
     def _owed(self, teller: str | None) -> float:
         """What counts elsewhere of what lost parents were told; who tells of it leaves it out."""
-        return sum(
-            link.confirmed
-            for lost in self.membership.debts
-            if lost != teller and (link := self._links.get(lost)) is not None
-        )
+        return sum(self._debt(lost) for lost in self.membership.debts if lost != teller)
+
+    def _debt(self, lost: str) -> float:
+        link = self._links.get(lost)
+        return 0.0 if link is None else link.confirmed
 
     def _update(self, peer: str, role: Role, told: Sum | None) -> Update:
         """An update with a sum; None: we do not hear the peer."""
         link = self._link(peer)
-        link.said = 0.0 if told is None else told.value
+        said = 0.0 if told is None else told.value
+        if role is Role.HEIR:
+            link.owed = self._debt(self.membership.home)
+        elif link.owed and told is not None:
+            # Nothing else is new in this round, so that the heir learns what was owed.
+            said, link.owed = link.said + link.owed, 0.0
+        link.said = said
         members = 0.0 if told is None else told.members
         return Update(
             limit_id=self.limit_id,

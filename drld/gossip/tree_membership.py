@@ -37,11 +37,20 @@ elsewhere, so that for a moment too much is counted and not too little; or when 
 lost parent is met, as it does not know what it was told.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
-a limiter goes back to it when it can; one that does not hear its parent also asks the next
-`branching` candidates. Who is asked, or is the parent of one that does not hear it, answers in its
-next round. A candidate that is heard, and hears, becomes the parent. The old one is told for 1 + h
-rounds more what a parent is told, as the new one has to tell it on; then that it is the parent no
-more. A lost parent is told nothing: if it only does not hear any more, what it was told is owed.
+a limiter goes back to it when it can, and when it knows of as many as the parent: a limiter that
+has just returned may have no parent itself. One that does not hear its parent also asks the second
+and the next `branching` candidates. Who is asked, or is the parent of one that does not hear it,
+answers in its next round. A candidate that is heard, and hears, becomes the parent. The old one is
+told for 1 + h rounds more what a parent is told, as the new one has to tell it on; then that it is
+the parent no more. A lost parent is told nothing: if it only does not hear any more, what it was
+told is owed.
+
+Heirs. The second candidate is the parent that the best one prefers (`drld.gossip.kinship`), so that
+after most deaths orphans go where the dead one reported to, and all of it stays in one place: when
+a debt to the best candidate ends, the heir counts that much less of the dead one (HEIR,
+`drld.gossip.tree`). And when the best one is back and has taken the orphan, the heir is told so
+(FORMER): if one of the two reports to the other, the heir lets go of the orphan with the next that
+it hears from there, for the orphan is in it.
 
 Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
 listens: those whose parent it was before a restart go on, and it must not report a sum without
@@ -61,7 +70,7 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
-from drld.gossip.kinship import candidates, rank
+from drld.gossip.kinship import candidates, lineage, rank
 from drld.gossip.lasting import Extreme, largest
 from drld.gossip.membership import Membership
 from drld.model import Update
@@ -80,6 +89,14 @@ class Role(enum.IntEnum):
     CHILD = 2
     CANDIDATE = 3
     """It may become the parent, and is asked whether it is there."""
+    HEIR = 4
+    """The parent in place of the preferred one, which is lost, and which the sender owes."""
+    FORMER = 5
+    """The parent until now; the preferred one is back and will tell of the sender."""
+
+
+UP = frozenset({Role.PARENT, Role.HEIR, Role.FORMER})
+"""What the receiver of a sum of all below the sender may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +128,15 @@ class TreeMembership(Membership):
         self._lost_ns = LOST * interval_ns
         self.told_twice_ns = (1 + height) * interval_ns
         """How long a new parent may not know of all, and the old one is told as well."""
-        self._candidates = candidates(name, self.peers, self.branching)
+        self._candidates = lineage(name, self.peers, self.branching)
         self._everybody = frozenset(self.peers)
         self._children: dict[str, Count] = {}
         self._rest: Count | None = None
         """All that are not below this limiter."""
+        self._settled = False
+        """Whether the parent has said that it is that."""
+        self._known_at_home = 0
+        """How many limiters the best candidate knows of."""
         self._confirmed_until_ns = 0
         """When to look for another parent, if this one confirms nothing more."""
         self._former: dict[str, int] = {}
@@ -129,6 +150,10 @@ class TreeMembership(Membership):
         self._bridge = self.new_bridge()
         self._dead: set[str] = set()
         """Whom it would be in vain to ask, by the verdict of probes."""
+        self._preferred: dict[str, str] = {}
+        """The best candidates of others, as far as they were asked for."""
+        self._moved: dict[str, str] = {}
+        """Children that have gone back to the parent they prefer, and who that is."""
         self.debts: dict[str, int] = {}
         """Lost parents, and until when what they were told counts elsewhere."""
         self._began_ns: int | None = None
@@ -161,6 +186,7 @@ class TreeMembership(Membership):
         if self._seeking and self._dead:
             living = [peer for peer in living if peer not in self._dead] or living
         if self._seeking and living:
+            self._sought += living[:2]
             for _ in range(self.branching):
                 self._next_candidate = (self._next_candidate + 1) % len(living)
                 self._sought.append(living[self._next_candidate])
@@ -178,10 +204,12 @@ class TreeMembership(Membership):
         """See `Membership`."""
         super().take(peer, update, now_ns)
         self._heard_since = True
-        if update.epoch == Role.CANDIDATE or (update.epoch == Role.PARENT and not update.weight):
+        if update.epoch == Role.CANDIDATE or (update.epoch in UP and not update.weight):
             self._asked.append(peer)
         if update.epoch in (Role.NONE, Role.CHILD):
             self._children.pop(peer, None)
+        if update.epoch != Role.FORMER:
+            self._moved.pop(peer, None)
         if update.weight == 0:
             return
         said_ns = self.arrived_ns(now_ns)
@@ -189,30 +217,57 @@ class TreeMembership(Membership):
         if update.epoch == Role.CHILD and peer == self.parent:
             self._rest = count
             self._confirmed_until_ns = said_ns + self._lost_ns
-        if update.epoch == Role.PARENT and rank(peer) > rank(self.name):
-            self._children[peer] = count
+            self._settled = True
+        if update.epoch != Role.CHILD and peer == self.home:
+            self._known_at_home = count.members
+        if update.epoch in UP and rank(peer) > rank(self.name):
+            if update.epoch != Role.FORMER:
+                self._children[peer] = count
+            elif peer in self._children:
+                self._children[peer] = count
+                self._moved[peer] = self.preferred(peer)
+        if update.epoch in UP or update.epoch == Role.CHILD:
+            self._told_by(peer)
+
+    def _told_by(self, parent: str) -> None:
+        """Somebody tells of the children that have left for him."""
+        for child in [child for child, other in self._moved.items() if other == parent]:
+            del self._moved[child]
+            self._children.pop(child, None)
+
+    @property
+    def home(self) -> str:
+        """The best candidate, or nothing."""
+        return self._candidates[0] if self._candidates else ""
+
+    def preferred(self, name: str) -> str:
+        """That of another limiter."""
+        if name not in self._preferred:
+            found = candidates(name, [*self.peers, self.name], self.branching)
+            self._preferred[name] = found[0] if found else ""
+        return self._preferred[name]
 
     def heartbeat(self, peer: str, now_ns: int) -> Update:
         """See `Membership`."""
         role = self.role(peer, now_ns)
         counted = 0
         if self.hears(peer, now_ns):
-            counted = 1
-            if role is Role.PARENT:
+            counted = self._members(now_ns)
+            if role in UP:
                 counted = self._below(now_ns)
             elif role is Role.CHILD:
-                counted = max(1, self._members(now_ns) - self.child_members(peer, now_ns))
+                counted = max(1, counted - self.child_members(peer, now_ns))
         return self._heartbeat(peer, role, float(counted))
 
     def role(self, peer: str, now_ns: int) -> Role:
         """What a peer is to this limiter."""
         if peer == self.parent:
-            return Role.PARENT
+            return Role.HEIR if self.home in self.debts else Role.PARENT
         if peer in self._children:
             return Role.CHILD
         since_ns = self._former.get(peer)
         if since_ns is not None and now_ns - since_ns <= self.told_twice_ns:
-            return Role.PARENT
+            return Role.FORMER if self._settled and self.parent == self.home else Role.PARENT
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
     def meet(self, peer: str, now_ns: int) -> None:
@@ -227,8 +282,12 @@ class TreeMembership(Membership):
 
     def parents(self, now_ns: int) -> list[str]:
         """Who is told what a parent is told."""
-        family = [*self._former] if self.parent is None else [self.parent, *self._former]
-        return [peer for peer in family if self.role(peer, now_ns) is Role.PARENT]
+        former = self.former(now_ns)
+        return former if self.parent is None else [self.parent, *former]
+
+    def former(self, now_ns: int) -> list[str]:
+        """Former parents that are told the same for a while."""
+        return [peer for peer in self._former if self.role(peer, now_ns) in UP]
 
     def hears(self, peer: str, now_ns: int) -> bool:
         """Whether to say so."""
@@ -315,7 +374,10 @@ class TreeMembership(Membership):
         for former in [name for name, since_ns in self._former.items() if since_ns < oldest_ns]:
             del self._former[former]
         content = now_ns <= self._confirmed_until_ns
-        sought = self._candidates[:1] if content else self._candidates
+        sought = self._candidates
+        if content:
+            knows_all = self._known_at_home >= self.rest_members(now_ns)
+            sought = sought[: 1 if knows_all else 0]
         ready = next((peer for peer in sought if self.both_ways(peer, now_ns)), None)
         if ready is not None and (ready != self.parent or not content):
             self._attach(ready, content, now_ns)
@@ -332,6 +394,7 @@ class TreeMembership(Membership):
             elif rest is not None:
                 self.debts[old] = rest.said_ns + self._owed_ns
         self._former.pop(parent, None)
+        self._settled = self._settled and old == parent
         self.parent = parent
         # It has to hear of it first.
         self._confirmed_until_ns = now_ns + 2 * self._lost_ns

@@ -117,6 +117,58 @@ def test_moving_demands_are_followed_again_soon_after_a_death(size: int) -> None
     assert parents(made)[orphan] != busiest
 
 
+@pytest.mark.parametrize(("size", "seed"), [(10, 1), (10, 2), (50, 1), (50, 2)])
+def test_orphans_that_go_to_the_heir_and_return_are_counted_once(size: int, seed: int) -> None:
+    """By all but those below them; but for a few intervals, when they return."""
+    made = started(size, seed)
+    chosen = parents(made)
+    orphaned = [name for name in made.names if name in chosen.values() and chosen[name]]
+    dead = max(orphaned, key=lambda name: (list(chosen.values()).count(name), name))
+    below = {dead}
+    for _ in made.names:
+        below |= {name for name in made.names if chosen[name] in below}
+    total = made.total
+    others = [name for name in made.names if name not in below]
+    made.dead.add(dead)
+
+    def high(intervals: int) -> dict[str, int]:
+        found = dict.fromkeys(others, 0)
+        for _ in range(intervals):
+            made.run(1)
+            for name, believed in made.believed(others).items():
+                assert believed > (total - made.demand[dead]) * (1 - 1e-6)
+                found[name] += believed > total * (1 + 1e-6)
+        return found
+
+    assert not any(high(counted(size) + 10).values())
+    assert made.worst_error() < 1e-6
+    made.dead.clear()
+    made.restart(dead)
+    assert max(high(40).values()) <= 6
+    assert parents(made) == chosen
+    assert made.worst_error() < 1e-6
+
+
+def test_nobody_returns_to_who_knows_nobody() -> None:
+    """The root dies, and one that returns just then has no parent for 12 intervals."""
+    made = started(10, 1)
+    chosen = parents(made)
+    (root,) = [name for name in made.names if chosen[name] is None]
+    inner = [name for name in made.names if chosen[name] == root and name in chosen.values()]
+    for returning in inner:
+        made.dead.add(returning)
+    made.run(counted(10) + 10)
+    made.dead.add(root)
+    for returning in inner:
+        made.dead.discard(returning)
+        made.restart(returning)
+    others = [name for name in made.alive if name not in inner]
+    wanted = sum(made.demand[name] for name in others)
+    for _ in range(40):
+        made.run(1)
+        assert min(made.believed(others).values()) > wanted * (1 - 1e-6)
+
+
 @pytest.mark.parametrize("size", [10, 50])
 def test_half_of_the_fleet_dies_and_returns(size: int) -> None:
     made = started(size, 2, loss=0.05)

@@ -251,6 +251,69 @@ def test_another_life_of_a_lost_parent_is_owed_nothing() -> None:
     assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 3.5
 
 
+def heir() -> Tree:
+    """Of a fleet in which CHILD has lost OTHER, a child too, and has come here."""
+    fabric = settled()
+    for interval in range(NOW + 1, NOW + LOST + 1):
+        fabric.receive(PARENT, update(interval, Role.CHILD, 40.0, 4.0), interval * TICK)
+        fabric.receive(CHILD, update(interval, Role.HEIR, 0.5, 2.0), interval * TICK)
+    fabric.membership._preferred[CHILD] = OTHER
+    return fabric
+
+
+INHERITED = NOW + LOST
+
+
+def test_what_an_orphan_owed_is_taken_off_what_counts_of_its_lost_parent() -> None:
+    """OTHER had told 1, of which 0.75 were the orphan's."""
+    fabric = heir()
+    assert fabric.view(INHERITED * TICK).remote == 40.0 + 1.0 + 0.5
+    fabric.receive(CHILD, update(40, Role.PARENT, 1.25, 2.0), INHERITED * TICK)
+    assert fabric.view(INHERITED * TICK).remote == 40.0 + 0.25 + 1.25
+    assert publish(fabric, 0.0, INHERITED)[PARENT].value == 0.25 + 1.25
+
+
+def test_nothing_is_taken_off_what_a_living_one_tells() -> None:
+    fabric = heir()
+    fabric.receive(OTHER, update(1, Role.PARENT, 1.0), INHERITED * TICK)
+    fabric.receive(CHILD, update(40, Role.PARENT, 1.25, 2.0), INHERITED * TICK)
+    assert fabric.view(INHERITED * TICK).remote == 40.0 + 1.0 + 1.25
+
+
+def test_an_orphan_that_goes_back_is_let_go_of_when_its_parent_tells_of_it() -> None:
+    fabric = heir()
+    now_ns = INHERITED * TICK
+    fabric.receive(OTHER, update(1, Role.PARENT, 1.0), now_ns)
+    fabric.receive(CHILD, update(40, Role.FORMER, 1.25, 2.0), now_ns)
+    assert fabric.view(now_ns).remote == 40.0 + 1.0 + 1.25
+    fabric.receive(OTHER, update(2, Role.PARENT, 2.25, 3.0), now_ns)
+    assert fabric.view(now_ns).remote == 40.0 + 2.25
+    # It is told of for a while, and is a child no more.
+    fabric.receive(CHILD, update(41, Role.FORMER, 1.25, 2.0), now_ns)
+    assert fabric.view(now_ns).remote == 40.0 + 2.25
+    # It may come again, and is not let go of for what it did before.
+    fabric.receive(CHILD, update(42, Role.HEIR, 1.25, 2.0), now_ns)
+    fabric.receive(OTHER, update(3, Role.PARENT, 1.0), now_ns)
+    assert fabric.view(now_ns).remote == 40.0 + 1.0 + 1.25
+
+
+def test_a_debt_ends_in_a_round_in_which_nothing_else_is_new() -> None:
+    """So that the heir learns what was owed: 3.5, and 0.25 that is new is told a round later."""
+    fabric = orphan()
+    ends = NOW + 1 + COUNTED - 4 - len(NAMES).bit_length()
+    for interval in range(ADOPTED, ends + 1):
+        for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
+            fabric.receive(name, update(interval, Role.PARENT, value, value), interval * TICK)
+        fabric.receive(ROOT, update(interval, Role.CHILD, 43.5, 5.0), interval * TICK)
+        told = publish(fabric, 0.5, interval)[ROOT]
+        assert (told.epoch, told.value) == (Role.HEIR, 0.0)
+        fabric.view(interval * TICK)
+    for interval, value in ((ends + 1, 3.5), (ends + 2, 3.75)):
+        fabric.view(interval * TICK)
+        told = publish(fabric, 0.75, interval)[ROOT]
+        assert (told.epoch, told.value) == (Role.PARENT, value)
+
+
 def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
     fabric = settled()
     fabric.reconfigure(fabric.membership.with_peers([PARENT, CHILD]))
@@ -300,11 +363,13 @@ def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
     if best == PARENT:
         fabric.membership._candidates = (ROOT, PARENT)
         best = ROOT
-    fabric.membership.hear(best, hears_us=True, now_ns=NOW * TICK)
-    fabric.membership._heard_since = True
-    fabric.view(NOW * TICK)
     membership = fabric.membership
-    assert membership.parent == best
+    # The parent knows of 4 beyond this limiter; who has just returned knows itself.
+    for sequence, known, chosen in ((0, 1.0, PARENT), (1, 4.0, best)):
+        heartbeat = Update(0, sequence, Quantity.RATE, Role.NONE, 0.0, known)
+        membership.receive(best, heartbeat, NOW * TICK)
+        fabric.view(NOW * TICK)
+        assert membership.parent == chosen
     assert membership.role(PARENT, NOW * TICK) is Role.PARENT
     assert {PARENT, best} <= set(membership.targets(RNG))
     after = NOW + 5 + 2 * len(NAMES).bit_length()
