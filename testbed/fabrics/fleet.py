@@ -15,6 +15,7 @@ from typing import Any
 
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
+from drld.gossip.lasting import Extreme, least
 from drld.gossip.pushsum import PushSum, settling_intervals
 from drld.gossip.tree_membership import TreeMembership
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
@@ -48,6 +49,9 @@ class Fleet:
         self._kind = FABRICS[fabric]
         self._phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
         self.fabrics: dict[str, Fabric[Any]] = {}
+        self._lasting: dict[str, Extreme] = {}
+        self._in_force: dict[str, float] = {}
+        """Shares that each limiter had in force at its last tick."""
         self._lives: dict[str, Lives[Update]] = {name: Lives() for name in self.names}
         for name in self.names:
             self._begin(name)
@@ -62,6 +66,8 @@ class Fleet:
             name, [peer for peer in self.names if peer != name], self._branching, INTERVAL_NS
         )
         self.fabrics[name] = self._kind(membership=membership, limit_id=1, quantity=Quantity.RATE)
+        self._lasting[name] = least(membership.rise_ns)
+        self._lasting[name].update(1, self.interval * INTERVAL_NS)
 
     def remember(self, name: str, members: Sequence[str]) -> None:
         """A reload of a limiter: these are the fleet from now on."""
@@ -103,12 +109,13 @@ class Fleet:
 
     @property
     def allotted(self) -> float:
-        """What all that live take of the limit, by their shares of the totals they believe in."""
+        """What all that live take of the limit, by their shares of the totals they believe in.
+
+        Of the shares that are in force with them, as in `drld.limiter`.
+        """
         taken = 0.0
         for name, believed in self.believed().items():
-            view = self.views[name]
-            counted = 1 + len(view.connected) + view.unnamed
-            taken += counted * self.demand[name] / believed if believed else 0.0
+            taken += self._in_force[name] * self.demand[name] / believed if believed else 0.0
         return taken / len(self.names)
 
     def error(self) -> float:
@@ -152,7 +159,9 @@ class Fleet:
                 membership.receive(source, update, now_ns)
             else:
                 fabric.receive(source, update, now_ns)
-        self.views[name] = fabric.view(now_ns)
+        view = self.views[name] = fabric.view(now_ns)
+        counted = 1 + len(view.connected) + view.unnamed
+        self._in_force[name] = self._lasting[name].update(counted, now_ns)
         targets = membership.targets(self._rng)
         told = dict(fabric.publish(self.demand[name], targets, now_ns))
         for peer in targets:

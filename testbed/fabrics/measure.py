@@ -9,8 +9,9 @@ The *floor* of an error is what is left of it if all is known at once but deaths
 as the fabric forgets the dead: what it costs to be safe, in any fabric that takes as long.
 
 *Allotted* is what they take together, as a part of the limit: each the part that its own demand is
-of the total it believes in, of the limit less the shares of those that it counts out (the
-conservative rule). It should not be above 1, nor much below the part of the fleet that lives.
+of the total it believes in, of the limit less the shares of those that it counts out, or has not
+counted for long enough (the conservative rule). It should not be above 1, nor much below the part
+of the fleet that lives.
 """
 
 from __future__ import annotations
