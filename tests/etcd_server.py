@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from testbed.etcd import program
 from testbed.netns import within
 
 T = TypeVar("T")
@@ -29,18 +29,10 @@ T = TypeVar("T")
 DEADLINE_S = 60.0
 
 
-def binary() -> str:
-    """The server: in the virtual environment (scripts/setup puts it there), or the system's."""
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    found = shutil.which("etcd", path=places)
-    assert found is not None, "no etcd: scripts/setup installs it"
-    return found
-
-
 @functools.cache
 def _options() -> tuple[str, ...]:
     """What makes tests fast, where the server knows it (3.4)."""
-    help_ = subprocess.run([binary(), "--help"], capture_output=True, text=True, check=False)
+    help_ = subprocess.run([program(), "--help"], capture_output=True, text=True, check=False)
     fast = "--unsafe-no-fsync"
     return (fast,) if fast in help_.stdout + help_.stderr else ()
 
@@ -88,7 +80,7 @@ class EtcdServer:
             self._process = subprocess.Popen(
                 [
                     *(("ip", "netns", "exec", self.namespace) if self.namespace else ()),
-                    *(binary(), "--data-dir", str(self._directory / "data")),
+                    *(program(), "--data-dir", str(self._directory / "data")),
                     *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                     *("--initial-cluster", self.cluster),

@@ -46,8 +46,7 @@ class Fleet:
 
     async def known(self) -> Registry:
         """All members and limits that can be used; `problems` has the others."""
-        registry = Registry(self.keys, "", ("", 0), self._readers)
-        registry.resync(*await self._etcd.read(self.keys.followed))
+        registry, _ = await self._look()
         return registry
 
     async def members(self) -> list[Status]:
@@ -72,9 +71,8 @@ class Fleet:
         tables = list(tables)
         if len(tables) > MAX_AT_ONCE:
             raise ConfigError([f"{len(tables)} limits: at most {MAX_AT_ONCE} at once"])
-        registry = await self.known()
+        registry, there = await self._look()
         before, _ = await self._etcd.read(self.keys.all_given_out)
-        there = await self._revisions()
         standing = {limit_id for key in there if (limit_id := self.keys.limit_of(key))}
         given_out = standing | {
             limit_id for item in before if (limit_id := self.keys.given_out_of(item.key))
@@ -112,13 +110,12 @@ class Fleet:
             ConfigError: there is none.
             RegistryError: as `add_limits`.
         """
-        registry = await self.known()
+        registry, there = await self._look()
         found = [
             limit_id
             for limit_id, held in registry.limits.items()
             if wanted in (held.value.name, str(limit_id))
         ]
-        there = await self._revisions()
         if not found and wanted.isascii() and wanted.isdigit():
             # One that nobody can use can be removed, too.
             found = [int(wanted)] if self.keys.limit(int(wanted)) in there else []
@@ -136,7 +133,7 @@ class Fleet:
             RegistryError: as `add_limits`.
         """
         key, alive = self.keys.member(name), self.keys.alive(name)
-        there = await self._revisions()
+        _, there = await self._look()
         if key not in there:
             raise ConfigError([f"fleet {self.keys.name} has no member {name!r}"])
         where = {key: there[key]}
@@ -169,9 +166,12 @@ class Fleet:
                     continue
         return found
 
-    async def _revisions(self) -> dict[str, int]:
-        items, _ = await self._etcd.read(self.keys.followed)
-        return {item.key: item.revision for item in items}
+    async def _look(self) -> tuple[Registry, dict[str, int]]:
+        """What stands there, and the revisions of its keys."""
+        items, revision = await self._etcd.read(self.keys.followed)
+        registry = Registry(self.keys, "", ("", 0), self._readers)
+        registry.resync(items, revision)
+        return registry, {item.key: item.revision for item in items}
 
     def _validated(self, table: object, what: str) -> LimitSpec:
         key = self.keys.limit(table["id"]) if isinstance(table, dict) else self.keys.prefix

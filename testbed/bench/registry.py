@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from testbed.bench import control, cost, flows, forward, gso, hostile, latency, limits, pps
+from testbed.bench import control, cost, fleet, flows, forward, gso, hostile, latency, limits, pps
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome
 
@@ -24,6 +24,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "limits": Benchmark("a packet under many limits", limits.measure),
     "pps": Benchmark("smallest packets", pps.measure),
     "control": Benchmark("a daemon", control.measure),
+    "fleet": Benchmark("members and limits of a fleet come and go", fleet.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
     "hostile": Benchmark("a gossip datagram that is nobody's", hostile.measure),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),

@@ -1,0 +1,310 @@
+"""How soon a fleet with a registry is another one: limits and members come and go.
+
+Real daemons on the kernel datapath and a real etcd, all in one namespace, without traffic. When
+something is written is when etcd tells a watcher of it; that a daemon has a revision in force it
+says there, too, in `alive/` (docs/registry.md). What gossip decides is asked of the daemons
+themselves, every 5 ms.
+
+One round: a limit is added to all; a limiter registers, is killed and then removed; it registers
+again, and is stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from testbed import netns
+from testbed.bench.lanes import Setting
+from testbed.bench.summary import Outcome, Row, row
+from testbed.control import ask, await_ready
+from testbed.crew import Child, Crew, crew
+from testbed.errors import MeasurementError
+from testbed.etcd import program
+from testbed.fleet import toml
+from testbed.topology import build
+
+TIME = ("time", "ms")
+_ROLE = "fleet"
+_URL, _PEER_URL = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+_PREFIX = f"/drld/{_ROLE}/"
+TTL = "10s"
+_PATIENCE_S = 60.0
+_POLL_S = 0.005
+_LIMIT = ("--rate", "10mbit", "--burst", "75kB", "--out", "uplink")
+_RATE_BPS = 10e6
+_ROUNDING = 1e-3
+"""Bytes per second are whole numbers."""
+EVENTS = {
+    "added": "limit written → all enforce it",
+    "command": "`drlctl fleet add-limit`, start to end",
+    "counted": "limiter registered → all count it",
+    "joined": "limiter registered → joined",
+    "share": "limiter registered → its share in force",
+    "silent": "limiter killed → its share out of the limit",
+    "lease": "limiter killed → its lease has ended",
+    "removed": "member removed → all divide by one less",
+    "leaving": "SIGTERM → it has left",
+    "left": "limiter left → all divide by one less",
+}
+"""What is measured, in the order of the table."""
+
+
+@dataclass(slots=True)
+class _Registry:
+    """The registry as the watcher tells of it."""
+
+    values: dict[str, tuple[dict[str, Any], int]] = field(default_factory=dict)
+    """By key, with the revision."""
+    _stirred: trio.Event = field(default_factory=trio.Event)
+    revision: int = 0
+    """Of the last event."""
+    _at: float = 0.0
+
+    async def follow(self, watcher: Child) -> None:
+        while True:
+            event = await watcher.receive(float("inf"))
+            self._at, self.revision = event["at"], event["revision"]
+            if event["value"] is None:
+                self.values.pop(event["key"], None)
+            elif event["key"] != "fleet":
+                self.values[event["key"]] = json.loads(event["value"]), event["revision"]
+            self._stirred.set()
+            self._stirred = trio.Event()
+
+    async def when(self, what: str, true: Callable[[], bool]) -> float:
+        """The time at which this was so first, from now on.
+
+        Raises:
+            MeasurementError: it never was.
+        """
+        with trio.move_on_after(_PATIENCE_S):
+            while not true():
+                await self._stirred.wait()
+            return self._at
+        raise MeasurementError(f"never happened: {what}")
+
+    async def new(self, begin: str) -> tuple[float, int]:
+        """When a key that begins so and was not there is written, and at which revision."""
+        there = set(self.values)
+
+        def written() -> list[str]:
+            return [key for key in self.values if key.startswith(begin) and key not in there]
+
+        at = await self.when(f"{begin} is written", lambda: bool(written()))
+        return at, self.values[written()[0]][1]
+
+    async def gone(self, name: str) -> tuple[float, int]:
+        """When a member's key is deleted, and at which revision."""
+        key = f"members/{name}"
+        at = await self.when(f"{name} leaves", lambda: key not in self.values)
+        return at, self.revision
+
+    async def applied(self, names: Iterable[str], revision: int) -> float:
+        """When all of these have it in force."""
+
+        def have() -> bool:
+            said = [self.values.get(f"alive/{name}") for name in names]
+            return all(value is not None and value[0]["applied"] >= revision for value in said)
+
+        return await self.when(f"revision {revision} is in force", have)
+
+    def joined(self, name: str) -> bool:
+        """Whether all count it."""
+        value, _ = self.values.get(f"members/{name}", ({}, 0))
+        return bool(value.get("joined"))
+
+
+class _Fleet:
+    """The daemons."""
+
+    def __init__(self, setting: Setting, members: Crew, registry: _Registry) -> None:
+        self.registry = registry
+        self._setting = setting
+        self._members = members
+        self.daemons: dict[str, Child] = {}
+
+    def start(self, number: int) -> str:
+        """Start a limiter; return its name."""
+        name = f"lim{number}"
+        file = self._setting.state / f"{name}.toml"
+        document = {
+            "limiter": {
+                "name": name,
+                "listen": f"127.0.0.{number}:7946",
+                "control": str(self._socket(name)),
+                "datapath": "kernel",
+            },
+            "registry": {
+                "endpoints": [_URL],
+                "fleet": _ROLE,
+                "ttl": TTL,
+                "cache": str(self._setting.state / f"{name}.cache"),
+                "interfaces": {"uplink": f"up{number}"},
+            },
+        }
+        file.write_text(toml(document), encoding="utf-8")
+        command = [sys.executable, "-m", "drld", "--config", str(file)]
+        self.daemons[name] = self._members.start(name, netns.namespace(_ROLE), command)
+        return name
+
+    async def drlctl(self, *arguments: str) -> None:
+        """Run `drlctl fleet`."""
+        file = self._setting.state / "lim1.toml"
+        inside = ["ip", "netns", "exec", netns.namespace(_ROLE)]
+        command = [sys.executable, "-m", "drld.cli", "fleet", "--config", str(file), *arguments]
+        await trio.to_thread.run_sync(netns.run, [*inside, *command])
+
+    async def in_force(self, names: Iterable[str], share: float) -> float:
+        """The time at which all of these have so much of the limit in force.
+
+        Raises:
+            MeasurementError: never.
+        """
+        with trio.move_on_after(_PATIENCE_S):
+            for name in names:
+                await await_ready(
+                    self._socket(name), self.daemons[name], _PATIENCE_S, peers_too=False
+                )
+                while abs(await self._share(name) - share) > _ROUNDING:
+                    await trio.sleep(_POLL_S)
+            return time.monotonic()
+        raise MeasurementError(f"never happened: {share} of the limit in force everywhere")
+
+    async def _share(self, name: str) -> float:
+        limits = await ask(self._socket(name), "/v1/limits")
+        return float(limits[0]["limit_in_force_bps"]) / _RATE_BPS if limits else 0.0
+
+    async def end(self, name: str, *, killed: bool) -> float:
+        """Kill a daemon, or stop it and wait for its end; the time at which it was told."""
+        daemon = self.daemons.pop(name)
+        at = time.monotonic()
+        if killed:
+            daemon.kill()
+        await self._members.dismiss([daemon])
+        return at
+
+    def _socket(self, name: str) -> Path:
+        return self._setting.state / f"{name}.sock"
+
+
+async def measure(setting: Setting) -> Outcome:
+    """One size of a fleet after the other."""
+    rows: list[Row] = []
+    for size in (2,) if setting.quick else (1, 3, 9):
+        found: dict[str, list[float]] = {name: [] for name in EVENTS}
+        setting.progress.step(f"{size} limiters: starting")
+        async with _running(setting, size) as fleet:
+            for number in range(setting.choose(5, 1)):
+                setting.progress.step(f"{size} limiters: round {number + 1}")
+                for event, seconds in (await _round(fleet, size)).items():
+                    found[event].append(seconds)
+        rows += [
+            row(EVENTS[event], f"{size} + 1 limiters", TIME, [1e3 * each for each in times], x=size)
+            for event, times in found.items()
+        ]
+    rows.sort(key=lambda each: [*EVENTS.values()].index(each.group))
+    return Outcome(rows, TIME[0], axis="limiters before")
+
+
+@asynccontextmanager
+async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
+    """A fleet with a limit, of which everybody is a member."""
+    devices = [
+        line
+        for number in range(1, size + 2)
+        for line in (
+            f"link add up{number} type veth peer name dn{number}",
+            f"link set up{number} up",
+            f"link set dn{number} up",
+        )
+    ]
+    data = setting.state / f"etcd-{size}"
+    try:
+        build({_ROLE: devices}, [])
+        async with crew(setting.state) as members, trio.open_nursery() as nursery:
+            namespace = netns.namespace(_ROLE)
+            urls = ("--listen-client-urls", _URL, "--advertise-client-urls", _URL)
+            peers = ("--listen-peer-urls", _PEER_URL, "--initial-advertise-peer-urls", _PEER_URL)
+            cluster = ("--initial-cluster", f"default={_PEER_URL}", "--data-dir", str(data))
+            members.start("etcd", namespace, [program(), *urls, *peers, *cluster])
+            job = {"url": _URL, "prefix": _PREFIX}
+            watcher = await members.start_module("watcher", namespace, "bench.etcd_events", job)
+            registry = _Registry()
+            nursery.start_soon(registry.follow, watcher)
+            fleet = _Fleet(setting, members, registry)
+            for number in range(1, size + 1):
+                fleet.start(number)
+            for name in fleet.daemons:
+                await registry.when(f"{name} joins", partial(registry.joined, name))
+            await fleet.drlctl("add-limit", "--name", "first", *_LIMIT)
+            await fleet.in_force(fleet.daemons, 1.0)
+            yield fleet
+            nursery.cancel_scope.cancel()
+    finally:
+        netns.remove(netns.own())
+
+
+async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
+    """What is measured, in seconds."""
+    registry, before = fleet.registry, list(fleet.daemons)
+    found: dict[str, float] = {}
+
+    began = time.monotonic()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fleet.drlctl, "add-limit", "--name", "more", *_LIMIT)
+        written, revision = await registry.new("limits/")
+        found["added"] = await registry.applied(before, revision) - written
+    found["command"] = time.monotonic() - began
+    await fleet.drlctl("remove-limit", "more")
+
+    new, times = await _join(fleet, size, before)
+    found |= times
+
+    killed = await fleet.end(new, killed=True)
+    found["silent"] = await fleet.in_force(before, size / (size + 1)) - killed
+    ended = await registry.when("its lease ends", lambda: f"alive/{new}" not in registry.values)
+    found["lease"] = ended - killed
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fleet.drlctl, "remove", new)
+        removed, revision = await registry.gone(new)
+        found["removed"] = await registry.applied(before, revision) - removed
+
+    await _join(fleet, size, before)
+    async with trio.open_nursery() as nursery:
+        asked = time.monotonic()
+        nursery.start_soon(partial(fleet.end, new, killed=False))
+        left, revision = await registry.gone(new)
+        found["leaving"] = left - asked
+        found["left"] = await registry.applied(before, revision) - left
+    await fleet.in_force(before, 1.0)
+    return found
+
+
+async def _join(fleet: _Fleet, size: int, before: list[str]) -> tuple[str, dict[str, float]]:
+    registry = fleet.registry
+    async with trio.open_nursery() as nursery:
+        new = fleet.start(size + 1)
+        joined: list[float] = []
+
+        async def wait() -> None:
+            joined.append(await registry.when(f"{new} joins", partial(registry.joined, new)))
+
+        nursery.start_soon(wait)
+        registered, revision = await registry.new(f"members/{new}")
+        counted = await registry.applied(before, revision)
+        share = await fleet.in_force([*before, new], 1.0)
+    return new, {
+        "counted": counted - registered,
+        "joined": joined[0] - registered,
+        "share": share - registered,
+    }
