@@ -89,7 +89,8 @@ class Daemon:
             # Only those who have a registry pay for its client's memory.
             from drld.registry.agent import Agent
 
-            self._registry = Agent(spec, str(path), partial(self._take_over, reattach=False))
+            take_over = partial(self._take_over, reattach=False)
+            self._registry = Agent(spec, str(path), self._load_programs, take_over)
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
@@ -248,10 +249,9 @@ class Daemon:
             # A large file takes seconds to read: ticks go on meanwhile.
             spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
             if self._registry is not None:
-                self._registry.reload(spec, self._take_over)
+                await self._registry.reload(spec, self._take_over)
             else:
-                if isinstance(self.datapath, KernelDatapath):
-                    await trio.to_thread.run_sync(self.datapath.preparation(spec.limits))
+                await self._load_programs(spec)
                 self._take_over(spec)
         except DrldError as error:
             self._reload_error = str(error)[:MAX_REPORTED]
@@ -261,6 +261,11 @@ class Daemon:
         self._reload_error = None
         self._loaded_at = time.time()
         log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
+
+    async def _load_programs(self, spec: LimiterSpec) -> None:
+        """Do what takes long of `_take_over` while ticks go on; one at a time."""
+        if isinstance(self.datapath, KernelDatapath):
+            await trio.to_thread.run_sync(self.datapath.preparation(spec.limits))
 
     def _take_over(self, spec: LimiterSpec, *, reattach: bool = True) -> None:
         """Put another configuration into force.

@@ -41,7 +41,10 @@ class Host:
             }
         )
         self.file = file_spec(name, number, registry=registry)
-        self.agent = Agent(self.file, "drld.toml", self.reconfigure)
+        self.agent = Agent(self.file, "drld.toml", self.prepare, self.reconfigure)
+
+    async def prepare(self, spec: LimiterSpec) -> None:
+        await trio.lowlevel.checkpoint()
 
     def reconfigure(self, spec: LimiterSpec) -> None:
         bad = [limit.name for limit in spec.limits if limit.name in self.refuses]

@@ -46,11 +46,16 @@ class Agent:
     """What a daemon with a registry has beside its engine."""
 
     def __init__(
-        self, file: LimiterSpec, path: str, reconfigure: Callable[[LimiterSpec], None]
+        self,
+        file: LimiterSpec,
+        path: str,
+        prepare: Callable[[LimiterSpec], Awaitable[None]],
+        reconfigure: Callable[[LimiterSpec], None],
     ) -> None:
         """Remember what the registry said before the last restart.
 
-        `reconfigure` puts a configuration into force, or raises ConfigError or DatapathError.
+        `reconfigure` puts a configuration into force, or raises ConfigError or DatapathError;
+        `prepare` does what takes long of it.
         """
         assert file.registry is not None
         self.file = file
@@ -59,7 +64,10 @@ class Agent:
         self._path = path
         self._spec = file.registry
         self._keys = Keys(file.registry.fleet)
+        self._prepare = prepare
         self._reconfigure = reconfigure
+        self._changing = trio.Lock()
+        """Held from a preparation until what was prepared is in force."""
         self._registry = Registry(
             self._keys, file.name, file.listen, Readers(file.gossip.interval_ns, file.registry)
         )
@@ -98,7 +106,7 @@ class Agent:
         self._in_force = spec
         self._dirty.set()
 
-    def reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
+    async def reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
         """Take over a changed file, by this `reconfigure`.
 
         Raises:
@@ -108,6 +116,10 @@ class Agent:
             raise ConfigError(
                 [f"{self._path}: registry: cannot change while the daemon runs: restart it"]
             )
+        async with self._changing:
+            self._reload(file, reconfigure)
+
+    def _reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
         old, in_force = self.file, self._in_force
         if in_force is None:
             raise ConfigError(
@@ -296,7 +308,11 @@ class Agent:
                 await self._dirty.wait()
             if self._in_force is not None and (self._dirty.is_set() or self._host_refuses):
                 self._dirty = trio.Event()
-                self._apply(self._in_force)
+                async with self._changing:
+                    spec = self.spec()
+                    if spec.limits != self._in_force.limits:
+                        await self._prepare(spec)
+                    self._apply(self._in_force)
                 await self._save()
                 if self._upkeep is not None:
                     self._upkeep.tell(self._applied, self._problems())

@@ -143,7 +143,8 @@ def test_what_a_host_cannot_do_is_reported_and_keeps_nothing_else_back(
     third.start()
     fleet.wait(third, lambda report: report["registry"]["joined"])
     assert status(first)["registry"]["members"] == 3
-    assert "etcd /drld/f/limits/2" in status(third)["registry"]["problems"]["/drld/f/limits/2"]
+    report = fleet.wait(third, lambda report: report["registry"]["problem_count"])
+    assert "etcd /drld/f/limits/2" in report["registry"]["problems"]["/drld/f/limits/2"]
 
 
 def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) -> None:

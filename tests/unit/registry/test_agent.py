@@ -99,13 +99,13 @@ async def test_a_file_is_reloaded_as_a_whole(server: EtcdServer, tmp_path: Path)
         server.put(KEYS.limit(1), limit(1))
         await until(lambda: len(host.spec.limits) == 1)
         own = file_spec("a", 1, registry=host.file.registry, limits=host.spec.limits)
-        host.agent.reload(own, host.reconfigure)
+        await host.agent.reload(own, host.reconfigure)
         await host.reports(problem_count=1)
         assert "unique, but drld.toml (limit[0].id)" in str(host.agent.report()["problems"])
         host.refuses = {"limit1"}
         with pytest.raises(DatapathError):
-            host.agent.reload(own, host.reconfigure)
+            await host.agent.reload(own, host.reconfigure)
         other = file_spec("a", 1, registry=registry_spec(fleet="g"))
         with pytest.raises(ConfigError, match="registry: cannot change"):
-            host.agent.reload(other, host.reconfigure)
+            await host.agent.reload(other, host.reconfigure)
         assert host.spec.listen == address(1)

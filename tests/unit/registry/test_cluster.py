@@ -72,7 +72,6 @@ async def test_servers_die_one_by_one_and_come_back(
         alive = next(server for server in cluster.servers if server.runs)
         await put(alive, 2)
         await has(hosts, 1, 2)
-        assert "no etcd" not in caplog.text
         # All but one: it answers, and can do nothing.
         next(server for server in cluster.servers if server.runs and server is not alive).kill()
         for host in hosts:
@@ -83,7 +82,8 @@ async def test_servers_die_one_by_one_and_come_back(
         await has(hosts, 1, 2, 3)
         for host in hosts:
             assert KEYS.alive(host.file.name) in alive.get("/drld/f/alive/")
-    assert caplog.text.count("no etcd") == len(hosts)
+    # Once for each outage, of which the last is one for everybody.
+    assert len(hosts) <= caplog.text.count("no etcd") <= 3 * len(hosts)
     assert "lost" not in caplog.text
 
 

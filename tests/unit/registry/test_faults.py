@@ -57,7 +57,7 @@ async def test_of_two_limiters_of_one_name_one_is_a_member_until_it_is_gone(
         for n in (1, 2)
     ]
     twins[1].file = replace(twins[1].file, listen=address(3))
-    twins[1].agent = agent.Agent(twins[1].file, "drld.toml", twins[1].reconfigure)
+    twins[1].agent = agent.Agent(twins[1].file, "drld.toml", twins[1].prepare, twins[1].reconfigure)
     async with other.running():
         await other.reports(joined=True)
         # Both at once.
@@ -107,7 +107,7 @@ async def test_a_limiter_that_was_renamed_waits_until_its_old_name_is_removed(
 
             def told() -> bool:
                 found = json.loads(server.get(KEYS.alive("a"))[KEYS.alive("a")])
-                return bool(found["uncounted"] == ["b"])
+                return bool(found.get("uncounted") == ["b"])
 
             await until(told)
             await renamed.reports(joined=False, waiting_for=["a", "old"])
