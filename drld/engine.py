@@ -281,6 +281,8 @@ class Engine:
             self._seen = self.membership.version
             for entry in self.entries.values():
                 self._wake(entry)
+                # However long its interval is: who is connected decides what is safe to enforce.
+                entry.due_ns = min(entry.due_ns, self._looked_ns)
 
     def _wake(self, entry: Entry) -> None:
         limit_id = entry.limiter.limit.id
@@ -371,7 +373,9 @@ class Engine:
         for limit in spec.limits:
             entry = entries[limit.id]
             last = entry.last.enforcement if entry.last else entry.limiter.initial()
-            pairs.append((limit, last))
+            # To a datapath it is how often a daemon that lives shows it: in every look.
+            interval_ns = min(limit.interval_ns, spec.gossip.interval_ns)
+            pairs.append((replace(limit, interval_ns=interval_ns), last))
         self.datapath.attach(pairs, now_ns)
 
     def _successor(

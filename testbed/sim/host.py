@@ -56,8 +56,8 @@ class Host:
         """The daemon dies; its datapath goes on, and falls back to the static share."""
         self.alive = False
         self._life += 1
-        limit = self.entry.limiter.limit
-        when_ns = self._clock.now_ns + HEARTBEATS * limit.interval_ns
+        interval_ns = min(self.entry.limiter.limit.interval_ns, self.engine.spec.gossip.interval_ns)
+        when_ns = self._clock.now_ns + HEARTBEATS * interval_ns
         self._clock.at(when_ns, self._fall_back, self._life)
 
     def _fall_back(self, life: int) -> None:

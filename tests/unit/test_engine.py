@@ -379,10 +379,34 @@ def test_a_change_of_the_fleet_alone_leaves_the_datapath_attached_if_asked_to() 
     assert bench.engine.membership.peers == ("b", "c")
     assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
     bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS, reattach=False)
-    assert bench.datapath.attached == [FIRST, SLOW]
+    assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
     bench.datapath.attached = []
     bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS)
-    assert bench.datapath.attached == [FIRST, SLOW]
+    assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
+
+
+def test_a_datapath_may_expect_a_living_daemon_to_show_in_each_look() -> None:
+    """However long a limit's interval is: peers do not wait for longer."""
+    often = replace(FIRST, interval_ns=TICK_NS // 2)
+    bench = Bench(spec(often, SLOW))
+    assert [limit.interval_ns for limit in bench.datapath.attached] == [TICK_NS // 2, TICK_NS]
+    assert [entry.limiter.limit for entry in bench.engine.entries.values()] == [often, SLOW]
+
+
+def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> None:
+    bench = Bench(spec(replace(SLOW, interval_ns=100 * TICK_NS)))
+    bench.run(1, 100)
+    bench.transport.inbox = [("b", heartbeat())]
+    for now in range(101, 150):
+        bench.packet(2)
+        bench.transport.inbox.append(("b", heartbeat(now)))
+        bench.engine.tick(now * TICK_NS)
+        last = bench.engine.entries[2].last
+        if now == 103:
+            assert last is not None
+            assert last.view.connected == {"b"}
+            assert last.measurement.interval_ns < 3 * TICK_NS
+    assert limit_report(bench.engine.entries[2], 0)["limit_in_force_bps"] == 10_000_000
 
 
 def test_who_has_not_joined_neither_speaks_nor_listens() -> None:
