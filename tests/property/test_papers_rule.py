@@ -32,7 +32,8 @@ def local_limits(graph: Graph, shares: Sequence[Fraction], wanted: Sequence[int]
     """Sum of what the paper's rule gives, over the limit."""
     return sum(
         (
-            sum(shares[j] for j in around) * wanted[me] / sum(wanted[j] for j in around)
+            sum((shares[j] for j in around), Fraction())
+            * Fraction(wanted[me], sum(wanted[j] for j in around))
             for me, around in enumerate(graph)
             if wanted[me]
         ),
