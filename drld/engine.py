@@ -118,8 +118,8 @@ class Engine:
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
         """Take over a changed configuration; limits whose id stays keep what they know.
 
-        The datapath is attached anew, which takes the kernel's 0.2 s; without `reattach` only if
-        that is what changes.
+        The datapath is attached anew, which may take the kernel's 0.1 s; without `reattach` only
+        if that is what changes.
 
         Raises:
             ConfigError: a key changed that only a restart can change; nothing is changed.
