@@ -79,7 +79,8 @@ async def _lose(scene: Scene, quick: bool) -> Episode:
     scene.lose(_LOSS)
     await trio.sleep(_FLAP_S[quick])
     scene.lose(0.0)
-    return Episode(_BOUNDS, begin_s, time.monotonic())
+    # All answers to a limiter may be lost for as long as makes it say so.
+    return Episode(replace(_BOUNDS, lines=4), begin_s, time.monotonic())
 
 
 FAULTS = (

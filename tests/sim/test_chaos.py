@@ -18,7 +18,7 @@ FLOWS = 4
 SECOND = 20
 LONG, AFTER = 100, 120
 """Intervals: of a fault that is found out, and after it."""
-NEAR = 0.04
+NEAR = 0.05
 """A promise is no less than what happens by more than this."""
 
 Steps = Iterable[int]
