@@ -64,6 +64,10 @@ OnFailure = Literal["share", "open", "closed"]
 AllocatorName = Annotated[str, PlainValidator(_allocator)]
 
 
+PAPER: dict[str, dict[str, Any]] = {"grd": {"lead": 0.0, "guard": False}}
+"""Parameters with which allocators are the paper's, where drld's defaults are others."""
+
+
 class LimitTable(Table):
     """The global limit."""
 
@@ -73,7 +77,7 @@ class LimitTable(Table):
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Static share of each limiter; empty means the same for each."""
     parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Parameters of allocators, by allocator."""
+    """Parameters of allocators, by allocator; those that are not given are `PAPER`'s."""
     on_failure: OnFailure | None = None
     interval: Interval | None = None
     """The estimate interval; None is that of gossip."""

@@ -17,7 +17,7 @@ from drld import units
 from testbed import control, netns
 from testbed.crew import Child, Crew
 from testbed.errors import HostError
-from testbed.experiment import CENTRAL, Experiment
+from testbed.experiment import CENTRAL, PAPER, Experiment
 from testbed.link import SIZE_TABLE, tbf_arguments
 from testbed.process import cpu_s, status_bytes
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
@@ -320,7 +320,11 @@ def daemon_document(
                 "name": LIMIT,
                 "rate": units.format_rate(limit.rate),
                 "burst": units.format_size(limit.burst),
-                "allocator": {"name": algorithm, **limit.parameters.get(algorithm, {})},
+                "allocator": {
+                    "name": algorithm,
+                    **PAPER.get(algorithm, {}),
+                    **limit.parameters.get(algorithm, {}),
+                },
                 "match": {"out": "out", "protocol": "tcp"},
                 **{key: value for key, value in optional.items() if value is not None},
             }

@@ -6,12 +6,12 @@ limit L in the last interval:
     D = r_i + sum over j != i of r_j
     p = (D - L) / D  where D > L, else 0
 
-so the expected number of drops is a central bucket's, without its bursts. There is no bucket:
+so the expected number of drops is a central bucket's, without its bursts. The paper has no bucket:
 nothing bounds a short burst, nor what a limiter whose daemon has died forwards until its datapath
 falls back: p stays what it was, which may be 0.
 
-Two options, off by default as the paper has neither, bound both (docs/conservative-rule.md has
-what comes of them).
+Two parameters bound both (docs/conservative-rule.md has what comes of them); the paper has neither,
+and without them (`lead = 0`, `guard = false`) this is the paper's GRD.
 
 `lead`. The demand filter (0.43 s at `ewma` = 0.1), a round trip and the gossip's delay together
 turn p by nearly half a period against what TCP's congestion avoidance makes of it, at some 7 rad/s
@@ -49,11 +49,11 @@ GUARD_FLOOR_BYTES = 12 * 1500
 
 @dataclass(frozen=True, slots=True)
 class GrdParameters:
-    """Parameters of GRD; the defaults are the paper's."""
+    """Parameters of GRD."""
 
-    lead: float = 0.0
+    lead: float = 0.2
     """Part of the demand that is the last interval's, unfiltered."""
-    guard: bool = False
+    guard: bool = True
     """Whether a bucket bounds what the drop probability lets through."""
 
     def __post_init__(self) -> None:

@@ -44,9 +44,9 @@ class Kind:
 
 KINDS = {
     "gtb": Kind("gtb"),
-    "grd": Kind("grd"),
-    "grd lead": Kind("grd", {"lead": 0.2}),
-    "grd guarded": Kind("grd", {"lead": 0.2, "guard": True}),
+    "grd of the paper": Kind("grd", {"lead": 0.0, "guard": False}),
+    "grd lead": Kind("grd", {"lead": 0.2, "guard": False}),
+    "grd": Kind("grd", {"lead": 0.2, "guard": True}),
     "fps": Kind("fps"),
     "fps-random-drop": Kind("fps-random-drop"),
 }

@@ -57,8 +57,12 @@ def test_gtb_fill_rate_turns_negative() -> None:
     assert allocation.local_limit == 0
 
 
+def papers_grd() -> Allocator:
+    return make("grd", lead=0.0, guard=False)
+
+
 def test_grd_drops_the_global_excess() -> None:
-    allocation = allocate(make("grd"), demand(4 * MBIT), view(8.5 * MBIT))
+    allocation = allocate(papers_grd(), demand(4 * MBIT), view(8.5 * MBIT))
     assert allocation.enforcement.drop_probability == pytest.approx(2.5 / 12.5)
     assert allocation.enforcement.depth is None
     assert allocation.value == 4 * MBIT
@@ -71,10 +75,10 @@ def test_grd_drops_nothing_up_to_the_limit(remote: float) -> None:
 
 def test_grd_with_a_lead_counts_part_of_the_last_interval_whole() -> None:
     rising = replace(demand(4 * MBIT), instant_rate=9 * MBIT)
-    allocation = allocate(make("grd", lead=0.2), rising, view(7 * MBIT))
+    allocation = allocate(make("grd"), rising, view(7 * MBIT))
     assert allocation.value == pytest.approx(5 * MBIT)
     assert allocation.enforcement.drop_probability == pytest.approx(2 / 12)
-    assert allocate(make("grd"), rising, view(7 * MBIT)).value == 4 * MBIT
+    assert allocate(papers_grd(), rising, view(7 * MBIT)).value == 4 * MBIT
 
 
 @pytest.mark.parametrize(
@@ -85,16 +89,16 @@ def test_grd_is_guarded_by_its_part_of_the_demand_or_its_share(
     local: float, remote: float, part: float
 ) -> None:
     """Half of the limit is its static share."""
-    guarded = make("grd", guard=True)
+    guarded = make("grd")
     enforcement = allocate(guarded, demand(local * MBIT), view(remote * MBIT)).enforcement
-    plain = allocate(make("grd"), demand(local * MBIT), view(remote * MBIT)).enforcement
+    plain = allocate(papers_grd(), demand(local * MBIT), view(remote * MBIT)).enforcement
     assert enforcement.drop_probability == plain.drop_probability
     assert enforcement.fill_rate == pytest.approx(1.05 * part * 10 * MBIT)
     assert enforcement.depth == pytest.approx(75_000 * part**0.5, abs=1)
 
 
 def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
-    guarded = make("grd", guard=True)
+    guarded = make("grd")
     for rate in (0.0, 10 * MBIT):
         limit = replace(LIMIT, rate=rate, static_rate=0.0)
         allocation = guarded.allocate(IDLE, view(20 * MBIT), limit, TICK_NS)

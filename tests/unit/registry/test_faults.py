@@ -102,6 +102,7 @@ async def test_a_limiter_that_was_renamed_waits_until_its_old_name_is_removed(
                 "address: '127.0.0.2:7946': unique, but etcd /drld/f/members/old is the"
                 in (first.agent.report()["problems"][KEYS.member("b")])
             )
+            await until(lambda: KEYS.member("old") in renamed.agent.report()["problems"])
             said = renamed.agent.report()["problems"][KEYS.member("old")]
             assert said.endswith("unique, but drld.toml (limiter.listen) is the same")
 
