@@ -122,7 +122,7 @@ def _bounds(
             overshoot=RATE // 10,
             lost_s=len(victims) * (absent_s + 0.2),
             least=TCP * CLOSED[len(victims)][scene.fabric],
-            known=TCP * (LIMITERS - len(victims)) / LIMITERS,
+            known=FULL * (LIMITERS - len(victims)) / LIMITERS,
         )
     return Bounds(
         recover_s=_RECOVER_S, overshoot=RATE // 10, least=TCP * going_on[scene.fabric], known=FULL
