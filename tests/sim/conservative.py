@@ -11,7 +11,8 @@ at a moment is a number. It falls back to the static share as the kernel's does.
     made.in_force()                             # sum of the local limits over the limit
 
 `python -m tests.sim.conservative --seeds N` carries out N random schedules for each fabric and
-allocator and prints those in which the limit is exceeded (docs/conservative-rule.md).
+allocator and prints those in which the limit is exceeded (docs/conservative-rule.md); with `--cuts`
+one cut and its end each, and in which it is exceeded at any moment.
 """
 
 from __future__ import annotations
@@ -214,16 +215,20 @@ class Fleet:
         seed: int,
         allocator: str = "fps",
         loss: float = 0.0,
+        delay_ns: int = 10 * MS,
         **limit: Any,
     ) -> None:
-        """`flows` at each limiter; none is idle."""
+        """`flows` at each limiter; none is idle.
+
+        `delay_ns` is that of each path, one way; up to 20 ms are added.
+        """
         self.names = [f"l{number}" for number in range(len(flows))]
         self.limit = limit_spec(allocator, rate=LIMIT, **limit)
         self.gossip = gossip_spec(fabric)
         self.probes = ProbeSpec()
         self.rng = Random(seed)
         self.clock = Clock(1000 * TICK_NS)
-        self.network = LossyNetwork(seed, Conditions(delay_ns=10 * MS, jitter_ns=20 * MS))
+        self.network = LossyNetwork(seed, Conditions(delay_ns=delay_ns, jitter_ns=20 * MS))
         self.network.loss = loss
         self.most = self.least = 0.0
         """The largest and the smallest sum since `watch`."""
@@ -371,22 +376,47 @@ def random_fleet(fabric: str, allocator: str, seed: int) -> tuple[Fleet, list[Ev
     return fleet, random_events(rng, size)
 
 
+def excess_of_a_cut(fleet: Fleet, cut: Event) -> float:
+    """The largest sum of the local limits from before a cut until after its end; over the limit."""
+    fleet.run(80)
+    fleet.watch()
+    carry_out(fleet, cut)
+    fleet.run(fleet.detection_intervals + 5)
+    fleet.cut(())
+    fleet.run(fleet.detection_intervals + 5)
+    return fleet.most
+
+
+def random_cut(fabric: str, seed: int, delay_ns: int) -> tuple[Fleet, list[Event]]:
+    """A fleet that shares by FPS, and a cut."""
+    rng = Random(f"{fabric}/cut/{seed}")
+    flows = [rng.choice((0, 1, 2, 5, 30)) for _ in range(rng.randint(2, 8))]
+    what = rng.choice(("part", "cut", "deafen", "isolate", "mute"))
+    event = Event(0, what, rng.randrange(len(flows)), rng.randrange(1 << len(flows)))
+    return Fleet(fabric, flows, seed=seed, delay_ns=delay_ns), [event]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=100, help="schedules of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--fabric", action="append", choices=FABRICS)
     parser.add_argument("--allocator", action="append")
+    parser.add_argument("--cuts", action="store_true", help="of FPS: a cut and its end each")
+    parser.add_argument("--delay", type=int, default=10, help="of paths in cuts, one way, ms")
     args = parser.parse_args()
-    kinds = itertools.product(
-        args.fabric or FABRICS, args.allocator or ("static", "fps", "fps-random-drop")
-    )
+    allocators = ("fps",) if args.cuts else ("static", "fps", "fps-random-drop")
+    kinds = itertools.product(args.fabric or FABRICS, args.allocator or allocators)
     bad = 0
     for fabric, allocator in kinds:
         sums = []
         for seed in range(args.first, args.first + args.seeds):
-            fleet, events = random_fleet(fabric, allocator, seed)
-            sums.append(excess(fleet, events))
+            if args.cuts:
+                fleet, events = random_cut(fabric, seed, args.delay * MS)
+                sums.append(excess_of_a_cut(fleet, *events))
+            else:
+                fleet, events = random_fleet(fabric, allocator, seed)
+                sums.append(excess(fleet, events))
             if len(sums) % 20 == 0:
                 print(f"{fabric} {allocator}: {len(sums)}", end="\r", file=sys.stderr, flush=True)
             if sums[-1] > MOST:
