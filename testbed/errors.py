@@ -11,3 +11,7 @@ class HostError(DrldError):
 
 class MeasurementError(DrldError):
     """A run went wrong in a way that makes its figures worthless."""
+
+
+class DisturbedError(MeasurementError):
+    """The host was too busy for a run to be the one that was asked for; another may be."""

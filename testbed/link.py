@@ -17,7 +17,7 @@ from drld.errors import DrldError
 from testbed import ETHERNET_HEADER, MTU, netns
 from testbed.crew import Child, Crew
 from testbed.delay import LinkReport
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import DisturbedError, HostError
 
 _NETEM_LIMIT = 100_000
 _LEAST_QUEUE_PACKETS = 10
@@ -69,7 +69,7 @@ class Links(Protocol):
         """End, and say how exact it was; None where that is not measured.
 
         Raises:
-            MeasurementError: it was not exact enough for the run to count.
+            DisturbedError: it was not exact enough for the run to count.
         """
 
 
@@ -197,7 +197,7 @@ class DelayLineLinks(_RateLinks):
         report = LinkReport(**(await self._child.receive())["result"])
         problem = report.problem()
         if problem is not None:
-            raise MeasurementError(problem)
+            raise DisturbedError(problem)
         return report
 
 

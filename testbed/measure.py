@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from testbed import ETHERNET_HEADER, child, netns
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import DisturbedError, HostError
 
 FIRST_SAMPLE = -1
 """One before the start: a value at the start itself is interpolated."""
@@ -90,13 +90,13 @@ def check_times(times_ns: list[int], interval_ns: int) -> float:
     """The worst lateness of a sample, ms.
 
     Raises:
-        MeasurementError: a sample came more than half an interval late.
+        DisturbedError: a sample came more than half an interval late.
     """
     worst = max(
         time_ns - index * interval_ns for index, time_ns in enumerate(times_ns, FIRST_SAMPLE)
     )
     if worst > interval_ns // 2:
-        raise MeasurementError(
+        raise DisturbedError(
             f"the sampler could not keep up: a sample came {worst / 1e6:.1f} ms late "
             f"(at most {interval_ns / 2e6:.0f} ms)"
         )

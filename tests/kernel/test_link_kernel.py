@@ -17,7 +17,9 @@ import trio
 from testbed import netns
 from testbed.errors import MeasurementError
 from testbed.link import DelayLineLinks, Links
-from testbed.linkcheck import LINK, Line, check, line
+from testbed.linkcheck import LINK, Check, Line, check, line
+
+from .attempts import undisturbed
 
 pytestmark = pytest.mark.kernel
 
@@ -26,24 +28,37 @@ MakeLinks = Callable[[], Links]
 DELAY_NS = 5_000_000
 
 
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    assert netns.own() == []
+    assert not netns.state_directory().exists()
+
+
 @pytest.fixture
 def workspace() -> Iterator[Path]:
     with netns.workspace() as directory:
         yield directory
-    assert netns.own() == []
-    assert not directory.exists()
 
 
-async def test_packets_arrive_and_never_early(workspace: Path, make_links: MakeLinks) -> None:
-    found = await check(make_links(), 500, 1.0, DELAY_NS)
+async def checked(make_links: MakeLinks, packets_per_s: int, loss: float = 0.0) -> Check:
+    async def measure() -> Check:
+        with netns.workspace():
+            return await check(make_links(), packets_per_s, 1.0, DELAY_NS, loss)
+
+    return await undisturbed(measure)
+
+
+async def test_packets_arrive_and_never_early(make_links: MakeLinks) -> None:
+    found = await checked(make_links, 500)
     assert found.received == found.sent == 500
     # Arrival times are cut off to a microsecond, and the two clocks may be slewed.
     assert found.least_ms > DELAY_NS / 1e6 - 0.05
 
 
 @pytest.mark.realtime
-async def test_a_delay_line_accounts_for_its_packets(workspace: Path) -> None:
-    found = await check(DelayLineLinks(), 500, 1.0, DELAY_NS)
+async def test_a_delay_line_accounts_for_its_packets() -> None:
+    found = await checked(DelayLineLinks, 500)
     assert found.report is not None
     assert found.report.packets == 500
     assert found.report.lost == found.report.overflow == 0
@@ -51,8 +66,8 @@ async def test_a_delay_line_accounts_for_its_packets(workspace: Path) -> None:
 
 
 @pytest.mark.realtime
-async def test_as_many_packets_are_lost_as_the_seed_says(workspace: Path) -> None:
-    found = await check(DelayLineLinks(), 1000, 1.0, DELAY_NS, loss=0.2)
+async def test_as_many_packets_are_lost_as_the_seed_says() -> None:
+    found = await checked(DelayLineLinks, 1000, loss=0.2)
     rng = Random(0)
     lost = sum(rng.random() < 0.2 for _ in range(1000))
     assert found.sent == 1000

@@ -24,6 +24,8 @@ from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import experiment
 
+from .attempts import undisturbed
+
 pytestmark = pytest.mark.kernel
 
 MakeLinks = Callable[[], Links]
@@ -47,10 +49,9 @@ async def run(
     make_links: MakeLinks, allocator: str, datapath: str, **changes: Any
 ) -> dict[str, Any]:
     small = experiment(**{"seconds": 3, "warmup": "1s", "flows": FLOWS, **changes})
+    options = RunOptions(datapath, make_links)
     with Path(os.devnull).open("w", encoding="ascii") as silence:
-        return await run_once(
-            small, allocator, 1, RunOptions(datapath, make_links), Progress(silence)
-        )
+        return await undisturbed(lambda: run_once(small, allocator, 1, options, Progress(silence)))
 
 
 async def test_a_central_run_under_the_kernel_s_own_token_bucket_whose_rate_changes(

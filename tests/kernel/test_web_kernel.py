@@ -10,17 +10,20 @@ from typing import Any
 import pytest
 
 from testbed import netns, topology
-from testbed.errors import MeasurementError
+from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
 from testbed.link import Links
 from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import document, web
 
+from .attempts import undisturbed
+
 pytestmark = pytest.mark.kernel
 
 MakeLinks = Callable[[], Links]
 
+AT_MOST_LATE_MS = 50
 SLOW = {"rate": "2mbit", "burst": "20kB"}
 
 
@@ -34,10 +37,17 @@ async def run(
     make_links: MakeLinks, allocator: str, datapath: str, **changes: Any
 ) -> dict[str, Any]:
     small = build(document(seconds=3, **changes), "small.toml")
+    options = RunOptions(datapath, make_links)
     with Path(os.devnull).open("w", encoding="ascii") as silence:
-        return await run_once(
-            small, allocator, 1, RunOptions(datapath, make_links), Progress(silence)
-        )
+
+        async def measure() -> dict[str, Any]:
+            found = await run_once(small, allocator, 1, options, Progress(silence))
+            late_ms = found["web"]["worst_late_ms"]
+            if late_ms > AT_MOST_LATE_MS:
+                raise DisturbedError(f"a request was made {late_ms:.0f} ms late")
+            return found
+
+        return await undisturbed(measure)
 
 
 @pytest.mark.realtime
@@ -52,7 +62,6 @@ async def test_an_open_loop_asks_for_the_same_whatever_the_limiter_does(
             make_links, "ctb", "tbf", limit=limit, flows=flows, web=[web(limiter="l2")]
         )
         asked[rate] = found["web"]["requests"]
-        assert found["web"]["worst_late_ms"] <= 50
         assert found["web"]["sites"][0]["requests"] == len(asked[rate]) > 100
         assert set(found["share"]) == {"l1", "l2"}
         assert min(found["share"].values()) > 0
