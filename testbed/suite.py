@@ -24,8 +24,9 @@ PREVIOUS = "result.previous.json"
 
 _MOST_COLUMNS = 10
 """Limiters whose shares the table shows."""
-ATTEMPTS = 2
-"""A run that could not be measured properly is done once more; both failures are recorded."""
+ATTEMPTS = 5
+"""A run that could not be measured properly is done again, so often in all; each failure is
+recorded."""
 
 RunOne = Callable[[Experiment, str, int], Awaitable[dict[str, Any]]]
 """Carries out one run, of an allocator and a repetition, and returns its record."""

@@ -2,8 +2,8 @@
 
 `schedule.py` says which run is next, `worker.py` is the process, and a series' runs go into its
 result (`testbed.suite.Ledger`) in whatever order they end. A figure is concluded as soon as all its
-series are done. A run that does not count is done once more; where others ran beside it, a third
-time after all of them, alone.
+series are done. A run that does not count is done once more; then, unless it is simulated, after
+all others and alone.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from testbed.reproduce.runner import (
 from testbed.reproduce.schedule import Task, choose, time_left
 from testbed.suite import ATTEMPTS, Ledger
 
+_AMONG_OTHERS = 2
+"""Attempts at a run that others may run beside."""
 _SILENCE_S = 300.0
 """A worker on the testbed says something every second, but for the start of a large fleet."""
 _GRACE_S = 60.0
@@ -135,9 +137,9 @@ class Campaign:
 
     def _try_again(self, task: Task) -> None:
         another = replace(task, attempt=task.attempt + 1)
-        if task.attempt < ATTEMPTS:
+        if task.attempt < _AMONG_OTHERS:
             self._waiting.insert(0, another)
-        elif not (task.alone or task.simulated):
+        elif task.attempt < ATTEMPTS and not task.simulated:
             self._waiting.append(replace(another, alone=True))
         else:
             self._all -= 1

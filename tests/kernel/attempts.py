@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from testbed.errors import DisturbedError
+from testbed.suite import ATTEMPTS
 
 Found = TypeVar("Found")
-
-ATTEMPTS = 5
-"""A host that disturbs so many in a row cannot run these tests."""
 
 
 async def undisturbed(measure: Callable[[], Awaitable[Found]]) -> Found:

@@ -24,6 +24,7 @@ from testbed.reproduce.finding import Finding
 from testbed.reproduce.results import Results
 from testbed.reproduce.runner import Setting
 from testbed.reproduce.schedule import Room, Task
+from testbed.suite import ATTEMPTS
 
 WANTED = {"allocators": ["ctb", "fps"], "repeat": 2, "seconds": 2, "warmup": "1s"}
 
@@ -132,7 +133,7 @@ async def test_what_is_there_already_is_not_run_again(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     figures = [a_figure("a", a_series("a"))]
-    await carry_out(tmp_path, figures, Answers({("a", "fps", 1, n): "late" for n in (1, 2, 3)}))
+    await carry_out(tmp_path, figures, Answers({("a", "fps", 1, n): "late" for n in range(1, 9)}))
     assert keys(written(tmp_path, "a")) == [("ctb", 1), ("ctb", 2), ("fps", 2)]
     answers = Answers()
     said, _ = await carry_out(tmp_path, figures, answers)
@@ -157,11 +158,12 @@ async def test_a_run_that_does_not_count_is_done_again_and_the_third_time_alone(
     assert answers.tasks[-1].attempt == 3
 
 
-async def test_with_one_job_there_are_two_attempts(tmp_path: Path, autojump_clock: object) -> None:
-    answers = Answers({("a", "ctb", 1, attempt): "late" for attempt in (1, 2, 3)})
+async def test_a_run_that_never_counts_is_missing(tmp_path: Path, autojump_clock: object) -> None:
+    answers = Answers({("a", "ctb", 1, attempt): "late" for attempt in range(1, 9)})
     await carry_out(tmp_path, [a_figure("a", a_series("a"))], answers, jobs=1)
     assert answers.begun[:3] == [("a", "ctb", 1), ("a", "ctb", 1), ("a", "fps", 1)]
-    assert len(answers.begun) == 5
+    assert answers.begun[-3:] == [("a", "ctb", 1)] * 3
+    assert len(answers.begun) == len(ALL) - 1 + ATTEMPTS
     assert keys(written(tmp_path, "a")) == ALL[1:]
     # What is missing is said, and the figure is drawn without it.
     assert (tmp_path / "a/a.png").exists()
