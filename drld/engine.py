@@ -21,7 +21,7 @@ from random import Random
 
 from drld.capture.base import Datapath
 from drld.errors import ConfigError
-from drld.gossip.agreement import Agreement
+from drld.gossip.agreement import GOSSIP_ID, Agreement
 from drld.gossip.control_wire import Control, State
 from drld.gossip.membership import Membership
 from drld.gossip.probe_times import ProbeTimes
@@ -71,6 +71,7 @@ class Engine:
         self.transport = transport
         self.entries: dict[int, Entry] = {}
         self.membership = membership(spec.name, spec.members, spec.gossip)
+        transport.set_fabric(spec.gossip.fabric)
         self.unknown_limit: Counter[str] = Counter()
         """Updates of a limit that is not configured here, by peer."""
         self._lives: dict[str, int] = {}
@@ -148,6 +149,7 @@ class Engine:
             self._attach(spec, entries, now_ns)
         for limit in spec.limits:
             entries[limit.id].limiter.reconfigure(limit, fleet)
+        self.transport.set_fabric(spec.gossip.fabric)
         if spec.ring != self.spec.ring:
             # Else the keys stay that were changed since the file was read (`drlctl keys`).
             self.transport.set_ring(spec.ring)
@@ -212,7 +214,8 @@ class Engine:
             self.membership.drained(now_ns)
 
     def disagreements(self) -> dict[str, list[str]]:
-        """Peers with other limits, and the names of those that differ, as far as found."""
+        """Peers with other limits, and the names of those that differ, as far as found; [gossip]
+        if the fabric's settings do."""
         if self.probes is None:
             return {}
         return {
@@ -221,6 +224,8 @@ class Engine:
         }
 
     def _name_of(self, limit_id: int) -> str:
+        if limit_id == GOSSIP_ID:
+            return "[gossip]"
         entry = self.entries.get(limit_id)
         return f"{limit_id} (not here)" if entry is None else entry.limiter.limit.name
 
@@ -359,7 +364,7 @@ class Engine:
         intervals = [spec.gossip.interval_ns, *(limit.interval_ns for limit in spec.limits)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        agreement = Agreement(spec.limits, times.timeout_ns)
+        agreement = Agreement(spec.limits, spec.gossip, times.timeout_ns)
         if old is not None:
             return old.with_peers(peers, times, agreement)
         probes = Probes(spec.name, self.transport.life, peers, times, agreement)

@@ -1,11 +1,12 @@
 """Whether limiters mean the same by their limits, and if not, by which of them.
 
 Theory of operation. Each limit has a hash of what the fleet must agree upon: id, rate, burst,
-allocator with its parameters, estimate interval, shares. The digest of a set of limits is the
-exclusive or of their hashes. Every probe and acknowledgement carries one: of the limits that the
-low bits of its sequence number select, all of them as a rule. Two limiters whose digests of all
-differ disagree. Ordered by their ids read backwards, the limits that a selector selects stand side
-by side; so a digest is the difference of two sums of a row, whatever is asked for by whomever.
+allocator with its parameters, estimate interval, shares. So have the settings of the fabric, under
+the id that no limit has. The digest of a set of limits is the exclusive or of their hashes. Every
+probe and acknowledgement carries one: of the limits that the low bits of its sequence number
+select, all of them as a rule. Two limiters whose digests of all differ disagree. Ordered by their
+ids read backwards, the limits that a selector selects stand side by side; so a digest is the
+difference of two sums of a row, whatever is asked for by whomever.
 
 Which limits those are is found by halves, with more probes that select fewer limits: those whose id
 ends in certain bits. From the digest of a set and of one half of it follows that of the other half;
@@ -25,11 +26,14 @@ from itertools import accumulate
 from operator import xor
 from typing import NamedTuple
 
-from drld.spec import LimitSpec
+from drld.model import HEARTBEAT
+from drld.spec import GossipSpec, LimitSpec
 
 ID_BITS = 16
 SELECTOR_BITS = 21
 """Of a sequence number."""
+GOSSIP_ID = HEARTBEAT
+"""In the place of a limit's: the settings of the fabric."""
 MAX_FOUND = 4
 """Limits that are named."""
 
@@ -72,9 +76,10 @@ class _Peer:
 class Agreement:
     """This limiter's limits, and who has others."""
 
-    def __init__(self, limits: Iterable[LimitSpec], patience_ns: int) -> None:
+    def __init__(self, limits: Iterable[LimitSpec], gossip: GossipSpec, patience_ns: int) -> None:
         """After `patience_ns` without an answer a question is asked again."""
-        row = sorted((_backwards(limit.id), _hash(limit)) for limit in limits)
+        row = sorted((_backwards(limit.id), _hash_of_limit(limit)) for limit in limits)
+        row.insert(0, (_backwards(GOSSIP_ID), _hash(gossip)))
         self._places = [place for place, _ in row]
         self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
         self._peers: dict[str, _Peer] = {}
@@ -114,7 +119,8 @@ class Agreement:
         return None
 
     def disagreements(self) -> dict[str, list[int]]:
-        """Who means other limits than this limiter, and the ids of those that were found."""
+        """Who means other limits than this limiter, and the ids of those that were found, among
+        them `GOSSIP_ID`."""
         return {name: sorted(peer.found) for name, peer in self._peers.items()}
 
     def retain(self, peers: Iterable[str]) -> None:
@@ -145,12 +151,15 @@ def _backwards(limit_id: int) -> int:
     return int(f"{limit_id:0{ID_BITS}b}"[::-1], 2)
 
 
-def _hash(limit: LimitSpec) -> int:
-    text = repr(
+def _hash_of_limit(limit: LimitSpec) -> int:
+    return _hash(
         (
             *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
             *(limit.interval_ns, sorted(limit.shares.items())),
         )
     )
-    digest = blake2s(text.encode(), digest_size=8, person=b"drld-lim").digest()
+
+
+def _hash(what: object) -> int:
+    digest = blake2s(repr(what).encode(), digest_size=8, person=b"drld-lim").digest()
     return int.from_bytes(digest, "big")

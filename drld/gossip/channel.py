@@ -31,7 +31,7 @@ from drld.gossip.sequence import MODULUS
 from drld.gossip.session import Met, Session
 from drld.gossip.window import ReplayWindow
 from drld.gossip.wire import (
-    KIND_UPDATE,
+    UPDATE_KINDS,
     check_length_untrusted,
     decode_untrusted,
     encode,
@@ -59,6 +59,7 @@ class Channel:
 
     __slots__ = (
         "_answered",
+        "_fabric",
         "_greeted",
         "_incoming",
         "_me",
@@ -71,7 +72,8 @@ class Channel:
         "session",
     )
 
-    def __init__(self, me: str, peer: str, session: Session, ring: KeyRing) -> None:
+    def __init__(self, me: str, peer: str, session: Session, ring: KeyRing, fabric: str) -> None:
+        """`fabric` is that of the updates."""
         self.session = session
         self._me = me
         self._peer = peer
@@ -84,7 +86,12 @@ class Channel:
         self._number = 0
         """Of the next control message."""
         self._window = ReplayWindow()
+        self.set_fabric(fabric)
         self.set_ring(ring)
+
+    def set_fabric(self, fabric: str) -> None:
+        """Updates are of this one from now on; the session stays."""
+        self._fabric = fabric
 
     def set_ring(self, ring: KeyRing) -> None:
         """These are the keys from now on; the session stays."""
@@ -99,7 +106,7 @@ class Channel:
         if not self.session.open:
             return None
         use = self._ring.use
-        bodies = b"".join([encode(update, use) for update in updates])
+        bodies = b"".join([encode(update, use, self._fabric) for update in updates])
         return self._outgoing_tagger(UPDATE).seal(bodies)
 
     def seal_control(self, message: Control) -> bytes | None:
@@ -127,11 +134,11 @@ class Channel:
         kind, key_id = head_untrusted(datagram)
         key = self._ring.key(key_id)
         # Tags come first: a forgery is to cost as little as can be.
-        if kind == KIND_UPDATE:
+        if kind in UPDATE_KINDS.values():
             tag_size = self._ring.tag_size
             check_length_untrusted(datagram, tag_size)
             self._incoming_tagger(key_id, key, UPDATE).check_untrusted(datagram)
-            return Opened(decode_untrusted(datagram, tag_size), None)
+            return Opened(decode_untrusted(datagram, tag_size, self._fabric), None)
         tags = HELLO if kind == Kind.HELLO else CONTROL
         self._incoming_tagger(key_id, key, tags).check_untrusted(datagram)
         message, number = decode_control_untrusted(datagram)

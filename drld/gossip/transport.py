@@ -91,7 +91,7 @@ class Transport:
         """Control messages handed out."""
         self.bytes_sent = 0
         """Of IP packets."""
-        self._me = me
+        self._me, self._fabric = me, "tree"
         self.ring = ring or KeyRing()
         """The keys in force."""
         rng = rng or SystemRandom()
@@ -148,6 +148,12 @@ class Transport:
             raise ConfigError(problems)
         self._by_name = by_name
         self._by_address = by_address
+
+    def set_fabric(self, fabric: str) -> None:
+        """Updates, sent and received, are of this fabric from now on; sessions stay."""
+        self._fabric = fabric
+        for peer in self._by_name.values():
+            peer.channel.set_fabric(fabric)
 
     def set_ring(self, ring: KeyRing) -> None:
         """Seal and open with these keys from now on; sessions stay."""
@@ -255,7 +261,7 @@ class Transport:
             return known.channel
         self._openings += 1
         session = Session(End(self.life, self._openings), self._secret)
-        return Channel(self._me, peer, session, self.ring)
+        return Channel(self._me, peer, session, self.ring, self._fabric)
 
     def close(self) -> None:
         """Close the socket; safe to call twice."""

@@ -21,9 +21,11 @@ from drld.gossip.layout import Table, Word
 from drld.model import HEARTBEAT, Quantity, Update
 
 VERSION = 1
-KIND_UPDATE = 0
-LAST_KIND = 4
-"""Those from 1 on are control messages: `drld.gossip.control_wire`."""
+UPDATE_KINDS = {"pushsum": 0, "mesh": 5, "tree": 6}
+"""The kind of an update says of which fabric it is: by it goes what value, weight and epoch mean,
+so what is of another one must not be taken in."""
+LAST_KIND = 6
+"""1 to 4 are control messages: `drld.gossip.control_wire`."""
 
 EPOCH_MODULUS = 16
 MAX_VALUE = 2.0**53
@@ -42,6 +44,7 @@ LAYOUT = Table(
 )
 
 _FLOAT = struct.Struct(">f")
+_UPDATE_KINDS = frozenset(UPDATE_KINDS.values())
 _QUANTITIES = {quantity.value: quantity for quantity in Quantity}
 
 BODY_SIZE = LAYOUT.size
@@ -87,7 +90,7 @@ def to_float32(number: float) -> float:
     return rounded
 
 
-def encode(update: Update, key_id: int = 0) -> bytes:
+def encode(update: Update, key_id: int = 0, fabric: str = "pushsum") -> bytes:
     """The body of an update, value and weight rounded to float32.
 
     Raises:
@@ -100,7 +103,7 @@ def encode(update: Update, key_id: int = 0) -> bytes:
         return LAYOUT.pack(
             {
                 "version": VERSION,
-                "kind": KIND_UPDATE,
+                "kind": UPDATE_KINDS[fabric],
                 "key_id": key_id,
                 "quantity": update.quantity.value,
                 "epoch": update.epoch,
@@ -125,26 +128,34 @@ def check_length_untrusted(datagram: bytes, tag_size: int = TAG_SIZE) -> None:
         raise WireError("length", f"{len(datagram)} bytes are no tag and 1 to {MAX_UPDATES} bodies")
 
 
-def decode_untrusted(datagram: bytes, tag_size: int = TAG_SIZE) -> list[Update]:
+def decode_untrusted(
+    datagram: bytes, tag_size: int = TAG_SIZE, fabric: str = "pushsum"
+) -> list[Update]:
     """The updates in a datagram; the tag itself is `drld.gossip.auth`'s to check.
 
     Raises:
-        WireError: with the reason `length`, `version`, `kind`, `key` (not that of the first
-            update), `quantity`, `limit`, `value` or `weight`, after the first field that is not as
-            it must be. One bad update spoils the datagram.
+        WireError: with the reason `length`, `version`, `kind`, `fabric` (an update, but not of this
+            one), `key` (not that of the first update), `quantity`, `limit`, `value` or `weight`,
+            after the first field that is not as it must be. One bad update spoils the datagram.
     """
     check_length_untrusted(datagram, tag_size)
     key_id = datagram[1] >> 6
-    return [_decode(words, key_id) for words in LAYOUT.struct.iter_unpack(datagram[:-tag_size])]
+    kind = UPDATE_KINDS[fabric]
+    bodies = LAYOUT.struct.iter_unpack(datagram[:-tag_size])
+    return [_decode(words, key_id, kind) for words in bodies]
 
 
-def _decode(words: tuple[int | float, ...], key_id: int) -> Update:
+def _decode(words: tuple[int | float, ...], key_id: int, kind: int) -> Update:
     fields = LAYOUT.integers(words)
     value, weight = words[-2:]
     if fields["version"] != VERSION:
         raise WireError("version", f"{fields['version']} instead of {VERSION}")
-    if fields["kind"] != KIND_UPDATE:
-        raise WireError("kind", f"{fields['kind']} is unknown")
+    if fields["kind"] != kind:
+        if fields["kind"] not in _UPDATE_KINDS:
+            raise WireError("kind", f"{fields['kind']} is no update")
+        raise WireError(
+            "fabric", f"{fields['kind']} instead of {kind}: an update of another fabric"
+        )
     if fields["key_id"] != key_id:
         raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
     quantity = _QUANTITIES.get(fields["quantity"])

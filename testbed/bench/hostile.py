@@ -47,12 +47,15 @@ PER_TICK = 500
 """10,000 a second, at 50 ms."""
 _TICK_NS = 50_000_000
 _HOST, _VICTIM, _PEER = "127.0.0.1", "victim", "peer"
+_FABRIC = "tree"
 _KEY = bytes(range(16))
 _RING = KeyRing({1: _KEY}, use=1)
 _CONFIG = f"""
 [limiter]
 name = "{_VICTIM}"
 listen = "{_HOST}:1"
+[gossip]
+fabric = "{_FABRIC}"
 [[peer]]
 name = "{_PEER}"
 address = "{_HOST}:2"
@@ -78,7 +81,7 @@ class _Scene:
         victim.update_peers({_PEER: peer.getsockname()})
         self._engine = Engine(config.parse(_CONFIG, "hostile"), MemoryDatapath(), victim, Random(1))
         self._engine.start(0)
-        self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING)
+        self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING, _FABRIC)
         self._tagger = Tagger(session_secret(_KEY, _PEER, _VICTIM), HELLO, CONTROL_TAG_SIZE)
         self._meet()
         self._updates = self.updates()
@@ -99,7 +102,7 @@ class _Scene:
 
     def kinds(self) -> dict[str, Callable[[], Sequence[bytes | None]]]:
         """What may come before a tick, the true ones first."""
-        body = encode(Update(1, 7, Quantity.WEIGHT, 1, 1.0, 1.0), 1)
+        body = encode(Update(1, 7, Quantity.WEIGHT, 1, 1.0, 1.0), 1, _FABRIC)
         each, random = range(PER_TICK), self._rng.randbytes
         return {
             "a true update": self.updates,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from drld.gossip.channel import Message
 from drld.gossip.control_wire import CONTROL_TAG_SIZE, Control, encode_control
@@ -23,7 +23,15 @@ from testbed.sim.network import Network
 _HEADERS = 20 + 8
 """Bytes of the IP and UDP headers."""
 
-Content: TypeAlias = Sequence[Update | Control]
+
+class Content(NamedTuple):
+    """What a datagram says."""
+
+    messages: Sequence[Update | Control]
+    fabric: str | None
+    """Of updates."""
+
+
 Datagram: TypeAlias = Sealed[Content]
 
 
@@ -35,6 +43,7 @@ class Mailbox:
         self._clock = clock
         self._network = network
         self._lives: Lives[Content] = Lives()
+        self._fabric: str | None = None
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
@@ -55,12 +64,14 @@ class Mailbox:
     def send(self, peer: str, updates: Sequence[Update]) -> None:
         """Send updates to a peer."""
         self.sent += len(updates)
-        self._send(peer, updates, size(len(updates)))
+        self._send(peer, Content(updates, self._fabric), size(len(updates)))
 
     def send_control(self, peer: str, message: Control) -> None:
         """Send a control message to a peer."""
         self.control_sent += 1
-        self._send(peer, [message], len(encode_control(message, 0, 0)) + CONTROL_TAG_SIZE)
+        self._send(
+            peer, Content([message], None), len(encode_control(message, 0, 0)) + CONTROL_TAG_SIZE
+        )
 
     def _send(self, peer: str, content: Content, length: int) -> None:
         self.bytes_sent += length + _HEADERS
@@ -75,7 +86,12 @@ class Mailbox:
                 self._network.send(self._name, peer, opened.answer, self._clock.now_ns)
             if opened.met is not None:
                 yield peer, Met(opened.met)
-            for message in opened.content or ():
+            if opened.content is None:
+                continue
+            if opened.content.fabric not in (None, self._fabric):
+                self.refuse("fabric")
+                continue
+            for message in opened.content.messages:
                 self.received += isinstance(message, Update)
                 yield peer, message
 
@@ -85,6 +101,10 @@ class Mailbox:
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         """Nothing to do: the network knows everybody."""
+
+    def set_fabric(self, fabric: str) -> None:
+        """Updates are of this one from now on."""
+        self._fabric = fabric
 
     def set_ring(self, ring: KeyRing) -> None:
         """Nothing to do: there are no tags."""

@@ -16,7 +16,7 @@ from drld.gossip.control_wire import Control, State
 from drld.gossip.probe_times import FALLBACK_INTERVALS, ProbeTimes
 from drld.gossip.probes import Probes
 from drld.model import NS_PER_S
-from drld.spec import LimitSpec, ProbeSpec
+from drld.spec import GossipSpec, LimitSpec, ProbeSpec
 from testbed.sim.network import MS, Conditions, Network
 
 TICK_NS = 50 * MS
@@ -100,7 +100,9 @@ class ProbeFleet:
             self.rng.getrandbits(64) or 1,
             [peer for peer in self.names if peer != name],
             self.times,
-            Agreement(self.limits[name], self.times.timeout_ns),
+            Agreement(
+                self.limits[name], GossipSpec("tree", 3, self.tick_ns), self.times.timeout_ns
+            ),
         )
 
     def kill(self, name: str) -> None:

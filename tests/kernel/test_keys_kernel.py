@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from drld.gossip.wire import UPDATE_KINDS
+
 from .daemon_host import SHARED, DaemonHost
 from .topology import Topology, wait_for
 
@@ -146,7 +148,7 @@ def ends(packet: bytes) -> tuple[str, str]:
 
 
 def is_update(packet: bytes) -> bool:
-    return packet[28] & 15 == 0
+    return packet[28] & 15 in UPDATE_KINDS.values()
 
 
 def test_what_was_recorded_of_a_former_life_changes_nothing(

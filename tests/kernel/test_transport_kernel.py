@@ -147,7 +147,7 @@ def test_an_update_is_one_packet_of_the_papers_size(
         for packet, update in zip(packets, sent, strict=True):
             assert ip_length(packet) == length
             payload = packet[length - 20 :]
-            assert decode_untrusted(payload) == [update]
+            assert decode_untrusted(payload, fabric="tree") == [update]
             assert payload[1] >> 6 == RING.use
         assert sender.bytes_sent == sum(map(len, packets))
         assert received(receiver, len(sent)) == [("left", update) for update in sent]

@@ -8,7 +8,7 @@ from operator import xor
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.agreement import ALL, ID_BITS, SELECTOR_BITS, Agreement, Selector
+from drld.gossip.agreement import ALL, GOSSIP_ID, ID_BITS, SELECTOR_BITS, Agreement, Selector
 from drld.gossip.control_wire import Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import merged
@@ -17,7 +17,7 @@ from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions
 from testbed.sim.probe_fleet import ProbeFleet
 
-from ..factories import limit_spec
+from ..factories import gossip_spec, limit_spec
 
 
 @st.composite
@@ -108,15 +108,19 @@ def test_who_is_declared_dead_has_shrunk(
 
 
 @given(
-    st.sets(st.integers(0, 255) | st.integers(0, 65535), max_size=12),
+    st.sets(st.integers(1, 255) | st.integers(1, 65535), max_size=12),
     st.integers(0, 31),
     st.integers(0, 255) | st.integers(0, 65535),
 )
 def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, ending: int) -> None:
-    alone = {id_: Agreement([limit_spec(id=id_)], 0).digest(ALL) for id_ in ids}
-    selected = [alone[id_] for id_ in ids if id_ & ((1 << bits) - 1) == ending]
-    agreement = Agreement([limit_spec(id=id_) for id_ in ids], 0)
-    assert agreement.digest(Selector.of(bits << ID_BITS | ending)) == reduce(xor, selected, 0)
+    def agreement(*ids: int) -> Agreement:
+        return Agreement([limit_spec(id=id_) for id_ in ids], gossip_spec(), 0)
+
+    none = agreement().digest(ALL)
+    alone = {id_: agreement(id_).digest(ALL) ^ none for id_ in ids} | {GOSSIP_ID: none}
+    selected = [alone[id_] for id_ in alone if id_ & ((1 << bits) - 1) == ending]
+    digest = agreement(*ids).digest(Selector.of(bits << ID_BITS | ending))
+    assert digest == reduce(xor, selected, 0)
 
 
 @settings(deadline=None)
@@ -124,16 +128,19 @@ def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, en
     st.dictionaries(st.integers(1, 65535), st.sampled_from([1000, 2000]), max_size=12),
     st.dictionaries(st.integers(1, 65535), st.just(3000), max_size=3),
     st.sets(st.integers(1, 65535), max_size=1),
+    st.sampled_from(["mesh", "tree"]),
 )
 def test_limits_that_differ_are_found(
-    common: dict[int, int], changed: dict[int, int], missing: set[int]
+    common: dict[int, int], changed: dict[int, int], missing: set[int], fabric: str
 ) -> None:
     theirs = {id_: rate for id_, rate in (common | changed).items() if id_ not in missing}
     mine = common
     differing = {id_ for id_ in mine.keys() | theirs.keys() if mine.get(id_) != theirs.get(id_)}
+    if fabric == "tree":
+        differing.add(GOSSIP_ID)
     here, there = (
-        Agreement([limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], NS_PER_S)
-        for limits in (mine, theirs)
+        Agreement([limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip, NS_PER_S)
+        for limits, gossip in ((mine, gossip_spec("mesh")), (theirs, gossip_spec(fabric)))
     )
     here.compare("b", Selector(), there.digest(Selector()))
     for _ in range((ID_BITS + 1) * len(differing)):

@@ -48,7 +48,7 @@ class Side:
         self.turn = 0
         # Lives are random numbers; here they also show which one came first.
         session = Session(End(self.life, 1), f"{self.name}{self.life}".encode())
-        self.channel = Channel(self.name, OTHER[self.name], session, RING)
+        self.channel = Channel(self.name, OTHER[self.name], session, RING, "tree")
 
 
 class World:

@@ -16,6 +16,7 @@ from drld.gossip.tree_membership import Role, TreeMembership
 from drld.gossip.wire import MAX_VALUE
 from drld.model import NS_PER_S, Quantity, Update
 from testbed.sim.lives import Sealed
+from testbed.sim.mailbox import Content
 
 from ..factories import MBIT, limit_spec
 from .limiter_fleet import PACKET, Fleet
@@ -69,7 +70,7 @@ def suffer(
     quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT
     ahead = 0 if fabric == "pushsum" else LEAP - 2  # losses would cure pushsum at once
     forged = Update(1, next_sequence + ahead, quantity, epoch, value, weight)
-    made.network.send(sender, victim, Sealed(0, 0, [forged]), made.now_ns)
+    made.network.send(sender, victim, Sealed(0, 0, Content([forged], fabric)), made.now_ns)
     made.run(FORGED_S + seconds)
     return _harm(made, seconds)
 

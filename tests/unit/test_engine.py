@@ -28,7 +28,7 @@ from drld.report import limit_report, peer_reports, trace_record
 from drld.spec import LimiterSpec, ProbeSpec
 
 from ..engine_fakes import FakeDatapath
-from ..factories import MBIT, MS, TICK_NS, limit_spec
+from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec
 from ..factories import limiter_spec as spec
 
 
@@ -55,6 +55,9 @@ class FakeTransport:
 
     def send(self, peer: str, updates: Sequence[Update]) -> None:
         self.messages.append((peer, list(updates)))
+
+    def set_fabric(self, fabric: str) -> None:
+        self.fabric = fabric
 
     def set_ring(self, ring: KeyRing) -> None:
         self.ring = ring
@@ -568,7 +571,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = Agreement([replace(FIRST, rate=1)], TICK_NS)
+    other = Agreement([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
     named = []
     message = Control(Kind.ACK, 0, 0, other.digest(ALL))
     for _ in range(40):

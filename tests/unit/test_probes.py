@@ -14,7 +14,7 @@ from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 
-from ..factories import limit_spec
+from ..factories import gossip_spec, limit_spec
 
 TICK = NS_PER_S // 20
 TIMES = ProbeTimes.of(ProbeSpec(), 4, TICK, TICK)
@@ -26,7 +26,9 @@ class Bench:
     """Limiter `a` and what it says; it has met `met`, and these answer, as long as `answering`."""
 
     def __init__(self, met: tuple[str, ...] = PEERS, peers: tuple[str, ...] = PEERS) -> None:
-        self.probes = Probes("a", 1, peers, TIMES, Agreement([limit_spec()], NS_PER_S))
+        self.probes = Probes(
+            "a", 1, peers, TIMES, Agreement([limit_spec()], gossip_spec(), NS_PER_S)
+        )
         self.rng = Random(1)
         self.now = 0
         self.said: list[tuple[str, Control]] = []
@@ -351,7 +353,7 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
 
 def test_limits_that_differ_are_named() -> None:
     bench = Bench(peers=("b",), met=("b",))
-    other = Agreement([limit_spec(), limit_spec(id=77)], NS_PER_S)
+    other = Agreement([limit_spec(), limit_spec(id=77)], gossip_spec(), NS_PER_S)
     bench.probes.receive("b", Control(Kind.PROBE, 0, subject("a"), other.digest(ALL)), 0)
     assert bench.probes.agreement.disagreements() == {"b": []}
     for _ in range(100):

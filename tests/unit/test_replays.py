@@ -38,7 +38,7 @@ class Scene:
         transport.update_peers({"b": peer.getsockname()})
         self.engine = Engine(limiter_spec(limit_spec()), FakeDatapath(), transport, Random(1))
         self.engine.start(0)
-        self.channel = Channel("b", "a", Session(End(7, 1), b"b"), ring)
+        self.channel = Channel("b", "a", Session(End(7, 1), b"b"), ring, "mesh")
         self.hello = self.channel.greet(0)
         answer = self.hello
         while not (self.channel.session.open and transport.met):

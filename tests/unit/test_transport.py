@@ -176,7 +176,7 @@ def test_every_reason_is_counted(make: Make) -> None:
         good[:8],
         bytes(2000),
         b"\x20" + good[1:],
-        b"\x15" + good[1:],
+        b"\x17" + good[1:],
         good[:1] + b"\x95" + good[2:],
         body + bytes(4),
         tagger(RING.keys[1], "a", "b").seal(body),

@@ -13,6 +13,7 @@ from drld.gossip.wire import (
     MAX_UPDATES,
     MAX_VALUE,
     MAX_WEIGHT,
+    UPDATE_KINDS,
     decode_untrusted,
     encode,
     size,
@@ -78,6 +79,15 @@ def test_decoding_undoes_encoding() -> None:
     assert decode_untrusted(patched()) == [UPDATE]
 
 
+@pytest.mark.parametrize("fabric", UPDATE_KINDS)
+def test_an_update_is_understood_in_its_own_fabric_only(fabric: str) -> None:
+    datagram = encode(UPDATE, fabric=fabric) + bytes(4)
+    assert decode_untrusted(datagram, fabric=fabric) == [UPDATE]
+    for other in UPDATE_KINDS.keys() - {fabric}:
+        with pytest.raises(WireError, match="fabric"):
+            decode_untrusted(datagram, fabric=other)
+
+
 def test_a_datagram_holds_up_to_its_most_updates() -> None:
     updates = [replace(UPDATE, limit_id=number + 1) for number in range(MAX_UPDATES)]
     bodies = b"".join(map(encode, updates))
@@ -106,6 +116,9 @@ def test_a_heartbeat_has_no_value() -> None:
         (patched(version=2), "version"),
         (patched(kind=1), "kind"),
         (patched(kind=15), "kind"),
+        (patched(kind=5), "fabric"),
+        (patched(kind=6), "fabric"),
+        (patched()[:16] + patched(kind=6), "fabric"),
         (patched()[:16] + patched(key_id=1), "key"),
         (patched(key_id=3)[:16] + patched(), "key"),
         (patched(quantity=2), "quantity"),

@@ -38,7 +38,7 @@ class _World:
     def _channel(self, side: int) -> Channel:
         self._lives[side] += 1
         session = Session(End(self._lives[side], 1), bytes([side, self._lives[side]]))
-        return Channel(_NAMES[side], _NAMES[1 - side], session, RING)
+        return Channel(_NAMES[side], _NAMES[1 - side], session, RING, "tree")
 
     def restart(self, side: int) -> None:
         self.channels[side] = self._channel(side)

@@ -27,7 +27,7 @@ from drld.gossip.probes import MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
-from tests.factories import limit_spec
+from tests.factories import gossip_spec, limit_spec
 from tests.fuzz.targets.base import Target
 
 _ME, _PEERS = "a", ("b", "c", "d", "e")
@@ -43,7 +43,7 @@ SAY, MEET, STIR, TICK, WAIT, COMPARE = range(6)
 
 class _World:
     def __init__(self) -> None:
-        self.probes = Probes(_ME, 1, _PEERS, _TIMES, Agreement(_LIMITS, NS_PER_S))
+        self.probes = Probes(_ME, 1, _PEERS, _TIMES, Agreement(_LIMITS, gossip_spec(), NS_PER_S))
         self._rng = Random(1)
         self._now_ns = 0
         self._heard: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from drld.gossip.wire import (
 from drld.model import Quantity, Update
 from tests.fuzz.targets.base import Target, unless_refused
 
-REASONS = {"length", "version", "kind", "key", "quantity", "limit", "value", "weight"}
+REASONS = {"length", "version", "kind", "fabric", "key", "quantity", "limit", "value", "weight"}
 
 
 def check(datagram: bytes) -> bool:
