@@ -15,6 +15,7 @@ from testbed.reproduce.results import Results
 from tests.reproduce_factories import Rate, a_result, a_run, constant
 
 PNG = b"\x89PNG\r\n\x1a\n"
+LIMIT_MBIT = 50.0
 COSTS = {"limiters": 8, "tick_us": 80.0, "tick_us_p90": 90.0, "bytes": 2e5, "links": 300.0}
 
 
@@ -32,7 +33,7 @@ def results(
         runs = []
         for name in table.allocators:
             value = (used or {}).get((series.name, name), 1.0)
-            rate = value if callable(value) else constant(value)
+            rate = of_the_limit(value if callable(value) else constant(value))
             run = a_run(
                 name, limiters={"fleet": rate}, jain=(jain or {}).get((series.name, name), 0.8),
                 seconds=table.seconds, warmup_s=table.warmup / 1e9, costs=COSTS,
@@ -42,7 +43,8 @@ def results(
                 },
             )  # fmt: skip
             runs.append(run)
-        found[series.name] = a_result(*runs, limit_bps=1e6, limiters=list(experiment.limiters))
+        names = list(experiment.limiters)
+        found[series.name] = a_result(*runs, limit_bps=LIMIT_MBIT * 1e6, limiters=names)
     return Results(found)
 
 
@@ -57,7 +59,11 @@ def draws(figure: Figure, seen: Results, directory: Path) -> None:
     assert all(file.read_bytes().startswith(PNG) for file in files)
 
 
-PAPERS = {thrift.STEADY[thrift.PAPERS].name: 0.226 * 1e6 / 8 / 490}
+def of_the_limit(rate: Rate) -> Rate:
+    return lambda time_s: rate(time_s) * LIMIT_MBIT
+
+
+PAPERS = {thrift.STEADY[thrift.PAPERS].name: 0.226 * LIMIT_MBIT * 1e6 / 8 / 490}
 
 
 @pytest.mark.parametrize("figure", [scale.FIGURE, fabrics.FIGURE, thrift.FIGURE])
@@ -100,6 +106,19 @@ def test_the_best_of_the_cheap_manners_is_judged() -> None:
     assert found.startswith("Of the manners with control traffic below 3 %")
     nobody = failed(thrift.FIGURE, results(thrift.FIGURE, sent={**dear, **rest}))
     assert [one[:14] for one in nobody] == ["Of the manners"]
+
+
+def test_probes_count_as_control_traffic() -> None:
+    found = list(thrift.STEADY.values())[1].name
+    # 490 limiters, a probe and an acknowledgement of 72 bytes in a second, and in five.
+    seen = results(thrift.FIGURE, sent={found: 0.02 * LIMIT_MBIT * 1e6 / 8 / 490})
+    assert thrift.probed(seen, found, "lan") == pytest.approx(0.02 + 490 * 144 * 8 / 50e6)
+    assert thrift.probed(seen, found, "wan") == pytest.approx(0.02 + 490 * 144 * 8 / 50e6 / 5)
+    assert thrift.probed(Results({}), found, "lan") is None
+    # What would be below 3 % without them is not.
+    most = dict.fromkeys((series.name for series in thrift.STEADY.values()), 360.0)
+    missed = failed(thrift.FIGURE, results(thrift.FIGURE, sent={**most, **PAPERS}))
+    assert [one[:14] for one in missed] == ["Of the manners"]
 
 
 def test_a_crowd_is_settled_when_the_rate_stays_down() -> None:
