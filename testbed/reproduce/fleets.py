@@ -16,7 +16,8 @@ from testbed.reproduce.results import Results, ratio
 PAPERS_LIMITERS = 490
 BRANCHING = 3
 _PAPERS_LIVE, _PAPERS_BPS, _PAPERS_BURST = 600, 50_000_000, 75_000
-_LIFE_S, _FILL_S, _WARMUP_S, _SECONDS = 60, 4, 10, 16
+_LIFE_S, _FILL_S, _SECONDS = 60, 4, 16
+WARMUP_S = 10
 _KNOWN_FROM = 1000
 """Limiters from which on only some have drld's own membership: one record for each pair else."""
 _PACE, _PACKETS_PACE = 0.0011, 0.0002
@@ -42,7 +43,7 @@ def fleet(
         name,
         "fig8",
         full={
-            "allocators": list(allocators), "warmup": f"{_WARMUP_S}s", "seconds": _SECONDS,
+            "allocators": list(allocators), "warmup": f"{WARMUP_S}s", "seconds": _SECONDS,
             "costs": True, **overrides,
         },
         quick={"repeat": 1} if quick else None,

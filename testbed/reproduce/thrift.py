@@ -10,6 +10,7 @@ and an acknowledgement a period, whatever fabric and size (`drld.gossip.probes`)
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
 from testbed.reproduce import scale
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.fleets import PAPERS_LIMITERS, control, error, fleet, highest
+from testbed.reproduce.fleets import PAPERS_LIMITERS, WARMUP_S, control, error, fleet, highest
 from testbed.reproduce.results import Results, text, totals
 
 _CHEAP = 0.03
@@ -31,10 +32,15 @@ _PROBE_BYTES = 72
 """IPv4 packet of a probe or an acknowledgement without rumours (docs/wire-format.md)."""
 _THRIFTY = "wan"
 """The profile of probes that goes with little control traffic."""
-_CROWD_S, _CROWD_FLOWS, _CROWD_LIMITERS = 12, 200, 3
+_CROWD_AFTER_S, _CROWD_FLOWS, _CROWD_LIMITERS = 2, 200, 3
+"""Seconds of what is measured until the crowd comes."""
 _SETTLED = 1.05
 _WINDOW_S = 0.5
-_CROWD_SEEN_S = 20
+_SECONDS, _CROWD_SECONDS = 6, 10
+"""That are measured."""
+_ROUNDS = 48
+"""That a tree of so many takes to know itself (18), and then to have all shares in force (26): with
+long rounds it takes longer than the flows do."""
 
 
 class Manner(NamedTuple):
@@ -72,21 +78,32 @@ MANNERS = [
 ]  # fmt: skip
 
 
+def _warmup_s(manner: Manner) -> int:
+    rounds = _ROUNDS if manner.fabric == "tree" else 0
+    return max(WARMUP_S, math.ceil(rounds * manner.interval_ms / 1000))
+
+
 def _steady(manner: Manner) -> Series:
     if manner == PAPERS:
         return scale.SERIES[PAPERS_LIMITERS]
     name = f"thrift/{manner.name}"
-    return fleet(name, PAPERS_LIMITERS, ["fps"], manner.settings, quick=manner == _SELDOM)
+    warmup_s = _warmup_s(manner)
+    return fleet(
+        name, PAPERS_LIMITERS, ["fps"], manner.settings, quick=manner == _SELDOM,
+        warmup=f"{warmup_s}s", seconds=warmup_s + _SECONDS,
+    )  # fmt: skip
 
 
 def _crowd(manner: Manner) -> Series:
+    warmup_s = _warmup_s(manner)
+    start = f"{warmup_s + _CROWD_AFTER_S}s"
     flows = [
-        {"limiter": f"l{number}", "count": _CROWD_FLOWS, "rtt": "40ms", "start": f"{_CROWD_S}s"}
+        {"limiter": f"l{number}", "count": _CROWD_FLOWS, "rtt": "40ms", "start": start}
         for number in range(1, _CROWD_LIMITERS + 1)
     ]
     return fleet(
         f"thrift/crowd-{manner.name}", PAPERS_LIMITERS, ["fps"], manner.settings, flows=flows,
-        seconds=_CROWD_SEEN_S, quick=manner is PAPERS,
+        warmup=f"{warmup_s}s", seconds=warmup_s + _CROWD_SECONDS, quick=manner is PAPERS,
     )  # fmt: skip
 
 
@@ -108,7 +125,7 @@ def settled_s(results: Results, series: str) -> float | None:
     """Seconds from the crowd's coming until the rate stays within 5 % above the limit."""
     for run in results.runs(series, "fps"):
         limit_bps = results.limit_bps(series)
-        rates = totals(run, _WINDOW_S, _CROWD_S)
+        rates = totals(run, _WINDOW_S, run["warmup_s"] + _CROWD_AFTER_S)
         above = [number for number, rate in enumerate(rates, 1) if rate > _SETTLED * limit_bps]
         return (above[-1] if above else 0) * _WINDOW_S
     return None
@@ -171,11 +188,11 @@ def draw(results: Results, directory: Path) -> list[Path]:
             (run, *_) = results.runs(CROWD[manner].name, "fps")
             limit_bps = results.limit_bps(CROWD[manner].name)
             rates = [rate / limit_bps for rate in totals(run, _WINDOW_S)]
-            times = [run["warmup_s"] + index * _WINDOW_S for index in range(len(rates))]
+            times = [index * _WINDOW_S - _CROWD_AFTER_S for index in range(len(rates))]
             axes.plot(times, rates, color=COLOURS[number % len(COLOURS)], label=manner.name,
                       linestyle="-" if number < len(COLOURS) else "--")  # fmt: skip
         axes.axhline(1, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
-        axes.set_xlabel("Time (s)")
+        axes.set_xlabel("Time since the crowd came (s)")
         axes.set_ylabel("Delivered, over the limit")
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=7, ncols=2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drld.gossip.tree import Tree
 from testbed.reproduce import fabrics, fleets, scale, thrift
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Verdict
@@ -119,6 +120,17 @@ def test_probes_count_as_control_traffic() -> None:
     most = dict.fromkeys((series.name for series in thrift.STEADY.values()), 360.0)
     missed = failed(thrift.FIGURE, results(thrift.FIGURE, sent={**most, **PAPERS}))
     assert [one[:14] for one in missed] == ["Of the manners"]
+
+
+@pytest.mark.parametrize("manner", [m for m in thrift.MANNERS if m.fabric == "tree"])
+def test_a_tree_is_measured_when_all_shares_are_in_force(manner: thrift.Manner) -> None:
+    names = [f"l{number}" for number in range(490)]
+    interval_ns = manner.interval_ms * 1_000_000
+    known = Tree.make_membership(names[0], names[1:], manner.branching, interval_ns)
+    for series in (thrift.STEADY[manner], thrift.CROWD[manner]):
+        table = series.load(False).table
+        assert table.warmup > known.rise_ns + 18 * interval_ns
+        assert all(flows.start > table.warmup for flows in table.flows)
 
 
 def test_a_crowd_is_settled_when_the_rate_stays_down() -> None:
