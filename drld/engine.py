@@ -123,8 +123,9 @@ class Engine:
         if that is what changes.
 
         Raises:
-            ConfigError: a key changed that only a restart can change; nothing is changed.
-            DatapathError: the host refuses the new rules; the old ones stay.
+            ConfigError: a key changed that only a restart can change, or a peer's address is not
+                one to send to from here; nothing is changed.
+            DatapathError: the host refuses the new rules; nothing is changed.
         """
         fixed = (
             *("name", "listen", "control", "control_group"),
@@ -145,15 +146,19 @@ class Engine:
         )
         fleet.numbering = self.membership.numbering
         entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
+        undo = self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
-            self._attach(spec, entries, now_ns)
+            try:
+                self._attach(spec, entries, now_ns)
+            except BaseException:
+                undo()
+                raise
         for limit in spec.limits:
             entries[limit.id].limiter.reconfigure(limit, fleet)
         self.transport.set_fabric(spec.gossip.fabric)
         if spec.ring != self.spec.ring:
             # Else the keys stay that were changed since the file was read (`drlctl keys`).
             self.transport.set_ring(spec.ring)
-        self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         fleet.numbering.retain(fleet.peers)
         self._lives = {peer: self._lives[peer] for peer in fleet.peers if peer in self._lives}
         self.probes = self._prober(spec, self.probes, now_ns)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import errno
 import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random, SystemRandom
 from typing import NamedTuple
 
@@ -123,8 +124,8 @@ class Transport:
         host, port = self._socket.getsockname()[:2]
         return host, port
 
-    def update_peers(self, peers: Mapping[str, Address]) -> None:
-        """Talk to these peers from now on (a reload).
+    def update_peers(self, peers: Mapping[str, Address]) -> Callable[[], None]:
+        """Talk to these peers from now on (a reload); return what takes that back.
 
         Raises:
             ConfigError: as in the constructor; nothing is changed.
@@ -146,6 +147,11 @@ class Transport:
             by_name[name] = by_address[address] = _Peer(name, address, self._channel(name))
         if problems:
             raise ConfigError(problems)
+        undo = partial(self._set_peers, self._by_name, self._by_address)
+        self._set_peers(by_name, by_address)
+        return undo
+
+    def _set_peers(self, by_name: dict[str, _Peer], by_address: dict[Address, _Peer]) -> None:
         self._by_name = by_name
         self._by_address = by_address
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import dropwhile
 from random import Random
 from typing import Any, cast
@@ -65,8 +66,12 @@ class FakeTransport:
     def send_control(self, peer: str, message: Control) -> None:
         self.control.append((peer, message))
 
-    def update_peers(self, peers: Mapping[str, Any]) -> None:
+    def update_peers(self, peers: Mapping[str, Any]) -> Callable[[], None]:
+        if "bad" in peers:
+            raise ConfigError(["peer.bad.address"])
+        undo = partial(setattr, self, "peers", self.peers)
         self.peers = peers
+        return undo
 
     def close(self) -> None:
         pass
@@ -332,11 +337,17 @@ def test_what_needs_a_restart_is_refused_by_its_key() -> None:
 
 def test_a_refused_reload_changes_nothing() -> None:
     bench = Bench(spec(FIRST))
+    bench.engine.reconfigure(spec(FIRST), 0)
     bench.datapath.refuse = True
     with pytest.raises(DatapathError):
-        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT)), TICK_NS)
+        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("b", "c")), TICK_NS)
+    bench.datapath.refuse = False
+    with pytest.raises(ConfigError, match=r"peer\.bad\.address"):
+        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("bad",)), TICK_NS)
     assert bench.engine.entries[1].limiter.limit.rate == 10 * MBIT
     assert bench.engine.spec.limits == (FIRST,)
+    assert bench.datapath.attached == [FIRST]
+    assert bench.transport.peers.keys() == {"b"}
 
 
 def test_a_tick_ends_with_one_flush() -> None:

@@ -557,6 +557,15 @@ def test_a_reload_changes_the_peers(make: Make) -> None:
         b.send("a", [UPDATE])
 
 
+def test_a_reload_that_is_taken_back_keeps_peers_and_sessions(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    undo = b.update_peers({})
+    undo()
+    b.send("a", [UPDATE])
+    assert received(a, 1) == [("b", UPDATE)]
+
+
 @pytest.mark.parametrize(
     ("peers", "problem"),
     [
