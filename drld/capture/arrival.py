@@ -111,8 +111,11 @@ class Arrival:
                 return EBPF
         if self._wanted == READ:
             return READ
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        try:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        except OSError as error:
+            raise DatapathError(f"timestamps: {error}") from error
         return KERNEL
 
     def install(

@@ -48,11 +48,11 @@ def device(interface: str) -> Device:
     Raises:
         DatapathError: it is not there, or has a link layer that is not known here.
     """
-    # Not if_nametoindex: that finds alternative names too, under which nothing is found again.
-    index = {name: index for index, name in socket.if_nameindex()}.get(interface)
-    if index is None:
-        raise DatapathError(f"interface {interface}: there is none of this name")
     try:
+        # Not if_nametoindex: that finds alternative names too, under which nothing is found again.
+        index = {name: index for index, name in socket.if_nameindex()}.get(interface)
+        if index is None:
+            raise DatapathError(f"interface {interface}: there is none of this name")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asked = _IFREQ.pack(interface.encode("utf-8", "surrogateescape"), 0)
             _, kind = _IFREQ.unpack(fcntl.ioctl(asking, _SIOCGIFHWADDR, asked))

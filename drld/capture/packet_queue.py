@@ -59,17 +59,21 @@ class PacketQueue:
         Raises:
             DatapathError: the kernel refuses, or somebody else holds the queue.
         """
-        try:
-            self._queue = netfilterqueue.NetfilterQueue()
-        except OSError as error:
-            raise DatapathError(f"NFQUEUE: {error}") from error
         self._judge = judge
         self._left = 0
-        self.number = self._bind(wanted, limiter_name)
-        self._verdicts = Verdicts(self.number)
-        self._socket = socket.socket(fileno=os.dup(self._queue.get_fd()))
-        # Otherwise the first drop makes the kernel drop everything until the socket is empty.
-        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
+        try:
+            self._queue = netfilterqueue.NetfilterQueue()
+            self.number = self._bind(wanted, limiter_name)
+            self._verdicts = Verdicts(self.number)
+            try:
+                self._socket = socket.socket(fileno=os.dup(self._queue.get_fd()))
+                # Otherwise the first drop makes the kernel drop everything until it is empty.
+                self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
+            except OSError:
+                self._queue.unbind()
+                raise
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE: {error}") from error
 
     def _bind(self, wanted: int | None, limiter_name: str) -> int:
         failure: OSError | None = None

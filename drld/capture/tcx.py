@@ -94,7 +94,11 @@ class Tcx:
     def found(self) -> list[Found]:
         """See `Attachment.found`."""
         found = []
-        for index, interface in socket.if_nameindex():
+        try:
+            interfaces = socket.if_nameindex()
+        except OSError as error:
+            raise DatapathError(f"interfaces: {error}") from error
+        for index, interface in interfaces:
             for direction in Direction:
                 with _explained(index, direction), self._ours(index, direction) as ours:
                     for program in ours:
@@ -130,5 +134,7 @@ def _explained(index: int, direction: Direction) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        name = dict(socket.if_nameindex()).get(index, f"number {index}")
+        name = f"number {index}"
+        with suppress(OSError):  # the same, if no descriptor is left
+            name = dict(socket.if_nameindex()).get(index, name)
         raise DatapathError(f"tcx on interface {name} {direction.value}: {error}") from error

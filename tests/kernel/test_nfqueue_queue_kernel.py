@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import socket
 import threading
 from random import Random
 
 import pytest
 
-from drld.capture.packet_queue import QUEUE_PACKETS, TURN
+from drld.capture.packet_queue import QUEUE_PACKETS, TURN, PacketQueue, listed
+from drld.errors import DatapathError
 from drld.model import FlowKey
 from drld.spec import OnFailure
 
@@ -29,6 +33,26 @@ from .packets import (
 from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
+
+
+def test_a_queue_that_cannot_be_had_is_refused_and_left_unbound(
+    topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def make() -> PacketQueue:
+        return PacketQueue(77, "lim1", bool)
+
+    def again() -> None:
+        with contextlib.closing(make()) as queue:
+            assert queue.number in listed()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup", full)
+        with pytest.raises(DatapathError, match=r"NFQUEUE: .*Too many open files"):
+            topology.within("limiter", make)
+    topology.within("limiter", again)
 
 
 @both_families
