@@ -53,7 +53,8 @@ class Upkeep:
         self._told: bytes | None = None
         self._lease = 0
         self._renew_at = 0.0
-        self._absent_since: dict[str, float] = {}
+        self._absent_since: dict[tuple[str, int], float] = {}
+        """By member, and the revision of its key: who registers again has been there."""
         self._stirred = trio.Event()
 
     def stir(self) -> None:
@@ -171,12 +172,14 @@ class Upkeep:
         items, _ = await self._etcd.read(self._keys.all_alive)
         now = trio.current_time()
         alive = {self._keys.alive_of(item.key) for item in items} | {self._registry.name}
-        for name, held in list(self._registry.members.items()):
-            if name in alive:
-                self._absent_since.pop(name, None)
-            elif now - self._absent_since.setdefault(name, now) >= after_s and held.revision:
+        self._absent_since = {
+            (name, held.revision): self._absent_since.get((name, held.revision), now)
+            for name, held in self._registry.members.items()
+            if name not in alive
+        }
+        for (name, revision), since in self._absent_since.items():
+            if revision and now - since >= after_s:
                 key = self._keys.member(name)
-                where = {key: held.revision, self._keys.alive(name): 0}
+                where = {key: revision, self._keys.alive(name): 0}
                 if await self._etcd.commit({key: None}, where) is not None:
                     log.warning("%s is removed from the fleet: away for %.0f s", name, after_s)
-                del self._absent_since[name]

@@ -1,0 +1,65 @@
+"""What is due in a session with etcd, without etcd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import trio
+import trio.testing
+
+from drld.registry.etcd import Etcd
+from drld.registry.state import Event
+from drld.registry.upkeep import Upkeep
+
+from ...registry_factories import FLEET, KEYS, address, events, known, member, registry_spec
+
+AWAY_S = 100
+A, Z = KEYS.member("a"), KEYS.member("z")
+
+
+class FakeEtcd:
+    """Takes whatever is written; nobody is alive."""
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    async def grant(self, ttl_s: int) -> int:
+        return 1
+
+    async def keep_alive(self, lease: int) -> bool:
+        return True
+
+    async def get(self, key: str) -> Event | None:
+        return None
+
+    async def read(self, span: object) -> tuple[list[Event], int]:
+        return [], 1
+
+    async def commit(
+        self, changes: Mapping[str, bytes | None], where: Mapping[str, int], lease: int = 0
+    ) -> int:
+        self.removed += [key for key, value in changes.items() if value is None]
+        return 1
+
+
+async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    registry = known("a")
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), Z: member(9)}
+    registry.resync(events(there, 10), 10)
+    etcd = FakeEtcd()
+    spec = registry_spec(forget_after_ns=AWAY_S * 10**9)
+    upkeep = Upkeep(cast(Etcd, etcd), registry, spec, address(1), lambda: None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upkeep.run)
+        await trio.sleep(0.9 * AWAY_S)
+        registry.apply([Event(Z, None, 11)], 11)
+        registry.apply([Event(Z, member(9), 12)], 12)
+        upkeep.stir()
+        await trio.sleep(0.9 * AWAY_S)
+        assert etcd.removed == []
+        await trio.sleep(0.2 * AWAY_S)
+        assert Z in etcd.removed
+        nursery.cancel_scope.cancel()
