@@ -160,21 +160,32 @@ class Daemon:
         self.engine = self._engine(spec, transport)
 
     def _attach(self) -> None:
-        """Attach the datapath; if the host refuses one of the fleet's limits, without all those.
+        """Attach the datapath, without those of the fleet's limits that the host refuses.
 
-        They are tried one by one then (`Agent.started`).
+        If it does not say which those are, without all of them: they are tried then
+        (`Agent.started`).
 
         Raises:
             DatapathError: the host refuses; nothing is left behind.
         """
-        try:
-            self.engine.start(clock())
-        except DatapathError:
+        while True:
             spec = self.engine.spec
-            if self._registry is None or spec.limits == self._registry.file.limits:
-                raise
-            self._prepare(replace(spec, limits=self._registry.file.limits))
-            self.engine.start(clock())
+            try:
+                self.engine.start(clock())
+            except DatapathError as error:
+                if self._registry is None:
+                    raise
+                own = self._registry.file.limits
+                usable = tuple(
+                    limit
+                    for limit in spec.limits
+                    if limit in own or (error.limits and limit.id not in error.limits)
+                )
+                if usable == spec.limits:
+                    raise
+                self._prepare(replace(spec, limits=usable))
+            else:
+                return
 
     def _start(self) -> None:
         """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.

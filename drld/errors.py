@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class DrldError(Exception):
     """Base of every error that drld raises on purpose."""
@@ -32,7 +34,15 @@ class WireError(DrldError):
 
 
 class DatapathError(DrldError):
-    """The host refuses, or lacks, something the datapath needs."""
+    """The host refuses, or lacks, something the datapath needs.
+
+    `limits` says by id which limits cannot be had here, whatever the others are, and why; nothing,
+    where that is not known.
+    """
+
+    def __init__(self, message: str, limits: Mapping[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.limits = limits or {}
 
 
 class RegistryError(DrldError):

@@ -31,6 +31,7 @@ class Host:
     def __init__(self, server: EtcdServer, directory: Path, number: int, **changes: Any) -> None:
         self.refuses: set[str] = set()
         self.specs: list[LimiterSpec] = []
+        self.prepared: LimiterSpec | None = None
         name = "abcdef"[number - 1]
         registry = registry_spec(
             **{
@@ -45,8 +46,11 @@ class Host:
 
     async def prepare(self, spec: LimiterSpec) -> None:
         await trio.lowlevel.checkpoint()
+        self.prepared = spec
 
     def reconfigure(self, spec: LimiterSpec) -> None:
+        # What takes long of it was done while ticks went on, and nothing came between.
+        assert spec.limits == self.spec.limits or spec == self.prepared
         bad = [limit.name for limit in spec.limits if limit.name in self.refuses]
         if bad:
             raise DatapathError(f"no {bad[0]} here")

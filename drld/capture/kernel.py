@@ -9,8 +9,8 @@ Everything hangs on the programs (`drld.capture.attachment`). A daemon that dies
 they go on: with the last records, and when its heartbeat is older than `GRACE_INTERVALS` of a
 limit's intervals (no longer here than the gossip's: `drld.engine`) with the limit's fallback. The
 next daemon of that name finds them by name and the maps by their ids, puts its own programs in
-their place, and keeps tokens, so there is no moment without a limit. No file is needed for this,
-and what belongs to a network namespace ends with it.
+their place, and keeps tokens, so there is no moment without a limit; if it cannot start, the dead
+one's stay. No file is needed for this, and what belongs to a network namespace ends with it.
 
 A reload makes new tables and programs around the same state, and replaces the old ones one by one;
 each packet meets the old configuration or the new.
@@ -271,11 +271,11 @@ class KernelDatapath:
                     )
             self._on_hooks().replace(limits, slots, state, old_state.note)
         except BaseException:
-            if state is old_state:
+            if state is not old_state:
+                state.close()
+            elif self._on_hooks().in_force:  # else a program that stays may know these slots
                 for limit_id in fresh:
                     state.release(slots[limit_id])
-            else:
-                state.close()
             raise
         if state is not old_state:
             self._account(old_state, state, kept)

@@ -63,6 +63,8 @@ class Hooks:
         """What hooks may have next."""
         self._lost: set[Hook] = set()
         """Hooks whose program could not be put back, which was logged."""
+        self.in_force = False
+        """`replace` has succeeded: until then programs of a dead daemon are not ours to remove."""
 
     def __str__(self) -> str:
         where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._attached)
@@ -77,6 +79,9 @@ class Hooks:
     ) -> None:
         """Have programs for these limits on their hooks and on no others; or those there were.
 
+        The first time those are a dead daemon's. Where its program has been replaced by then the
+        new one, which goes on with the same state, stays: a hook that was limited remains so.
+
         Args:
             limits: in the order of the configuration.
             slots: of the limits in `state`.
@@ -84,13 +89,15 @@ class Hooks:
             old_note: of the state of the programs that are there.
 
         Raises:
-            DatapathError: no such interface, more limits than the program has bounds for, or the
-                kernel refuses.
+            DatapathError: no such interface (it says for which limits), more limits than the
+                program has bounds for, or the kernel refuses.
         """
         made: dict[Hook, _Attached] = {}
         try:
-            for hook in dict.fromkeys(map(_hook_of, limits)):
-                made[hook] = self._make(hook, limits, slots, state)
+            # What needs no kernel to be refused is refused before anything takes long.
+            recipes = self._recipes(limits, slots, state)
+            for hook, recipe in recipes.items():
+                made[hook] = self._make(hook, recipe, state)
             self._install(made, state.note, old_note)
         except BaseException:
             _close(made, self._attached)
@@ -98,6 +105,7 @@ class Hooks:
             raise
         _close(self._attached, made)
         self._attached = made
+        self.in_force = True
         self._discard_prepared()
         self._lost.clear()
 
@@ -112,8 +120,7 @@ class Hooks:
         self._discard_prepared()
         recipes: dict[Hook, _Recipe] = {}
         with contextlib.suppress(DatapathError):
-            for hook in dict.fromkeys(map(_hook_of, limits)):
-                recipe = self._recipe(hook, limits, slots, state)
+            for hook, recipe in self._recipes(limits, slots, state).items():
                 if hook not in self._attached or self._attached[hook].recipe != recipe:
                     recipes[hook] = recipe
 
@@ -154,12 +161,16 @@ class Hooks:
         return count
 
     def close(self) -> None:
-        """Remove every program of this limiter, as far as that is possible."""
+        """Remove every program of this limiter, as far as that is possible, once ours were there.
+
+        Else those stay that a dead daemon left: they limit until one of its name can start.
+        """
         for hook, attached in self._attached.items():
             with cleaning_up():
                 self._attachment.remove(attached.device.index, hook.direction)
-        with cleaning_up():
-            self._remove_others({})
+        if self.in_force:
+            with cleaning_up():
+                self._remove_others({})
         self._attachment.close()
         for attached in self._attached.values():
             attached.close()
@@ -171,21 +182,36 @@ class Hooks:
             index, hook.direction
         )
 
-    def _make(
-        self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
-    ) -> _Attached:
+    def _make(self, hook: Hook, recipe: _Recipe, state: State) -> _Attached:
         """Tables and program of a hook: those it has, or those that were prepared, if they fit."""
-        recipe = self._recipe(hook, limits, slots, state)
         for there in (self._attached, self._prepared):
             if hook in there and there[hook].recipe == recipe:
                 return there[hook]
         return self._load(recipe, state)
 
+    def _recipes(
+        self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
+    ) -> dict[Hook, _Recipe]:
+        recipes: dict[Hook, _Recipe] = {}
+        refusals: list[DatapathError] = []
+        for hook in dict.fromkeys(map(_hook_of, limits)):
+            try:
+                recipes[hook] = self._recipe(hook, limits, slots, state)
+            except DatapathError as error:
+                refusals.append(error)
+        if refusals:
+            named = {limit: why for each in refusals for limit, why in each.limits.items()}
+            raise DatapathError(str(refusals[0]), named) from refusals[0]
+        return recipes
+
     def _recipe(
         self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
     ) -> _Recipe:
-        there = device(hook.interface)
         own = [limit for limit in limits if _hook_of(limit) == hook]
+        try:
+            there = device(hook.interface)
+        except DatapathError as error:
+            raise DatapathError(str(error), {limit.id: str(error) for limit in own}) from error
         tables = layout.tables(own, slots, state.cpus, there.link_bytes, self._seed)
         return _Recipe(there, tables, state.note)
 
@@ -208,6 +234,7 @@ class Hooks:
 
     def _install(self, made: Mapping[Hook, _Attached], note: str, old_note: str) -> None:
         """Put the new programs in the place of the old ones, or leave the old ones."""
+        left = set() if self.in_force else self._found()
         done: list[Hook] = []
         try:
             for hook, attached in made.items():
@@ -216,7 +243,8 @@ class Hooks:
             self._remove_others(made)
         except DatapathError:
             for hook in done:
-                self._restore(hook, made[hook], old_note)
+                if hook not in left:
+                    self._restore(hook, made[hook], old_note)
             raise
 
     def _restore(self, hook: Hook, new: _Attached, old_note: str) -> None:
@@ -226,6 +254,10 @@ class Hooks:
                 self._attachment.remove(new.device.index, hook.direction)
             else:
                 self._attachment.put(old.device.index, hook.direction, old.program, old_note)
+
+    def _found(self) -> set[Hook]:
+        """Where programs of this limiter are, whoever put them there."""
+        return {Hook(found.interface, found.direction) for found in self._attachment.found()}
 
     def _remove_others(self, wanted: Mapping[Hook, _Attached]) -> None:
         """Remove the programs of this limiter on any other hook."""

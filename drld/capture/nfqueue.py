@@ -232,6 +232,7 @@ class NfqueueDatapath:
         return _Session(firewall, queue, hooks, reason)
 
     def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> _Session:
+        plan(limits)  # as in `_start`
         try:
             hooks = self._arrival.install(limits, partial(self._install, session))
         except DatapathError:

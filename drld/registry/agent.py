@@ -74,6 +74,8 @@ class Agent:
         self._rng = Random(SystemRandom().getrandbits(64))
         self._in_force: LimiterSpec | None = None
         self._applied = 0
+        self._histories = 0
+        """How often etcd had another registry than before."""
         self._refused: dict[str, str] = {}
         """Keys whose value is fine, but not here."""
         self._host_refuses = False
@@ -117,26 +119,23 @@ class Agent:
                 [f"{self._path}: registry: cannot change while the daemon runs: restart it"]
             )
         async with self._changing:
-            self._reload(file, reconfigure)
+            await self._reload(file, reconfigure)
 
-    def _reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
-        old, in_force = self.file, self._in_force
+    async def _reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
+        in_force = self._in_force
         if in_force is None:
             raise ConfigError(
                 [f"{self._path}: registry: waiting to hear who belongs to the fleet: nothing runs"]
             )
-        self.file = file
         merged = merge(file, self._path, self._registry, in_force.limits).spec
         # The file as a whole, with the fleet's limits that the host does not refuse.
         own = {limit.id for limit in file.limits}
         before = {limit.id for limit in in_force.limits}
         usable = [limit for limit in merged.limits if limit.id in own | before]
-        try:
-            reconfigure(spec := replace(merged, limits=tuple(usable)))
-        except (ConfigError, DatapathError):
-            self.file = old
-            raise
-        self._in_force = spec
+        spec = replace(merged, limits=tuple(usable))
+        await self._prepare(spec)
+        reconfigure(spec)
+        self.file, self._in_force = file, spec
         self._dirty.set()
 
     def report(self) -> RegistryReport:
@@ -237,6 +236,7 @@ class Agent:
         registry.resync(items, revision, past)
         if not registry.continuous:
             self._applied = 0  # A revision of another registry.
+            self._histories += 1
         self._warn_of_loss()
         self.known.set()
         self._dirty.set()
@@ -309,37 +309,44 @@ class Agent:
             if self._in_force is not None and (self._dirty.is_set() or self._host_refuses):
                 self._dirty = trio.Event()
                 async with self._changing:
-                    spec = self.spec()
-                    if spec.limits != self._in_force.limits:
-                        await self._prepare(spec)
-                    self._apply(self._in_force)
+                    await self._apply(self._in_force)
                 await self._save()
                 if self._upkeep is not None:
                     self._upkeep.tell(self._applied, self._problems())
             await trio.sleep(APPLY_INTERVAL_S)
 
-    def _apply(self, in_force: LimiterSpec) -> None:
+    async def _apply(self, in_force: LimiterSpec) -> None:
         registry = self._registry
         before = self._problems()
+        # It may change again while this comes into force.
         spec, problems = merge(self.file, self._path, registry, in_force.limits)
+        seen, history = registry.seen, self._histories
         refused = dict(problems)
         try:
-            self._in_force, host = take_over(in_force, spec, self._reconfigure)
+            _, host = await take_over(in_force, spec, self._put_in_force)
         except (ConfigError, DatapathError) as error:
-            refused[self._keys.fleet] = f"the fleet as of revision {registry.seen}: {error}"
+            refused[self._keys.fleet] = f"the fleet as of revision {seen}: {error}"
             self._host_refuses = True
         else:
             self._host_refuses = bool(host)
             for limit_id, reason in host.items():
                 key = self._keys.limit(limit_id)
                 refused[key] = f"{source(key)}: {reason}"
-            self._applied = registry.seen
+            if history == self._histories:
+                self._applied = seen
         self._refused = refused
         new = [text for key, text in self._problems().items() if before.get(key) != text]
         for text in new[:SHOWN]:
             log.warning("not in force: %s", text)
         if len(new) > SHOWN:
             log.warning("not in force: %d more", len(new) - SHOWN)
+
+    async def _put_in_force(self, spec: LimiterSpec) -> None:
+        assert self._in_force is not None
+        if spec.limits != self._in_force.limits:
+            await self._prepare(spec)
+        self._reconfigure(spec)
+        self._in_force = spec
 
     def _problems(self) -> dict[str, str]:
         problems = {**self._registry.problems, **self._refused}

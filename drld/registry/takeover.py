@@ -3,22 +3,26 @@
 A limit of the fleet may ask for what this host cannot do: an interface that it does not have, say.
 It must keep neither the other limits nor, what matters more, the members from coming into force: a
 limiter that does not see the fleet grow enforces too large a share.
+
+Limits that a refusal names go at once. Where it names none, the limits that come or change are
+tried in halves, then those of which one is refused in halves again: a bad one of n takes about
+2 log2 n tries, half of which put something into force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from drld.errors import ConfigError, DatapathError
-from drld.spec import LimiterSpec
+from drld.spec import LimiterSpec, LimitSpec
 
-MAX_SINGLE = 64
-"""Changed limits that are tried one by one; each try attaches all of them."""
+MAX_TRIES = 64
+"""How often limits that come or change are tried; each try may attach all limits."""
 
 
-def take_over(
-    old: LimiterSpec, new: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]
+async def take_over(
+    old: LimiterSpec, new: LimiterSpec, reconfigure: Callable[[LimiterSpec], Awaitable[None]]
 ) -> tuple[LimiterSpec, Mapping[int, str]]:
     """Put `new` into force; return what is in force then, and why some limits are as in `old`.
 
@@ -28,33 +32,67 @@ def take_over(
     if new == old:
         return old, {}
     try:
-        reconfigure(new)
+        await reconfigure(new)
     except (ConfigError, DatapathError):
         pass
     else:
         return new, {}
-    # The fleet first, then what goes, then what comes or changes.
-    limits = {limit.id: limit for limit in old.limits}
-    wanted = {limit.id: limit for limit in new.limits}
-    steps = [limits, {limit_id: limits[limit_id] for limit_id in limits if limit_id in wanted}]
-    current = old
-    for limits in steps:
-        step = replace(new, limits=tuple(limits.values()))
-        if step != current:
-            reconfigure(step)
-            current = step
-    refused: dict[int, str] = {}
-    changed = [limit for limit in new.limits if limits.get(limit.id) != limit]
-    for limit in changed[:MAX_SINGLE]:
-        limits = {**limits, limit.id: limit}
-        step = replace(new, limits=tuple(limits.values()))
+    return await _Steps(new, old, reconfigure).taken()
+
+
+class _Steps:
+    """From one configuration to as much of another as the host takes."""
+
+    def __init__(
+        self,
+        new: LimiterSpec,
+        current: LimiterSpec,
+        reconfigure: Callable[[LimiterSpec], Awaitable[None]],
+    ) -> None:
+        self._new = new
+        self._current = current
+        self._reconfigure = reconfigure
+        self._refused: dict[int, str] = {}
+        self._tries = 0
+
+    async def taken(self) -> tuple[LimiterSpec, Mapping[int, str]]:
+        """The fleet first, then what goes, then what comes or changes."""
+        old = self._current.limits
+        wanted = {limit.id: limit for limit in self._new.limits}
+        await self._step(old)
+        await self._step(tuple(limit for limit in old if limit.id in wanted))
+        there = {limit.id: limit for limit in old}
+        await self._add([limit for limit in wanted.values() if there.get(limit.id) != limit])
+        return self._current, self._refused
+
+    async def _step(self, limits: Sequence[LimitSpec]) -> None:
+        step = replace(self._new, limits=tuple(limits))
+        if step != self._current:
+            await self._reconfigure(step)
+            self._current = step
+
+    async def _add(self, some: Sequence[LimitSpec]) -> None:
+        """Have these come into force beside those that are, or as many of them as can."""
+        if not some:
+            return
+        if self._tries == MAX_TRIES:
+            reason = f"not tried: others are refused, after {MAX_TRIES} tries"
+            self._refused.update((limit.id, reason) for limit in some)
+            return
+        self._tries += 1
+        limits = {limit.id: limit for limit in (*self._current.limits, *some)}
         try:
-            reconfigure(step)
+            await self._step(tuple(limits.values()))
         except (ConfigError, DatapathError) as error:
-            refused[limit.id] = " ".join(str(error).split())
-            limits = {known.id: known for known in current.limits}
-        else:
-            current = step
-    for limit in changed[MAX_SINGLE:]:
-        refused[limit.id] = f"not tried: one of more than {MAX_SINGLE} changed limits is refused"
-    return current, refused
+            named = error.limits if isinstance(error, DatapathError) else {}
+            about = {limit.id: named[limit.id] for limit in some if limit.id in named}
+            if not about and (named or len(some) == 1):
+                # If it names none of these it is about one in force, and no others will do.
+                about = {limit.id: str(error) for limit in some}
+            if about:
+                self._refused.update((key, " ".join(why.split())) for key, why in about.items())
+                await self._add([limit for limit in some if limit.id not in about])
+                return
+            half = len(some) // 2
+            await self._add(some[:half])
+            await self._add(some[half:])

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from unittest.mock import patch
 
+from drld.capture.attachment import Attachment
+from drld.capture.clsact import Clsact
 from drld.capture.kernel import KernelDatapath
+from drld.capture.tcx import Tcx
+from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId
 from drld.spec import LimitSpec
 from tests.kernel import datapath_host
@@ -26,12 +32,26 @@ class Host(datapath_host.Host):
         thread.start()
         thread.join()
 
+    def refuse(self, interface: str) -> None:
+        """From now on the kernel takes no program for this interface."""
+        for way in (Tcx, Clsact):
+            patch.object(way, "put", _refusing(way.put, interface)).start()
+
     def turn(self) -> None:
         self.flush()
 
     def program(self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId]) -> None:
         super().program(limit_id, enforcement, evict)
         self.flush()
+
+
+def _refusing(put: Callable[..., None], interface: str) -> Callable[..., None]:
+    def refusing(attachment: Attachment, index: int, *arguments: object) -> None:
+        if socket.if_indextoname(index) == interface:
+            raise DatapathError(f"no program on {interface}")
+        put(attachment, index, *arguments)
+
+    return refusing
 
 
 if __name__ == "__main__":

@@ -167,3 +167,7 @@ class RemoteKernelDatapath(RemoteDatapath):
     def prepare(self, *limits: LimitSpec) -> None:
         """Make the programs for these, in another thread."""
         self._call("prepare", limits)
+
+    def refuse(self, interface: str) -> None:
+        """From now on the kernel takes no program for this interface."""
+        self._call("refuse", interface)

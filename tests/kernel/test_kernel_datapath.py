@@ -232,8 +232,9 @@ def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start:
 def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> None:
     datapath = start()
     datapath.attach((limit(1), only(10)))
-    with pytest.raises(DatapathError, match="interface out9: there is none of this name"):
+    with pytest.raises(DatapathError, match="interface out9: there is none of this name") as caught:
         datapath.attach((limit(2), UNLIMITED), (limit(3, "out9"), UNLIMITED))
+    assert caught.value.limits.keys() == {3}
     send_udp(topology, SINK[4], 20)
     assert datapath.wait(1, 20).forwarded_packets == 10
 
@@ -244,6 +245,37 @@ def test_a_refused_start_leaves_nothing(topology: Topology, start: Start) -> Non
         datapath.attach((limit(1), NOTHING), (limit(2, "out9"), UNLIMITED))
     assert filters(topology) == []
     datapath.attach((limit(1), UNLIMITED))
+
+
+def test_a_refused_start_leaves_what_a_dead_daemon_left(
+    topology: Topology, start: Start, way: str
+) -> None:
+    first = start()
+    first.attach((limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
+    assert passed(topology, first, 4) == 4
+    first.kill()
+    left = identities(topology, "out0", "egress"), identities(topology, "in0", "ingress")
+    second = start()
+    with pytest.raises(DatapathError, match="out9"):
+        second.attach((limit(1), only(10)), (limit(3, "out9"), UNLIMITED))
+    second.detach()
+    assert (
+        identities(topology, "out0", "egress"),
+        identities(topology, "in0", "ingress"),
+    ) == left
+    # Where its program was replaced already the new one stays, and goes on with the same tokens.
+    second.refuse("in0")
+    with pytest.raises(DatapathError, match="no program on in0"):
+        second.attach((limit(4), UNLIMITED), (limit(1), only(10)), (limit(2, "in0"), UNLIMITED))
+    assert filters(topology) == expected(way, "in0 ingress", "out0 egress")
+    second.kill()
+    third = start()
+    third.attach((limit(1), only(10)))
+    assert "taken over" in third.reason()
+    assert passed(topology, third, 20) == 6
+    assert filters(topology) == expected(way, "out0 egress")
+    third.detach()
+    assert filters(topology) == []
 
 
 def test_two_limiters_police_one_interface(topology: Topology, start: Start, way: str) -> None:

@@ -147,6 +147,26 @@ def test_what_a_host_cannot_do_is_reported_and_keeps_nothing_else_back(
     assert "etcd /drld/f/limits/2" in report["registry"]["problems"]["/drld/f/limits/2"]
 
 
+def test_a_restart_keeps_the_tokens_of_limits_beside_one_that_is_refused(
+    fleet: RegistryFleet,
+) -> None:
+    (first,) = fleet.started(1)
+    slower = ("--name", "slower", "--rate", "1600bit", "--burst", "24kB", "--out", "uplink")
+    fleet.fleet("add-limit", *slower, "--allocator", "static")
+    odd = ("--name", "odd", "--rate", "1mbit", "--burst", "15kB", "--out", "nowhere0")
+    assert fleet.fleet("add-limit", *odd, check=False)["refused"]
+    fleet.send(1, 60)
+    wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 60)
+    first.kill()
+    first.start()
+    fleet.wait(first, lambda report: report["limits"] == 1)
+    fleet.send(1, 24)
+    report = wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 24)
+    assert report["arrived_packets"] == 24
+    # A full bucket would let all pass; this one gets a packet's tokens in five seconds.
+    assert report["forwarded_bytes"] / LENGTH <= 12
+
+
 def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
     fleet.fleet("add-limit", *FPS)

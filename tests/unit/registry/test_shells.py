@@ -11,7 +11,7 @@ from drld.errors import DatapathError
 from drld.registry import cache, takeover
 from drld.registry.cache import Remembered
 from drld.registry.takeover import take_over
-from drld.spec import LimiterSpec
+from drld.spec import LimiterSpec, LimitSpec
 
 from ...factories import limit_spec, limiter_spec
 from ...registry_factories import FLEET, KEYS, limit, member
@@ -20,35 +20,48 @@ GOOD, BAD, LATER = (limit_spec(id=n, name=name) for n, name in enumerate(("good"
 
 
 class Host:
-    """Takes everything but limits called `bad`."""
+    """Takes everything but limits called `bad`; names those that it refuses if it can."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, names: bool = False, bound: int = 1 << 20) -> None:
+        self.names = names
+        self.bound = bound
+        """More limits than these it does not take, whatever they are."""
         self.specs: list[LimiterSpec] = []
+        self.tries = 0
 
-    def __call__(self, spec: LimiterSpec) -> None:
-        if "bad" in [limit.name for limit in spec.limits]:
-            raise DatapathError("no such\ninterface")
+    async def __call__(self, spec: LimiterSpec) -> None:
+        self.tries += 1
+        bad = [limit.id for limit in spec.limits if limit.name.startswith("bad")]
+        if bad:
+            why = "no such\ninterface"
+            raise DatapathError(why, dict.fromkeys(bad, why) if self.names else None)
+        if len(spec.limits) > self.bound:
+            raise DatapathError("too many")
         self.specs.append(spec)
 
 
-def test_what_is_in_force_already_is_left_alone() -> None:
+names_them = pytest.mark.parametrize("names", [False, True], ids=["unnamed", "named"])
+
+
+async def test_what_is_in_force_already_is_left_alone() -> None:
     host = Host()
-    assert take_over(limiter_spec(BAD), limiter_spec(BAD), host) == (limiter_spec(BAD), {})
+    assert await take_over(limiter_spec(BAD), limiter_spec(BAD), host) == (limiter_spec(BAD), {})
     assert host.specs == []
 
 
-def test_what_the_host_takes_is_taken_over_at_once() -> None:
+async def test_what_the_host_takes_is_taken_over_at_once() -> None:
     host = Host()
     new = limiter_spec(GOOD, LATER, peers=("b", "c"))
-    assert take_over(limiter_spec(GOOD), new, host) == (new, {})
+    assert await take_over(limiter_spec(GOOD), new, host) == (new, {})
     assert host.specs == [new]
 
 
-def test_a_bad_limit_keeps_neither_members_nor_other_limits_back() -> None:
-    host = Host()
+@names_them
+async def test_a_bad_limit_keeps_neither_members_nor_other_limits_back(names: bool) -> None:
+    host = Host(names=names)
     old = limiter_spec(replace(LATER, rate=1), limit_spec(id=9, name="old"))
     new = limiter_spec(BAD, GOOD, LATER, peers=("b", "c"))
-    spec, refused = take_over(old, new, host)
+    spec, refused = await take_over(old, new, host)
     assert spec.peers == new.peers
     assert {found.id: found for found in spec.limits} == {GOOD.id: GOOD, LATER.id: LATER}
     assert refused == {BAD.id: "no such interface"}
@@ -57,18 +70,63 @@ def test_a_bad_limit_keeps_neither_members_nor_other_limits_back() -> None:
     assert host.specs[-1] == spec
 
 
-def test_a_limit_that_turns_bad_stays_what_it_was() -> None:
+@names_them
+async def test_a_limit_that_turns_bad_stays_what_it_was(names: bool) -> None:
     old = limiter_spec(GOOD)
-    spec, refused = take_over(old, limiter_spec(replace(BAD, id=GOOD.id)), Host())
+    spec, refused = await take_over(old, limiter_spec(replace(BAD, id=GOOD.id)), Host(names=names))
     assert spec == old
     assert refused.keys() == {GOOD.id}
 
 
-def test_limits_are_tried_one_by_one_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "MAX_SINGLE", 2)
-    spec, refused = take_over(limiter_spec(), limiter_spec(GOOD, BAD, LATER), Host())
-    assert spec.limits == (GOOD,)
-    assert "one of more than 2" in refused[LATER.id]
+def many(count: int, *bad: int) -> list[LimitSpec]:
+    return [
+        limit_spec(id=n, name=f"{'bad' if n in bad else 'good'}{n}") for n in range(1, count + 1)
+    ]
+
+
+@names_them
+async def test_one_bad_limit_of_many_takes_a_few_tries(names: bool) -> None:
+    host = Host(names=names)
+    limits = many(60, 41)
+    spec, refused = await take_over(limiter_spec(), limiter_spec(*limits), host)
+    assert {limit.id for limit in spec.limits} == set(range(1, 61)) - {41}
+    assert refused.keys() == {41}
+    # All of them at first; then named ones go at once, and else it is halved six times.
+    assert host.tries <= (3 if names else 2 + 2 * 6)
+    assert len(host.specs) <= (1 if names else 6)
+
+
+async def test_many_bad_limits_that_are_named_take_a_few_tries() -> None:
+    host = Host(names=True)
+    limits = many(1000, *range(1, 1001, 2))
+    spec, refused = await take_over(limiter_spec(), limiter_spec(*limits), host)
+    assert (len(spec.limits), len(refused), host.tries) == (500, 500, 3)
+
+
+async def test_as_many_come_into_force_as_there_is_room_for() -> None:
+    old = limiter_spec(*many(3))
+    spec, refused = await take_over(old, limiter_spec(*many(12)), Host(bound=7))
+    assert len(spec.limits) == 7
+    assert spec.limits[:3] == old.limits
+    assert len(refused) == 5
+
+
+async def test_what_is_in_force_and_refused_now_lets_no_other_be_blamed() -> None:
+    """Say its interface is gone: whoever adds limits learns what is the matter."""
+    host = Host(names=True)
+    old = limiter_spec(BAD)
+    spec, refused = await take_over(old, replace(old, limits=(BAD, *many(64)[3:])), host)
+    assert spec == old
+    assert (len(refused), host.tries) == (61, 2)
+
+
+async def test_limits_are_tried_up_to_a_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "MAX_TRIES", 3)
+    host = Host()
+    spec, refused = await take_over(limiter_spec(), limiter_spec(*many(4, 2, 3)), host)
+    assert [limit.id for limit in spec.limits] == [1]
+    assert {4: "not tried: others are refused, after 3 tries"}.items() <= refused.items()
+    assert refused.keys() == {2, 3, 4}
 
 
 REMEMBERED = Remembered(FLEET, 7, {KEYS.member("a"): member(1), KEYS.limit(1): limit(1)})
