@@ -17,6 +17,10 @@ from typing import NamedTuple, TypeAlias
 NS_PER_S = 1_000_000_000
 HEARTBEAT = 0
 """In the place of a limit's id: the update is of no limit, and only shows that its sender lives."""
+GRACE_INTERVALS = 20
+"""A daemon that has not ticked for so many of a limit's intervals is dead to its datapath, which
+falls back: below the 24 after which the peers of a mesh, and later those of any other fabric, take
+its part (gossip/membership.py)."""
 
 
 class FlowKey(NamedTuple):

@@ -33,14 +33,10 @@ from drld.capture.kernel_hooks import Hooks
 from drld.capture.kernel_state import State
 from drld.capture.link_news import LinkNews
 from drld.errors import DatapathError
-from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
-
-GRACE_INTERVALS = 20
-"""A daemon that has not ticked for so many of a limit's intervals is dead: below the 24 after which
-the peers of a mesh, and later those of any other fabric, take its part (gossip/membership.py)."""
 
 _LOOK_NS = NS_PER_S
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")

@@ -49,10 +49,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from drld.model import GRACE_INTERVALS
 from drld.spec import ProbeSpec
 
-FALLBACK_INTERVALS = 20
-"""Estimate intervals after which the datapath of a dead daemon falls back."""
 CONFIRMATIONS = 3
 """Of a suspicion, by others, after which it is as short as it gets."""
 _LEAST_TICKS = 4
@@ -88,7 +87,7 @@ class ProbeTimes:
         period_ns = max(spec.period_ns, 2 * timeout_ns)
         spread_ns = math.ceil(spec.suspicion * max(1.0, math.log10(members)) * period_ns)
         isolation_ns = spec.isolation * period_ns
-        shrunk_ns = isolation_ns + FALLBACK_INTERVALS * max(tick_ns, interval_ns)
+        shrunk_ns = isolation_ns + GRACE_INTERVALS * max(tick_ns, interval_ns)
         return cls(
             tick_ns=tick_ns,
             period_ns=period_ns,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from drld.gossip.agreement import Agreement
 from drld.gossip.control_wire import Control, State
-from drld.gossip.probe_times import FALLBACK_INTERVALS, ProbeTimes
+from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.probes import Probes
-from drld.model import NS_PER_S
+from drld.model import GRACE_INTERVALS, NS_PER_S
 from drld.spec import GossipSpec, LimitSpec, ProbeSpec
 from testbed.sim.network import MS, Conditions, Network
 
@@ -80,7 +80,7 @@ class ProbeFleet:
         self.changes: list[Change] = []
         self.early: list[Change] = []
         """Verdicts that a limiter is dead that had not shrunk to its static share by then."""
-        self._fallback_ns = FALLBACK_INTERVALS * interval_ns
+        self._fallback_ns = GRACE_INTERVALS * interval_ns
         self.late: dict[str, float] = {}
         """Limiters that are put off at each tick with this probability, for up to 3 s."""
         self.overloaded: dict[str, float] = {}

@@ -20,9 +20,8 @@ import pytest
 from drld.capture import bpf
 from drld.capture.bpf import Code, Program
 from drld.capture.clsact import Clsact
-from drld.capture.kernel import GRACE_INTERVALS
 from drld.errors import DatapathError
-from drld.model import Enforcement
+from drld.model import GRACE_INTERVALS, Enforcement
 from drld.spec import Direction, LimitSpec, Mode, OnFailure
 from testbed.chaos.leaks import held
 

@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from drld.capture.kernel import GRACE_INTERVALS
 from drld.engine import Engine
 from drld.gossip import FABRICS
 from drld.gossip.transport import Transport
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import GRACE_INTERVALS, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec, ProbeSpec
 from testbed.sim.clock import Clock
 from testbed.sim.mailbox import Datagram, Mailbox
