@@ -12,7 +12,6 @@ import gc
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING
 import trio
 
 import drld
-from drld import config, report
+from drld import config, host, report
 from drld.capture.firewall import remove_rules
 from drld.capture.kernel import KernelDatapath
 from drld.capture.nfqueue import NfqueueDatapath
@@ -69,21 +68,12 @@ class Daemon:
                 bound.
         """
         self.path = path
-        self._claim = _claim_name(path, spec.name)
+        self._claim = host.claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath = (
-            _nfqueue(spec) if spec.datapath == "nfqueue" else KernelDatapath(spec.name)
+            host.nfqueue(spec, clock) if spec.datapath == "nfqueue" else KernelDatapath(spec.name)
         )
         self._reason = ""
-        try:
-            transport = Transport(
-                spec.listen, spec.name, {peer.name: peer.address for peer in spec.peers}, spec.ring
-            )
-        except OSError as error:
-            host, port = spec.listen
-            raise ConfigError(
-                [f"{path}: limiter.listen: cannot bind {host!r}, port {port}: {error.strerror}"]
-            ) from error
-        self.engine = self._engine(spec, transport)
+        self.engine = self._engine(spec, host.open_transport(path, spec))
         self._registry: Agent | None = None
         if spec.registry is not None:
             # Only those who have a registry pay for its client's memory.
@@ -98,6 +88,8 @@ class Daemon:
         self._changed = trio.Event()
         self._traces = TraceHub()
         self._notices = Notices()
+        self._remarks: list[str] = []
+        """On the configuration in force."""
         self._one_reload = Coalesced(self._reload)
 
     async def run(self) -> None:
@@ -149,6 +141,7 @@ class Daemon:
         self.ready = True
         notify("READY=1")
         log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
+        self._remark()
 
     def _engine(self, spec: LimiterSpec, transport: Transport) -> Engine:
         return Engine(spec, self.datapath, transport, Random(SystemRandom().getrandbits(64)))
@@ -201,7 +194,7 @@ class Daemon:
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
-            self.datapath = self.engine.datapath = _nfqueue(spec)
+            self.datapath = self.engine.datapath = host.nfqueue(spec, clock)
             try:
                 self._attach()
             except DatapathError as other:
@@ -288,6 +281,14 @@ class Daemon:
         self._traces.retain(self._names())
         self._changed.set()
         self._changed = trio.Event()
+        self._remark()
+
+    def _remark(self) -> None:
+        """Log what the configuration in force is better without, once."""
+        before, self._remarks = self._remarks, config.remarks(self.engine.spec)
+        for line in self._remarks:
+            if line not in before:
+                log.warning("%s", line)
 
     def status(self) -> StatusReport:
         """The daemon as a whole."""
@@ -366,34 +367,6 @@ class Daemon:
         return {entry.limiter.limit.name for entry in self.engine.entries.values()}
 
 
-def _nfqueue(spec: LimiterSpec) -> NfqueueDatapath:
-    return NfqueueDatapath(
-        limiter_name=spec.name,
-        firewall=spec.firewall,
-        queue=spec.queue,
-        rng=Random(SystemRandom().getrandbits(64)),
-        clock=clock,
-        timestamps=spec.timestamps,
-        wall=time.time_ns,
-    )
-
-
-def _claim_name(path: Path, name: str) -> socket.socket:
-    """Keep other daemons from this limiter's rules until the process ends, however it ends.
-
-    An abstract socket belongs to the network namespace, as the rules do.
-    """
-    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-    try:
-        claim.bind(f"\0drld/{name}")
-    except OSError as error:
-        claim.close()
-        raise ConfigError(
-            [f"{path}: limiter.name: {name!r}: another daemon of this name runs on this host"]
-        ) from error
-    return claim
-
-
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `drld`; returns the exit status.
 
@@ -412,6 +385,8 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if args.check:
+        for line in config.remarks(spec):
+            print(f"{args.config}: {line}", file=sys.stderr)
         print(f"{args.config}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
         return 0
     daemon = None

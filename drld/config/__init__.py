@@ -23,13 +23,14 @@ from drld.config.checks import (
     check_limits,
     check_match,
     check_on_failure,
-    check_registry,
     check_shares,
     check_sum,
 )
 from drld.config.keys import read_ring
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, show
+from drld.config.registry import read_registry
+from drld.config.remarks import remarks
 from drld.config.schema import (
     GossipTable,
     LimiterTable,
@@ -58,13 +59,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["from_document", "load", "load_registry", "parse", "read_limit", "read_limits"]
+__all__ = [
+    "from_document",
+    "load",
+    "load_registry",
+    "parse",
+    "read_limit",
+    "read_limits",
+    "remarks",
+]
 
 T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
-STATE_DIRECTORY = "/var/lib/drld"
 _SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
 
 
@@ -86,10 +94,10 @@ def load_registry(path: str | os.PathLike[str]) -> RegistrySpec:
     document, file = _document(path)
     problems = Problems(file)
     table = _section("registry", RegistryTable, document.get("registry"), problems)
-    check_registry(table, problems)
-    if table is None or problems.lines:
+    spec = read_registry(table, "drlctl", problems)
+    if spec is None or problems.lines:
         raise ConfigError(problems.lines)
-    return _registry_spec(table, "drlctl")
+    return spec
 
 
 def read_limits(path: str | os.PathLike[str]) -> list[object]:
@@ -186,7 +194,6 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         registry = _section("registry", RegistryTable, document["registry"], problems)
     none: list[object] | None = [] if "registry" in document else None
     limits = _sections("limit", LimitTable, document.get("limit", none), problems)
-    check_registry(registry, problems)
     check_fleet(limiter, [table for _, table in peers], problems)
     check_datapath(limiter, problems)
     check_limits([table for _, table in limits], problems)
@@ -205,6 +212,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         for index, (written, table) in enumerate(limits)
     ]
     ring = read_ring(["gossip"], gossip, problems) if gossip else None
+    registry_spec = read_registry(registry, limiter.name if limiter else "", problems)
     if problems.lines or limiter is None or gossip is None or ring is None:
         raise ConfigError(problems.lines)
     return LimiterSpec(
@@ -219,7 +227,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
         control_group=limiter.control_group,
-        registry=_registry_spec(registry, limiter.name) if registry else None,
+        registry=registry_spec,
         ring=ring,
         probes=probes,
     )
@@ -313,20 +321,4 @@ def _match_spec(match: MatchTable) -> Match:
         source_ports=match.source_port,
         destination_ports=match.destination_port,
         mark=match.mark,
-    )
-
-
-def _registry_spec(table: RegistryTable, name: str) -> RegistrySpec:
-    return RegistrySpec(
-        endpoints=tuple(table.endpoints),
-        fleet=table.fleet,
-        ttl_ns=table.ttl,
-        cache=table.cache or f"{STATE_DIRECTORY}/{name}.registry.json",
-        user=table.user,
-        password_file=table.password_file,
-        ca=table.ca,
-        cert=table.cert,
-        key=table.key,
-        interfaces=table.interfaces,
-        forget_after_ns=table.forget_after,
     )

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from drld.config.fields import PROTOCOLS, WITH_PORTS, format_endpoint
 from drld.config.problems import Location, Problems, dotted, some
-from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable, RegistryTable
+from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
 
 T = TypeVar("T", bound=Hashable)
 
@@ -136,26 +136,6 @@ def check_sum(where: Location, shares: dict[str, float], problems: Problems) -> 
     total = math.fsum(shares.values())
     if abs(total - 1) > SHARES_TOLERANCE:
         problems.add(where, f"sum to {total:.12g}: the shares of a fleet sum to 1")
-
-
-def check_registry(registry: RegistryTable | None, problems: Problems) -> None:
-    """A registry's keys go together."""
-    if registry is None:
-        return
-    for key, other in (
-        ("user", "password_file"),
-        ("password_file", "user"),
-        ("cert", "key"),
-        ("key", "cert"),
-    ):
-        if getattr(registry, key) is not None and getattr(registry, other) is None:
-            problems.add(["registry", other], f"missing: registry.{key} needs it")
-    secure = {url.startswith("https:") for url in registry.endpoints}
-    if len(secure) == 2:
-        problems.add(["registry", "endpoints"], "all of them https, or none")
-    for key in ("ca", "cert"):
-        if getattr(registry, key) is not None and secure == {False}:
-            problems.add(["registry", key], "is for endpoints that begin with https://")
 
 
 def check_match(where: Location, match: MatchTable, problems: Problems) -> None:

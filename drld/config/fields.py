@@ -135,6 +135,8 @@ def _file_path(value: object) -> str:
 
 def _etcd_url(value: object) -> str:
     allowed = 'the URL of an etcd server such as "https://10.0.0.9:2379"'
+    if isinstance(value, str) and "@" in value:
+        raise ValueError(f"{allowed}; registry.user and registry.password_file say who we are")
     if not isinstance(value, str) or not (match := _URL.fullmatch(value)):
         raise ValueError(allowed)
     if not 1 <= int(match[1]) <= 65535:

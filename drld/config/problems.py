@@ -14,6 +14,10 @@ from pydantic_core import ErrorDetails
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
 _LONGEST_VALUE = 60
 _LONGEST_LIST = 600
+_SECRET = {"keys", "file", "password_file"}
+"""Keys that name secrets, and that people put the secret itself under."""
+_USER = re.compile(r"://.*@", re.DOTALL)
+"""What stands in a URL before the server."""
 
 Location = Sequence[int | str]
 
@@ -31,7 +35,9 @@ class Problems:
 
     def refuse(self, where: Location, value: object, allowed: str) -> None:
         """Note that `value` stands where only what `allowed` describes may stand."""
-        self.add(where, f"{show(value)}: {allowed}")
+        key = next((part for part in reversed(where) if isinstance(part, str)), "")
+        hidden = key in _SECRET and isinstance(value, str)
+        self.add(where, f"{'a text' if hidden else show(value)}: {allowed}")
 
     def unknown(self, where: Location, key: str, known: Iterable[str]) -> None:
         """Note a key that does not exist; suggest what may have been meant."""
@@ -47,6 +53,8 @@ class Problems:
         """Note everything that kept `model` from being made of the table at `where`."""
         for mistake in error.errors(include_url=False):
             location = mistake["loc"]
+            if location[-1:] == ("[key]",):  # It is the key, of a table that people name them in.
+                location = location[:-1]
             path = [*where, *location]
             if mistake["type"] == "missing":
                 self.add(path, "missing")
@@ -57,14 +65,14 @@ class Problems:
 
 
 def show(value: object) -> str:
-    """Write a value of a TOML document shortly and on one line."""
+    """Write a value of a TOML document shortly and on one line, and no password in a URL."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
         return "an array"
     if isinstance(value, int) and value.bit_length() > 64:
         return "an integer beyond 64 bits"
-    text = repr(value)
+    text = repr(_USER.sub("://...@", value) if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 

@@ -13,15 +13,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import ssl
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import trio
 
 from drld.errors import RegistryError
-from drld.registry.http import Connection, HttpError, connect, reason
+from drld.registry.credentials import read_password, read_trust
+from drld.registry.http import Connection, HttpError, connect
 from drld.registry.state import Event
 from drld.spec import RegistrySpec
 
@@ -35,7 +34,6 @@ PAGE = 500
 """Keys that one read asks for."""
 CALL_TIMEOUT_S = 8.0
 """A server without a leader needs 7 s to say so."""
-_MAX_PASSWORD_BYTES = 4096
 _COMPACTED = "required revision has been compacted"
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
@@ -63,10 +61,10 @@ class Etcd:
         """
         self.endpoint = endpoint
         self._user = registry.user
-        self._password = _password(registry)
+        self._password = read_password(registry)
         self._path = _PATHS[0]
         self._token: str | None = None
-        self._tls = _tls(endpoint, registry)
+        self._tls = read_trust(registry) if endpoint.startswith("https:") else None
         self._idle: Connection | None = None
 
     async def __aenter__(self) -> Etcd:
@@ -347,36 +345,3 @@ def _shown(value: object) -> str:
 
 def _b64(value: str | bytes) -> str:
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
-
-
-def _password(registry: RegistrySpec) -> str:
-    path = registry.password_file
-    if path is None:
-        return ""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MAX_PASSWORD_BYTES + 1)
-        password = data.decode().rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RegistryError(f"registry.password_file: {path}: {reason}") from error
-    if not password or len(data) > _MAX_PASSWORD_BYTES:
-        raise RegistryError(f"registry.password_file: {path}: not a password")
-    return password
-
-
-def _tls(endpoint: str, registry: RegistrySpec) -> ssl.SSLContext | None:
-    if not endpoint.startswith("https:"):
-        return None
-    what = f"registry.ca: {registry.ca}"
-    try:
-        context = ssl.create_default_context(cafile=registry.ca)
-        if registry.cert is not None:
-            what = "registry.cert, registry.key: " + ", ".join(
-                filter(None, (registry.cert, registry.key))
-            )
-            context.load_cert_chain(registry.cert, registry.key, password="")
-    except OSError as error:
-        said = reason(error) if isinstance(error, ssl.SSLError) else error.strerror
-        raise RegistryError(f"{what}: {said}") from error
-    return context

@@ -52,7 +52,7 @@ def test_of_several_one_is_chosen(file: Path, tmp_path: Path) -> None:
     keys = f"keys = [{entry(1, file)}, {entry(3, other)}]"
     assert ring(keys, "use = 3") == KeyRing({1: KEY, 3: OTHER}, use=3)
     assert_one_line(with_gossip(keys), "gossip.use: missing: which of the keys to send with")
-    assert_one_line(with_gossip(keys, "use = 2"), "gossip: use: there is no key 2")
+    assert_one_line(with_gossip(keys, "use = 2"), "gossip.use: there is no key 2")
 
 
 def test_migration(file: Path) -> None:
@@ -61,7 +61,7 @@ def test_migration(file: Path) -> None:
     assert migrating == KeyRing({1: KEY}, use=0, accept_unauthenticated=True)
     assert_one_line(
         with_gossip(keys, "use = 0"),
-        "gossip: use: none of the keys, but accept_unauthenticated is not true",
+        "gossip.use: none of the keys, but accept_unauthenticated is not true",
     )
 
 

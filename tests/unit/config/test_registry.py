@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from drld import config
@@ -42,6 +45,11 @@ def test_shares_need_not_name_everybody() -> None:
         ('"edge"', '"a/b"', "registry.fleet: 'a/b': a name"),
         ('"edge"', '"edge"\nttl = "1s"', "registry.ttl: '1s': a duration such as"),
         ('"edge"', '"edge"\nforget_after = "1s"', "registry.forget_after: '1s': a duration"),
+        (
+            '"edge"',
+            '"edge"\nttl = "2m"\nforget_after = "2m"',
+            "registry.forget_after: '120s': longer than registry.ttl, 120s, for which",
+        ),
         ('"edge"', '"edge"\nuser = "x"', "registry.password_file: missing: registry.user needs it"),
         ('"edge"', '"edge"\nkey = "/k"', "registry.cert: missing: registry.key needs it"),
         ('"edge"', '"edge"\ncache = "c"', "registry.cache: 'c': an absolute path"),
@@ -55,6 +63,82 @@ def test_mistakes(old: str, new: str, said: str | None) -> None:
     if said is None:
         text += 'ca = "/ca.pem"\n'
         said = "registry.ca: is for endpoints that begin with https://"
+    (line,) = problems(text)
+    assert line.startswith(f"drld.toml: {said}")
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    """What a session would find is found when the file is read, and nothing of it is shown."""
+    secret = "hunter2 " * 600
+    (no_pem := tmp_path / "no.pem").write_text("no certificate")
+    (long := tmp_path / "long").write_text(secret)
+    (binary := tmp_path / "binary").write_bytes(b"hunter2\xff")
+    (empty := tmp_path / "empty").touch()
+    os.mkfifo(pipe := tmp_path / "pipe")
+    none = tmp_path / "none"
+    with_user = 'user = "u"\npassword_file = "{}"\n'
+    for lines, path, said in (
+        ('ca = "{}"\n', none, "registry.ca: {}: No such file or directory"),
+        ('ca = "{}"\n', tmp_path, "registry.ca: {}: not a file"),
+        ('ca = "{}"\n', pipe, "registry.ca: {}: not a file"),
+        ('ca = "{}"\n', no_pem, "registry.ca: {}: TLS: no certificate or crl found"),
+        ('ca = "{}"\n', empty, "registry.ca: {}: TLS: no certificate or crl found"),
+        (with_user, none, "registry.password_file: {}: No such file or directory"),
+        (with_user, pipe, "registry.password_file: {}: not a file"),
+        (with_user, empty, "registry.password_file: {}: not a password"),
+        (with_user, binary, "registry.password_file: {}: not a password"),
+        (with_user, long, "registry.password_file: {}: not a password"),
+        ('cert = "{0}"\nkey = "{0}"\n', none, "registry.cert, registry.key: {0}, {0}: No such"),
+        (
+            'cert = "{0}"\nkey = "{0}"\n',
+            no_pem,
+            "registry.cert, registry.key: {0}, {0}: not a certificate",
+        ),
+    ):
+        (line,) = problems(HEAD + REGISTRY + lines.format(path))
+        assert line.startswith(f"drld.toml: {said.format(path)}")
+        assert "hunter2" not in line
+
+
+def test_certificates_are_not_asked_for_where_they_are_of_no_use(tmp_path: Path) -> None:
+    text = HEAD + REGISTRY.replace("https", "http")
+    assert config.parse(text, "f").registry
+
+
+@pytest.mark.parametrize("url", ["https://u:hunter2@etcd1:2379", "https://a@b:hunter2@etcd1:2379"])
+@pytest.mark.parametrize("where", ["endpoints = ['{}']\n", "fleet = '{}'\n", "user = ['{}']\n"])
+def test_no_password_of_a_url_is_shown(where: str, url: str) -> None:
+    key = where.partition(" ")[0]
+    lines = [line for line in REGISTRY.splitlines() if not line.startswith(key)]
+    found = problems(HEAD + "\n".join(lines) + "\n" + where.format(url))
+    assert "hunter2" not in "".join(found)
+    assert f"registry.{key}" in found[0]
+
+
+def test_who_writes_a_password_into_a_url_is_told_where_it_belongs() -> None:
+    (line,) = problems(HEAD + REGISTRY.replace("https://", "https://u:hunter2@"))
+    assert line == (
+        "drld.toml: registry.endpoints[0]: 'https://...@etcd1:2379': the URL of an etcd server "
+        'such as "https://10.0.0.9:2379"; registry.user and registry.password_file say who we are'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            HEAD + REGISTRY + 'user = "u"\npassword_file = "hunter2"\n',
+            "registry.password_file: a text: an absolute path",
+        ),
+        (HEAD + '[gossip]\nkeys = "hunter2"\n' + LIMIT, "gossip.keys: a text: an array"),
+        (HEAD + '[gossip]\nkeys = ["hunter2"]\n' + LIMIT, "gossip.keys[0]: a text: a table"),
+        (
+            HEAD + '[gossip]\nkeys = [{ id = 1, file = "hunter2" }]\n' + LIMIT,
+            "gossip.keys[0].file: a text: an absolute path",
+        ),
+    ],
+)
+def test_a_secret_in_the_place_of_its_file_is_not_shown(text: str, said: str) -> None:
     (line,) = problems(text)
     assert line.startswith(f"drld.toml: {said}")
 

@@ -1,0 +1,77 @@
+"""The files that a session with etcd needs: password, and certificates.
+
+They are read for each session, so that new ones need no restart, and with the configuration, so
+that a mistake is said there.
+"""
+
+from __future__ import annotations
+
+import errno
+import ssl
+import stat
+from pathlib import Path
+
+from drld.errors import RegistryError
+from drld.registry.http import reason
+from drld.spec import RegistrySpec
+
+_MAX_PASSWORD_BYTES = 4096
+
+
+def read_password(registry: RegistrySpec) -> str:
+    """The password of `registry.user`; empty where there is none.
+
+    Raises:
+        RegistryError: its file cannot be used.
+    """
+    path = registry.password_file
+    if path is None:
+        return ""
+    try:
+        _check_regular(path)
+        with Path(path).open("rb") as file:
+            data = file.read(_MAX_PASSWORD_BYTES + 1)
+    except OSError as error:
+        raise RegistryError(f"registry.password_file: {path}: {error.strerror}") from error
+    try:
+        password = data.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        password = ""  # What the error says shows some of it.
+    if not password or len(data) > _MAX_PASSWORD_BYTES:
+        raise RegistryError(f"registry.password_file: {path}: not a password")
+    return password
+
+
+def read_trust(registry: RegistrySpec) -> ssl.SSLContext:
+    """Whom to trust, and what to show: for servers that speak TLS.
+
+    Raises:
+        RegistryError: a file cannot be used.
+    """
+    what = f"registry.ca: {registry.ca}"
+    try:
+        if registry.ca is not None:
+            _check_regular(registry.ca)
+        context = ssl.create_default_context(cafile=registry.ca)
+        if registry.cert is not None:
+            files = [path for path in (registry.cert, registry.key) if path is not None]
+            what = f"registry.cert, registry.key: {', '.join(files)}"
+            for path in files:
+                _check_regular(path)
+            context.load_cert_chain(registry.cert, registry.key, password="")
+    except ssl.SSLError as error:
+        said = reason(error) if error.reason else "not a certificate and its key in PEM form"
+        raise RegistryError(f"{what}: {said}") from error
+    except OSError as error:
+        raise RegistryError(f"{what}: {error.strerror}") from error
+    return context
+
+
+def _check_regular(path: str) -> None:
+    """A pipe would keep the daemon waiting.
+
+    Raises:
+        OSError: there is nothing, or something else.
+    """
+    if not stat.S_ISREG(Path(path).stat().st_mode):
+        raise OSError(errno.EINVAL, "not a file")
