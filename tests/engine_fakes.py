@@ -1,13 +1,24 @@
-"""A datapath in memory: policers, and notes of what the engine asked for."""
+"""An engine with a datapath in memory and a socket that only note what they are told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, cast
 
-from drld.errors import DatapathError
-from drld.model import Enforcement, FlowId, Measurement
-from drld.spec import LimitSpec
+from drld.engine import Engine
+from drld.errors import ConfigError, DatapathError
+from drld.gossip.channel import Message
+from drld.gossip.control_wire import Control
+from drld.gossip.keyring import KeyRing
+from drld.gossip.transport import Transport
+from drld.model import HEARTBEAT, Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
+from drld.spec import LimiterSpec, LimitSpec
 from testbed.sim.datapath import MemoryDatapath
+
+from .factories import TICK_NS, limit_spec
 
 
 class FakeDatapath(MemoryDatapath):
@@ -44,3 +55,90 @@ class FakeDatapath(MemoryDatapath):
 
     def flush(self, now_ns: int) -> None:
         self.flushed_ns.append(now_ns)
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.life = 1
+        self.inbox: list[tuple[str, Message]] = []
+        self.control: list[tuple[str, Control]] = []
+        self.messages: list[tuple[str, list[Update]]] = []
+        self.peers: Mapping[str, Any] = {}
+        self.rejected: Counter[str] = Counter()
+        self.drained = True
+
+    def refuse(self, reason: str) -> None:
+        self.rejected[reason] += 1
+
+    def receive(self) -> Iterator[tuple[str, Message]]:
+        while self.inbox:
+            yield self.inbox.pop(0)
+
+    @property
+    def outbox(self) -> list[tuple[str, Update]]:
+        return [(peer, update) for peer, updates in self.messages for update in updates]
+
+    def send(self, peer: str, updates: Sequence[Update]) -> None:
+        self.messages.append((peer, list(updates)))
+
+    def set_fabric(self, fabric: str) -> None:
+        self.fabric = fabric
+
+    def set_ring(self, ring: KeyRing) -> None:
+        self.ring = ring
+
+    def send_control(self, peer: str, message: Control) -> None:
+        self.control.append((peer, message))
+
+    def update_peers(self, peers: Mapping[str, Any]) -> Callable[[], None]:
+        if "bad" in peers:
+            raise ConfigError(["peer.bad.address"])
+        undo = partial(setattr, self, "peers", self.peers)
+        self.peers = peers
+        return undo
+
+    def close(self) -> None:
+        pass
+
+
+class Bench:
+    def __init__(self, configured: LimiterSpec) -> None:
+        self.datapath = FakeDatapath()
+        self.transport = FakeTransport()
+        self.engine = Engine(configured, self.datapath, cast(Transport, self.transport), Random(1))
+        self.engine.start(0)
+
+    def packet(self, limit_id: int) -> None:
+        self.datapath.policers[limit_id].arrive(FlowKey(6, b"", b"", 0, 0), 1500)
+
+    def run(self, first: int, last: int) -> list[str]:
+        """Intervals from first to last; the names of the limits that were ticked."""
+        ticks = [self.engine.tick(number * TICK_NS) for number in range(first, last + 1)]
+        return [name for tick in ticks for name, _ in tick]
+
+    def clear(self) -> None:
+        """Forget what was noted."""
+        self.transport.messages.clear()
+        self.datapath.read_limits.clear()
+        self.datapath.programmed.clear()
+        self.datapath.flushed_ns.clear()
+
+
+FIRST = limit_spec(id=1, name="first")
+
+SLOW = limit_spec(id=2, name="slow", interval_ns=4 * TICK_NS)
+
+
+def weight(limit_id: int, sequence: int = 0) -> Update:
+    return Update(
+        limit_id=limit_id,
+        sequence=sequence,
+        quantity=Quantity.WEIGHT,
+        epoch=0,
+        value=2.0,
+        weight=1.0,
+    )
+
+
+def heartbeat(sequence: int = 0) -> Update:
+    return Update(HEARTBEAT, sequence, Quantity.RATE, 0, 0.0, 1.0)

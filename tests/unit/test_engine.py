@@ -1,122 +1,20 @@
-"""The engine with a datapath and a socket that only note what they are told."""
+"""The engine: ticks, rest and rounds; its datapath and socket only note what they are told."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import dropwhile
-from random import Random
-from typing import Any, cast
 
 import pytest
 
-from drld.engine import Engine
-from drld.errors import ConfigError, DatapathError
-from drld.gossip.agreement import ALL, Agreement, Selector
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import Control, Kind, Rumour, State
-from drld.gossip.keyring import KeyRing
 from drld.gossip.rest import QUIET_ROUNDS
-from drld.gossip.rumours import subject
-from drld.gossip.session import Met
-from drld.gossip.transport import Transport
 from drld.limiter import Limiter
-from drld.model import HEARTBEAT, FlowKey, Quantity, Update
-from drld.notices import Notices
+from drld.model import Quantity, Update
 from drld.report import limit_report, peer_reports, trace_record
-from drld.spec import LimiterSpec, ProbeSpec
 
-from ..engine_fakes import FakeDatapath
-from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec
+from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
+from ..factories import MBIT, MS, TICK_NS, limit_spec
 from ..factories import limiter_spec as spec
-
-
-class FakeTransport:
-    def __init__(self) -> None:
-        self.life = 1
-        self.inbox: list[tuple[str, Message]] = []
-        self.control: list[tuple[str, Control]] = []
-        self.messages: list[tuple[str, list[Update]]] = []
-        self.peers: Mapping[str, Any] = {}
-        self.rejected: Counter[str] = Counter()
-        self.drained = True
-
-    def refuse(self, reason: str) -> None:
-        self.rejected[reason] += 1
-
-    def receive(self) -> Iterator[tuple[str, Message]]:
-        while self.inbox:
-            yield self.inbox.pop(0)
-
-    @property
-    def outbox(self) -> list[tuple[str, Update]]:
-        return [(peer, update) for peer, updates in self.messages for update in updates]
-
-    def send(self, peer: str, updates: Sequence[Update]) -> None:
-        self.messages.append((peer, list(updates)))
-
-    def set_fabric(self, fabric: str) -> None:
-        self.fabric = fabric
-
-    def set_ring(self, ring: KeyRing) -> None:
-        self.ring = ring
-
-    def send_control(self, peer: str, message: Control) -> None:
-        self.control.append((peer, message))
-
-    def update_peers(self, peers: Mapping[str, Any]) -> Callable[[], None]:
-        if "bad" in peers:
-            raise ConfigError(["peer.bad.address"])
-        undo = partial(setattr, self, "peers", self.peers)
-        self.peers = peers
-        return undo
-
-    def close(self) -> None:
-        pass
-
-
-class Bench:
-    def __init__(self, configured: LimiterSpec) -> None:
-        self.datapath = FakeDatapath()
-        self.transport = FakeTransport()
-        self.engine = Engine(configured, self.datapath, cast(Transport, self.transport), Random(1))
-        self.engine.start(0)
-
-    def packet(self, limit_id: int) -> None:
-        self.datapath.policers[limit_id].arrive(FlowKey(6, b"", b"", 0, 0), 1500)
-
-    def run(self, first: int, last: int) -> list[str]:
-        """Intervals from first to last; the names of the limits that were ticked."""
-        ticks = [self.engine.tick(number * TICK_NS) for number in range(first, last + 1)]
-        return [name for tick in ticks for name, _ in tick]
-
-    def clear(self) -> None:
-        """Forget what was noted."""
-        self.transport.messages.clear()
-        self.datapath.read_limits.clear()
-        self.datapath.programmed.clear()
-        self.datapath.flushed_ns.clear()
-
-
-FIRST = limit_spec(id=1, name="first")
-SLOW = limit_spec(id=2, name="slow", interval_ns=4 * TICK_NS)
-
-
-def weight(limit_id: int, sequence: int = 0) -> Update:
-    return Update(
-        limit_id=limit_id,
-        sequence=sequence,
-        quantity=Quantity.WEIGHT,
-        epoch=0,
-        value=2.0,
-        weight=1.0,
-    )
-
-
-def heartbeat(sequence: int = 0) -> Update:
-    return Update(HEARTBEAT, sequence, Quantity.RATE, 0, 0.0, 1.0)
 
 
 def test_each_limit_ticks_at_its_own_interval() -> None:
@@ -301,55 +199,6 @@ def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
     assert report["local_limit_bps"] is None
 
 
-def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
-    bench = Bench(spec(FIRST, SLOW))
-    bench.transport.inbox = [("b", weight(1))]
-    bench.engine.tick(TICK_NS)
-    kept = bench.engine.entries[1]
-    third = limit_spec(id=3, name="third")
-    faster = limit_spec(id=1, name="first", rate=20 * MBIT)
-    bench.engine.reconfigure(spec(faster, third, peers=("b", "c")), 2 * TICK_NS)
-    assert list(bench.engine.entries) == [1, 3]
-    assert bench.engine.entries[1] is kept
-    assert kept.limiter.limit.rate == 20 * MBIT
-    assert kept.limiter.membership.peers == ("b", "c")
-    assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
-    assert set(bench.transport.peers) == {"b", "c"}
-    assert bench.datapath.attached == [faster, third]
-
-
-def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
-    bench = Bench(spec(FIRST))
-    bench.packet(1)
-    bench.engine.tick(TICK_NS)
-    before = bench.engine.entries[1]
-    bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)
-    after = bench.engine.entries[1]
-    assert after is not before
-    assert after.totals.arrived_bytes == 1500
-
-
-def test_what_needs_a_restart_is_refused_by_its_key() -> None:
-    bench = Bench(spec(FIRST))
-    with pytest.raises(ConfigError, match=r"limiter\.listen.*restart"):
-        bench.engine.reconfigure(spec(FIRST, listen=("127.0.0.9", 7946)), TICK_NS)
-
-
-def test_a_refused_reload_changes_nothing() -> None:
-    bench = Bench(spec(FIRST))
-    bench.engine.reconfigure(spec(FIRST), 0)
-    bench.datapath.refuse = True
-    with pytest.raises(DatapathError):
-        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("b", "c")), TICK_NS)
-    bench.datapath.refuse = False
-    with pytest.raises(ConfigError, match=r"peer\.bad\.address"):
-        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("bad",)), TICK_NS)
-    assert bench.engine.entries[1].limiter.limit.rate == 10 * MBIT
-    assert bench.engine.spec.limits == (FIRST,)
-    assert bench.datapath.attached == [FIRST]
-    assert bench.transport.peers.keys() == {"b"}
-
-
 def test_a_tick_ends_with_one_flush() -> None:
     bench = Bench(spec(FIRST, replace(FIRST, id=2, name="second")))
     bench.engine.tick(TICK_NS)
@@ -382,21 +231,6 @@ def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
     bench.run(7, 7)
     assert {update.limit_id for _, update in bench.transport.outbox} == {FIRST.id}
     assert len(bench.transport.messages) == len(seldom.peers)
-
-
-def test_a_change_of_the_fleet_alone_leaves_the_datapath_attached_if_asked_to() -> None:
-    bench = Bench(spec(FIRST))
-    bench.datapath.attached = []
-    grown = spec(FIRST, peers=("b", "c"))
-    bench.engine.reconfigure(grown, TICK_NS, reattach=False)
-    assert bench.datapath.attached == []
-    assert bench.engine.membership.peers == ("b", "c")
-    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
-    bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS, reattach=False)
-    assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
-    bench.datapath.attached = []
-    bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS)
-    assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
 
 
 def test_a_datapath_may_expect_a_living_daemon_to_show_in_each_look() -> None:
@@ -432,169 +266,3 @@ def test_who_has_not_joined_neither_speaks_nor_listens() -> None:
     assert bench.transport.inbox == []
     assert bench.engine.membership.connected(10 * TICK_NS) == frozenset()
     assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
-
-
-def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
-    bench = Bench(spec(FIRST))
-    for number in range(1, 20):
-        bench.transport.inbox.append(("b", heartbeat(number)))
-        bench.packet(1)
-        bench.run(number, number)
-    assert bench.engine.membership.connected(20 * TICK_NS) == {"b"}
-    bench.engine.reconfigure(spec(FIRST, joined=False), 20 * TICK_NS)
-    bench.packet(1)
-    bench.run(21, 21)
-    assert bench.engine.membership.connected(21 * TICK_NS) == frozenset()
-    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
-
-
-def said(state: State, life: int = 2, counter: int = 0) -> Control:
-    """A message of `b` about `c`."""
-    return Control(Kind.ACK, 0, 0, 0, (Rumour(subject("c"), life, counter, state),))
-
-
-def probing() -> Bench:
-    """Limiter `a`, which is connected to `b` and `c` and probes them."""
-    bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
-    for peer, life in (("b", 3), ("c", 2)):
-        bench.transport.inbox += [(peer, Met(life)), (peer, heartbeat())]
-    bench.run(1, 1)
-    assert bench.engine.membership.connected(TICK_NS) == {"b", "c"}
-    return bench
-
-
-def verdicts(bench: Bench, now_ns: int) -> dict[str, tuple[str, bool]]:
-    return {
-        peer["name"]: (peer["verdict"], peer["connected"])
-        for peer in peer_reports(bench.engine, now_ns)
-    }
-
-
-@pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
-def test_who_is_dead_or_has_left_is_named_and_counted_out_by_silence_only(state: State) -> None:
-    bench = probing()
-    bench.transport.inbox.append(("b", said(state)))
-    bench.run(2, 2)
-    assert verdicts(bench, 2 * TICK_NS) == {
-        "b": ("alive", True),
-        "c": (state.name.lower(), True),
-    }
-    bench.transport.inbox.append(("c", Met(9)))
-    bench.run(3, 3)
-    assert verdicts(bench, 3 * TICK_NS)["c"] == ("alive", True)
-
-
-def test_a_verdict_of_life_connects_nobody() -> None:
-    bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
-    bench.transport.inbox += [("b", Met(3)), ("c", Met(2))]
-    bench.run(1, 3)
-    assert verdicts(bench, 3 * TICK_NS) == {"b": ("alive", False), "c": ("alive", False)}
-
-
-def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() -> None:
-    bench = probing()
-    (entry,) = bench.engine.entries.values()
-    for number in range(2, 103):
-        bench.transport.inbox += [("b", heartbeat(number)), ("c", heartbeat(number))]
-        bench.packet(1)
-        bench.run(number, number)
-    assert bench.engine.probes is not None
-    assert bench.engine.probes.isolated(102 * TICK_NS)
-    assert entry.last is not None
-    assert entry.last.in_force.rate == pytest.approx(FIRST.rate)
-
-
-def test_who_stops_detaches_first_and_says_farewell_once() -> None:
-    bench = probing()
-    bench.transport.control.clear()
-    bench.engine.stop()
-    bench.engine.stop()
-    farewells = [(peer, m.rumours[0].state) for peer, m in bench.transport.control]
-    assert sorted(farewells) == [("b", State.LEFT), ("c", State.LEFT)]
-
-
-def test_a_reload_keeps_verdicts_and_without_probes_there_are_none() -> None:
-    bench = probing()
-    bench.transport.inbox.append(("b", said(State.DEAD)))
-    bench.run(2, 2)
-    bench.engine.reconfigure(replace(bench.engine.spec, limits=(FIRST, SLOW)), 2 * TICK_NS)
-    bench.run(3, 3)
-    assert verdicts(bench, 3 * TICK_NS)["c"] == ("dead", True)
-    bench.engine.reconfigure(replace(bench.engine.spec, probes=None), 3 * TICK_NS)
-    assert verdicts(bench, 3 * TICK_NS)["c"] == ("unknown", True)
-
-
-def test_notices_of_a_peer_are_few_however_often_it_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
-    bench, notices = probing(), Notices()
-    assert bench.engine.probes is not None
-    digest = bench.engine.probes.agreement.digest(ALL)
-    states = [(counter, state) for counter in range(9) for state in (State.DEAD, State.ALIVE)]
-    lines: list[tuple[int, str]] = []
-    for number in range(2, 60):
-        if states:
-            counter, state = states.pop(0)
-            message = said(state, counter=counter + (state is State.ALIVE))
-            bench.transport.inbox.append(("b", replace(message, digest=digest)))
-        bench.run(number, number)
-        lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
-    assert lines == [(2, "peer c is dead: nobody has heard from it"), (22, "peer c is back")]
-
-
-def test_a_peer_that_is_removed_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
-    bench, notices = probing(), Notices()
-    for number, state in ((2, State.DEAD), (3, State.ALIVE)):
-        bench.transport.inbox.append(("b", said(state, counter=number)))
-        bench.run(number, number)
-        list(notices.lines(bench.engine, number * TICK_NS))
-    assert bench.engine.judged == {"c"}
-    peers = tuple(peer for peer in bench.engine.spec.peers if peer.name != "c")
-    bench.engine.reconfigure(replace(bench.engine.spec, peers=peers), 3 * TICK_NS)
-    assert list(notices.lines(bench.engine, 30 * TICK_NS)) == []
-
-
-def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 0)
-    bench, notices = probing(), Notices()
-    number = 1
-
-    def lines(*messages: tuple[str, Message]) -> list[str]:
-        nonlocal number
-        number += 1
-        bench.transport.inbox += messages
-        bench.run(number, number)
-        return list(notices.lines(bench.engine, number * TICK_NS))
-
-    same = bench.engine.probes
-    assert same is not None
-    digest = same.agreement.digest(ALL)
-
-    def told(message: Control) -> Control:
-        return replace(message, digest=digest)
-
-    assert lines() == []
-    assert lines(("b", told(said(State.SUSPECT)))) == []
-    dead = ("b", told(said(State.DEAD)))
-    assert lines(dead) == ["peer c is dead: nobody has heard from it"]
-    assert lines(dead) == []
-    assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
-    assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = Agreement([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
-    named = []
-    message = Control(Kind.ACK, 0, 0, other.digest(ALL))
-    for _ in range(40):
-        bench.transport.control.clear()
-        named += lines(("b", message))
-        for peer, question in bench.transport.control:
-            if peer == "b":
-                answer = other.digest(Selector.of(question.sequence))
-                message = Control(Kind.ACK, question.sequence, 0, answer)
-    assert named == ["peer b is configured otherwise for the limits first"]
-    assert lines(("b", Control(Kind.ACK, 0, 0, digest))) == [
-        "peer b is configured with the same limits again"
-    ]
-    number = 200
-    assert lines() == ["no peer answers"]

@@ -12,9 +12,9 @@ from drld.gossip.sequence import Acceptance
 from drld.gossip.session import Met
 from drld.model import Quantity, Update
 
+from ..engine_fakes import Bench
 from ..factories import TICK_NS, limit_spec
 from ..factories import limiter_spec as spec
-from .test_engine import Bench
 
 FIRST = limit_spec(id=1, name="first")
 

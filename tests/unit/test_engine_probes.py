@@ -1,0 +1,172 @@
+"""What the engine, its reports and the log make of probes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from drld.gossip.agreement import ALL, Agreement, Selector
+from drld.gossip.channel import Message
+from drld.gossip.control_wire import Control, Kind, Rumour, State
+from drld.gossip.rumours import subject
+from drld.gossip.session import Met
+from drld.notices import Notices
+from drld.report import peer_reports
+from drld.spec import ProbeSpec
+
+from ..engine_fakes import FIRST, SLOW, Bench, heartbeat
+from ..factories import TICK_NS, gossip_spec
+from ..factories import limiter_spec as spec
+
+
+def said(state: State, life: int = 2, counter: int = 0) -> Control:
+    """A message of `b` about `c`."""
+    return Control(Kind.ACK, 0, 0, 0, (Rumour(subject("c"), life, counter, state),))
+
+
+def probing() -> Bench:
+    """Limiter `a`, which is connected to `b` and `c` and probes them."""
+    bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
+    for peer, life in (("b", 3), ("c", 2)):
+        bench.transport.inbox += [(peer, Met(life)), (peer, heartbeat())]
+    bench.run(1, 1)
+    assert bench.engine.membership.connected(TICK_NS) == {"b", "c"}
+    return bench
+
+
+def verdicts(bench: Bench, now_ns: int) -> dict[str, tuple[str, bool]]:
+    return {
+        peer["name"]: (peer["verdict"], peer["connected"])
+        for peer in peer_reports(bench.engine, now_ns)
+    }
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
+def test_who_is_dead_or_has_left_is_named_and_counted_out_by_silence_only(state: State) -> None:
+    bench = probing()
+    bench.transport.inbox.append(("b", said(state)))
+    bench.run(2, 2)
+    assert verdicts(bench, 2 * TICK_NS) == {
+        "b": ("alive", True),
+        "c": (state.name.lower(), True),
+    }
+    bench.transport.inbox.append(("c", Met(9)))
+    bench.run(3, 3)
+    assert verdicts(bench, 3 * TICK_NS)["c"] == ("alive", True)
+
+
+def test_a_verdict_of_life_connects_nobody() -> None:
+    bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
+    bench.transport.inbox += [("b", Met(3)), ("c", Met(2))]
+    bench.run(1, 3)
+    assert verdicts(bench, 3 * TICK_NS) == {"b": ("alive", False), "c": ("alive", False)}
+
+
+def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() -> None:
+    bench = probing()
+    (entry,) = bench.engine.entries.values()
+    for number in range(2, 103):
+        bench.transport.inbox += [("b", heartbeat(number)), ("c", heartbeat(number))]
+        bench.packet(1)
+        bench.run(number, number)
+    assert bench.engine.probes is not None
+    assert bench.engine.probes.isolated(102 * TICK_NS)
+    assert entry.last is not None
+    assert entry.last.in_force.rate == pytest.approx(FIRST.rate)
+
+
+def test_who_stops_detaches_first_and_says_farewell_once() -> None:
+    bench = probing()
+    bench.transport.control.clear()
+    bench.engine.stop()
+    bench.engine.stop()
+    farewells = [(peer, m.rumours[0].state) for peer, m in bench.transport.control]
+    assert sorted(farewells) == [("b", State.LEFT), ("c", State.LEFT)]
+
+
+def test_a_reload_keeps_verdicts_and_without_probes_there_are_none() -> None:
+    bench = probing()
+    bench.transport.inbox.append(("b", said(State.DEAD)))
+    bench.run(2, 2)
+    bench.engine.reconfigure(replace(bench.engine.spec, limits=(FIRST, SLOW)), 2 * TICK_NS)
+    bench.run(3, 3)
+    assert verdicts(bench, 3 * TICK_NS)["c"] == ("dead", True)
+    bench.engine.reconfigure(replace(bench.engine.spec, probes=None), 3 * TICK_NS)
+    assert verdicts(bench, 3 * TICK_NS)["c"] == ("unknown", True)
+
+
+def test_notices_of_a_peer_are_few_however_often_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    bench, notices = probing(), Notices()
+    assert bench.engine.probes is not None
+    digest = bench.engine.probes.agreement.digest(ALL)
+    states = [(counter, state) for counter in range(9) for state in (State.DEAD, State.ALIVE)]
+    lines: list[tuple[int, str]] = []
+    for number in range(2, 60):
+        if states:
+            counter, state = states.pop(0)
+            message = said(state, counter=counter + (state is State.ALIVE))
+            bench.transport.inbox.append(("b", replace(message, digest=digest)))
+        bench.run(number, number)
+        lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
+    assert lines == [(2, "peer c is dead: nobody has heard from it"), (22, "peer c is back")]
+
+
+def test_a_peer_that_is_removed_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    bench, notices = probing(), Notices()
+    for number, state in ((2, State.DEAD), (3, State.ALIVE)):
+        bench.transport.inbox.append(("b", said(state, counter=number)))
+        bench.run(number, number)
+        list(notices.lines(bench.engine, number * TICK_NS))
+    assert bench.engine.judged == {"c"}
+    peers = tuple(peer for peer in bench.engine.spec.peers if peer.name != "c")
+    bench.engine.reconfigure(replace(bench.engine.spec, peers=peers), 3 * TICK_NS)
+    assert list(notices.lines(bench.engine, 30 * TICK_NS)) == []
+
+
+def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 0)
+    bench, notices = probing(), Notices()
+    number = 1
+
+    def lines(*messages: tuple[str, Message]) -> list[str]:
+        nonlocal number
+        number += 1
+        bench.transport.inbox += messages
+        bench.run(number, number)
+        return list(notices.lines(bench.engine, number * TICK_NS))
+
+    same = bench.engine.probes
+    assert same is not None
+    digest = same.agreement.digest(ALL)
+
+    def told(message: Control) -> Control:
+        return replace(message, digest=digest)
+
+    assert lines() == []
+    assert lines(("b", told(said(State.SUSPECT)))) == []
+    dead = ("b", told(said(State.DEAD)))
+    assert lines(dead) == ["peer c is dead: nobody has heard from it"]
+    assert lines(dead) == []
+    assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
+    assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
+    other = Agreement([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
+    named = []
+    message = Control(Kind.ACK, 0, 0, other.digest(ALL))
+    for _ in range(40):
+        bench.transport.control.clear()
+        named += lines(("b", message))
+        for peer, question in bench.transport.control:
+            if peer == "b":
+                answer = other.digest(Selector.of(question.sequence))
+                message = Control(Kind.ACK, question.sequence, 0, answer)
+    assert named == ["peer b is configured otherwise for the limits first"]
+    assert lines(("b", Control(Kind.ACK, 0, 0, digest))) == [
+        "peer b is configured with the same limits again"
+    ]
+    number = 200
+    assert lines() == ["no peer answers"]

@@ -1,0 +1,91 @@
+"""What the engine keeps, refuses and begins anew when the configuration changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from drld.errors import ConfigError, DatapathError
+
+from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
+from ..factories import MBIT, TICK_NS, limit_spec
+from ..factories import limiter_spec as spec
+
+
+def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.transport.inbox = [("b", weight(1))]
+    bench.engine.tick(TICK_NS)
+    kept = bench.engine.entries[1]
+    third = limit_spec(id=3, name="third")
+    faster = limit_spec(id=1, name="first", rate=20 * MBIT)
+    bench.engine.reconfigure(spec(faster, third, peers=("b", "c")), 2 * TICK_NS)
+    assert list(bench.engine.entries) == [1, 3]
+    assert bench.engine.entries[1] is kept
+    assert kept.limiter.limit.rate == 20 * MBIT
+    assert kept.limiter.membership.peers == ("b", "c")
+    assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
+    assert set(bench.transport.peers) == {"b", "c"}
+    assert bench.datapath.attached == [faster, third]
+
+
+def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
+    bench = Bench(spec(FIRST))
+    bench.packet(1)
+    bench.engine.tick(TICK_NS)
+    before = bench.engine.entries[1]
+    bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)
+    after = bench.engine.entries[1]
+    assert after is not before
+    assert after.totals.arrived_bytes == 1500
+
+
+def test_what_needs_a_restart_is_refused_by_its_key() -> None:
+    bench = Bench(spec(FIRST))
+    with pytest.raises(ConfigError, match=r"limiter\.listen.*restart"):
+        bench.engine.reconfigure(spec(FIRST, listen=("127.0.0.9", 7946)), TICK_NS)
+
+
+def test_a_refused_reload_changes_nothing() -> None:
+    bench = Bench(spec(FIRST))
+    bench.engine.reconfigure(spec(FIRST), 0)
+    bench.datapath.refuse = True
+    with pytest.raises(DatapathError):
+        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("b", "c")), TICK_NS)
+    bench.datapath.refuse = False
+    with pytest.raises(ConfigError, match=r"peer\.bad\.address"):
+        bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("bad",)), TICK_NS)
+    assert bench.engine.entries[1].limiter.limit.rate == 10 * MBIT
+    assert bench.engine.spec.limits == (FIRST,)
+    assert bench.datapath.attached == [FIRST]
+    assert bench.transport.peers.keys() == {"b"}
+
+
+def test_a_change_of_the_fleet_alone_leaves_the_datapath_attached_if_asked_to() -> None:
+    bench = Bench(spec(FIRST))
+    bench.datapath.attached = []
+    grown = spec(FIRST, peers=("b", "c"))
+    bench.engine.reconfigure(grown, TICK_NS, reattach=False)
+    assert bench.datapath.attached == []
+    assert bench.engine.membership.peers == ("b", "c")
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS, reattach=False)
+    assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
+    bench.datapath.attached = []
+    bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS)
+    assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
+
+
+def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
+    bench = Bench(spec(FIRST))
+    for number in range(1, 20):
+        bench.transport.inbox.append(("b", heartbeat(number)))
+        bench.packet(1)
+        bench.run(number, number)
+    assert bench.engine.membership.connected(20 * TICK_NS) == {"b"}
+    bench.engine.reconfigure(spec(FIRST, joined=False), 20 * TICK_NS)
+    bench.packet(1)
+    bench.run(21, 21)
+    assert bench.engine.membership.connected(21 * TICK_NS) == frozenset()
+    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)

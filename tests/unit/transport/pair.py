@@ -1,0 +1,86 @@
+"""Two transports on the loopback interface, and what they say to each other."""
+
+import select
+import socket
+from collections.abc import Callable
+from typing import Any, cast
+
+from drld.gossip.channel import Message
+from drld.gossip.control_wire import (
+    Control,
+    Kind,
+)
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Met
+from drld.gossip.transport import Address, Transport
+from drld.model import Quantity, Update
+
+UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)
+
+DEADLINE_S = 10
+
+RING = KeyRing({1: b"sixteen bytes it"}, use=1)
+
+NO_KEYS = KeyRing()
+
+Make = Callable[..., Transport]
+
+
+def introduce(a: Transport, b: Transport) -> None:
+    """Make a and b peers of one another, by these names, and let them have a session."""
+    a.update_peers({"b": b.address})
+    b.update_peers({"a": a.address})
+    a.send("b", [UPDATE])
+    assert received(b, 1) == []
+    assert received(a, 1) == [("b", Met(b.life))]
+    assert received(b, 1) == [("a", Met(a.life))]
+    assert (a.met, b.met, a.handshakes, b.handshakes) == (1, 1, 2, 1)
+    a.bytes_sent = b.bytes_sent = 0
+
+
+def received(transport: Transport, datagrams: int) -> list[tuple[str, Message]]:
+    """What comes out of so many datagrams."""
+    got: list[tuple[str, Message]] = []
+    taken = 0
+
+    class Counting:
+        """The socket, and how often it gave something."""
+
+        def recvfrom(self, size: int) -> tuple[bytes, Address]:
+            nonlocal taken
+            datagram, address = real.recvfrom(size)
+            taken += 1
+            return datagram, address
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    real = transport._socket
+    transport._socket = cast(socket.socket, Counting())
+    try:
+        while taken < datagrams:
+            readable, _, _ = select.select([real], [], [], DEADLINE_S)
+            assert readable, f"only {got} and {transport.rejected}"
+            got += transport.receive()
+    finally:
+        transport._socket = real
+    return got
+
+
+def sealed(a: Transport) -> bytes:
+    """What a would send b."""
+    datagram = a._by_name["b"].channel.seal_updates([UPDATE])
+    assert datagram is not None
+    return datagram
+
+
+def sealed_control(a: Transport) -> bytes:
+    datagram = a._by_name["b"].channel.seal_control(Control(Kind.PROBE, 1, 2, 3))
+    assert datagram is not None
+    return datagram
+
+
+def greeting(a: Transport, turn: int) -> bytes:
+    datagram = a._by_name["b"].channel.greet(turn)
+    assert datagram is not None
+    return datagram

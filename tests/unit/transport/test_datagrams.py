@@ -1,0 +1,123 @@
+"""The gossip socket: what arrives, and what is refused."""
+
+import socket
+
+import pytest
+
+from drld.gossip.control_wire import (
+    Control,
+    Kind,
+)
+from drld.gossip.keyring import KeyRing
+from drld.gossip.wire import encode
+from drld.model import Update
+
+from ...tags import tagger
+from .pair import NO_KEYS, RING, UPDATE, Make, introduce, received, sealed, sealed_control
+
+
+@pytest.mark.parametrize("ring", [NO_KEYS, RING])
+@pytest.mark.parametrize(("host", "size"), [("127.0.0.1", 48), ("::1", 68)])
+def test_updates_arrive(make: Make, host: str, size: int, ring: KeyRing) -> None:
+    a, b = make("a", host, ring), make("b", host, ring)
+    introduce(a, b)
+    a.send("b", [UPDATE])
+    a.send("b", [UPDATE])
+    assert received(b, 2) == [("a", UPDATE)] * 2
+    b.send("a", [UPDATE])
+    assert received(a, 1) == [("b", UPDATE)]
+    assert (a.sent, a.bytes_sent, a.received) == (2, 2 * size, 1)
+    assert (b.sent, b.bytes_sent, b.received) == (1, size, 2)
+    assert not a.rejected
+    assert not a.errors
+
+
+@pytest.mark.parametrize("tag_size", [4, 8, 16])
+def test_the_tag_may_be_longer(make: Make, tag_size: int) -> None:
+    ring = KeyRing(RING.keys, use=1, tag_size=tag_size)
+    a, b = make("a", ring=ring), make("b", ring=ring)
+    introduce(a, b)
+    a.send("b", [UPDATE])
+    assert received(b, 1) == [("a", UPDATE)]
+    assert a.bytes_sent == 28 + 16 + tag_size
+
+
+@pytest.mark.parametrize("kind", [Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST])
+def test_control_messages_arrive(make: Make, kind: Kind) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    message = Control(kind, sequence=1, target=2, digest=3)
+    a.send_control("b", message)
+    a.send("b", [UPDATE])
+    assert received(b, 2) == [("a", message), ("a", UPDATE)]
+    assert (a.control_sent, b.control_received, b.received) == (1, 1, 1)
+
+
+def test_receive_does_not_wait(make: Make) -> None:
+    assert list(make("a").receive()) == []
+
+
+def test_a_stranger_is_counted_and_ignored(make: Make, stranger: socket.socket) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    stranger.sendto(sealed(a), b.address)
+    assert received(b, 1) == []
+    assert b.rejected == {"address": 1}
+
+
+def test_every_reason_is_counted(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    good, control = sealed(a), sealed_control(a)
+    old = [sealed_control(a) for _ in range(64)][-1]
+    body = encode(UPDATE, 1)
+    datagrams = [
+        b"",
+        good[:-1],
+        good + b"\0",
+        good[:8],
+        bytes(2000),
+        b"\x20" + good[1:],
+        b"\x17" + good[1:],
+        good[:1] + b"\x95" + good[2:],
+        body + bytes(4),
+        tagger(RING.keys[1], "a", "b").seal(body),
+        control[:-1] + b"\0",
+        b"\x11" + control[1:],
+        control,
+        control,
+        old,
+        good,
+    ]
+    for datagram in datagrams:
+        a._socket.sendto(datagram, b.address)
+    assert [type(message) for _, message in received(b, len(datagrams))] == [
+        Control,
+        Control,
+        Update,
+    ]
+    assert b.rejected == {
+        **{"length": 5, "version": 1, "kind": 1, "key": 1},
+        **{"tag": 4, "replayed": 1},
+    }
+    a._socket.sendto(control, b.address)
+    received(b, 1)
+    assert b.rejected["late"] == 1
+    assert b.received == 1
+
+
+def test_a_big_datagram_costs_no_more_than_a_small_one(make: Make, stranger: socket.socket) -> None:
+    b = make("b")
+    b.update_peers({"a": stranger.getsockname()})
+    stranger.sendto(bytes(9000), b.address)
+    assert received(b, 1) == []
+    assert b.rejected == {"length": 1}
+
+
+def test_a_reload_that_is_taken_back_keeps_peers_and_sessions(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    undo = b.update_peers({})
+    undo()
+    b.send("a", [UPDATE])
+    assert received(a, 1) == [("b", UPDATE)]

@@ -1,0 +1,141 @@
+"""The gossip socket in a flood, of forgeries or of what a large fleet says."""
+
+import socket
+from random import Random
+
+import pytest
+
+from drld.gossip.auth import HELLO, Tagger, session_secret
+from drld.gossip.channel import MAX_ANSWERS, Message
+from drld.gossip.control_wire import (
+    CONTROL_TAG_SIZE,
+    NOBODY,
+    End,
+    Hello,
+    encode_control,
+)
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Met
+from drld.gossip.transport import MAX_REFUSED
+from drld.model import Quantity, Update
+
+from .pair import NO_KEYS, RING, UPDATE, Make, greeting, introduce, received
+
+
+def test_a_flood_of_forgeries_waits_for_the_next_tick(
+    make: Make, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    for _ in range(25):
+        stranger.sendto(bytes(20), b.address)
+    a.send("b", [UPDATE])
+    assert MAX_REFUSED > 10
+    assert list(b.receive()) == []
+    assert (b.rejected.total(), b.floods) == (10, 1)
+    assert not b.drained
+    assert list(b.receive()) == []
+    assert received(b, 6) == [("a", UPDATE)]
+    assert (b.rejected.total(), b.floods) == (25, 2)
+    assert b.drained
+
+
+def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are nobody's fault: a peer may say so again that did not hear the answer."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    recorded = greeting(a, 100)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    before = b.greetings
+    for _ in range(25):
+        a._socket.sendto(recorded, b.address)
+    a.send("b", [UPDATE])
+    assert list(b.receive()) == []
+    assert (b.greetings - before, b.floods, b.rejected) == (10, 1, {})
+    assert received(b, 16) == [("a", UPDATE)]
+    assert b.greetings - before == 25
+    # Whoever has the session has no answer.
+    assert b.handshakes == 1
+
+
+def test_what_is_refused_after_all_counts_against_a_flood(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    for _ in range(4):
+        a.send("b", [UPDATE] * 4)
+    taken = 0
+    for _ in b.receive():
+        taken += 1
+        b.refuse("replayed")
+    assert (taken, b.rejected, b.floods) == (12, {"replayed": 12}, 1)
+    assert len(list(b.receive())) == 4
+
+
+@pytest.mark.parametrize("ring", [NO_KEYS, RING])
+def test_a_handshake_gets_through_a_flood(
+    make: Make, stranger: socket.socket, ring: KeyRing
+) -> None:
+    """Of 10,000 forged HELLOs a second from the peer's address, and as many of a stranger's."""
+    a, b = make("a", ring=ring), make("b", ring=ring)
+    a.update_peers({"b": b.address})
+    b.update_peers({"a": a.address})
+    rng = Random(1)
+    key_id = ring.use << 6
+
+    def flood() -> None:
+        """Before each tick. Without a key all of them are as they must be but for the echo."""
+        for number in range(500):
+            hello = Hello(End(rng.getrandbits(64) | 1, 1), NOBODY, number + 1, rng.getrandbits(64))
+            content = encode_control(hello, ring.use, 0)
+            forged = content + rng.randbytes(CONTROL_TAG_SIZE)
+            if ring is NO_KEYS:
+                secret = session_secret(b"", "a", "b")
+                forged = Tagger(secret, HELLO, CONTROL_TAG_SIZE).seal(content)
+            assert forged[1] == key_id
+            a._socket.sendto(forged, b.address)
+            stranger.sendto(forged, b.address)
+
+    met: dict[str, list[Message]] = {"a": [], "b": []}
+    for _ in range(3):
+        flood()
+        # A true one is no different where there are no keys, and the last in the queue.
+        a.send("b", [UPDATE])
+        met["b"] += [message for _, message in received(b, 1)]
+        met["a"] += [message for _, message in a.receive()]
+    assert Met(a.life) in met["b"]
+    assert met["a"] == [Met(b.life)]
+    assert b.floods == 0
+    assert b.rejected["address"] == 1500
+    if ring is NO_KEYS:
+        assert b.greetings >= 1500
+        # A few are answered in a tick, so that a true one is, if not in this one.
+        assert b.handshakes <= 3 * (MAX_ANSWERS + 1)
+    else:
+        assert b.rejected["tag"] == 1500
+
+
+def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    for _ in range(5):
+        a.send("b", [UPDATE])
+    monkeypatch.setattr(b, "_pending_limit", 3)
+    assert len(received(b, 1)) == 3
+    assert len(received(b, 1)) == 2
+
+
+def test_a_burst_of_a_large_fleet_fits_the_buffer(make: Make) -> None:
+    """What 490 limiters send in an interval waits in the kernel until it is asked for."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    for sequence in range(490):
+        a.send("b", [Update(1, sequence, Quantity.RATE, 0, 1.0, 1.0)])
+    assert [
+        update.sequence for _, update in received(b, 490) if isinstance(update, Update)
+    ] == list(range(490))

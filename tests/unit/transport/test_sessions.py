@@ -1,0 +1,154 @@
+"""The gossip socket: sessions, and the keys that they are sealed with."""
+
+from random import Random
+
+import pytest
+
+from drld.errors import WireError
+from drld.gossip.control_wire import (
+    Control,
+    Kind,
+)
+from drld.gossip.keyring import KeyRing
+from drld.gossip.session import Met
+from drld.gossip.transport import Transport
+
+from .pair import NO_KEYS, RING, UPDATE, Make, introduce, received, sealed
+
+
+def test_without_a_session_nothing_is_believed(make: Make) -> None:
+    """The other one is answered, and told that it is not known."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    b.update_peers({})
+    b.update_peers({"a": a.address})
+    for _ in range(3):
+        a.send("b", [UPDATE])
+    assert received(b, 3) == []
+    assert b.rejected == {"session": 3}
+    assert b.handshakes == 2
+    # It opened another session, and greeted once.
+    assert received(a, 1) == []
+    assert received(b, 1) == [("a", Met(a.life))]
+    assert received(a, 1) == [("b", Met(b.life))]
+    a.send("b", [UPDATE])
+    assert received(b, 1) == [("a", UPDATE)]
+
+
+def test_a_restarted_peer_is_met_and_its_former_life_is_over(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    before = sealed(a)
+    address = a.address
+    a.close()
+    again = Transport(address, "a", {"b": b.address}, RING, Random("again"))
+    try:
+        b.send("a", [UPDATE])
+        assert received(again, 1) == []
+        assert again.rejected == {"session": 1}
+        assert received(b, 1) == []
+        assert received(again, 1) == [("b", Met(b.life))]
+        again.send("b", [UPDATE])
+        assert received(b, 2) == [("a", Met(again.life)), ("a", UPDATE)]
+        again._socket.sendto(before, b.address)
+        assert received(b, 1) == []
+        assert b.rejected == {"tag": 1}
+    finally:
+        again.close()
+
+
+def test_the_key_in_use_changes_without_a_handshake_or_a_loss(make: Make) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    new = RING.install(2, b"another key of it")
+    for ring_of_a, ring_of_b in (
+        (new, RING),
+        (new, new),
+        (new.using(2), new),
+        (new.using(2), new.using(2)),
+        (new.using(2).remove(1), new.using(2)),
+        (new.using(2).remove(1), new.using(2).remove(1)),
+    ):
+        a.set_ring(ring_of_a)
+        b.set_ring(ring_of_b)
+        a.send("b", [UPDATE])
+        b.send("a", [UPDATE])
+        assert received(b, 1) == [("a", UPDATE)]
+        assert received(a, 1) == [("b", UPDATE)]
+    assert not a.rejected
+    assert (a.handshakes, a.met, b.met) == (2, 1, 1)
+
+
+def test_on_the_way_to_a_key_both_are_believed(make: Make) -> None:
+    a, b = make("a", ring=NO_KEYS), make("b", ring=NO_KEYS)
+    introduce(a, b)
+    migrating = KeyRing(RING.keys, use=0, accept_unauthenticated=True)
+    for ring_of_a, ring_of_b in (
+        (migrating, NO_KEYS),
+        (migrating, migrating),
+        (migrating.using(1), migrating),
+        (migrating.using(1), migrating.using(1)),
+        (RING, migrating.using(1)),
+        (RING, RING),
+    ):
+        a.set_ring(ring_of_a)
+        b.set_ring(ring_of_b)
+        a.send("b", [UPDATE])
+        b.send("a", [UPDATE])
+        assert received(b, 1) == [("a", UPDATE)]
+        assert received(a, 1) == [("b", UPDATE)]
+    b.set_ring(NO_KEYS)
+    b.send("a", [UPDATE])
+    assert received(a, 1) == []
+    assert a.rejected == {"key": 1}
+
+
+def test_another_key_is_refused(make: Make) -> None:
+    a, b = make("a"), make("b", ring=KeyRing({1: bytes(16)}, use=1))
+    a.update_peers({"b": b.address})
+    b.update_peers({"a": a.address})
+    a.send("b", [UPDATE])
+    assert received(b, 1) == []
+    assert b.rejected == {"tag": 1}
+    assert b.handshakes == 0
+
+
+def test_who_has_no_session_is_greeted_once_a_turn(make: Make) -> None:
+    a, b = make("a"), make("b")
+    a.update_peers({"b": b.address})
+    for _ in range(3):
+        a.send("b", [UPDATE])
+        a.send_control("b", Control(Kind.PROBE, 1, 2, 3))
+    assert (a.handshakes, a.sent, a.control_sent) == (1, 0, 0)
+    list(a.receive())
+    a.send("b", [UPDATE])
+    assert a.handshakes == 2
+
+
+def test_a_peer_begins_one_life_in_a_turn(make: Make) -> None:
+    """Else whoever can begin one could begin as many as he gets answers."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    lives = [Transport(("127.0.0.1", 0), "a", {"b": b.address}, RING, Random(n)) for n in range(2)]
+    try:
+        channel = b._by_name["a"].channel
+
+        def answer(life: Transport, its_turn: int) -> bytes:
+            """What a life says to whoever it does not know."""
+            greeting = channel._seal_hello(channel.session.greet())
+            opened = life._by_name["b"].channel.open_untrusted(greeting, its_turn)
+            assert opened.answer is not None
+            return opened.answer
+
+        turn = b._turn + 1
+        opened = channel.open_untrusted(answer(lives[0], 1), turn)
+        assert opened.messages == [Met(lives[0].life)]
+        with pytest.raises(WireError) as caught:
+            channel.open_untrusted(answer(lives[1], 1), turn)
+        assert caught.value.reason == "hasty"
+        assert channel.session.theirs.life == lives[0].life
+        opened = channel.open_untrusted(answer(lives[1], 2), turn + 1)
+        assert opened.messages == [Met(lives[1].life)]
+    finally:
+        for life in lives:
+            life.close()
