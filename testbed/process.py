@@ -17,10 +17,7 @@ def cpu_s(process: Child) -> float:
     Raises:
         MeasurementError: it ended.
     """
-    try:
-        stat = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
-        raise MeasurementError(f"{process.name} ended") from None
+    stat = _read(process, "stat")
     fields = stat[stat.rindex(")") + 2 :].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -31,11 +28,14 @@ def status_bytes(process: Child, field: str) -> int:
     Raises:
         MeasurementError: it ended.
     """
-    try:
-        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
-    except FileNotFoundError:
-        raise MeasurementError(f"{process.name} ended") from None
-    for line in status.splitlines():
+    for line in _read(process, "status").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise MeasurementError(f"{process.name} ended")
+
+
+def _read(process: Child, file: str) -> str:
+    try:
+        return Path(f"/proc/{process.pid}/{file}").read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise MeasurementError(f"{process.name} ended") from None

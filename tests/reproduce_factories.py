@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from testbed.reproduce.figure import Figure
+from testbed.reproduce.finding import Verdict
+from testbed.reproduce.results import Results
 
 STEP_S, FLOW_STEP_S = 0.05, 0.2
 
@@ -98,3 +103,15 @@ def a_result(*runs: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "discarded": [],
         **changes,
     }
+
+
+def failed(figure: Figure, results: Results) -> list[str]:
+    """The statements of a figure that do not hold."""
+    checks = figure.evaluate(results).checks
+    return [check.statement for check in checks if check.verdict is not Verdict.PASSED]
+
+
+def draws(figure: Figure, results: Results, directory: Path) -> None:
+    files = figure.draw(results, directory)
+    assert files
+    assert all(file.read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for file in files)

@@ -9,26 +9,9 @@ from typing import Any
 import pytest
 
 from testbed.reproduce import daemons, trust
-from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
-from tests.reproduce_factories import Rate, a_result, a_run, constant
-
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def failed(figure: Figure, results: Results) -> list[str]:
-    return [
-        check.statement
-        for check in figure.evaluate(results).checks
-        if check.verdict is not Verdict.PASSED
-    ]
-
-
-def draws(figure: Figure, results: Results, directory: Path) -> None:
-    files = figure.draw(results, directory)
-    assert files
-    assert all(file.read_bytes().startswith(PNG) for file in files)
+from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 
 def changing(before: float, between: float, after: float) -> Rate:

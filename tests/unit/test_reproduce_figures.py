@@ -13,9 +13,7 @@ from testbed.reproduce import fig3, fig4, fig5, fig7
 from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results, windows
-from tests.reproduce_factories import Rate, a_result, a_run, constant
-
-PNG = b"\x89PNG\r\n\x1a\n"
+from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 
 def swinging(mbit: float, by: float, period_s: float = 0.5) -> Rate:
@@ -24,17 +22,6 @@ def swinging(mbit: float, by: float, period_s: float = 0.5) -> Rate:
 
 def verdicts(figure: Figure, results: Results) -> dict[str, Verdict]:
     return {check.statement: check.verdict for check in figure.evaluate(results).checks}
-
-
-def failed(figure: Figure, results: Results) -> list[str]:
-    found = verdicts(figure, results)
-    return [statement for statement, verdict in found.items() if verdict is not Verdict.PASSED]
-
-
-def draws(figure: Figure, results: Results, directory: Path) -> None:
-    files = figure.draw(results, directory)
-    assert files
-    assert all(file.read_bytes().startswith(PNG) for file in files)
 
 
 SPLIT = {"l1": swinging(3, 0.3), "l2": swinging(7, 0.7)}

@@ -10,29 +10,13 @@ from typing import Any
 import pytest
 
 from testbed.reproduce import fig6, fig8, flows5000, sensitivity, table2
-from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
 from testbed.result import GOODPUT_SHARE
-from tests.reproduce_factories import Rate, a_result, a_run, constant
+from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
-PNG = b"\x89PNG\r\n\x1a\n"
 LIMITERS = [f"l{number}" for number in range(1, 6)]
 STEP_S = 10.0
-
-
-def failed(figure: Figure, results: Results) -> list[str]:
-    return [
-        check.statement
-        for check in figure.evaluate(results).checks
-        if check.verdict is not Verdict.PASSED
-    ]
-
-
-def draws(figure: Figure, results: Results, directory: Path) -> None:
-    files = figure.draw(results, directory)
-    assert files
-    assert all(file.read_bytes().startswith(PNG) for file in files)
 
 
 def alive(time_s: float) -> list[int]:

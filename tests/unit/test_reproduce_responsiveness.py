@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from testbed.reproduce.finding import Verdict
 from testbed.reproduce.responsiveness import FIGURE
 from testbed.reproduce.results import Results
+from tests.reproduce_factories import failed
 
 KINDS = ("join", "leave", "bottleneck", "limit", "death")
 
@@ -41,16 +41,8 @@ def results(changed: dict[str, list[dict[str, Any]]] | None = None, name: str = 
     )
 
 
-def failed(found: Results) -> list[str]:
-    return [
-        check.statement
-        for check in FIGURE.evaluate(found).checks
-        if check.verdict is not Verdict.PASSED
-    ]
-
-
 def test_all_goals_can_be_met(tmp_path: Path) -> None:
-    assert failed(results()) == []
+    assert failed(FIGURE, results()) == []
     (file,) = FIGURE.draw(results(), tmp_path)
     assert file.name == "responsiveness.png"
 
@@ -67,17 +59,17 @@ def test_all_goals_can_be_met(tmp_path: Path) -> None:
     ],
 )
 def test_a_goal_that_is_missed_fails(kind: str, event: dict[str, Any], statement: str) -> None:
-    (found,) = failed(results({kind: [event]}))
+    (found,) = failed(FIGURE, results({kind: [event]}))
     assert found.startswith(statement)
 
 
 def test_an_event_counts_in_the_experiment_that_is_about_it() -> None:
     slow = an_event("leave", 9.0, highest_1s_bps=20e6)
-    assert failed(results({"join": [an_event("join", 0.2), slow]})) == []
+    assert failed(FIGURE, results({"join": [an_event("join", 0.2), slow]})) == []
 
 
 def test_what_was_not_measured_is_no_success() -> None:
-    assert len(failed(Results({}))) == len(KINDS) + 1
+    assert len(failed(FIGURE, Results({}))) == len(KINDS) + 1
 
 
 def test_the_simulator_has_a_table_and_a_plot_of_its_own(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ import pytest
 from drld.gossip.tree import Tree
 from testbed.reproduce import fabrics, fleets, scale, thrift
 from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
-from tests.reproduce_factories import Rate, a_result, a_run, constant
+from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
-PNG = b"\x89PNG\r\n\x1a\n"
 LIMIT_MBIT = 50.0
 COSTS = {"limiters": 8, "tick_us": 80.0, "tick_us_p90": 90.0, "bytes": 2e5, "links": 300.0}
 
@@ -47,17 +45,6 @@ def results(
         names = list(experiment.limiters)
         found[series.name] = a_result(*runs, limit_bps=LIMIT_MBIT * 1e6, limiters=names)
     return Results(found)
-
-
-def failed(figure: Figure, seen: Results) -> list[str]:
-    checks = figure.evaluate(seen).checks
-    return [one.statement for one in checks if one.verdict is not Verdict.PASSED]
-
-
-def draws(figure: Figure, seen: Results, directory: Path) -> None:
-    files = figure.draw(seen, directory)
-    assert files
-    assert all(file.read_bytes().startswith(PNG) for file in files)
 
 
 def of_the_limit(rate: Rate) -> Rate:

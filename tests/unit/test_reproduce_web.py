@@ -12,21 +12,7 @@ from testbed.reproduce import fig9, table1
 from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
-from tests.reproduce_factories import Rate, a_result, a_run, constant
-
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def failed(figure: Figure, results: Results) -> list[str]:
-    checks = figure.evaluate(results).checks
-    return [check.statement for check in checks if check.verdict is not Verdict.PASSED]
-
-
-def draws(figure: Figure, results: Results, directory: Path) -> None:
-    files = figure.draw(results, directory)
-    assert files
-    assert all(file.read_bytes().startswith(PNG) for file in files)
-
+from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 WEB = {"ctb": 1.80, "grd": 1.97, "fps": 2.09, "fps-random-drop": 2.0}
 BULK = {"ctb": 6.90, "grd": 7.25, "fps": 6.98, "fps-random-drop": 7.0}
