@@ -144,6 +144,8 @@ class Membership:
         """Peers that are connected no longer, and until when their demand counts."""
         self._drained_ns: int | None = None
         """When the socket was last empty."""
+        self._looked_ns: int | None = None
+        """When it was last looked at who is connected: it is asked for every peer in a round."""
         self._doubtful: set[str] = set()
         """Peers that may have been connected, or disconnected, by what was heard of them."""
         self._changed_ns = 0
@@ -243,6 +245,9 @@ class Membership:
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as loss lets one know."""
         connected = self._connected
+        if now_ns == self._looked_ns and not self._doubtful:
+            return connected
+        self._looked_ns = now_ns
         if self._heard_ns is None or now_ns - self._heard_ns > self._isolation_ns:
             connected = frozenset()
             self._connected_until_ns = -1

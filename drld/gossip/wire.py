@@ -13,7 +13,6 @@ every field is within its bounds, or raises `WireError`, and never anything else
 
 from __future__ import annotations
 
-import math
 import struct
 
 from drld.errors import WireError
@@ -178,8 +177,9 @@ def _out_of_bounds(limit_id: int, value: float, weight: float) -> tuple[str, str
     """The first bound that does not hold: (reason, detail)."""
     if limit_id == HEARTBEAT and value != 0:
         return "limit", f"{HEARTBEAT} is of no limit, and has no value"
-    if not (math.isfinite(value) and abs(value) <= MAX_VALUE):
+    # What is no number is within no bounds.
+    if not abs(value) <= MAX_VALUE:
         return "value", f"{value} is not within {MAX_VALUE:g}"
-    if not (math.isfinite(weight) and 0 <= weight <= MAX_WEIGHT):
+    if not 0 <= weight <= MAX_WEIGHT:
         return "weight", f"{weight} is not from 0 to {MAX_WEIGHT:g}"
     return None
