@@ -67,7 +67,8 @@ def _check_files(spec: RegistrySpec, problems: Problems) -> None:
     # Only those who have a registry pay for its client's memory.
     from drld.registry.credentials import read_password, read_trust
 
-    for read in (read_password, read_trust):
+    secure = spec.endpoints[0].startswith("https:")
+    for read in (read_password, read_trust) if secure else (read_password,):
         try:
             read(spec)
         except RegistryError as error:

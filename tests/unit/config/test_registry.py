@@ -100,11 +100,6 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         assert "hunter2" not in line
 
 
-def test_certificates_are_not_asked_for_where_they_are_of_no_use(tmp_path: Path) -> None:
-    text = HEAD + REGISTRY.replace("https", "http")
-    assert config.parse(text, "f").registry
-
-
 @pytest.mark.parametrize("url", ["https://u:hunter2@etcd1:2379", "https://a@b:hunter2@etcd1:2379"])
 @pytest.mark.parametrize("where", ["endpoints = ['{}']\n", "fleet = '{}'\n", "user = ['{}']\n"])
 def test_no_password_of_a_url_is_shown(where: str, url: str) -> None:
