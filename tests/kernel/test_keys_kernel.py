@@ -230,11 +230,18 @@ def test_keys_are_changed_without_a_lost_update(fleet: Fleet, tmp_path: Path) ->
         configure(daemon, f"keys = [{entry(1, old)}]")
     start(fleet)
     by_hand, *others = fleet.values()
+
+    def all_hear() -> None:
+        """Each has taken in what was sealed before the last step: nobody needs the old key."""
+        for daemon in fleet.values():
+            heard(daemon, 1)
+
     for arguments in (("install", "2", str(new)), ("use", "2"), ("remove", "1")):
         by_hand.ctl("keys", *arguments)
         body = {"key": new.read_text()} if arguments[0] == "install" else None
         for daemon in others:
             daemon.post(f"/v1/keys/{arguments[1]}/{arguments[0]}", body)
+        all_hear()
     assert not by_hand.get("/v1/keys")["as_configured"]
     # A reload of what the file has said all the time does not bring the old key back.
     by_hand.post("/v1/reload")
@@ -247,6 +254,7 @@ def test_keys_are_changed_without_a_lost_update(fleet: Fleet, tmp_path: Path) ->
         for daemon in fleet.values():
             configure(daemon, *lines)
             daemon.post("/v1/reload")
+        all_hear()
     for daemon in fleet.values():
         keys = daemon.get("/v1/keys")
         assert (keys["use"], keys["as_configured"]) == (3, True)
