@@ -1,8 +1,8 @@
 """What a daemon logs of its peers: each change once, and nothing of what passes by itself.
 
-That somebody is suspected is not logged: it is refuted, or followed by a verdict. Of one peer's
-verdicts there is a line in `QUIET_NS` at most, with what holds then: who has the key can have them
-change many times a second.
+That somebody is suspected is not logged: it is refuted, or followed by a verdict. Of one thing (a
+peer's verdict, a peer's limits, whether anybody answers) there is a line in `QUIET_NS` at most,
+with what holds then: a bad link, or who has the key, can have them change again and again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Notices:
 
     def __init__(self) -> None:
         self._gone: dict[str, State] = {}
-        self._said_ns: dict[str, int] = {}
-        """When there was a line of a peer last."""
-        self._isolated = False
         self._disagreeing: dict[str, list[str]] = {}
+        self._isolated = False
+        self._said_ns: dict[tuple[str, ...], int] = {}
+        """Of which things there was a line lately, and when."""
         self._probes: Probes | None = None
         """Those of the configuration in force: with another one, limits are compared anew."""
 
@@ -39,31 +39,55 @@ class Notices:
         if probes is not self._probes:
             self._probes = probes
             self._disagreeing = {}
-        engine.judged &= set(engine.membership.peers)
-        for peer in sorted(engine.judged):
-            said_ns = self._said_ns.get(peer)
-            if said_ns is not None and now_ns - said_ns < QUIET_NS:
-                continue
-            engine.judged.discard(peer)
-            state = probes.verdicts.state(peer)
-            if state in _GONE and self._gone.get(peer) is not state:
-                self._gone[peer] = state
-                self._said_ns[peer] = now_ns
-                yield f"peer {peer} {_GONE[state]}"
-            elif state is State.ALIVE and self._gone.pop(peer, None) is not None:
-                self._said_ns[peer] = now_ns
-                yield f"peer {peer} is back"
-        if probes.isolated(now_ns) is not self._isolated:
+        yield from self._verdicts(engine, probes, now_ns)
+        if probes.isolated(now_ns) is not self._isolated and self._may_say(now_ns, "answers"):
             self._isolated = not self._isolated
             yield ("no peer answers" if self._isolated else "peers answer again")
+        yield from self._disagreements(engine, now_ns)
+
+    def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
+        engine.judged &= set(engine.membership.peers)
+        for peer in sorted(engine.judged):
+            state = probes.verdicts.state(peer)
+            if state in _GONE:
+                changed = self._gone.get(peer) is not state
+            else:
+                changed = state is State.ALIVE and peer in self._gone
+            if changed and not self._may_say(now_ns, "verdict", peer):
+                continue
+            engine.judged.discard(peer)
+            if not changed:
+                continue
+            if state in _GONE:
+                self._gone[peer] = state
+                yield f"peer {peer} {_GONE[state]}"
+            else:
+                del self._gone[peer]
+                yield f"peer {peer} is back"
+
+    def _disagreements(self, engine: Engine, now_ns: int) -> Iterator[str]:
         # A change of the whole fleet's limits reaches one after the other: only what lasts until
         # the limits are found is said.
-        disagreeing = {peer: limits for peer, limits in engine.disagreements().items() if limits}
-        if disagreeing == self._disagreeing:
+        found = {peer: limits for peer, limits in engine.disagreements().items() if limits}
+        if found == self._disagreeing:
             return
-        for peer, limits in disagreeing.items():
-            if limits != self._disagreeing.get(peer):
+        for peer in sorted(found.keys() | self._disagreeing.keys()):
+            limits = found.get(peer)
+            if limits == self._disagreeing.get(peer) or not self._may_say(now_ns, "limits", peer):
+                continue
+            if limits is None:
+                del self._disagreeing[peer]
+                yield f"peer {peer} is configured with the same limits again"
+            else:
+                self._disagreeing[peer] = limits
                 yield f"peer {peer} is configured otherwise for the limits {', '.join(limits)}"
-        for peer in self._disagreeing.keys() - disagreeing.keys():
-            yield f"peer {peer} is configured with the same limits again"
-        self._disagreeing = disagreeing
+
+    def _may_say(self, now_ns: int, *thing: str) -> bool:
+        """Whether there was no line of this for long enough; if so, there is one now."""
+        self._said_ns = {
+            said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
+        }
+        if thing in self._said_ns:
+            return False
+        self._said_ns[thing] = now_ns
+        return True

@@ -9,6 +9,7 @@ import pytest
 from drld.gossip.agreement import ALL, Agreement, Selector
 from drld.gossip.channel import Message
 from drld.gossip.control_wire import Control, Kind, Rumour, State
+from drld.gossip.probes import Probes
 from drld.gossip.rumours import subject
 from drld.gossip.session import Met
 from drld.notices import Notices
@@ -113,6 +114,42 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
         bench.run(number, number)
         lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
     assert lines == [(2, "peer c is dead: nobody has heard from it"), (22, "peer c is back")]
+
+
+def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    flaps = [number < 30 and number % 2 == 1 for number in range(100)]
+    monkeypatch.setattr(Probes, "isolated", lambda _, now_ns: flaps[now_ns // TICK_NS])
+    bench, notices = probing(), Notices()
+    lines = [
+        (number, line)
+        for number in range(1, 100)
+        for line in notices.lines(bench.engine, number * TICK_NS)
+    ]
+    assert lines == [(1, "no peer answers"), (22, "peers answer again")]
+
+
+def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    bench, notices = probing(), Notices()
+    found: dict[str, list[str]] = {}
+    monkeypatch.setattr(bench.engine, "disagreements", lambda: found)
+    lines = []
+    for number in range(2, 100):
+        found = {"b": ["first"]} if number < 30 and number % 2 else {}
+        if number > 70:
+            found = {"b": ["first"], "c": ["slow"]}
+        lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
+    assert lines == [
+        (3, "peer b is configured otherwise for the limits first"),
+        (24, "peer b is configured with the same limits again"),
+        (71, "peer b is configured otherwise for the limits first"),
+        (71, "peer c is configured otherwise for the limits slow"),
+    ]
 
 
 def test_a_peer_that_is_removed_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
