@@ -23,6 +23,7 @@ from testbed.chaos.stage import Job
 from testbed.interrupt import run_to_end
 from testbed.link import probed
 from testbed.markdown import replace_section
+from testbed.provenance import commit
 from testbed.reproduce.board import Board
 
 _DOCUMENT = Path(__file__).parents[2] / "docs/chaos.md"
@@ -62,7 +63,7 @@ class _Command(click.Command):
     "--jobs", type=click.IntRange(1, 16),
     help=f"So many fleets at a time. Default: {_JOBS[False]}, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
-@click.option("--docs", is_flag=True, help="Write the result into docs/chaos.md.")
+@click.option("--docs", is_flag=True, help="Write the result into docs/chaos.md: tree or mesh.")
 def main(
     *,
     names: tuple[str, ...],
@@ -77,6 +78,9 @@ def main(
 ) -> None:
     """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
     docs/operations.md is broken."""
+    markers = report.markers(fabric)
+    if docs and markers[0] not in _DOCUMENT.read_text(encoding="utf-8"):
+        raise click.UsageError(f"docs/chaos.md has no figures of {fabric}")
     links = probed("auto")
     work = [
         Job(list(group), way, links, seed, quick, seconds, fabric)
@@ -86,6 +90,7 @@ def main(
     began = time.monotonic()
     result: dict[str, Any] = {
         "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "commit": commit(),
         "quick": quick,
         "seed": seed,
         "fabric": fabric,
@@ -102,8 +107,7 @@ def main(
     click.echo(report.text(result))
     if docs:
         document = _DOCUMENT.read_text(encoding="utf-8")
-        section = report.markdown(result)
-        replaced = replace_section(document, section, report.BEGIN, report.END)
+        replaced = replace_section(document, report.markdown(result), *markers)
         _DOCUMENT.write_text(replaced, encoding="utf-8")
         click.echo(f"{_DOCUMENT}")
     if report.broken(result):

@@ -19,7 +19,7 @@ import trio
 from testbed import control
 from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import LOAD, Member
-from testbed.chaos.scene import RATE, Scene
+from testbed.chaos.scene import Scene
 from testbed.errors import HostError, MeasurementError
 
 _SHIM = Path(__file__).with_name("clock_shim.c")
@@ -81,7 +81,7 @@ async def _jump(scene: Scene, quick: bool) -> Episode:
         if ahead_s:
             await trio.sleep(_EACH_S[quick])
     return Episode(
-        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=0),
+        Bounds(recover_s=2.0, lines=0),
         begin_s,
         time.monotonic(),
     )

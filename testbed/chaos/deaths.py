@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
 from testbed.chaos.members import Member
-from testbed.chaos.promises import CLOSED, CUT, KILLED, TCP
-from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.chaos.promises import CLOSED, CUT, KILLED, TCP, left_by
+from testbed.chaos.scene import LIMITERS, Scene
 from testbed.chaos.series import FULL
 
 _DEAD_S = {False: 5.0, True: 3.4}
@@ -54,33 +54,29 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
     return act
 
 
-def _ready(took_s: float) -> Check:
+def _ready(after_s: float) -> Check:
     """How long daemons took to start, and to police."""
-    return Check("ready after", "s", round(took_s, 2), _READY_S)
+    return Check("ready after", "s", round(after_s, 2), _READY_S)
 
 
 async def _said_to_be(
     verdict: str, victim: Member, others: list[Member], since_s: float, within_s: float
 ) -> Check:
     """When all others say so, by what `drlctl peers` shows."""
-    took_s: float | None = None
-    with trio.move_on_after(_PATIENCE * within_s):
-        for other in others:
-            while verdict not in [
-                peer["verdict"]
-                for peer in await other.ask("/v1/peers")
-                if peer["name"] == victim.name
-            ]:
-                await trio.sleep(0.1)
-        took_s = round(time.monotonic() - since_s, 2)
-    return Check(f"said to be {verdict} after", "s", took_s, within_s)
+
+    async def said() -> bool:
+        peers = [peer for other in others for peer in await other.ask("/v1/peers")]
+        return {peer["verdict"] for peer in peers if peer["name"] == victim.name} == {verdict}
+
+    took = await took_s(said, since_s, _PATIENCE * within_s)
+    return Check(f"said to be {verdict} after", "s", took, within_s)
 
 
 async def _change(scene: Scene, quick: bool) -> Episode:
     """A daemon that is killed comes back on the other datapath, and later on its own again."""
     (victim,) = victims = scene.pick(1)
     begin_s = time.monotonic()
-    away_s = took_s = 0.0
+    away_s = ready_s = 0.0
     for datapath in (KERNEL if scene.datapath == NFQUEUE else NFQUEUE, scene.datapath):
         nobody = victim.document["limiter"]["datapath"] == NFQUEUE
         killed_s = time.monotonic()
@@ -91,12 +87,12 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         started_s = time.monotonic()
         await scene.revive(victims)
         healed_s = time.monotonic()
-        took_s = max(took_s, healed_s - started_s)
+        ready_s = max(ready_s, healed_s - started_s)
         away_s += healed_s - killed_s + 0.2 if nobody else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
     least = TCP * CLOSED[1][scene.fabric]
-    bounds = Bounds(recover_s=_RECOVER_S, overshoot=RATE // 10, lost_s=away_s, least=least)
-    return Episode(bounds, begin_s, healed_s, checks=[_ready(took_s)])
+    bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least)
+    return Episode(bounds, begin_s, healed_s, checks=[_ready(ready_s)])
 
 
 async def _freeze(scene: Scene, quick: bool) -> Episode:
@@ -119,14 +115,11 @@ def _bounds(
     if scene.datapath == NFQUEUE:
         return Bounds(
             recover_s=_RECOVER_S,
-            overshoot=RATE // 10,
             lost_s=len(victims) * (absent_s + 0.2),
             least=TCP * CLOSED[len(victims)][scene.fabric],
-            known=FULL * (LIMITERS - len(victims)) / LIMITERS,
+            known=FULL * left_by(len(victims)),
         )
-    return Bounds(
-        recover_s=_RECOVER_S, overshoot=RATE // 10, least=TCP * going_on[scene.fabric], known=FULL
-    )
+    return Bounds(recover_s=_RECOVER_S, least=TCP * going_on[scene.fabric], known=FULL)
 
 
 FAULTS = (

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import trio
+
 from testbed.chaos.members import Member
-from testbed.chaos.scene import Scene
+from testbed.chaos.scene import RATE, Scene
 from testbed.chaos.series import FULL
 
 KERNEL, NFQUEUE = "kernel", "nfqueue"
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Bounds:
 
     recover_s: float
     """From the end of the fault until the fleet is full and even again."""
-    overshoot: int = 0
+    overshoot: int = RATE // 10
     """Bytes beyond limit x time + depths in any second."""
     lost_s: float = 0.0
     """Packets lost to the fault itself, as so many seconds of the canaries of all limiters."""
@@ -75,6 +79,17 @@ class Episode:
     something is promised of that."""
     checks: list[Check] = field(default_factory=list)
     """What this fault promises besides."""
+
+
+async def took_s(
+    so: Callable[[], Awaitable[bool]], since_s: float, patience_s: float
+) -> float | None:
+    """Ask until it is so; how long after a time that was, or None: not in time."""
+    with trio.move_on_after(patience_s):
+        while not await so():
+            await trio.sleep(_POLL_S)
+        return round(time.monotonic() - since_s, 2)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

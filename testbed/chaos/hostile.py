@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from testbed.chaos.fault import Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
-from testbed.chaos.scene import RATE, Scene
+from testbed.chaos.scene import Scene
 from testbed.topology import GOSSIP_PORT
 
 _PER_S = 10_000
@@ -55,7 +55,7 @@ def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
         # Of a datagram with several updates each counts.
         share = min(refused / sent, 1.0)
         return Episode(
-            Bounds(recover_s=2.0, overshoot=RATE // 10, lines=2),
+            Bounds(recover_s=2.0, lines=2),
             begin_s,
             healed_s,
             checks=[

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import trio
 
 from testbed import MTU, netns
-from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault, took_s
 from testbed.chaos.members import Member
-from testbed.chaos.promises import TCP
-from testbed.chaos.scene import LIMITERS, RATE, Scene, watched_address
+from testbed.chaos.promises import TCP, left_by
+from testbed.chaos.scene import RATE, Scene, watched_address
 from testbed.topology import OFFLOADS, SINK, Veth, limiter_role, set_offloads
 
 _DOWN_S = {False: 5.0, True: 1.5}
 _AGAIN_S = 0.5
 """How long an interface that is new may go unlimited, or without stamps, at most."""
+_PATIENCE_S = 5.0
 
 
 def _link(scene: Scene, member: Member) -> Veth:
@@ -51,17 +53,7 @@ async def _down(scene: Scene, quick: bool) -> Episode:
     netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "up"])
     _routes(scene, victim)
     healed_s = time.monotonic()
-    return Episode(
-        Bounds(
-            recover_s=6.0,
-            overshoot=RATE // 10,
-            lost_s=healed_s - begin_s + 0.2,
-            lines=2,
-            least=TCP * (LIMITERS - 1) / LIMITERS,
-        ),
-        begin_s,
-        healed_s,
-    )
+    return Episode(_bounds(healed_s - begin_s), begin_s, healed_s)
 
 
 async def _recreate(scene: Scene, quick: bool) -> Episode:
@@ -73,27 +65,21 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
     _make(link)
     _routes(scene, victim)
     healed_s = time.monotonic()
-    counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
     checks = []
     if scene.datapath != NFQUEUE:
-        with trio.move_on_after(5.0):
-            while not counters["reattached"]:
-                await trio.sleep(0.02)
-                counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
-        took_s = round(time.monotonic() - healed_s, 2) if counters["reattached"] else None
-        checks.append(Check("limited again", "s", took_s, _AGAIN_S))
-    return Episode(
-        Bounds(
-            recover_s=6.0,
-            overshoot=RATE // 5,
-            lost_s=healed_s - begin_s + 0.2,
-            lines=3,
-            least=TCP * (LIMITERS - 1) / LIMITERS,
-        ),
-        begin_s,
-        healed_s,
-        checks=checks,
-    )
+
+        async def limited() -> bool:
+            counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
+            return bool(counters["reattached"])
+
+        took = await took_s(limited, healed_s, _PATIENCE_S)
+        checks.append(Check("limited again", "s", took, _AGAIN_S))
+    bounds = replace(_bounds(healed_s - begin_s), overshoot=RATE // 5, lines=3)
+    return Episode(bounds, begin_s, healed_s, checks=checks)
+
+
+def _bounds(absent_s: float) -> Bounds:
+    return Bounds(recover_s=6.0, lost_s=absent_s + 0.2, lines=2, least=TCP * left_by(1))
 
 
 def _make(link: Veth) -> None:

@@ -25,6 +25,8 @@ from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
 
+NICE = -10
+"""How urgent a daemon is to the host: as scripts/drld.service has it."""
 READY_S = 60.0
 _STOP_S = 20.0
 _ASK_S = 30.0
@@ -86,7 +88,8 @@ class Member:
             command = ["sh", "-c", f'{self.shell} && exec "$@"', "sh", *command]
         environment = [f"{key}={value}" for key, value in self.environment.items()]
         name = f"{self.name}.{len(self.logs) + 1}"
-        self.daemon = crew.start(name, self.namespace, ["env", *environment, *command])
+        urgent = ["nice", "-n", f"{NICE}", "env", *environment]
+        self.daemon = crew.start(name, self.namespace, [*urgent, *command])
         seen = self.file.parent / f"{name}.log"
         if self.log is not None:
             seen = Path(f"/proc/{self.pid}/root{self.log}")

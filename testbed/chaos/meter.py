@@ -1,45 +1,37 @@
-"""Bytes at the sink, sampled while faults happen. Unlike in an experiment nobody knows for how
-long, and interfaces may vanish and come back."""
+"""Bytes at the sink, sampled while faults happen, as a process of its own. Unlike in an experiment
+nobody knows for how long, and interfaces may vanish and come back.
+
+It is as urgent to the host as the daemons are and no more: where its samples come late, the host
+kept them waiting, too (`Series.late_s`).
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
 
-import trio
-
-from testbed import netns
-from testbed.chaos.series import Series
+from testbed import child
+from testbed.chaos.members import NICE
+from testbed.chaos.series import SAMPLE_S
 from testbed.measure import ip_bytes, open_table, read_table
-from testbed.topology import sink_device
 
-SAMPLE_S = 0.02
+_EXACT_S = 0.002
+"""A reading that took longer is of no time in particular."""
+_TRIES = 5
 
 
-class Meter:
+class Counters:
     """What each limiter forwarded, as the kernel counts it at the sink."""
 
-    def __init__(self, sink: str, limiters: tuple[str, ...]) -> None:
-        """`sink` is its namespace."""
-        self.series = Series()
-        self._devices = {limiter: sink_device(limiter) for limiter in limiters}
-        self._table = netns.within(sink, open_table)
-        self._bases = dict.fromkeys(limiters, 0)
-        self._last = dict.fromkeys(limiters, 0)
+    def __init__(self, devices: Mapping[str, str]) -> None:
+        """`devices`: those of the sink, by limiter."""
+        self._devices = devices
+        self._bases = dict.fromkeys(devices, 0)
+        self._last = dict.fromkeys(devices, 0)
 
-    async def run(self) -> None:
-        """Sample until cancelled."""
-        try:
-            while True:
-                self.sample()
-                await trio.sleep(SAMPLE_S)
-        finally:
-            os.close(self._table)
-
-    def sample(self) -> None:
-        """Take one sample."""
-        counted = ip_bytes(read_table(self._table))
-        now_s = time.monotonic()
+    def take(self, counted: Mapping[tuple[str, str], int]) -> dict[str, int]:
+        """Bytes up to now, of the counters of interfaces that are there."""
         values = {}
         for limiter, device in self._devices.items():
             last = self._last[limiter]
@@ -49,4 +41,33 @@ class Meter:
                 self._bases[limiter] += last
             self._last[limiter] = value
             values[limiter] = self._bases[limiter] + value
-        self.series.add(now_s, values)
+        return values
+
+
+def timed(read: Callable[[], str], clock: Callable[[], float]) -> tuple[float, str]:
+    """What is read, and when: again where the host stopped in between."""
+    for _ in range(_TRIES):
+        before_s = clock()
+        text = read()
+        after_s = clock()
+        if after_s - before_s <= _EXACT_S:
+            break
+    return (before_s + after_s) / 2, text
+
+
+def work() -> None:
+    """Sample until dismissed; `devices` of this namespace, by limiter."""
+    job = child.receive()
+    table = open_table()
+    os.nice(NICE)
+    counters = Counters(job["devices"])
+    due_s = time.monotonic()
+    while True:
+        time_s, text = timed(lambda: read_table(table), time.monotonic)
+        child.send(time_s=time_s, forwarded=counters.take(ip_bytes(text)))
+        due_s = max(due_s + SAMPLE_S, time.monotonic())
+        time.sleep(max(due_s - time.monotonic(), 0.0))
+
+
+if __name__ == "__main__":
+    child.main(work)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
-from testbed.chaos.promises import TCP
-from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.chaos.promises import TCP, left_by
+from testbed.chaos.scene import Scene
 from testbed.topology import data_device
 
 _SECONDS = {False: 5.0, True: 2.0}
@@ -45,10 +45,9 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
         # What comes to the full queue is dropped, whosever it is.
         Bounds(
             recover_s=6.0,
-            overshoot=RATE // 10,
             lost_s=healed_s - begin_s + 0.5,
             lines=1,
-            least=TCP * (LIMITERS - 1) / LIMITERS,
+            least=TCP * left_by(1),
         ),
         begin_s,
         healed_s,

@@ -12,7 +12,7 @@ from testbed.chaos.deaths import DETECTED_S
 from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.promises import CUT, FLAPPING, TCP
-from testbed.chaos.scene import RATE, Scene
+from testbed.chaos.scene import Scene
 from testbed.chaos.series import FULL
 
 _CUT_S = {False: 10.0, True: 3.4}
@@ -20,7 +20,7 @@ _FLAP_S = {False: 15.0, True: 4.0}
 _FLAP = (0.2, 1.6)
 """Of each cut, and of each time between: about as long as it takes to count somebody out."""
 _LOSS = 0.5
-_BOUNDS = Bounds(recover_s=6.0, overshoot=RATE // 10, lines=2)
+_BOUNDS = Bounds(recover_s=6.0, lines=2)
 """Nobody may forward more, and once it is known nobody need forward less."""
 
 Cut = Iterable[tuple[Member, Member]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_LIMITERS = 3
 TCP = 0.95
 """What TCP makes of limits that fall and rise, at least."""
 
@@ -27,3 +28,8 @@ CLOSED: Mapping[int, Mapping[str, float]] = {
     3: dict.fromkeys(("mesh", "tree", "pushsum"), 0.0),
 }
 """If so many die, and nothing passes their hosts meanwhile."""
+
+
+def left_by(struck: int) -> float:
+    """What the others have, if nothing passes the hosts of so many."""
+    return (_LIMITERS - struck) / _LIMITERS

@@ -11,7 +11,7 @@ import trio
 
 from testbed.chaos.fault import Bounds, Check, Episode, Fault
 from testbed.chaos.members import Member
-from testbed.chaos.scene import RATE, Scene
+from testbed.chaos.scene import Scene
 
 _CHANGES = {False: 10, True: 2}
 """Pairs of changes: to a new key, and back to that of the file."""
@@ -64,7 +64,7 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
     lost = [after - was for was, after in zip(before, await _lost(scene), strict=True)]
     kept = [(await member.ask("/v1/keys"))["as_configured"] for member in members]
     return Episode(
-        Bounds(recover_s=2.0, overshoot=RATE // 10, lines=12 * _CHANGES[quick] + 2),
+        Bounds(recover_s=2.0, lines=12 * _CHANGES[quick] + 2),
         begin_s,
         healed_s,
         checks=[

@@ -1,7 +1,8 @@
 """A result as a table for a terminal, and as a section of docs/chaos.md. Pure.
 
-A result is a JSON document: `taken` (date), `quick`, `seed`, `host`, and `stages`, each with its
-`datapath`, the `records` of its faults, what was `left` after it, and an `error` or none.
+A result is a JSON document: `taken` (date), `commit`, `quick`, `seed`, `host`, and `stages`, each
+with its `datapath`, the `records` of its faults (with the attempts at them that were `discarded`),
+what was `left` after it, and an `error` or none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import Any
 
 from testbed.markdown import bar
 
-BEGIN, END = "<!-- scripts/chaos --docs writes from here -->", "<!-- to here -->"
+
+def markers(fabric: str) -> tuple[str, str]:
+    """Between which a document has the figures of a fabric."""
+    return f"<!-- scripts/chaos --fabric {fabric} --docs writes from here -->", f"<!-- {fabric} -->"
 
 
 def broken_of(record: Mapping[str, Any]) -> list[str]:
@@ -37,6 +41,16 @@ def broken(result: Mapping[str, Any]) -> list[str]:
         elif len(stage["records"]) < len(stage["faults"]):
             found.append(f"{where}: interrupted")
     return found
+
+
+def spoiled(result: Mapping[str, Any]) -> list[str]:
+    """Measurements that the host spoiled, in words: each was discarded, and taken again."""
+    return [
+        f"discarded, as the host stood still for {attempt['late_s']:g} s in a second: {each}"
+        for record in _records(result)
+        for attempt in record["discarded"]
+        for each in attempt["broken"]
+    ]
 
 
 def _number(value: float, unit: str) -> str:
@@ -73,15 +87,35 @@ _USUAL = ("traces in logs", "memory of a daemon grew by", "descriptors of a daem
 """Besides, of every fault."""
 
 
+def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [record for stage in result["stages"] for record in stage["records"]]
+
+
 def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
-    """A line for each fault; the first is the header."""
+    """A line for each fault; the first is the header. What is usual and holds is not in it."""
     yield ["fault", "datapath", *_COLUMNS, "besides"]
-    for stage in result["stages"]:
-        for record in stage["records"]:
-            checks = {check["what"]: check for check in record["checks"]}
-            named = [_cell(checks.pop(what)) if what in checks else "" for what in _COLUMNS]
-            besides = "; ".join(f"{what} {_cell(check)}" for what, check in checks.items())
-            yield [record["fault"], record["datapath"], *named, besides]
+    for record in _records(result):
+        checks = {check["what"]: check for check in record["checks"]}
+        named = [_cell(checks.pop(what)) if what in checks else "" for what in _COLUMNS]
+        besides = "; ".join(
+            f"{what} {_cell(check)}"
+            for what, check in checks.items()
+            if what not in _USUAL or not check["holds"]
+        )
+        yield [record["fault"], record["datapath"], *named, besides]
+
+
+def _usual(result: Mapping[str, Any]) -> str:
+    """The worst of what every fault promises."""
+    worst: dict[str, Mapping[str, Any]] = {}
+    for record in _records(result):
+        for check in record["checks"]:
+            what = check["what"]
+            if what in _USUAL and (
+                what not in worst or check["measured"] > worst[what]["measured"]
+            ):
+                worst[what] = check
+    return "; ".join(f"{what} {_cell(check)}" for what, check in worst.items())
 
 
 def text(result: Mapping[str, Any]) -> str:
@@ -94,14 +128,14 @@ def text(result: Mapping[str, Any]) -> str:
     ]
     parts += [
         f"{record['fault']} ({record['datapath']}): {check['what']}: {_cell(check)}"
-        for stage in result["stages"]
-        for record in stage["records"]
+        for record in _records(result)
         for check in record["checks"]
         if check["what"] not in (*_COLUMNS, *_USUAL)
     ]
+    parts += ["", *spoiled(result)]
     found = broken(result)
-    parts += ["", *(f"BROKEN: {each}" for each in found)]
-    count = sum(len(record["checks"]) for stage in result["stages"] for record in stage["records"])
+    parts += [f"BROKEN: {each}" for each in found]
+    count = sum(len(record["checks"]) for record in _records(result))
     verdict = f"{len(found)} do not hold" if found else "all hold, and nothing is left behind"
     parts.append(
         f"{count} promises of {len(lines) - 1} faults in {result['seconds']:.0f} s: {verdict}"
@@ -115,14 +149,15 @@ def markdown(result: Mapping[str, Any]) -> str:
     header, *lines = rows(result)
     kind = "quick" if result["quick"] else "full"
     parts = [
-        f"A {kind} run of {result['taken']}, seed {result['seed']}, {result['fabric']}: "
-        f"{host['processors']} processors ({host['model']}), Linux {host['kernel']}, "
-        f"Python {host['python']}. In brackets what is promised.",
+        f"A {kind} run of {result['taken']}, commit {result['commit'][:7]}, seed "
+        f"{result['seed']}, {result['fabric']}: {host['processors']} processors "
+        f"({host['model']}), Linux {host['kernel']}, Python {host['python']}. In brackets what is "
+        f"promised. At most, in any of them: {_usual(result)}.",
         "",
         bar(header),
         bar(["---"] * len(header)),
         *map(bar, lines),
     ]
-    found = broken(result)
-    parts += ["", *(f"- broken: {each}" for each in found)]
+    parts += ["", *(f"- {each}" for each in spoiled(result))]
+    parts += [f"- broken: {each}" for each in broken(result)]
     return "\n".join(parts)

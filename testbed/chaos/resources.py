@@ -11,10 +11,10 @@ from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import CLOSED, KILLED, TCP
-from testbed.chaos.scene import RATE, Scene
+from testbed.chaos.scene import Scene
 
 _VICTIM = "l1"
 """Whose control socket and log are on a disk of its own, which only it sees."""
@@ -63,7 +63,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         await victim.ask("/v1/status")
         await trio.sleep(0.2)
     _empty(disk)
-    bounds = Bounds(recover_s=2.0, overshoot=RATE // 10, lines=2 * len(answers) + 4)
+    bounds = Bounds(recover_s=2.0, lines=2 * len(answers) + 4)
     if not quick:
         absent_s = await _start_full(scene, victim)
         least = (KILLED if scene.datapath == KERNEL else CLOSED[1])[scene.fabric]
@@ -114,18 +114,14 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
     finally:
         resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
     healed_s = time.monotonic()
-    answer = 0
-    with trio.move_on_after(_PATIENCE_S):
+
+    async def reloads() -> bool:
         # Clients that gave up still stand in the queue of the socket.
-        while (answer := await victim.reload()) != _TAKEN:
-            await trio.sleep(0.1)
-    again_s = round(time.monotonic() - healed_s, 2) if answer == _TAKEN else None
+        return await victim.reload() == _TAKEN
+
+    again_s = await took_s(reloads, healed_s, _PATIENCE_S)
     return Episode(
-        Bounds(
-            recover_s=2.0,
-            overshoot=RATE // 10,
-            lines=4 + 4 * round((healed_s - begin_s) / 0.5),
-        ),
+        Bounds(recover_s=2.0, lines=4 + 4 * round((healed_s - begin_s) / 0.5)),
         begin_s,
         healed_s,
         checks=[Check("reloads again after", "s", again_s, 5.0)],

@@ -11,6 +11,7 @@ where links are cut: by rules of its routing, each for one direction.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -24,13 +25,12 @@ import trio
 from drld.config.schema import GossipTable
 from testbed import experiment, netns
 from testbed.chaos.members import Limits, Member, limits_of
-from testbed.chaos.meter import Meter
 from testbed.chaos.series import WINDOW_S, Series, recovery_s
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import daemon_document
 from testbed.link import Links
-from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, build, plan, source_role
+from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, build, plan, sink_device, source_role
 
 LIMITERS = 3
 RATE = 12_000_000 // 8
@@ -271,16 +271,20 @@ async def scene(
             for member in members.values():
                 await member.ready()
             traffic = await _start_traffic(processes, layout, rng, load)
-            meter = Meter(netns.namespace(SINK), layout.limiters)
+            devices = {limiter: sink_device(limiter) for limiter in layout.limiters}
+            meter = await processes.start_module(
+                "meter", netns.namespace(SINK), "chaos.meter", {"devices": devices}
+            )
+            series = Series()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(meter.run)
+                await nursery.start(_follow, meter, series)
                 yield Scene(
                     layout=layout,
                     members=members,
                     traffic=traffic,
                     sink=sink,
                     crew=processes,
-                    series=meter.series,
+                    series=series,
                     rng=rng,
                     state=state,
                     datapath=datapath,
@@ -289,6 +293,15 @@ async def scene(
                     canaries={name: Canary() for name in members},
                 )
                 nursery.cancel_scope.cancel()
+
+
+async def _follow(meter: Child, series: Series, task_status: trio.TaskStatus[None]) -> None:
+    """Take down what it says; started when there is a sample."""
+    for number in itertools.count():
+        sample = await meter.receive()
+        series.add(sample["time_s"], sample["forwarded"])
+        if not number:
+            task_status.started()
 
 
 def _definition(limits: Limits) -> experiment.Experiment:

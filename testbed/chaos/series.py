@@ -1,7 +1,9 @@
 """What the sink saw over time, and what it says of a limit: overshoot, recovery, split. Pure.
 
 A series is cumulative bytes at points of time, which need not be evenly spaced: a sample that comes
-late makes a figure coarser and not wrong, for it is stamped with its own time.
+late makes a figure coarser and not wrong, for it is stamped with its own time. While the host
+stands still nothing can pass: what is promised to pass in a second is promised of a second in which
+the host runs. Overshoot is of time as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+SAMPLE_S = 0.02
+LATEST_S = 2 * SAMPLE_S
+"""Between samples, while the host does not stand still: one may come when the next is due."""
 WINDOW_S = 1.0
 FULL = 0.9
 """A fleet is back when each mean of `WINDOW_S` is at least so much of the limit."""
@@ -26,10 +31,15 @@ class Series:
     """Cumulative IP bytes at the sink, by limiter; times in seconds, of any clock."""
 
     times: list[float] = field(default_factory=list)
+    awake: list[float] = field(default_factory=list)
+    """The same times by a clock that stands still while the host does: what passes in a second is
+    what passes in a second of this clock."""
     forwarded: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, time_s: float, values: Mapping[str, int]) -> None:
         """Append a sample."""
+        ran_s = min(time_s - self.times[-1], LATEST_S) if self.times else time_s
+        self.awake.append(self.awake[-1] + ran_s if self.awake else ran_s)
         self.times.append(time_s)
         for name, value in values.items():
             self.forwarded.setdefault(name, []).append(value)
@@ -38,30 +48,51 @@ class Series:
         """Of all limiters."""
         return [sum(column) for column in zip(*self.forwarded.values(), strict=True)]
 
-    def mean(self, values: Sequence[int], begin_s: float, end_s: float) -> float:
-        """Bytes/s between two times."""
-        return (self.at(values, end_s) - self.at(values, begin_s)) / (end_s - begin_s)
-
     def steps(self, begin_s: float, end_s: float, step_s: float) -> dict[str, list[int]]:
         """Of each limiter the bytes of each step of a time."""
         edges = [begin_s + step_s * number for number in range(int((end_s - begin_s) / step_s) + 1)]
         return {
             name: [
-                round(self.at(values, edge + step_s) - self.at(values, edge)) for edge in edges[:-1]
+                round(_at(self.times, values, edge + step_s) - _at(self.times, values, edge))
+                for edge in edges[:-1]
             ]
             for name, values in self.forwarded.items()
         }
 
-    def at(self, values: Sequence[int], time_s: float) -> float:
-        """A series at a time, interpolated; its first or last value outside."""
-        index = bisect.bisect_right(self.times, time_s)
-        if index == 0:
-            return values[0]
-        if index == len(self.times):
-            return values[-1]
-        before, after = self.times[index - 1], self.times[index]
-        part = (time_s - before) / (after - before)
-        return values[index - 1] + part * (values[index] - values[index - 1])
+    def mean(self, values: Sequence[int], begin_s: float) -> float:
+        """Bytes/s in the second that begins then; times by the clock that stands still."""
+        passed = _at(self.awake, values, begin_s + WINDOW_S) - _at(self.awake, values, begin_s)
+        return passed / WINDOW_S
+
+    def awake_at(self, time_s: float) -> float:
+        """A time by the clock that stands still."""
+        return _at(self.times, self.awake, time_s)
+
+    def late_s(self, begin_s: float, end_s: float) -> float:
+        """For how long the host stood still, at most, in a second that ends between two times."""
+        stood_s = [time_s - awake_s for time_s, awake_s in zip(self.times, self.awake, strict=True)]
+        ends = slice(
+            bisect.bisect_left(self.times, begin_s), bisect.bisect_right(self.times, end_s)
+        )
+        return max(
+            (
+                stood - _at(self.times, stood_s, time_s - WINDOW_S)
+                for time_s, stood in zip(self.times[ends], stood_s[ends], strict=True)
+            ),
+            default=0.0,
+        )
+
+
+def _at(times: Sequence[float], values: Sequence[float], time_s: float) -> float:
+    """A series at a time, interpolated; its first or last value outside."""
+    index = bisect.bisect_right(times, time_s)
+    if index == 0:
+        return values[0]
+    if index == len(times):
+        return values[-1]
+    before, after = times[index - 1], times[index]
+    part = (time_s - before) / (after - before)
+    return values[index - 1] + part * (values[index] - values[index - 1])
 
 
 def depths(limiters: int, burst: float) -> float:
@@ -109,32 +140,25 @@ def recovery_s(
     """
     total = series.total()
     least = LEAST_SHARE * rate / len(series.forwarded)
+    begin_s = last_s = series.awake_at(since_s)
     back_s: float | None = None
-    last_s = since_s
-    for start_s in (since_s, *series.times[bisect.bisect_left(series.times, since_s) :]):
-        end_s = start_s + WINDOW_S
-        if end_s > series.times[-1]:
+    for start_s in (begin_s, *series.awake[bisect.bisect_left(series.awake, begin_s) :]):
+        if start_s + WINDOW_S > series.awake[-1]:
             break
         last_s = start_s
-        if series.mean(total, start_s, end_s) < FULL * rate or (
+        if series.mean(total, start_s) < FULL * rate or (
             even
-            and any(
-                series.mean(values, start_s, end_s) < least for values in series.forwarded.values()
-            )
+            and any(series.mean(values, start_s) < least for values in series.forwarded.values())
         ):
             back_s = None
         elif back_s is None:
             back_s = start_s
-    return None if back_s is None or last_s - back_s < lasts_s else back_s - since_s
+    return None if back_s is None or last_s - back_s < lasts_s else back_s - begin_s
 
 
 def lowest(series: Series, begin_s: float, end_s: float) -> float:
     """The lowest mean of `WINDOW_S` of the total between two times, bytes/s; NaN if too short."""
     total = series.total()
-    first = bisect.bisect_left(series.times, begin_s)
-    means = [
-        series.mean(total, start_s, start_s + WINDOW_S)
-        for start_s in series.times[first:]
-        if start_s + WINDOW_S <= end_s
-    ]
+    first, last_s = bisect.bisect_left(series.times, begin_s), series.awake_at(end_s) - WINDOW_S
+    means = [series.mean(total, start_s) for start_s in series.awake[first:] if start_s <= last_s]
     return min(means, default=math.nan)

@@ -70,7 +70,7 @@ def work() -> None:
         sink.register(listener, sink.accept)
         sink.register(canary, sink.canary)
         selector.register(sys.stdin, selectors.EVENT_READ)
-        child.send(ready=True)
+        child.send(ready=True, priority=child.raise_priority())
         while True:
             for key, _ in selector.select():
                 if isinstance(key.fileobj, socket.socket):

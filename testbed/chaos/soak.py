@@ -219,6 +219,7 @@ async def carry_out(
         "seconds": seconds,
         "checks": [check.record() for check in checks],
         "said": {},
+        "discarded": [],
         "happened": soak.happened,
         "lives": {
             name: {

@@ -139,7 +139,7 @@ def work() -> None:
         flows = [_Flow((job["load"], job["port"]), selector) for _ in range(job["flows"])]
         wishes = b""
         selector.register(sys.stdin, selectors.EVENT_READ)
-        child.send(ready=True)
+        child.send(ready=True, priority=child.raise_priority())
         while True:
             for key, _ in selector.select(_PACE_S):
                 if isinstance(key.fileobj, socket.socket):

@@ -23,6 +23,7 @@ from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault
 from testbed.chaos.logs import TRACE, repeated
 from testbed.chaos.registry import FAULTS, preparation
+from testbed.chaos.report import broken_of
 from testbed.chaos.scene import FULL_LOAD, LIMITERS, RATE, Scene, scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot
 from testbed.chaos.soak import SOAK
@@ -38,6 +39,10 @@ _SLACK_S = 8.0
 _MEMORY_BYTES = 3 << 20
 """Growth of a daemon's memory in a fault: caches that fill for the first time."""
 _RELEASE_S = 5.0
+ATTEMPTS = 3
+LATE_S = 0.05
+"""In any second: where processes like the daemons were kept waiting for longer, and a promise does
+not hold, nothing has been measured."""
 _BEFORE_S, _COURSE_S = 2.0, 0.2
 """What a record tells of before the fault, and its steps."""
 
@@ -78,11 +83,8 @@ async def carry_out(job: Job) -> None:
     load = replace(FULL_LOAD, fabric=job.fabric)
     async with scene(links, job.datapath, rng, preparation(faults), load) as fleet:
         for fault in faults:
-            fleet.rng = Random(f"{job.seed}/{job.datapath}/{fault.name}")
-            child.send(**{STEP: f"{fault.name}: before"})
-            await fleet.settled()
             try:
-                record = await _one(fault, fleet, job)
+                record = await _measured(fault, fleet, job)
             except MeasurementError as error:
                 for member in fleet.members.values():
                     if member.daemon is not None and not member.alive:
@@ -92,6 +94,21 @@ async def carry_out(job: Job) -> None:
         child.send(**{STEP: "stopping the fleet"})
         left = await fleet.stop()
     child.send(**{LEFT: left})
+
+
+async def _measured(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
+    """Do it, and again where the host may have broken the promise; the record of the last time."""
+    discarded: list[dict[str, Any]] = []
+    while True:
+        fleet.rng = Random(f"{job.seed}/{job.datapath}/{fault.name}")
+        child.send(**{STEP: f"{fault.name}: before"})
+        await fleet.settled()
+        record = await _one(fault, fleet, job)
+        record["discarded"] = discarded
+        found = broken_of(record)
+        if not found or record["late_s"] <= LATE_S or len(discarded) + 1 == ATTEMPTS:
+            return record
+        discarded.append({"late_s": record["late_s"], "broken": found})
 
 
 async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
@@ -135,6 +152,7 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
         "seconds": round(episode.healed_s - episode.begin_s, 2),
         "checks": [check.record() for check in checks],
         "said": {name: each for name, each in said.items() if each},
+        "late_s": round(fleet.series.late_s(episode.begin_s, end_s), 3),
         "said_most": max(map(repeated, said.values())),
         "course": {
             "begin_s": _BEFORE_S,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -15,27 +16,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.chaos import __main__ as command
-from testbed.chaos import report
+from testbed.chaos import report, stage
 from testbed.chaos.fault import KERNEL, NFQUEUE, Check
 from testbed.chaos.flood import checksummed
 from testbed.chaos.forger import corrupted, forged, packet
 from testbed.chaos.logs import Log, repeated
+from testbed.chaos.members import NICE
+from testbed.chaos.meter import Counters, timed
 from testbed.chaos.registry import FAULTS, stages
-from testbed.chaos.scene import Canary
-from testbed.chaos.series import Series, depths, lowest, overshoot, recovery_s
+from testbed.chaos.scene import Canary, Scene
+from testbed.chaos.series import SAMPLE_S, Series, depths, lowest, overshoot, recovery_s
 from testbed.chaos.soak import Life
+from testbed.chaos.stage import Job
+from testbed.markdown import replace_section
 
 
 def series(**rates: list[tuple[float, float]]) -> Series:
-    """Each limiter forwards at some rates for some seconds, one after another; sampled at 0.1 s."""
+    """Each limiter forwards at some rates for some seconds, one after another."""
     found = Series()
     steps = {
-        name: [rate / 10 for seconds, rate in spans for _ in range(round(seconds * 10))]
+        name: [rate / 50 for seconds, rate in spans for _ in range(round(seconds * 50))]
         for name, spans in rates.items()
     }
     total = dict.fromkeys(rates, 0.0)
     for index in range(min(map(len, steps.values()))):
-        found.add(index / 10, {name: round(value) for name, value in total.items()})
+        found.add(index / 50, {name: round(value) for name, value in total.items()})
         total = {name: value + steps[name][index] for name, value in total.items()}
     return found
 
@@ -108,6 +113,129 @@ def test_the_lowest_second() -> None:
     assert math.isnan(lowest(seen, 0.0, 0.5))
 
 
+def stopping(*stops: float, rate: float = 1000) -> Series:
+    """Ten seconds, in which the host stands still for so long after each second."""
+    found = Series()
+    time_s, value = 0.0, 0.0
+    for number in range(round(10 / SAMPLE_S)):
+        found.add(time_s, {"a": round(value)})
+        value += rate * SAMPLE_S
+        second, part = divmod(number + 1, round(1 / SAMPLE_S))
+        time_s += SAMPLE_S
+        if not part and second <= len(stops):
+            time_s += stops[second - 1]
+    return found
+
+
+def test_a_host_that_does_not_stop() -> None:
+    seen = stopping()
+    assert seen.awake == pytest.approx(seen.times)
+    assert seen.late_s(0.0, 10.0) == pytest.approx(0)
+    assert Series().late_s(0.0, 4.0) == 0
+
+
+def test_a_host_that_stands_still() -> None:
+    seen = stopping(0.0, 0.22, 0.12)
+    # A sample may be 20 ms late; the stops are more than a second apart.
+    assert seen.late_s(0.0, 9.0) == pytest.approx(0.2)
+    assert seen.late_s(3.3, 9.0) == pytest.approx(0.1)
+    assert seen.late_s(4.5, 9.0) == pytest.approx(0)
+    assert seen.late_s(0.0, 1.9) == pytest.approx(0)
+    assert seen.awake_at(9.0) == pytest.approx(9.0 - 0.3)
+
+
+def test_what_the_host_stood_still_for_is_no_time_in_which_anything_could_pass() -> None:
+    seen = stopping(0.0, 0.22, 0.32, 0.22)
+    assert lowest(seen, 0.0, 9.0) == pytest.approx(1000, rel=0.03)
+    assert recovery_s(seen, 0.0, 1000) == 0
+    # Were it time like other time, 0.3 of it would be missing in a second.
+    slow = stopping(0.0, 0.22, 0.32, 0.22, rate=850)
+    assert lowest(slow, 0.0, 9.0) == pytest.approx(850, rel=0.03)
+    assert recovery_s(slow, 0.0, 1000) is None
+
+
+def test_an_interface_that_is_made_again_counts_on() -> None:
+    counters = Counters({"l1": "a", "l2": "b"})
+    assert counters.take({("a", "rx"): 10, ("b", "rx"): 5}) == {"l1": 10, "l2": 5}
+    assert counters.take({("b", "rx"): 6}) == {"l1": 10, "l2": 6}
+    assert counters.take({("a", "rx"): 3, ("b", "rx"): 6}) == {"l1": 13, "l2": 6}
+    assert counters.take({("a", "rx"): 4, ("b", "rx"): 7}) == {"l1": 14, "l2": 7}
+
+
+def test_a_reading_in_the_middle_of_which_the_host_stopped_is_taken_again() -> None:
+    times = iter([1.0, 1.2, 1.2, 1.201])
+    texts = iter(["old", "new"])
+    time_s, text = timed(lambda: next(texts), lambda: next(times))
+    assert text == "new"
+    assert time_s == pytest.approx(1.2005)
+
+
+def test_a_host_that_always_stops_has_the_last_reading_taken() -> None:
+    clock = itertools.count(0.0)
+    assert timed(lambda: "text", lambda: next(clock)) == (8.5, "text")
+
+
+def test_daemons_are_as_urgent_as_the_unit_has_them() -> None:
+    unit = (Path(__file__).parents[2] / "scripts/drld.service").read_text()
+    assert f"\nNice={NICE}\n" in unit
+
+
+class Attempts:
+    """Measurements of a fault, one after another: how late the host was, and what was seen."""
+
+    def __init__(self, *attempts: tuple[float, Check]) -> None:
+        self._attempts = iter(attempts)
+        self.rng = Random()
+        self.seeds: set[float] = set()
+
+    async def settled(self) -> None:
+        self.seeds.add(self.rng.random())
+
+    async def one(self, *_: object) -> dict[str, Any]:
+        late_s, check = next(self._attempts)
+        record: dict[str, Any] = result(check)["stages"][0]["records"][0]
+        return {**record, "late_s": late_s}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "discarded", "holds"),
+    [
+        ([(0.0, True)], [], True),
+        ([(0.3, True)], [], True),
+        ([(0.0, False)], [], False),
+        ([(0.3, False), (0.0, True)], [0.3], True),
+        ([(0.3, False), (0.0, False)], [0.3], False),
+        ([(0.3, False), (0.2, False), (0.1, True)], [0.3, 0.2], True),
+        ([(0.3, False), (0.2, False), (0.1, False)], [0.3, 0.2], False),
+    ],
+)
+async def test_what_the_host_may_have_spoiled_is_measured_again(
+    attempts: list[tuple[float, bool]],
+    discarded: list[float],
+    holds: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Attempts(*((late_s, KEPT if kept else BROKEN) for late_s, kept in attempts))
+    monkeypatch.setattr(stage, "_one", fleet.one)
+    job = Job(["kill-one"], KERNEL, "auto", seed=1, quick=True, seconds=0, fabric="tree")
+    record = await stage._measured(FAULTS["kill-one"], cast(Scene, fleet), job)
+    assert [attempt["late_s"] for attempt in record["discarded"]] == discarded
+    assert (report.broken_of(record) == []) is holds
+    assert len(fleet.seeds) == 1
+    assert capsys.readouterr().out.count("before") == len(attempts)
+
+
+def test_what_was_discarded_is_reported_and_breaks_nothing() -> None:
+    good = result(KEPT)
+    (record,) = good["stages"][0]["records"]
+    record["discarded"] = [{"late_s": 0.25, "broken": ["in use at least: 0.8"]}]
+    line = "discarded, as the host stood still for 0.25 s in a second: in use at least: 0.8"
+    assert report.broken(good) == []
+    assert line in report.text(good)
+    assert f"- {line}" in report.markdown(good)
+
+
 def test_depths_of_a_fleet() -> None:
     assert depths(2, 50_000) == 100_000
     assert depths(8, 1_500) == 8 * 18_000
@@ -149,9 +277,11 @@ def result(*checks: Check, left: list[str] | None = None, error: str | None = No
         "fault": "kill-one",
         "datapath": "kernel",
         "checks": [check.record() for check in checks],
+        "discarded": [],
     }
     return {
         "taken": "2026-01-01",
+        "commit": "0123456789abcdef",
         "quick": True,
         "seed": 1,
         "fabric": "mesh",
@@ -195,6 +325,23 @@ def test_a_report_of_broken_promises(bad: Any, words: str) -> None:
     assert words in line
     assert f"BROKEN: {line}" in report.text(bad)
     assert f"- broken: {line}" in report.markdown(bad)
+
+
+def test_what_is_usual_is_told_once_at_its_worst() -> None:
+    usual = [Check("memory of a daemon grew by", "B", size, 3_000_000) for size in (5_000, 9_000)]
+    good = result(KEPT, usual[0])
+    good["stages"] += result(KEPT, usual[1])["stages"]
+    assert report.markdown(good).count("memory of a daemon grew by") == 1
+    assert "memory of a daemon grew by 9 kB (≤ 3000 kB)" in report.markdown(good)
+    bad = result(Check("traces in logs", "", 1, 0))
+    assert "traces in logs 1 (≤ 0) BROKEN |" in report.markdown(bad)
+
+
+@pytest.mark.parametrize("fabric", ["tree", "mesh"])
+def test_there_is_a_place_for_figures(fabric: str) -> None:
+    document = (Path(__file__).parents[2] / "docs/chaos.md").read_text()
+    replaced = replace_section(document, report.markdown(result(KEPT)), *report.markers(fabric))
+    assert "commit 0123456, seed 1" in replaced
 
 
 def test_what_was_interrupted_is_not_kept() -> None:
