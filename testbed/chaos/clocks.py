@@ -81,7 +81,7 @@ async def _jump(scene: Scene, quick: bool) -> Episode:
         if ahead_s:
             await trio.sleep(_EACH_S[quick])
     return Episode(
-        Bounds(recover_s=2.0, lines=0),
+        Bounds(recover_s=2.0),
         begin_s,
         time.monotonic(),
     )

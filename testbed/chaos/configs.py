@@ -97,7 +97,7 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     # What one limiter believes reaches as far as its share, and half as far again while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
     return Episode(
-        Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=6),
+        Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=4),
         begin_s,
         healed_s,
         checks=checks,

@@ -27,6 +27,8 @@ _RETURN_S = 3.0
 _RECOVER_S = 4.0
 _READY_S = 10.0
 """On a busy host; an idle one starts Python, and a daemon, in less than a second."""
+_LINES = 2
+"""Of a start: that it is ready, and that buckets are full, where the maps are new."""
 _PATIENCE = 2
 """A promise that is broken has a figure, too."""
 
@@ -47,7 +49,7 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
         checks.append(_ready(healed_s - started_s))
         if told:
             checks.append(await _said_to_be(ALIVE, victims[0], told, healed_s, _RETURN_S))
-        bounds = _bounds(scene, victims, healed_s - begin_s, KILLED)
+        bounds = _bounds(scene, victims, healed_s - begin_s, KILLED, _LINES)
         known_s = begin_s + DETECTED_S, started_s
         return Episode(bounds, begin_s, healed_s, known_s, checks)
 
@@ -91,7 +93,7 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         away_s += healed_s - killed_s + 0.2 if nobody else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
     least = TCP * CLOSED[1][scene.fabric]
-    bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least)
+    bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least, lines=2 * _LINES)
     return Episode(bounds, begin_s, healed_s, checks=[_ready(ready_s)])
 
 
@@ -104,22 +106,27 @@ async def _freeze(scene: Scene, quick: bool) -> Episode:
     finally:
         victim.signal(signal.SIGCONT)
     healed_s = time.monotonic()
-    bounds = _bounds(scene, victims, healed_s - begin_s, CUT)
+    bounds = _bounds(scene, victims, healed_s - begin_s, CUT, 0)
     return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
 
 
 def _bounds(
-    scene: Scene, victims: list[Member], absent_s: float, going_on: Mapping[str, float]
+    scene: Scene,
+    victims: list[Member],
+    absent_s: float,
+    going_on: Mapping[str, float],
+    lines: int,
 ) -> Bounds:
     """On nfqueue nothing passes a host without its daemon, and the others keep to their shares."""
     if scene.datapath == NFQUEUE:
         return Bounds(
             recover_s=_RECOVER_S,
+            lines=lines,
             lost_s=len(victims) * (absent_s + 0.2),
             least=TCP * CLOSED[len(victims)][scene.fabric],
             known=FULL * left_by(len(victims)),
         )
-    return Bounds(recover_s=_RECOVER_S, least=TCP * going_on[scene.fabric], known=FULL)
+    return Bounds(recover_s=_RECOVER_S, lines=lines, least=TCP * going_on[scene.fabric], known=FULL)
 
 
 FAULTS = (

@@ -58,8 +58,8 @@ class Bounds:
     """Bytes beyond limit x time + depths in any second."""
     lost_s: float = 0.0
     """Packets lost to the fault itself, as so many seconds of the canaries of all limiters."""
-    lines: int = 4
-    """Log lines of a daemon."""
+    lines: int = 0
+    """Log lines of a daemon, without those that tell of its peers."""
     least: float = FULL
     """Of the limit, in use at least in every second from the beginning until the fleet is back."""
     known: float | None = None

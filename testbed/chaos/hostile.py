@@ -55,7 +55,7 @@ def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
         # Of a datagram with several updates each counts.
         share = min(refused / sent, 1.0)
         return Episode(
-            Bounds(recover_s=2.0, lines=2),
+            Bounds(recover_s=2.0),
             begin_s,
             healed_s,
             checks=[

@@ -74,12 +74,12 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
 
         took = await took_s(limited, healed_s, _PATIENCE_S)
         checks.append(Check("limited again", "s", took, _AGAIN_S))
-    bounds = replace(_bounds(healed_s - begin_s), overshoot=RATE // 5, lines=3)
+    bounds = replace(_bounds(healed_s - begin_s), overshoot=RATE // 5, lines=1)
     return Episode(bounds, begin_s, healed_s, checks=checks)
 
 
 def _bounds(absent_s: float) -> Bounds:
-    return Bounds(recover_s=6.0, lost_s=absent_s + 0.2, lines=2, least=TCP * left_by(1))
+    return Bounds(recover_s=6.0, lost_s=absent_s + 0.2, least=TCP * left_by(1))
 
 
 def _make(link: Veth) -> None:

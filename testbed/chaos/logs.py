@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 TRACE = "Traceback (most recent call last)"
+_NEWS = re.compile(
+    r"drld: (?:(peer \S+) (?:is (?:dead|back|(configured))|has left)|no peer answers|peers answer)"
+)
 
 
 @dataclass(slots=True)
@@ -29,6 +35,21 @@ class Log:
         *whole, self._rest = (self._rest + new.decode("utf-8", "replace")).split("\n")
         self.lines += whole
         return len(self.lines)
+
+
+def news(line: str) -> str | None:
+    """What of its peers a line tells of, if it does (`drld.notices`)."""
+    found = _NEWS.search(line)
+    if found is None:
+        return None
+    peer, limits = found.groups()
+    return f"{peer}'s {'limits' if limits else 'verdict'}" if peer else "answers"
+
+
+def most_news(lines: Iterable[str]) -> int:
+    """How many lines there are of that thing of which there are most."""
+    things = Counter(thing for thing in map(news, lines) if thing is not None)
+    return max(things.values(), default=0)
 
 
 def repeated(lines: list[str]) -> int:

@@ -18,6 +18,7 @@ from drld import units
 from testbed import control, netns
 from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
+from testbed.chaos.meter import NICE
 from testbed.chaos.series import depths
 from testbed.crew import Child, Crew
 from testbed.errors import MeasurementError
@@ -25,8 +26,6 @@ from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
 
-NICE = -10
-"""How urgent a daemon is to the host: as scripts/drld.service has it."""
 READY_S = 60.0
 _STOP_S = 20.0
 _ASK_S = 30.0

@@ -46,7 +46,6 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
         Bounds(
             recover_s=6.0,
             lost_s=healed_s - begin_s + 0.5,
-            lines=1,
             least=TCP * left_by(1),
         ),
         begin_s,

@@ -20,7 +20,7 @@ _FLAP_S = {False: 15.0, True: 4.0}
 _FLAP = (0.2, 1.6)
 """Of each cut, and of each time between: about as long as it takes to count somebody out."""
 _LOSS = 0.5
-_BOUNDS = Bounds(recover_s=6.0, lines=2)
+_BOUNDS = Bounds(recover_s=6.0)
 """Nobody may forward more, and once it is known nobody need forward less."""
 
 Cut = Iterable[tuple[Member, Member]]
@@ -79,8 +79,7 @@ async def _lose(scene: Scene, quick: bool) -> Episode:
     scene.lose(_LOSS)
     await trio.sleep(_FLAP_S[quick])
     scene.lose(0.0)
-    # All answers to a limiter may be lost for as long as makes it say so.
-    return Episode(replace(_BOUNDS, lines=4), begin_s, time.monotonic())
+    return Episode(_BOUNDS, begin_s, time.monotonic())
 
 
 FAULTS = (

@@ -64,7 +64,7 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
     lost = [after - was for was, after in zip(before, await _lost(scene), strict=True)]
     kept = [(await member.ask("/v1/keys"))["as_configured"] for member in members]
     return Episode(
-        Bounds(recover_s=2.0, lines=12 * _CHANGES[quick] + 2),
+        Bounds(recover_s=2.0, lines=12 * _CHANGES[quick]),
         begin_s,
         healed_s,
         checks=[

@@ -83,7 +83,12 @@ _COLUMNS = (
     "log lines of a daemon",
 )
 """Those that nearly every fault has; what else was promised follows."""
-_USUAL = ("traces in logs", "memory of a daemon grew by", "descriptors of a daemon grew by")
+_USUAL = (
+    "log lines of one thing about peers",
+    "traces in logs",
+    "memory of a daemon grew by",
+    "descriptors of a daemon grew by",
+)
 """Besides, of every fault."""
 
 

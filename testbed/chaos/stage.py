@@ -18,10 +18,12 @@ from typing import Any
 import trio
 
 from drld.errors import DrldError
+from drld.model import NS_PER_S
+from drld.notices import QUIET_NS
 from testbed import child
 from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault
-from testbed.chaos.logs import TRACE, repeated
+from testbed.chaos.logs import TRACE, most_news, news, repeated
 from testbed.chaos.registry import FAULTS, preparation
 from testbed.chaos.report import broken_of
 from testbed.chaos.scene import FULL_LOAD, LIMITERS, RATE, Scene, scene
@@ -38,6 +40,7 @@ _SLACK_S = 8.0
 """And its recovery waited for so much longer than promised: a broken promise has a figure, too."""
 _MEMORY_BYTES = 3 << 20
 """Growth of a daemon's memory in a fault: caches that fill for the first time."""
+_QUIET_S = QUIET_NS / NS_PER_S
 _RELEASE_S = 5.0
 ATTEMPTS = 3
 LATE_S = 0.05
@@ -119,6 +122,7 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     health = {member.name: member.health() for member in members}
     lives = {member.name: member.pid for member in members}
     lines = {member.name: len(member.lines()) for member in members}
+    looked_s = time.monotonic()
     child.send(**{STEP: f"{fault.name}"})
     episode = await fault.act(fleet, job.quick)
     child.send(**{STEP: f"{fault.name}: recovery"})
@@ -130,7 +134,13 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     checks = [
         *_traffic(fleet, episode, end_s, back_s),
         *episode.checks,
-        Check("log lines of a daemon", "", max(map(len, said.values())), episode.bounds.lines),
+        Check("log lines of a daemon", "", max(map(_events, said.values())), episode.bounds.lines),
+        Check(
+            "log lines of one thing about peers",
+            "",
+            max(map(most_news, said.values())),
+            1 + int((time.monotonic() - looked_s) / _QUIET_S),
+        ),
         Check(
             "traces in logs", "", sum(TRACE in line for each in said.values() for line in each), 0
         ),
@@ -161,6 +171,11 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
             "forwarded": fleet.series.steps(episode.begin_s - _BEFORE_S, end_s, _COURSE_S),
         },
     }
+
+
+def _events(lines: list[str]) -> int:
+    """How many do not tell of peers: one that does may be of what was before."""
+    return sum(news(line) is None for line in lines)
 
 
 async def _released(fleet: Scene, wanted: dict[str, int]) -> None:

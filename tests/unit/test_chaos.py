@@ -20,9 +20,8 @@ from testbed.chaos import report, stage
 from testbed.chaos.fault import KERNEL, NFQUEUE, Check
 from testbed.chaos.flood import checksummed
 from testbed.chaos.forger import corrupted, forged, packet
-from testbed.chaos.logs import Log, repeated
-from testbed.chaos.members import NICE
-from testbed.chaos.meter import Counters, timed
+from testbed.chaos.logs import Log, most_news, news, repeated
+from testbed.chaos.meter import NICE, Counters, timed
 from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import Canary, Scene
 from testbed.chaos.series import SAMPLE_S, Series, depths, lowest, overshoot, recovery_s
@@ -261,6 +260,29 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
 def test_lines_that_differ_by_numbers_are_the_same() -> None:
     assert repeated(["error 1 of 20", "error 22 of 3", "else"]) == 2
     assert repeated([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "thing"),
+    [
+        ("drld: no peer answers", "answers"),
+        ("drld: peers answer again", "answers"),
+        ("drld: peer l2 is dead: nobody has heard from it", "peer l2's verdict"),
+        ("drld: peer l2 is back", "peer l2's verdict"),
+        ("drld: peer l2 has left", "peer l2's verdict"),
+        ("drld: peer l2 is configured otherwise for the limits load", "peer l2's limits"),
+        ("drld: peer l2 is configured with the same limits again", "peer l2's limits"),
+        ("drld: ready: limits: 2", None),
+    ],
+)
+def test_lines_that_tell_of_peers(line: str, thing: str | None) -> None:
+    assert news(line) == thing
+
+
+def test_lines_of_one_thing() -> None:
+    lines = ["drld: no peer answers", "drld: peers answer again", "drld: peer a is back", "else"]
+    assert most_news(lines) == 2
+    assert most_news(["else", "else"]) == 0
 
 
 @pytest.mark.parametrize(
