@@ -15,3 +15,9 @@ class MeasurementError(DrldError):
 
 class DisturbedError(MeasurementError):
     """The host was too busy for a run to be the one that was asked for; another may be."""
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error inside the groups that nurseries make, or the error itself."""
+    inner = getattr(error, "exceptions", None)
+    return first_of(inner[0]) if inner else error

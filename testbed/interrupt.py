@@ -12,6 +12,7 @@ import click
 import trio
 
 from drld.errors import DrldError
+from testbed.errors import first_of
 
 T = TypeVar("T")
 
@@ -60,13 +61,7 @@ def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
         click.echo("interrupted; everything is removed", err=True)
         sys.exit(128 + interrupt.number)
     except BaseException as error:
-        inner = _first(error)
+        inner = first_of(error)
         if isinstance(inner, DrldError):
             raise click.ClickException(str(inner)) from None
         raise
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error inside the groups that nurseries make."""
-    inner = getattr(error, "exceptions", None)
-    return _first(inner[0]) if inner else error

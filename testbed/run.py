@@ -17,7 +17,7 @@ from drld.errors import ConfigError
 from testbed import believed, netns
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
-from testbed.errors import MeasurementError
+from testbed.errors import MeasurementError, first_of
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
@@ -119,13 +119,8 @@ async def _unwrapped(function: Callable[[Progress], Any], progress: Progress) ->
     try:
         observation: Observation = await function(progress)
     except Exception as error:
-        raise _first(error) from None
+        raise first_of(error) from None
     return observation
-
-
-def _first(error: BaseException) -> BaseException:
-    inner = getattr(error, "exceptions", None)
-    return _first(inner[0]) if inner else error
 
 
 def _write_traces(directory: Path, name: str, traces: Any) -> None:

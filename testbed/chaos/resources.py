@@ -69,7 +69,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         least = (KILLED if scene.datapath == KERNEL else CLOSED[1])[scene.fabric]
         bounds = replace(
             bounds,
-            recover_s=6.0,
+            recover_s=4.0,
             lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
             least=TCP * least,
         )

@@ -29,7 +29,7 @@ from testbed.chaos.report import broken_of
 from testbed.chaos.scene import FULL_LOAD, LIMITERS, RATE, Scene, scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot
 from testbed.chaos.soak import SOAK
-from testbed.errors import MeasurementError
+from testbed.errors import MeasurementError, first_of
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
 
@@ -42,7 +42,7 @@ _MEMORY_BYTES = 3 << 20
 """Growth of a daemon's memory in a fault: caches that fill for the first time."""
 _QUIET_S = QUIET_NS / NS_PER_S
 _RELEASE_S = 5.0
-ATTEMPTS = 3
+ATTEMPTS = 5
 LATE_S = 0.05
 """In any second: where processes like the daemons were kept waiting for longer, and a promise does
 not hold, nothing has been measured."""
@@ -214,12 +214,8 @@ def _used(what: str, fleet: Scene, span: tuple[float, float], bound: float) -> C
 async def _told(job: Job) -> None:
     try:
         await carry_out(job)
-    except DrldError as error:
-        child.send(**{FAILED: f"{error}"})
-    except BaseException as group:
-        inner: BaseException = group
-        while getattr(inner, "exceptions", None):
-            inner = inner.exceptions[0]  # type: ignore[attr-defined]
+    except BaseException as error:
+        inner = first_of(error)
         if not isinstance(inner, DrldError):
             raise
         child.send(**{FAILED: f"{inner}"})

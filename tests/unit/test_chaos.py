@@ -205,7 +205,7 @@ class Attempts:
         ([(0.3, False), (0.0, True)], [0.3], True),
         ([(0.3, False), (0.0, False)], [0.3], False),
         ([(0.3, False), (0.2, False), (0.1, True)], [0.3, 0.2], True),
-        ([(0.3, False), (0.2, False), (0.1, False)], [0.3, 0.2], False),
+        ([(0.3, False)] * stage.ATTEMPTS, [0.3] * (stage.ATTEMPTS - 1), False),
     ],
 )
 async def test_what_the_host_may_have_spoiled_is_measured_again(
