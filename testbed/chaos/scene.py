@@ -25,7 +25,7 @@ import trio
 from drld.config.schema import GossipTable
 from testbed import experiment, netns
 from testbed.chaos.members import Limits, Member, limits_of
-from testbed.chaos.series import WINDOW_S, Series, recovery_s
+from testbed.chaos.series import WINDOW_S, Seen, recovery_s
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import daemon_document
@@ -88,8 +88,8 @@ class Scene:
     """The source of each limiter."""
     sink: Child
     crew: Crew
-    series: Series
-    """Bytes at the sink up to now."""
+    seen: Seen
+    """At the sink up to now."""
     rng: Random
     state: Path
     datapath: str
@@ -191,7 +191,7 @@ class Scene:
                         break
                     await trio.sleep(_POLL_S)
             since_s = time.monotonic()
-            while (found := recovery_s(self.series, since_s, self.limits.rate)) is None:
+            while (found := recovery_s(self.seen, since_s, self.limits.rate)) is None:
                 await trio.sleep(_POLL_S)
             return since_s + found - begin_s
         raise MeasurementError(f"the fleet did not settle in {timeout_s:g} s: {status}")
@@ -202,9 +202,9 @@ class Scene:
         rate = self.limits.rate
         with trio.move_on_after(timeout_s):
             await trio.sleep(lasts_s + WINDOW_S)
-            while recovery_s(self.series, since_s, rate, lasts_s=lasts_s) is None:
+            while recovery_s(self.seen, since_s, rate, lasts_s=lasts_s) is None:
                 await trio.sleep(_POLL_S)
-        return recovery_s(self.series, since_s, rate, lasts_s=lasts_s)
+        return recovery_s(self.seen, since_s, rate, lasts_s=lasts_s)
 
     async def look_at_canaries(self) -> None:
         """Learn which of their packets were sent and came up to now."""
@@ -275,16 +275,16 @@ async def scene(
             meter = await processes.start_module(
                 "meter", netns.namespace(SINK), "chaos.meter", {"devices": devices}
             )
-            series = Series()
+            seen = Seen()
             async with trio.open_nursery() as nursery:
-                await nursery.start(_follow, meter, series)
+                await nursery.start(_follow, meter, seen)
                 yield Scene(
                     layout=layout,
                     members=members,
                     traffic=traffic,
                     sink=sink,
                     crew=processes,
-                    series=series,
+                    seen=seen,
                     rng=rng,
                     state=state,
                     datapath=datapath,
@@ -295,11 +295,11 @@ async def scene(
                 nursery.cancel_scope.cancel()
 
 
-async def _follow(meter: Child, series: Series, task_status: trio.TaskStatus[None]) -> None:
+async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) -> None:
     """Take down what it says; started when there is a sample."""
     for number in itertools.count():
         sample = await meter.receive()
-        series.add(sample["time_s"], sample["forwarded"])
+        seen.add(sample["time_s"], sample["forwarded"])
         if not number:
             task_status.started()
 

@@ -3,7 +3,7 @@
 A series is cumulative bytes at points of time, which need not be evenly spaced: a sample that comes
 late makes a figure coarser and not wrong, for it is stamped with its own time. While the host
 stands still nothing can pass: what is promised to pass in a second is promised of a second in which
-the host runs. Overshoot is of time as it is.
+samples came (`Seen.awake`). Overshoot is of all time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,10 @@ class Series:
     """Cumulative IP bytes at the sink, by limiter; times in seconds, of any clock."""
 
     times: list[float] = field(default_factory=list)
-    awake: list[float] = field(default_factory=list)
-    """The same times by a clock that stands still while the host does: what passes in a second is
-    what passes in a second of this clock."""
     forwarded: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, time_s: float, values: Mapping[str, int]) -> None:
         """Append a sample."""
-        ran_s = min(time_s - self.times[-1], LATEST_S) if self.times else time_s
-        self.awake.append(self.awake[-1] + ran_s if self.awake else ran_s)
         self.times.append(time_s)
         for name, value in values.items():
             self.forwarded.setdefault(name, []).append(value)
@@ -48,51 +43,77 @@ class Series:
         """Of all limiters."""
         return [sum(column) for column in zip(*self.forwarded.values(), strict=True)]
 
+    def mean(self, values: Sequence[int], begin_s: float) -> float:
+        """Bytes/s in the `WINDOW_S` that begins then."""
+        passed = self.at(values, begin_s + WINDOW_S) - self.at(values, begin_s)
+        return passed / WINDOW_S
+
     def steps(self, begin_s: float, end_s: float, step_s: float) -> dict[str, list[int]]:
         """Of each limiter the bytes of each step of a time."""
         edges = [begin_s + step_s * number for number in range(int((end_s - begin_s) / step_s) + 1)]
         return {
             name: [
-                round(_at(self.times, values, edge + step_s) - _at(self.times, values, edge))
-                for edge in edges[:-1]
+                round(self.at(values, edge + step_s) - self.at(values, edge)) for edge in edges[:-1]
             ]
             for name, values in self.forwarded.items()
         }
 
-    def mean(self, values: Sequence[int], begin_s: float) -> float:
-        """Bytes/s in the second that begins then; times by the clock that stands still."""
-        passed = _at(self.awake, values, begin_s + WINDOW_S) - _at(self.awake, values, begin_s)
-        return passed / WINDOW_S
+    def at(self, values: Sequence[float], time_s: float) -> float:
+        """A series at a time, interpolated; its first or last value outside."""
+        index = bisect.bisect_right(self.times, time_s)
+        if index == 0:
+            return values[0]
+        if index == len(self.times):
+            return values[-1]
+        before, after = self.times[index - 1], self.times[index]
+        part = (time_s - before) / (after - before)
+        return values[index - 1] + part * (values[index] - values[index - 1])
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the sampler saw."""
+
+    all: Series = field(default_factory=Series)
+    awake: Series = field(default_factory=Series)
+    """Without the time before a late sample, and without what passed in it; by a clock that stood
+    still meanwhile, and was right at the first sample."""
+
+    def add(self, time_s: float, values: Mapping[str, int]) -> None:
+        """Append a sample."""
+        if not self.all.times:
+            self.awake.add(time_s, values)
+        else:
+            ran_s = time_s - self.all.times[-1]
+            late = ran_s > LATEST_S
+            passed = {name: value - self.all.forwarded[name][-1] for name, value in values.items()}
+            self.awake.add(
+                self.awake.times[-1] + (0.0 if late else ran_s),
+                {
+                    name: self.awake.forwarded[name][-1] + (0 if late else size)
+                    for name, size in passed.items()
+                },
+            )
+        self.all.add(time_s, values)
 
     def awake_at(self, time_s: float) -> float:
-        """A time by the clock that stands still."""
-        return _at(self.times, self.awake, time_s)
+        """A time by the clock that stood still."""
+        return self.all.at(self.awake.times, time_s)
 
     def late_s(self, begin_s: float, end_s: float) -> float:
-        """For how long the host stood still, at most, in a second that ends between two times."""
-        stood_s = [time_s - awake_s for time_s, awake_s in zip(self.times, self.awake, strict=True)]
-        ends = slice(
-            bisect.bisect_left(self.times, begin_s), bisect.bisect_right(self.times, end_s)
-        )
+        """For how long that clock stood still, at most, in a second that ends between two times."""
+        times = self.all.times
+        stood_s = [
+            time_s - awake_s for time_s, awake_s in zip(times, self.awake.times, strict=True)
+        ]
+        ends = slice(bisect.bisect_left(times, begin_s), bisect.bisect_right(times, end_s))
         return max(
             (
-                stood - _at(self.times, stood_s, time_s - WINDOW_S)
-                for time_s, stood in zip(self.times[ends], stood_s[ends], strict=True)
+                stood - self.all.at(stood_s, time_s - WINDOW_S)
+                for time_s, stood in zip(times[ends], stood_s[ends], strict=True)
             ),
             default=0.0,
         )
-
-
-def _at(times: Sequence[float], values: Sequence[float], time_s: float) -> float:
-    """A series at a time, interpolated; its first or last value outside."""
-    index = bisect.bisect_right(times, time_s)
-    if index == 0:
-        return values[0]
-    if index == len(times):
-        return values[-1]
-    before, after = times[index - 1], times[index]
-    part = (time_s - before) / (after - before)
-    return values[index - 1] + part * (values[index] - values[index - 1])
 
 
 def depths(limiters: int, burst: float) -> float:
@@ -129,7 +150,7 @@ def overshoot(
 
 
 def recovery_s(
-    series: Series, since_s: float, rate: float, *, even: bool = True, lasts_s: float = 0.0
+    seen: Seen, since_s: float, rate: float, *, even: bool = True, lasts_s: float = 0.0
 ) -> float | None:
     """How long after a time the fleet is back for good: from then on, in every window of `WINDOW_S`
     up to the end of the series, the total is at least `FULL` of the rate, bytes/s, and each
@@ -138,12 +159,13 @@ def recovery_s(
     None: it is not at the end, or has not been for `lasts_s` (from the first such window's begin to
     the last one's).
     """
+    series = seen.awake
     total = series.total()
     least = LEAST_SHARE * rate / len(series.forwarded)
-    begin_s = last_s = series.awake_at(since_s)
+    begin_s = last_s = seen.awake_at(since_s)
     back_s: float | None = None
-    for start_s in (begin_s, *series.awake[bisect.bisect_left(series.awake, begin_s) :]):
-        if start_s + WINDOW_S > series.awake[-1]:
+    for start_s in (begin_s, *series.times[bisect.bisect_left(series.times, begin_s) :]):
+        if start_s + WINDOW_S > series.times[-1]:
             break
         last_s = start_s
         if series.mean(total, start_s) < FULL * rate or (
@@ -156,9 +178,11 @@ def recovery_s(
     return None if back_s is None or last_s - back_s < lasts_s else back_s - begin_s
 
 
-def lowest(series: Series, begin_s: float, end_s: float) -> float:
+def lowest(seen: Seen, begin_s: float, end_s: float) -> float:
     """The lowest mean of `WINDOW_S` of the total between two times, bytes/s; NaN if too short."""
+    series = seen.awake
     total = series.total()
-    first, last_s = bisect.bisect_left(series.times, begin_s), series.awake_at(end_s) - WINDOW_S
-    means = [series.mean(total, start_s) for start_s in series.awake[first:] if start_s <= last_s]
+    first = bisect.bisect_left(seen.all.times, begin_s)
+    last_s = seen.awake_at(end_s) - WINDOW_S
+    means = [series.mean(total, start_s) for start_s in series.times[first:] if start_s <= last_s]
     return min(means, default=math.nan)

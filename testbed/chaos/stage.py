@@ -162,13 +162,13 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
         "seconds": round(episode.healed_s - episode.begin_s, 2),
         "checks": [check.record() for check in checks],
         "said": {name: each for name, each in said.items() if each},
-        "late_s": round(fleet.series.late_s(episode.begin_s, end_s), 3),
+        "late_s": round(fleet.seen.late_s(episode.begin_s, end_s), 3),
         "said_most": max(map(repeated, said.values())),
         "course": {
             "begin_s": _BEFORE_S,
             "healed_s": round(_BEFORE_S + episode.healed_s - episode.begin_s, 2),
             "step_s": _COURSE_S,
-            "forwarded": fleet.series.steps(episode.begin_s - _BEFORE_S, end_s, _COURSE_S),
+            "forwarded": fleet.seen.all.steps(episode.begin_s - _BEFORE_S, end_s, _COURSE_S),
         },
     }
 
@@ -188,10 +188,9 @@ async def _released(fleet: Scene, wanted: dict[str, int]) -> None:
 
 
 def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None) -> Sequence[Check]:
-    bounds, series = episode.bounds, fleet.series
-    total = series.total()
+    bounds, series = episode.bounds, fleet.seen.all
     depths = fleet.limits.depths(LIMITERS)
-    beyond = overshoot(series.times, total, (episode.begin_s, end_s), RATE, WINDOW_S)
+    beyond = overshoot(series.times, series.total(), (episode.begin_s, end_s), RATE, WINDOW_S)
     lost = sum(canary.lost(episode.begin_s, end_s) for canary in fleet.canaries.values())
     checks = [
         Check("beyond limit x time", "B", round(beyond), round(depths + bounds.overshoot)),
@@ -207,7 +206,7 @@ def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None)
 
 def _used(what: str, fleet: Scene, span: tuple[float, float], bound: float) -> Check:
     """The least that passed in any second."""
-    used = lowest(fleet.series, *span) / RATE
+    used = lowest(fleet.seen, *span) / RATE
     return Check(what, "of the limit", round(used, 3), round(bound, 3), at_least=True)
 
 

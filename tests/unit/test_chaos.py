@@ -24,15 +24,15 @@ from testbed.chaos.logs import Log, most_news, news, repeated
 from testbed.chaos.meter import NICE, Counters, timed
 from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import Canary, Scene
-from testbed.chaos.series import SAMPLE_S, Series, depths, lowest, overshoot, recovery_s
+from testbed.chaos.series import SAMPLE_S, Seen, depths, lowest, overshoot, recovery_s
 from testbed.chaos.soak import Life
 from testbed.chaos.stage import Job
 from testbed.markdown import replace_section
 
 
-def series(**rates: list[tuple[float, float]]) -> Series:
+def series(**rates: list[tuple[float, float]]) -> Seen:
     """Each limiter forwards at some rates for some seconds, one after another."""
-    found = Series()
+    found = Seen()
     steps = {
         name: [rate / 50 for seconds, rate in spans for _ in range(round(seconds * 50))]
         for name, spans in rates.items()
@@ -46,30 +46,40 @@ def series(**rates: list[tuple[float, float]]) -> Series:
 
 def test_what_passes_at_the_rate_is_no_overshoot() -> None:
     even = series(a=[(5, 1000)])
-    assert overshoot(even.times, even.total(), (0, 5), 1000, 1.0) == pytest.approx(0, abs=1e-6)
+    assert overshoot(even.all.times, even.all.total(), (0, 5), 1000, 1.0) == pytest.approx(
+        0, abs=1e-6
+    )
 
 
 def test_a_burst_is_the_overshoot_whatever_window_it_is_in() -> None:
     burst = series(a=[(2, 1000), (0.3, 3000), (2, 1000)])
-    seen = overshoot(burst.times, burst.total(), (0, 5), 1000, 1.0)
+    seen = overshoot(burst.all.times, burst.all.total(), (0, 5), 1000, 1.0)
     assert seen == pytest.approx(600, abs=1)
 
 
 def test_an_overshoot_that_lasts_counts_for_one_window() -> None:
     high = series(a=[(1, 1000), (5, 1500), (1, 1000)])
-    assert overshoot(high.times, high.total(), (0, 9), 1000, 1.0) == pytest.approx(500, abs=1)
-    assert overshoot(high.times, high.total(), (0, 9), 1000, 99.0) == pytest.approx(2500, abs=1)
+    assert overshoot(high.all.times, high.all.total(), (0, 9), 1000, 1.0) == pytest.approx(
+        500, abs=1
+    )
+    assert overshoot(high.all.times, high.all.total(), (0, 9), 1000, 99.0) == pytest.approx(
+        2500, abs=1
+    )
 
 
 def test_idle_time_is_no_credit() -> None:
     late = series(a=[(3, 0), (1, 1500), (1, 0)])
-    assert overshoot(late.times, late.total(), (0, 5), 1000, 99.0) == pytest.approx(500, abs=1)
+    assert overshoot(late.all.times, late.all.total(), (0, 5), 1000, 99.0) == pytest.approx(
+        500, abs=1
+    )
 
 
 def test_only_the_span_counts() -> None:
     early = series(a=[(1, 9000), (3, 1000)])
-    assert overshoot(early.times, early.total(), (1.5, 4), 1000, 1.0) == pytest.approx(0, abs=1e-6)
-    assert overshoot(early.times, early.total(), (7, 8), 1000, 1.0) == 0
+    assert overshoot(early.all.times, early.all.total(), (1.5, 4), 1000, 1.0) == pytest.approx(
+        0, abs=1e-6
+    )
+    assert overshoot(early.all.times, early.all.total(), (7, 8), 1000, 1.0) == 0
 
 
 def test_recovery_is_the_start_of_the_first_full_and_even_second() -> None:
@@ -93,7 +103,7 @@ def test_who_is_not_full_at_the_end_has_not_recovered() -> None:
 
 def test_the_course_of_what_passed() -> None:
     seen = series(a=[(2, 1000), (2, 500)], b=[(4, 100)])
-    assert seen.steps(1.0, 3.0, 0.5) == {"a": [500, 500, 250, 250], "b": [50] * 4}
+    assert seen.all.steps(1.0, 3.0, 0.5) == {"a": [500, 500, 250, 250], "b": [50] * 4}
 
 
 def test_a_fleet_that_is_full_but_not_even_has_not_recovered() -> None:
@@ -112,9 +122,10 @@ def test_the_lowest_second() -> None:
     assert math.isnan(lowest(seen, 0.0, 0.5))
 
 
-def stopping(*stops: float, rate: float = 1000) -> Series:
-    """Ten seconds, in which the host stands still for so long after each second."""
-    found = Series()
+def stopping(*stops: float, rate: float = 1000, passing: float = 0) -> Seen:
+    """Ten seconds, in which the sampler stands still for so long after each second; `passing` is
+    the rate meanwhile."""
+    found = Seen()
     time_s, value = 0.0, 0.0
     for number in range(round(10 / SAMPLE_S)):
         found.add(time_s, {"a": round(value)})
@@ -123,19 +134,21 @@ def stopping(*stops: float, rate: float = 1000) -> Series:
         time_s += SAMPLE_S
         if not part and second <= len(stops):
             time_s += stops[second - 1]
+            value += passing * stops[second - 1]
     return found
 
 
 def test_a_host_that_does_not_stop() -> None:
     seen = stopping()
-    assert seen.awake == pytest.approx(seen.times)
+    assert seen.awake.times == pytest.approx(seen.all.times)
+    assert seen.awake.forwarded == seen.all.forwarded
     assert seen.late_s(0.0, 10.0) == pytest.approx(0)
-    assert Series().late_s(0.0, 4.0) == 0
+    assert Seen().late_s(0.0, 4.0) == 0
 
 
 def test_a_host_that_stands_still() -> None:
-    seen = stopping(0.0, 0.22, 0.12)
-    # A sample may be 20 ms late; the stops are more than a second apart.
+    seen = stopping(0.0, 0.18, 0.08)
+    # What counts is from one sample to the next; the stops are more than a second apart.
     assert seen.late_s(0.0, 9.0) == pytest.approx(0.2)
     assert seen.late_s(3.3, 9.0) == pytest.approx(0.1)
     assert seen.late_s(4.5, 9.0) == pytest.approx(0)
@@ -143,14 +156,14 @@ def test_a_host_that_stands_still() -> None:
     assert seen.awake_at(9.0) == pytest.approx(9.0 - 0.3)
 
 
-def test_what_the_host_stood_still_for_is_no_time_in_which_anything_could_pass() -> None:
-    seen = stopping(0.0, 0.22, 0.32, 0.22)
-    assert lowest(seen, 0.0, 9.0) == pytest.approx(1000, rel=0.03)
-    assert recovery_s(seen, 0.0, 1000) == 0
-    # Were it time like other time, 0.3 of it would be missing in a second.
-    slow = stopping(0.0, 0.22, 0.32, 0.22, rate=850)
-    assert lowest(slow, 0.0, 9.0) == pytest.approx(850, rel=0.03)
-    assert recovery_s(slow, 0.0, 1000) is None
+@pytest.mark.parametrize("passing", [0, 500, 2000])
+@pytest.mark.parametrize("rate", [1000, 850])
+def test_what_a_late_sample_does_not_tell_is_neither_time_nor_use(
+    rate: float, passing: float
+) -> None:
+    seen = stopping(0.0, 0.22, 0.32, 0.22, rate=rate, passing=passing)
+    assert lowest(seen, 0.0, 9.0) == pytest.approx(rate, rel=0.002)
+    assert recovery_s(seen, 0.0, 1000) == (0 if rate == 1000 else None)
 
 
 def test_an_interface_that_is_made_again_counts_on() -> None:
