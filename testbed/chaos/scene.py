@@ -24,7 +24,7 @@ import trio
 
 from drld.config.schema import GossipTable
 from testbed import experiment, netns
-from testbed.chaos.members import Limits, Member, limits_of
+from testbed.chaos.members import READY_S, Limits, Member, limits_of
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
@@ -298,7 +298,7 @@ async def scene(
 async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) -> None:
     """Take down what it says; started when there is a sample."""
     for number in itertools.count():
-        sample = await meter.receive()
+        sample = await meter.receive(READY_S)
         seen.add(sample["time_s"], sample["forwarded"])
         if not number:
             task_status.started()
