@@ -10,4 +10,4 @@ _DAY, _NIGHT = 40, 1000
 
 def examples(count: int) -> int:
     """`count`; and in a night as many times more as others get."""
-    return count * (_NIGHT // _DAY if settings.default.max_examples >= _NIGHT else 1)
+    return count * (_NIGHT // _DAY if settings().max_examples >= _NIGHT else 1)
