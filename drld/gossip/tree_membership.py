@@ -38,7 +38,7 @@ who stay until 26 + 2 h; of an orphan as it is in what its lost parent was told 
 anew; and an orphan, with all below it, divides by what its lost parent told, at least, whomever the
 new one knows of. Was that one in another tree, so that what is owed is in no sum of it, then it has
 the shares of the orphan in force 20 + 2 h after the lost parent's last word, and the debt is over.
-Who is SILENT is not left but lost, so that this holds of all. docs/conservative-rule.md has more.
+docs/conservative-rule.md has more.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can, and when it knows of as many as the parent: a limiter that
@@ -373,10 +373,8 @@ class TreeMembership(Membership):
         content = now_ns <= self._confirmed_until_ns
         sought = self._candidates
         if content:
-            rest = self.rest_members(now_ns)
-            # Whoever falls silent may be gone, and then it is not left but lost.
-            best = self._known_at_home >= rest and (rest or self._rest is None)
-            sought = sought[: 1 if best else 0]
+            knows_all = self._known_at_home >= self.rest_members(now_ns)
+            sought = sought[: 1 if knows_all else 0]
         ready = next((peer for peer in sought if self.both_ways(peer, now_ns)), None)
         if ready is not None and (ready != self.parent or not content):
             self._attach(ready, content, now_ns)

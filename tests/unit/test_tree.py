@@ -296,19 +296,6 @@ def test_who_denies_us_has_heard_us_earlier_and_is_owed_less_long() -> None:
     assert debts[0] - debts[1] == membership.timeouts.fresh_ns
 
 
-def test_who_is_silent_is_not_left_but_lost() -> None:
-    """For a better one, that was cut off until now, perhaps."""
-    fabric = settled()
-    membership = fabric.membership
-    membership._candidates = (ROOT, PARENT)
-    for interval in range(NOW + SILENT + 1, NOW + LOST + 2):
-        now_ns = interval * TICK
-        membership.receive(ROOT, Update(0, interval, Quantity.RATE, Role.NONE, 0.0, 4.0), now_ns)
-        fabric.view(now_ns)
-        assert membership.parent == (PARENT if interval <= NOW + LOST else ROOT)
-    assert set(membership.debts) == {PARENT}
-
-
 def test_another_life_of_a_lost_parent_is_owed_nothing() -> None:
     fabric = orphan()
     fabric.membership.hear(PARENT, hears_us=False, now_ns=ADOPTED * TICK)
