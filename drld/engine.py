@@ -286,12 +286,17 @@ class Engine:
         self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
         for limit_id in self.datapath.stirred():
             self._wake(self.entries[limit_id])
-        self.membership.connected(now_ns)
-        if self.membership.version != self._seen:
-            self._seen = self.membership.version
+        fleet = self.membership
+        alone = not fleet.connected(now_ns) and not fleet.unnamed
+        changed = fleet.version != self._seen
+        if changed:
+            self._seen = fleet.version
             for entry in self.entries.values():
                 self._wake(entry)
-                # However long its interval is: who is connected decides what is safe to enforce.
+        if changed or not (alone or fleet.steady(now_ns)):
+            # However long their intervals are: who is connected, and what others want while that
+            # changes, decides what is safe to enforce.
+            for entry in self._awake.values():
                 entry.due_ns = min(entry.due_ns, self._looked_ns)
 
     def _wake(self, entry: Entry) -> None:

@@ -140,7 +140,7 @@ class Fabric(ABC, Generic[AnyLink]):
 
     def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
         """Judge an update by its sequence number, and note that its sender lives."""
-        acceptance = link.accept(update.sequence)
+        acceptance = link.accept(update.sequence, self.membership.round(now_ns))
         if acceptance is not None:
             self._strangers.discard(peer)
             self.membership.take(peer, update, now_ns)

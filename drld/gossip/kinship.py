@@ -1,4 +1,4 @@
-"""Who of a fleet may report to whom, in a tree of sums: ranks and preferences.
+"""Who of a fleet may report to whom, in a tree of sums: roles, ranks and preferences.
 
 Theory of operation. Every name has a rank, a hash of it, the same for all limiters whatever they
 know of the fleet. A limiter reports to one of lower rank, its parent, and never to another; so no
@@ -22,11 +22,30 @@ that joins or leaves does not change the order of the others.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from hashlib import blake2s
 
 _BITS = 64
+
+
+class Role(enum.IntEnum):
+    """What the receiver of an update is to its sender; the epoch on the wire."""
+
+    NONE = 0
+    PARENT = 1
+    CHILD = 2
+    CANDIDATE = 3
+    """It may become the parent, and is asked whether it is there."""
+    HEIR = 4
+    """The parent in place of the preferred one, which is lost, and which the sender owes."""
+    FORMER = 5
+    """The parent until now; the preferred one is back and will tell of the sender."""
+
+
+UP = frozenset({Role.PARENT, Role.HEIR, Role.FORMER})
+"""What the receiver of a sum of all below the sender may be."""
 
 
 @lru_cache(maxsize=1 << 16)

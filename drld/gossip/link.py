@@ -35,9 +35,9 @@ class Link(LinkStats):
         """The number of the next update to this peer."""
         return self.sequences.take()
 
-    def accept(self, sequence: int) -> Acceptance | None:
+    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | None:
         """Judge an update by its sequence number; None: discard it."""
-        acceptance = self.sequences.accept(sequence)
+        acceptance = self.sequences.accept(sequence, now_round)
         if isinstance(acceptance, Refusal):
             self.late += acceptance is Refusal.LATE
             return None

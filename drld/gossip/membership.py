@@ -208,8 +208,12 @@ class Membership:
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in a heartbeat."""
-        if self._heartbeat_link(peer).accept(update.sequence) is not None:
+        if self._heartbeat_link(peer).accept(update.sequence, self.round(now_ns)) is not None:
             self.take(peer, update, now_ns)
+
+    def round(self, now_ns: int) -> int:
+        """The number of a round, whenever it began."""
+        return now_ns // self.interval_ns
 
     def meet(self, peer: str, now_ns: int) -> None:  # noqa: ARG002 -- where it matters
         """A session with another life of the peer has begun: its sequence numbers begin anew."""

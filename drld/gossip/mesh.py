@@ -75,10 +75,17 @@ class MeshMembership(Membership):
     def take(self, peer: str, update: Update, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)
+        torn = bool(self.torn)
         if update.epoch == WHOLE:
             self.torn.discard(peer)
         else:
             self.torn.add(peer)
+        if torn != bool(self.torn):
+            self._note_change(True, now_ns)
+
+    def steady(self, now_ns: int) -> bool:
+        """See `Membership`; and nobody misses anybody, as what is told of that concerns all."""
+        return super().steady(now_ns) and not self.torn
 
     def heartbeat(self, peer: str, now_ns: int) -> Update:
         """See `Membership`."""

@@ -8,8 +8,9 @@ each session (`drld.gossip.session`), mod 2**32. Numbers are compared in serial 
 (RFC 1982), so the wrap from 2**32 - 1 to 0 is a step of one. With `newest` the newest number
 accepted:
 
-- ahead of `newest` by d, at most `LEAP`: accepted, d - 1 updates are lost;
-- further ahead: only noted. If the next number is ahead of that by at most `LEAP`, it is accepted
+- ahead of `newest` by d, at most the *leap*: accepted, d - 1 updates are lost. The leap is `LEAP`
+  and a number for each round since `newest` came, `MOST_LEAP` at most;
+- further ahead: only noted. If the next number is ahead of that by at most the leap, it is accepted
   (and the noted one counts as lost); until then it is `LATE`;
 - equal or behind: discarded. The window for reordering is one: an update is only of use as long as
   it is the newest, and one that was overtaken was counted lost, and whoever compensates for losses
@@ -17,9 +18,9 @@ accepted:
   come before or is older than the last `WINDOW` numbers, of which that is remembered. A network
   makes some of the former, and now and then of the latter; a thousand a second somebody makes.
 
-So an outage that loses more than `LEAP` updates in a row costs one more; and a single update that
-was forged (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out for no
-longer than it takes to send `LEAP` of them.
+So an outage that loses more than `MOST_LEAP` updates in a row costs one more; and a single update
+that was forged (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out for
+no longer than it takes to send `LEAP` of them, where they come in each round.
 
 The first number of a session is judged as if the one before 0 had been accepted, but says nothing
 of losses: what was sent before it had either no session to come in, or no limit here.
@@ -40,8 +41,11 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 MODULUS = 1 << 32
-LEAP = 64
-"""Numbers by which one update may be ahead of the one before: 3.2 s, at one in 50 ms."""
+LEAP = 10
+"""Numbers by which one update may be ahead of one that came just before: 0.5 s, at one in 50 ms;
+fewer than a tree misses before it counts anybody out."""
+MOST_LEAP = 64
+"""The same, however long ago that was."""
 WINDOW = 64
 """Numbers up to the newest of which is known whether they have come."""
 _MASK = (1 << WINDOW) - 1
@@ -84,7 +88,7 @@ class Line:
 class Sequences:
     """Both directions of one limit between two limiters."""
 
-    __slots__ = ("_came", "_heard", "_line", "_newest", "_next", "_noted", "_session")
+    __slots__ = ("_came", "_heard", "_line", "_newest", "_next", "_noted", "_round", "_session")
 
     def __init__(self, line: Line | None = None) -> None:
         self._line = line or Line()
@@ -99,6 +103,8 @@ class Sequences:
         """Bit i: the number i below the newest has come."""
         self._heard = False
         """Whether any number was accepted."""
+        self._round = 0
+        """In which one the newest came."""
         self._noted: int | None = None
         """A number that was too far ahead."""
 
@@ -110,20 +116,22 @@ class Sequences:
         self._next = (sequence + 1) % MODULUS
         return sequence
 
-    def accept(self, sequence: int) -> Acceptance | Refusal:
-        """Judge a number of the peer's (0 to 2**32 - 1)."""
+    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | Refusal:
+        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own."""
         if self._session != self._line.session:
             self._restart()
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
             return self._discard(-ahead)
-        if ahead > LEAP:
+        leap = min(LEAP + max(0, now_round - self._round), MOST_LEAP)
+        if ahead > leap:
             noted, self._noted = self._noted, sequence
-            if noted is None or not 0 < serial_distance(sequence, noted) <= LEAP:
+            if noted is None or not 0 < serial_distance(sequence, noted) <= leap:
                 return Refusal.LATE
         lost = ahead - 1 if self._heard else 0
         self._came = (self._came << ahead & _MASK if ahead < WINDOW else 0) | 1
         self._newest = sequence
+        self._round = now_round
         self._heard = True
         self._noted = None
         return Acceptance(lost)

@@ -24,8 +24,10 @@ Death. What is known of those behind a dead limiter stands still until they have
 parent, 12 intervals and a round later. What they had told the dead one counts for longer, and they
 owe it to the rest meanwhile: what they tell, and are told, is taken less by it (`_owed`). So the
 total is right but for the dead one's own demand, which counts until all of it is forgotten. A new
-parent may have heard of nobody yet: until it has, what the old one told is the least that counts.
-The membership has the times.
+parent may have heard of nobody yet, or have been in another tree, and then what is owed is not in
+what it tells: so what the lost one told is the least that counts, for as long as it would have
+counted (after a change of parents of one's own will: until the new one has heard). And nobody tells
+of less than nothing. The membership has the times, and why the order is safe.
 
 When a debt ends, what was owed counts twice until it is forgotten. Not so where the new parent is
 the heir of the lost one, who had told it of the orphan: it takes what the orphan says of a sudden
@@ -45,9 +47,8 @@ that is not repeated for as long as its teller may be silent counts zero.
 A neighbour that means another quantity by the limit is left out, with those behind it, and counted
 out.
 
-On the wire the epoch is the receiver's `Role`, the value the sum (less than nothing, if more is
-owed), the weight the number of limiters in it; a weight of zero, "I do not hear you", as in all
-fabrics.
+On the wire the epoch is the receiver's `Role`, the value the sum, the weight the number of limiters
+in it; a weight of zero, "I do not hear you", as in all fabrics.
 
 Invariants: with demands that do not change and a tree that does not, every limiter's total is the
 sum of the demands, to within 2**-24 a hop; no limiter's value is in what it is told of the rest,
@@ -60,10 +61,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from drld.gossip.base import Fabric
+from drld.gossip.kinship import UP, Role
 from drld.gossip.link import Link
 from drld.gossip.membership import Membership
 from drld.gossip.rest import Rest
-from drld.gossip.tree_membership import UP, Role, TreeMembership
+from drld.gossip.tree_membership import TreeMembership
 from drld.gossip.wire import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
 
@@ -118,8 +120,8 @@ class Tree(Fabric[_Neighbour]):
         """What the parent told last, or the one before it."""
         self._before: Sum | None = None
         """What the one before it told last."""
-        self._changed_ns = 0
-        """When the present one began to tell."""
+        self._before_until_ns = 0
+        """Until when that is the least that counts."""
         self._rest = Rest()
         self._bridge = self.membership.new_bridge()
 
@@ -164,7 +166,7 @@ class Tree(Fabric[_Neighbour]):
             return
         self._rest.others_want |= update.value != 0
         said_ns = membership.arrived_ns(now_ns)
-        told = Sum(update.value, min(update.weight, len(membership.peers)), said_ns)
+        told = Sum(max(0.0, update.value), min(update.weight, len(membership.peers)), said_ns)
         if update.epoch in UP:
             if link.heir and update.epoch != Role.HEIR and link.told is not None:
                 self._take_over(peer, told.value - link.told.value, now_ns)
@@ -173,12 +175,21 @@ class Tree(Fabric[_Neighbour]):
         elif update.epoch == Role.CHILD:
             if peer == membership.parent:
                 if self._told is not None and self._told[0] != peer:
-                    self._before = self._parent(now_ns)
-                    self._changed_ns = now_ns
+                    self._keep(self._told[0], now_ns)
                 self._told = peer, told
                 link.confirmed = link.said
             elif self._told is not None and self._told[0] == peer:
                 self._told = peer, told
+
+    def _keep(self, old: str, now_ns: int) -> None:
+        """What a former parent told is the least that counts."""
+        membership = self.membership
+        self._before = before = self._parent(now_ns)
+        left = old in membership.former(now_ns)
+        until_ns = (
+            now_ns + membership.told_twice_ns if left else before.said_ns + membership.counted_ns
+        )
+        self._before_until_ns = max(self._before_until_ns, until_ns)
 
     def _take_over(self, orphan: str, debt: float, now_ns: int) -> None:
         """A child tells again of what it owed; it is what still counts of its lost parent here."""
@@ -193,7 +204,7 @@ class Tree(Fabric[_Neighbour]):
 
     def _less(self, told: Sum, debt: float, now_ns: int) -> Sum:
         silent = self.membership.silent(told.said_ns, now_ns)
-        return told._replace(value=told.value - debt) if silent else told
+        return told._replace(value=max(0.0, told.value - debt)) if silent else told
 
     def view(self, now_ns: int) -> GlobalView:
         """The sum of what children and parent told; its age is that of the oldest in it."""
@@ -234,7 +245,11 @@ class Tree(Fabric[_Neighbour]):
         }
         reported = below._replace(value=below.value - self._owed(None))
         sums.update(dict.fromkeys(membership.parents(now_ns), reported))
-        return {peer: told for peer, told in sums.items() if membership.hears(peer, now_ns)}
+        return {
+            peer: told._replace(value=max(0.0, told.value))
+            for peer, told in sums.items()
+            if membership.hears(peer, now_ns)
+        }
 
     def _children(self, now_ns: int) -> dict[str, Sum]:
         """What each child told."""
@@ -260,9 +275,9 @@ class Tree(Fabric[_Neighbour]):
             return rest
         value = rest.value - self._owed(teller)
         value -= sum(self._link(peer).said for peer in membership.former(now_ns) if peer != teller)
-        if self._before is not None and now_ns - self._changed_ns <= membership.told_twice_ns:
+        if self._before is not None and now_ns <= self._before_until_ns:
             value = max(value, self._before.value)
-        return rest._replace(value=value)
+        return rest._replace(value=max(0.0, value))
 
     def _counted(self, told: Sum | None, members: int, now_ns: int) -> Sum:
         """What counts of what was told: first the limiters count no more, then what they want.
@@ -300,6 +315,6 @@ class Tree(Fabric[_Neighbour]):
             sequence=link.take_sequence(),
             quantity=self.quantity,
             epoch=role,
-            value=to_float32(max(-MAX_VALUE, min(link.said, MAX_VALUE))),
+            value=to_float32(min(link.said, MAX_VALUE)),
             weight=min(members, len(self.membership.peers) + 1.0),
         )

@@ -20,30 +20,34 @@ child. In intervals since the last time, with h the number of bits of N:
     26 + 2 h  what they want is counted no more
 
 The number of limiters decides which part of the limit is in force, what they want how it is
-divided; so the first goes first (docs/conservative-rule.md). By then those that are cut off have
-shrunk: who does not hear says so after 4 intervals, SILENT later the other end counts without it,
-and h rounds after that everybody behind that end. And a dead limiter's datapath has fallen back
-after 20 intervals.
-
-The number falls when it has been lower for 6 + h intervals, for the orphans of a dead limiter have
-found another parent by then, and counts when it has been higher for 8 + 2 h (`Membership.rise_ns`):
-the news of how much there is to share may not overtake that of who shares it.
+divided; so the first goes first (docs/conservative-rule.md). It falls when it has been lower for
+6 + h intervals, for the orphans of a dead limiter have found another parent by then, and counts
+when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much there is to share
+may not overtake that of who shares it. A dead limiter's datapath has fallen back after 20.
 11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
 
 Debts. What an orphan had told its lost parent counts until those that the parent had told it to
 forget it, and would count twice. So it owes that: it tells its new parent so much less than there
-is, and takes so much off what that one tells. The debt ends h + 4 intervals before it is forgotten
-elsewhere, so that for a moment too much is counted and not too little; or when another life of the
-lost parent is met, as it does not know what it was told.
+is, and takes so much off what that one tells. The debt ends 22 + h intervals (19 + 2 h, if that is
+less) after the lost parent confirmed last, and 4 sooner if that one denied then that it hears the
+orphan; if they are over before there is a new parent, nothing is owed. Or it ends when another life
+of the lost parent is met, as it does not know what it was told.
+
+Order. Nobody divides by less than what all want before all that are cut off have shrunk: of those
+who stay until 26 + 2 h; of an orphan as it is in what its lost parent was told until it is told
+anew; and an orphan, with all below it, divides by what its lost parent told, at least, whomever the
+new one knows of. Was that one in another tree, so that what is owed is in no sum of it, then it has
+the shares of the orphan in force 20 + 2 h after the lost parent's last word, and the debt is over.
+docs/conservative-rule.md has more.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can, and when it knows of as many as the parent: a limiter that
 has just returned may have no parent itself. One that does not hear its parent also asks the second
-and the next `branching` candidates. Who is asked, or is the parent of one that does not hear it,
-answers in its next round. A candidate that is heard, and hears, becomes the parent. The old one is
-told for 1 + h rounds more what a parent is told, as the new one has to tell it on; then that it is
-the parent no more. A lost parent is told nothing: if it only does not hear any more, what it was
-told is owed.
+and the next `branching` candidates. Who is asked, or is the parent of one that does not hear it, or
+is taken for a child while all is steady, answers in its next round. A candidate that is heard, and
+hears, becomes the parent. The old one is told for 1 + h rounds more what a parent is told, as the
+new one has to tell it on; then that it is the parent no more. A lost parent is told nothing: if it
+only does not hear any more, what it was told is owed.
 
 Heirs. The second candidate is the parent that the best one prefers (`drld.gossip.kinship`), so that
 after most deaths orphans go where the dead one reported to, and all of it stays in one place: when
@@ -65,12 +69,11 @@ believes what, sums go round in no circle; each limiter is counted at most once 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
-from drld.gossip.kinship import candidates, lineage, rank
+from drld.gossip.kinship import UP, Role, candidates, lineage, rank
 from drld.gossip.lasting import Extreme, largest
 from drld.gossip.membership import Membership
 from drld.model import Update
@@ -79,24 +82,6 @@ SILENT = 11
 """Intervals without being confirmed for which the limiters behind a neighbour are counted."""
 LOST = 12
 """Intervals without being confirmed after which another parent is taken."""
-
-
-class Role(enum.IntEnum):
-    """What the receiver of an update is to its sender; the epoch on the wire."""
-
-    NONE = 0
-    PARENT = 1
-    CHILD = 2
-    CANDIDATE = 3
-    """It may become the parent, and is asked whether it is there."""
-    HEIR = 4
-    """The parent in place of the preferred one, which is lost, and which the sender owes."""
-    FORMER = 5
-    """The parent until now; the preferred one is back and will tell of the sender."""
-
-
-UP = frozenset({Role.PARENT, Role.HEIR, Role.FORMER})
-"""What the receiver of a sum of all below the sender may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +106,7 @@ class TreeMembership(Membership):
         self.rise_ns = (8 + 2 * height) * interval_ns
         self.counted_ns = (26 + 2 * height) * interval_ns
         """How long what a neighbour said counts."""
-        self._owed_ns = self.counted_ns - (4 + height) * interval_ns
+        self._owed_ns = min(22 + height, 19 + 2 * height) * interval_ns
         self._bridged_ns = (6 + height) * interval_ns
         self._silent_ns = SILENT * interval_ns
         self.parent: str | None = None
@@ -135,6 +120,8 @@ class TreeMembership(Membership):
         """All that are not below this limiter."""
         self._settled = False
         """Whether the parent has said that it is that."""
+        self._denied = False
+        """Whether it has said since then that it does not hear this limiter."""
         self._known_at_home = 0
         """How many limiters the best candidate knows of."""
         self._confirmed_until_ns = 0
@@ -211,6 +198,7 @@ class TreeMembership(Membership):
         if update.epoch != Role.FORMER:
             self._moved.pop(peer, None)
         if update.weight == 0:
+            self._denied |= peer == self.parent
             return
         said_ns = self.arrived_ns(now_ns)
         count = Count(max(1, round(min(update.weight, len(self.peers)))), said_ns)
@@ -218,6 +206,7 @@ class TreeMembership(Membership):
             self._rest = count
             self._confirmed_until_ns = said_ns + self._lost_ns
             self._settled = True
+            self._denied = False
         if update.epoch != Role.CHILD and peer == self.home:
             self._known_at_home = count.members
         if update.epoch in UP and rank(peer) > rank(self.name):
@@ -226,6 +215,10 @@ class TreeMembership(Membership):
             elif peer in self._children:
                 self._children[peer] = count
                 self._moved[peer] = self.preferred(peer)
+        strange = peer not in {self.parent, *self.debts, *self._former}
+        if update.epoch == Role.CHILD and strange and self._steady:
+            # He is to know that he is not the parent: somebody has forged that.
+            self._asked.append(peer)
         if update.epoch in UP or update.epoch == Role.CHILD:
             self._told_by(peer)
 
@@ -345,6 +338,10 @@ class TreeMembership(Membership):
         self._note_change(changed, now_ns)
         return self._connected
 
+    def steady(self, now_ns: int) -> bool:
+        """See `Membership`; and nobody has fallen silent."""
+        return super().steady(now_ns) and self._bridge.settled
+
     def named(
         self, others: int, now_ns: int, without: Set[str] = frozenset()
     ) -> tuple[frozenset[str], int]:
@@ -392,7 +389,12 @@ class TreeMembership(Membership):
             if content:
                 self._former[old] = now_ns
             elif rest is not None:
-                self.debts[old] = rest.said_ns + self._owed_ns
+                # Who denies it has heard this limiter so much earlier.
+                ahead_ns = self.timeouts.fresh_ns if self._denied else 0
+                until_ns = rest.said_ns + self._owed_ns - ahead_ns
+                if until_ns > now_ns:
+                    self.debts[old] = until_ns
+        self._denied = False
         self._former.pop(parent, None)
         self._settled = self._settled and old == parent
         self.parent = parent

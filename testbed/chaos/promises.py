@@ -18,7 +18,7 @@ TCP = 0.95
 CUT: Mapping[str, float] = {"mesh": 0.83, "tree": 0.71, "pushsum": 0.91}
 """By fabric, the least part of the limit that is allotted in any second, if paths between limiters
 are cut for longer than a detection time, both ways or one, or a daemon stands still."""
-FLAPPING: Mapping[str, float] = {"mesh": 0.74, "tree": 0.48, "pushsum": 0.84}
+FLAPPING: Mapping[str, float] = {"mesh": 0.74, "tree": 0.47, "pushsum": 0.84}
 """If one limiter is cut off and back, again and again, in the worst of the rhythms tried."""
 KILLED: Mapping[str, float] = {"mesh": 0.86, "tree": 0.57, "pushsum": 0.86}
 """If one daemon, most or all die, for longer than a detection time, and their datapaths go on."""

@@ -26,21 +26,30 @@ PREVIOUS = "result.previous.json"
 """What other code has measured."""
 _LOW_PRIORITY = 10
 _DECISIVE = (
-    *("drld/model.py", "drld/gossip/base.py", "drld/gossip/link.py", "drld/gossip/sequence.py"),
-    *("drld/gossip/membership.py", "testbed/sim/network.py", "testbed/sim/lives.py"),
+    "drld/model.py",
+    *(f"drld/gossip/{name}.py" for name in (
+        "base", "lasting", "layout", "link", "membership", "rest", "sequence", "wire",
+    )),
+    *("testbed/sim/network.py", "testbed/sim/lives.py"),
     *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),
-)
+)  # fmt: skip
 """Files that decide what is measured of any fabric."""
-_OWN = {
+OWN = {
     "mesh": ("drld/gossip/mesh.py",),
     "pushsum": ("drld/gossip/pushsum.py", "drld/gossip/mass.py"),
     "tree": ("drld/gossip/tree*.py", "drld/gossip/kinship.py"),
 }
+"""And those of one alone."""
+
+
+def decisive(fabric: str) -> tuple[str, ...]:
+    """Patterns of the files that decide what is measured of a fabric."""
+    return *_DECISIVE, *OWN[fabric]
 
 
 def code(fabric: str) -> str:
     """A digest of what decides what is measured of a fabric."""
-    return digest((*_DECISIVE, *_OWN[fabric]))
+    return digest(decisive(fabric))
 
 
 def read(out: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from testbed.fabrics.fleet import INTERVAL_NS
 from testbed.sim.network import MS, Conditions
@@ -15,12 +15,9 @@ DEATH = "death"
 """One limiter dies and comes back."""
 CHURN = "churn"
 """Limiters die and come back all the time."""
-PARTS = (DEMAND, DEATH, CHURN)
 
 DELAY_MS = 20
 """Of paths, one way, unless that is varied."""
-AWAY_INTERVALS = 60
-"""For how long a limiter is dead in `CHURN`: 3 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +69,6 @@ class Case:
         return " and ".join(said) or "nothing lost"
 
 
-class _Bounds(NamedTuple):
-    """The largest fleets of a fabric that are worth their time."""
-
-    whole: int
-    """With all variants."""
-    base: int
-    """Under loss, as demands change."""
-    events: int
-    """That die, or in which limiters come and go."""
-
-
 SIZES = (10, 100, 490, 1000)
 _SEEDS = {10: 8, 100: 2}
 LOSSES = (0.0, 0.01, 0.05, 0.2, 0.4)
@@ -97,10 +83,13 @@ _CORNERS: tuple[dict[str, Any], ...] = (
 _CHURNS: tuple[dict[str, Any], ...] = (
     {"every": 40}, {"every": 10}, {"every": 200}, {"every": 40, "loss": 0.2},
 )  # fmt: skip
-# A mesh of N simulates N - 1 updates an interval and limiter.
-_BOUNDS = {"mesh": _Bounds(whole=100, base=490, events=490)}
-_UNBOUNDED = _Bounds(whole=100, base=1000, events=1000)
-_FEW_LOSSES = {("mesh", 490): (0.0, 0.2, 0.4), ("pushsum", 1000): (0.0, 0.05, 0.2, 0.4)}
+_WHOLE = 100
+"""The largest fleets that are measured in all variants."""
+# A mesh of N sends N (N - 1) updates an interval. Push-sum of N knows of a death after 8 N
+# intervals (24 cycles), and of a return after N more.
+_LARGEST = {("mesh", DEATH): 490, ("mesh", CHURN): 490, ("pushsum", DEATH): 490}
+"""The largest fleets of a fabric for a part, where not all are feasible."""
+_FEW_LOSSES = {("mesh", 490): (0.0, 0.2, 0.4), ("mesh", 1000): (0.0, 0.2, 0.4)}
 
 
 def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
@@ -114,17 +103,15 @@ def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> l
 
 
 def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
-    bounds = _BOUNDS.get(fabric, _UNBOUNDED)
-    if size > bounds.base:
-        return
     base = Case(DEMAND, fabric, size)
-    whole = not quick and size <= bounds.whole
+    whole = not quick and size <= _WHOLE
     losses = (0.0, 0.2) if quick else _FEW_LOSSES.get((fabric, size), LOSSES)
     yield from (replace(base, loss=loss) for loss in losses)
     if whole or losses == LOSSES:
         variants = (*_PATHS, *_CORNERS) if whole else _CORNERS[:1]
         yield from (replace(base, **changes) for changes in variants)
-    if size <= bounds.events:
+    if size <= _LARGEST.get((fabric, DEATH), size):
         deaths = (0.0, 0.05, 0.2) if whole else (0.0,)
         yield from (Case(DEATH, fabric, size, loss=loss) for loss in deaths)
+    if size <= _LARGEST.get((fabric, CHURN), size):
         yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:2]))

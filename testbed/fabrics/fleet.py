@@ -1,6 +1,8 @@
 """Fabrics of a whole fleet on the simulated network, each ticking at a phase of its own.
 
 A tick is the daemon's: drain what has arrived, look at the view, publish or show that one lives.
+Only `Membership.drained` is left out: what is read counts from now, and not from the look before,
+so that a death is known up to an interval later than daemons know it.
 Updates cross the network as values; that they are what the wire can carry to the last bit is tested
 elsewhere.
 """
@@ -8,7 +10,6 @@ elsewhere.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from drld.gossip import FABRICS
 from drld.gossip.base import Fabric
 from drld.gossip.lasting import Extreme, least
-from drld.gossip.pushsum import PushSum, settling_intervals
+from drld.gossip.pushsum import settling_intervals
 from drld.gossip.tree_membership import TreeMembership
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 from testbed.sim.lives import Lives, Sealed
@@ -69,12 +70,6 @@ class Fleet:
         self._lasting[name] = least(membership.rise_ns)
         self._lasting[name].update(1, self.interval * INTERVAL_NS)
 
-    def remember(self, name: str, members: Sequence[str]) -> None:
-        """A reload of a limiter: these are the fleet from now on."""
-        fabric = self.fabrics[name]
-        peers = [member for member in members if member != name]
-        fabric.reconfigure(fabric.membership.with_peers(peers))
-
     def run(self, intervals: int) -> None:
         """Let every limiter tick so many times, in the order of their phases."""
         for _ in range(intervals):
@@ -118,23 +113,10 @@ class Fleet:
             taken += self._in_force[name] * self.demand[name] / believed if believed else 0.0
         return taken / len(self.names)
 
-    def error(self) -> float:
-        """Root mean square over the limiters of the error of that, as a part of the total."""
-        believed = self.believed().values()
-        return math.sqrt(sum((b / self.total - 1) ** 2 for b in believed) / len(believed))
-
-    def worst_error(self) -> float:
-        """The largest."""
-        return max(abs(b / self.total - 1) for b in self.believed().values())
-
     def connected(self, names: Sequence[str] | None = None) -> set[int]:
         """How many others each limiter took for connected at its last tick, all such numbers."""
         views = [self.views[name] for name in (self.alive if names is None else names)]
         return {len(view.connected) + view.unnamed for view in views}
-
-    def push_sums(self) -> list[PushSum]:
-        """The fabrics, of a fleet of push-sum."""
-        return [fabric for fabric in self.fabrics.values() if isinstance(fabric, PushSum)]
 
     def _tick(self, name: str, now_ns: int) -> None:
         arrived = list(self.network.receive(name, now_ns))
@@ -193,15 +175,3 @@ def settling(fabric: str, size: int) -> int:
 def start_up(fabric: str, size: int) -> int:
     """Intervals until a fleet that starts all at once knows itself."""
     return 2 * cycle(fabric, size) + settling(fabric, size) + 2
-
-
-def restless_error(made: Fleet, intervals: int, seed: int) -> float:
-    """Every demand walks at random, 3 % an interval; the root mean square error over time."""
-    rng = Random(seed)
-    squares = []
-    for _ in range(intervals):
-        for name in made.names:
-            made.demand[name] *= math.exp(rng.gauss(0, 0.03))
-        made.run(1)
-        squares.append(made.error() ** 2)
-    return math.sqrt(statistics.fmean(squares))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from testbed.fabrics.case import AWAY_INTERVALS, CHURN, DEATH, DEMAND, Case
+from testbed.fabrics.case import CHURN, DEATH, DEMAND, Case
 from testbed.fabrics.fleet import INTERVAL_NS, Fleet, cycle, fleet, settling, start_up
 from testbed.sim.network import MS
 
@@ -35,10 +35,14 @@ STEADY, STEP, RESTLESS, QUIET = 40, 60, 100, 20
 """Intervals; `STEP` twice, as the demand returns to what it was."""
 DOUBLED = slice(15, 45)
 """Intervals after a step of which the error is told."""
+WAITING = 40
+"""Intervals for which one waits longer than it should take until a death or a return is known."""
 CHURNING = 400
+AWAY_INTERVALS = 60
+"""For how long a limiter is dead that comes and goes: 3 s."""
 YOUNG = 40
 """Intervals for which a limiter that has come back may not know the fleet yet."""
-_FEWER = {100: 0.4, 490: 0.25}
+_FEWER = {100: 0.4, 490: 0.25, 1000: 0.1}
 """Part of all these intervals, of meshes: each is N (N - 1) updates, and all of them alike."""
 
 
@@ -163,7 +167,8 @@ def _death(made: Fleet, case: Case) -> dict[str, Any]:
     _run(made, QUIET + start_up(case.fabric, case.limiters))
     made.dead.add(victim)
     others = {case.limiters - 2}
-    wait = 24 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters) + 40
+    more = round(WAITING * _part(case))
+    wait = 24 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters) + more
     counted_out: list[bool] = []
     death = Errors()
     for _ in range(wait):
@@ -175,7 +180,7 @@ def _death(made: Fleet, case: Case) -> dict[str, Any]:
     known = 3 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters)
     counted_in: list[bool] = []
     back = Errors()
-    for _ in range(known + 40):
+    for _ in range(known + more):
         made.run(1)
         back.look(made)
         counted_in.append(made.connected() == {case.limiters - 1})

@@ -12,15 +12,12 @@ from drld.capture.policer import Policer
 from drld.engine import Engine, Entry
 from drld.gossip.transport import Transport
 from drld.limiter import Tick
-from drld.model import FlowId
+from drld.model import GRACE_INTERVALS, FlowId
 from drld.spec import LimiterSpec
 from testbed.sim.clock import Clock
 from testbed.sim.datapath import MemoryDatapath
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import Network
-
-HEARTBEATS = 20
-"""Intervals without its daemon after which the kernel datapath falls back (docs/operations.md)."""
 
 
 class Host:
@@ -57,7 +54,7 @@ class Host:
         self.alive = False
         self._life += 1
         interval_ns = min(self.entry.limiter.limit.interval_ns, self.engine.spec.gossip.interval_ns)
-        when_ns = self._clock.now_ns + HEARTBEATS * interval_ns
+        when_ns = self._clock.now_ns + GRACE_INTERVALS * interval_ns
         self._clock.at(when_ns, self._fall_back, self._life)
 
     def _fall_back(self, life: int) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.control_fake import STATUS, FakeDaemon, client, served
+from tests.examples import examples
 
 REQUEST = b"GET /v1/limits/b HTTP/1.1\r\nHost: drld\r\nContent-Length: 3\r\n\r\nabc"
 TOKENS = st.sampled_from(
@@ -48,7 +49,7 @@ async def send_and_look(messages: list[bytes], path: Path) -> None:
                 assert (await http_client.get("/v1/status")).json() == STATUS
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(NONSENSE | mutated_requests(), min_size=1, max_size=8))
 def test_nonsense_harms_nobody_else(messages: list[bytes]) -> None:
     with TemporaryDirectory() as directory:

@@ -17,6 +17,7 @@ from drld.gossip.control_wire import (
     decode_control_untrusted,
     encode_control,
 )
+from tests.examples import examples
 
 from .targets.control_wire import check
 
@@ -51,19 +52,19 @@ def test_round_trip(message: Hello | Control, key_id: int, number: int) -> None:
     assert datagram[1] >> 6 == key_id
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(max_size=MAX_CONTROL_SIZE + 1))
 def test_random_bytes(datagram: bytes) -> None:
     check(datagram)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.integers(1, 4), st.integers(0, MAX_RUMOURS), st.binary(max_size=MAX_CONTROL_SIZE))
 def test_random_bytes_behind_a_good_head(kind: int, count: int, rest: bytes) -> None:
     check(bytes([0x10 | kind, 0, 0, count]) + bytes(HEADER.size - 4) + rest)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(messages, st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4))
 def test_mutated_messages(message: Hello | Control, changes: list[tuple[int, int]]) -> None:
     datagram = bytearray(encode_control(message, 0, 0) + bytes(CONTROL_TAG_SIZE))

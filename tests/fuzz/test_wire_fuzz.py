@@ -14,13 +14,14 @@ from drld.gossip.wire import (
 )
 from drld.model import Quantity, Update
 
+from ..examples import examples
 from ..tags import tagger
 from .targets.wire import check, check_updates
 
 DATAGRAM = tagger(b"", "a", "b").seal(encode(Update(1, 2, Quantity.RATE, 3, 4.0, 5.0)))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.one_of(
         st.binary(max_size=64), *(st.binary(min_size=size(n), max_size=size(n)) for n in (1, 2))
@@ -30,7 +31,7 @@ def test_random_bytes(datagram: bytes) -> None:
     check(datagram)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(min_size=18, max_size=18))
 def test_random_bytes_behind_a_good_head(rest: bytes) -> None:
     check(DATAGRAM[:2] + rest)
@@ -41,7 +42,7 @@ def test_random_bodies_behind_good_heads(rests: list[bytes]) -> None:
     check(b"".join(DATAGRAM[:2] + rest for rest in rests) + bytes(4))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(st.tuples(st.integers(0, size(1) - 1), st.integers(0, 255)), max_size=4))
 def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
     datagram = bytearray(DATAGRAM)

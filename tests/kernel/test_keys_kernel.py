@@ -192,7 +192,8 @@ def test_what_was_recorded_of_a_former_life_changes_nothing(
         if name != "lim2":
             assert present[ADDRESSES[name]] > 20
             report = refused(daemon, "replayed", 2 * present[ADDRESSES[name]])
-        assert set(report["rejected"]) <= {"tag", "session", "replayed"}
+        # Late: control messages from before the window, as many have come since on a slow host.
+        assert set(report["rejected"]) <= {"tag", "session", "replayed", "late"}
         assert report["sessions"] == (2 if name == "lim2" else 3)
         peers = {peer["name"]: peer for peer in daemon.get("/v1/peers")}
         assert all(peer["connected"] for peer in peers.values())

@@ -17,6 +17,7 @@ from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions
 from testbed.sim.probe_fleet import ProbeFleet
 
+from ..examples import examples
 from ..factories import gossip_spec, limit_spec
 
 
@@ -61,7 +62,7 @@ def test_the_times_have_the_order_that_the_proof_needs(
     assert times.period_ns >= 2 * times.timeout_ns >= 8 * tick_ms * MS
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @example(4, 1, 0.0, 0.0, [("cut", 7.0), ("cut", 1.0)])
 @given(
     st.integers(3, 6),

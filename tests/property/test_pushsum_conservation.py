@@ -21,6 +21,8 @@ from drld.gossip.pushsum import MAX_COPIES, PushSum
 from drld.gossip.wire import decode_untrusted, encode
 from drld.model import Quantity, Update
 
+from ..examples import examples
+
 TICK = 50_000_000
 
 demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(0, 1e-3))
@@ -169,7 +171,7 @@ def steps_of(*kinds: st.SearchStrategy[tuple[str, int, float]]) -> st.SearchStra
     return st.lists(st.one_of(*kinds), min_size=40, max_size=80)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     size=st.integers(2, 6),
     steps=steps_of(
@@ -192,7 +194,7 @@ def test_reordering_and_repetition(size: int, steps: Steps) -> None:
     assert {limiter.epoch for limiter in fleet.limiters.values()} == {0}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     size=st.integers(3, 6),
     steps=steps_of(

@@ -13,6 +13,8 @@ from drld.gossip.pushsum import MAX_COPIES, PushSum
 from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
 from drld.model import Quantity, Update
 
+from ..examples import examples
+
 TICK = 50_000_000
 
 
@@ -26,7 +28,7 @@ def push_sum(name: str, names: list[str], branching: int = 2) -> PushSum:
 demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(0, 1e-3))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     size=st.integers(1, 5),
     steps=st.lists(

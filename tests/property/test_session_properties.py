@@ -19,6 +19,7 @@ from drld.gossip.session import Met, Session
 from drld.gossip.wire import encode
 from drld.model import Quantity, Update
 
+from ..examples import examples
 from ..tags import tagger
 
 KEY = bytes(range(16))
@@ -137,7 +138,7 @@ def is_hello(datagram: bytes) -> bool:
     return datagram[0] & 15 == Kind.HELLO
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(script=actions, told=st.sampled_from(["a", "b", "ab"]), replays=st.integers(0, 3))
 def test_both_come_to_the_same_session(
     script: list[tuple[str, str | int]], told: str, replays: int
@@ -161,7 +162,7 @@ def test_both_come_to_the_same_session(
     assert world.agree()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(script=actions)
 def test_no_replay_ends_a_good_session(script: list[tuple[str, str | int]]) -> None:
     """Everything ever said comes again, twice; what belongs to the session only once."""
@@ -190,7 +191,7 @@ def test_no_replay_ends_a_good_session(script: list[tuple[str, str | int]]) -> N
 UPDATE = Update(1, 2, Quantity.RATE, 0, 3.0, 1.0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     script=actions,
     forged=st.lists(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.sim.scoreboard import Scoreboard
 
+from ..examples import examples
 from ..sim.tcp_pair import Pair
 
 LOSSES = st.frozensets(st.integers(0, 120), max_size=60)
@@ -24,7 +25,7 @@ def recount(board: Scoreboard) -> tuple[int, int, int]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(1, 80), LOSSES, LOSSES, st.integers(1, 30))
 def test_everything_arrives_whatever_is_lost(
     segments: int, lost: frozenset[int], lost_acks: frozenset[int], window: int
@@ -55,7 +56,7 @@ def test_everything_arrives_whatever_is_lost(
     assert len(pair.sent) == segments + pair.sender.retransmits
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.0, 0.3))
 def test_random_loss_never_stops_it(seed: int, loss: float) -> None:
     rng = Random(seed)

@@ -13,6 +13,8 @@ from drld.gossip.tree import Tree
 from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
 from drld.model import HEARTBEAT, Quantity, Update
 
+from ..examples import examples
+
 TICK = 50_000_000
 
 names = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12, unique=True)
@@ -135,7 +137,7 @@ def carry_out(fleet: Fleet, faults: list[tuple[str, int, int]]) -> None:
             fleet.deliver(*link, index, keep=what == "repeat")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(values=st.lists(demands, min_size=2, max_size=6), faults=FAULTS)
 def test_loss_repetition_and_disorder_change_no_total(
     values: list[float], faults: list[tuple[str, int, int]]
@@ -151,7 +153,7 @@ def test_loss_repetition_and_disorder_change_no_total(
     assert fleet.believed() == known
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     size=st.integers(1, 6),
     changes=st.lists(st.tuples(st.integers(0, 5), demands, FAULTS), max_size=4),
@@ -173,7 +175,7 @@ def test_after_any_faults_all_agree_on_the_true_total(
         assert (len(view.connected), view.unnamed) == (size - 1, 0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     said=st.lists(
         st.tuples(

@@ -12,7 +12,8 @@ at a moment is a number. It falls back to the static share as the kernel's does.
 
 `python -m tests.sim.conservative --seeds N` carries out N random schedules for each fabric and
 allocator and prints those in which the limit is exceeded (docs/conservative-rule.md); with `--cuts`
-one cut and its end each, and in which it is exceeded at any moment.
+one cut and its end each, or several of both (`--breaks`), and in which it is exceeded at any
+moment.
 """
 
 from __future__ import annotations
@@ -331,6 +332,7 @@ def carry_out(fleet: Fleet, event: Event) -> None:
             fleet.run(1 + event.whom % 30)
 
 
+CUTS = ("part", "cut", "deafen", "isolate", "mute")
 EVENTS = (
     "kill", "start", "freeze", "part", "heal", "cut", "deafen", "flap", "isolate", "mute"
 )  # fmt: skip
@@ -375,44 +377,68 @@ def random_fleet(fabric: str, allocator: str, seed: int) -> tuple[Fleet, list[Ev
     return fleet, random_events(rng, size)
 
 
-def excess_of_a_cut(fleet: Fleet, cut: Event) -> float:
+def excess_of_cuts(fleet: Fleet, *cuts: Event) -> float:
     """The largest sum of the local limits from before a cut until after its end; over the limit."""
     fleet.run(80)
     fleet.watch()
-    carry_out(fleet, cut)
+    for cut in cuts:
+        carry_out(fleet, cut)
     fleet.run(fleet.detection_intervals + 5)
     fleet.cut(())
     fleet.run(fleet.detection_intervals + 5)
     return fleet.most
 
 
-def random_cut(fabric: str, seed: int, delay_ns: int) -> tuple[Fleet, list[Event]]:
+def random_cut(fabric: str, seed: int, delay_ns: int, **limit: Any) -> tuple[Fleet, Event]:
     """A fleet that shares by FPS, and a cut."""
     rng = Random(f"{fabric}/cut/{seed}")
     flows = [rng.choice((0, 1, 2, 5, 30)) for _ in range(rng.randint(2, 8))]
-    what = rng.choice(("part", "cut", "deafen", "isolate", "mute"))
+    what = rng.choice(CUTS)
     event = Event(0, what, rng.randrange(len(flows)), rng.randrange(1 << len(flows)))
-    return Fleet(fabric, flows, seed=seed, delay_ns=delay_ns), [event]
+    return Fleet(fabric, flows, seed=seed, delay_ns=delay_ns, **limit), event
+
+
+def random_breaks(fabric: str, seed: int, delay_ns: int) -> tuple[Fleet, list[Event]]:
+    """A fleet whose links break and come back sooner than it can adapt to it."""
+    rng = Random(f"{fabric}/breaks/{seed}")
+    flows = [rng.choice((0, 1, 2, 5, 30)) for _ in range(rng.randint(3, 8))]
+    events = [
+        Event(
+            rng.choice((0, 1, 3, 5, 10, 15, 20, 30, 40, 60)),
+            rng.choice((*CUTS, "heal", "flap")),
+            rng.randrange(len(flows)),
+            rng.randrange(1 << len(flows)),
+        )
+        for _ in range(rng.randint(2, 5))
+    ]
+    return Fleet(fabric, flows, seed=seed, delay_ns=delay_ns), events
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=100, help="schedules of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--fabric", action="append", choices=FABRICS)
-    parser.add_argument("--allocator", action="append")
+    parser.add_argument("--fabric", action="append", choices=FABRICS, help="no others")
+    parser.add_argument("--allocator", action="append", help="no others")
     parser.add_argument("--cuts", action="store_true", help="of FPS: a cut and its end each")
+    parser.add_argument("--breaks", action="store_true", help="of FPS: several cuts and ends each")
     parser.add_argument("--delay", type=int, default=10, help="of paths in cuts, one way, ms")
     args = parser.parse_args()
-    allocators = ("fps",) if args.cuts else ("static", "fps", "fps-random-drop")
+    allocators = ("fps",) if args.cuts or args.breaks else ("static", "fps", "fps-random-drop")
     kinds = itertools.product(args.fabric or FABRICS, args.allocator or allocators)
     bad = 0
     for fabric, allocator in kinds:
         sums = []
         for seed in range(args.first, args.first + args.seeds):
             if args.cuts:
-                fleet, events = random_cut(fabric, seed, args.delay * MS)
-                sums.append(excess_of_a_cut(fleet, *events))
+                fleet, cut = random_cut(fabric, seed, args.delay * MS)
+                events = [cut]
+                sums.append(excess_of_cuts(fleet, cut))
+            elif args.breaks:
+                fleet, events = random_breaks(fabric, seed, args.delay * MS)
+                sums.append(excess_of_cuts(fleet, *events))
             else:
                 fleet, events = random_fleet(fabric, allocator, seed)
                 sums.append(excess(fleet, events))

@@ -160,7 +160,9 @@ DEMANDS = {"TCP": under_tcp, "constant": under_constant_demand}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind", action="append", choices=KINDS, help="of allocator")
     parser.add_argument("--fabric", action="append", choices=FABRICS)
     parser.add_argument("--demand", action="append", choices=DEMANDS)

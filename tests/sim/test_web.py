@@ -17,6 +17,7 @@ from testbed.sim.link import Link
 from testbed.sim.run import simulate
 from testbed.sim.stream import SEGMENT_BYTES, Path
 
+from ..examples import examples
 from ..testbed_factories import experiment, web
 
 MS = 1_000_000
@@ -79,7 +80,7 @@ def test_a_refused_syn_ack_is_repeated_after_a_second() -> None:
     assert took == pytest.approx(1000 + 80, abs=45)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 60_000), st.frozensets(st.integers(0, 60), max_size=25))
 def test_every_byte_comes_whatever_is_refused(size: int, refused: frozenset[int]) -> None:
     fetch = Fetch(size, refused)

@@ -86,7 +86,7 @@ def test_numbers_go_on_when_a_limit_or_all_of_gossip_is_taken_out_and_back() -> 
 def test_a_peer_that_is_met_is_told_and_heard_from_zero() -> None:
     bench = Bench(spec(FIRST))
     telling(bench, 1, 5)
-    bench.transport.inbox = [("b", told(50)), ("b", Met(7)), ("b", told(0))]
+    bench.transport.inbox = [("b", told(9)), ("b", Met(7)), ("b", told(0))]
     assert telling(bench, 6, 7)[0] == 0
     link = bench.engine.entries[1].limiter.fabric.links["b"]
     assert (link.received, link.late, link.lost) == (2, 0, 0)

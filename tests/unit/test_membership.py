@@ -110,9 +110,9 @@ def test_silence_of_all_is_isolation_long_before_it_shows_on_each_link() -> None
 
 def test_discarded_heartbeats_keep_nobody_alive() -> None:
     fleet = membership()
-    fleet.receive("p0", heartbeat(10), 0)
+    fleet.receive("p0", heartbeat(5), 0)
     for interval in range(1, 40):
-        fleet.receive("p0", heartbeat(10), interval * TICK)
+        fleet.receive("p0", heartbeat(5), interval * TICK)
     assert fleet.heard_ns("p0") == 0
     assert fleet.numbering.line("p0").replayed == 39
     assert fleet.connected(40 * TICK) == frozenset()

@@ -183,7 +183,7 @@ def test_a_gap_is_compensated() -> None:
 def test_compensation_is_capped() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.25), 0)
-    fabric.receive("b", update(50, 1.0, 0.25), TICK)
+    fabric.receive("b", update(10, 1.0, 0.25), TICK)
     assert fabric.mass.value == MAX_COPIES
 
 
@@ -380,9 +380,10 @@ def test_silence_is_no_knowledge_before_the_membership_is_steady() -> None:
 
 
 def test_who_is_quiet_answers_a_pair_of_an_older_epoch() -> None:
-    a, _, now = fell_quiet()
+    a, b, now = fell_quiet()
     a.epoch = 5
-    a.receive("b", update(60, 3.0, 0.5, epoch=4), now * TICK)
+    sequence = b._link("a").take_sequence()
+    a.receive("b", update(sequence, 3.0, 0.5, epoch=4), now * TICK)
     ((_, sent),) = publish(a, 0.0, now * TICK, Random(1))
     assert sent.epoch == 5
     assert publish(a, 0.0, (now + 1) * TICK, Random(1)) == []

@@ -84,9 +84,10 @@ def test_what_was_overtaken_is_late_once_and_a_replay_after() -> None:
 
 def test_what_is_older_than_the_window_is_a_replay() -> None:
     newest = 2 * WINDOW
-    start = [0, LEAP, newest]
-    assert verdicts(*start, newest - WINDOW + 1, newest - WINDOW)[3:] == [LATE, AGAIN]
-    assert verdicts(*start, newest - WINDOW - 1, 1, 2**31 + newest)[3:] == [AGAIN] * 3
+    start = [*range(0, newest, LEAP), newest]
+    known = len(start)
+    assert verdicts(*start, newest - WINDOW + 1, newest - WINDOW)[known:] == [LATE, AGAIN]
+    assert verdicts(*start, newest - WINDOW - 1, 1, 2**31 + newest)[known:] == [AGAIN] * 3
     # What has come is remembered when others have come since, and as long as it is in the window.
     one_by_one = [*range(WINDOW + 10)]
     assert verdicts(*one_by_one, *one_by_one)[WINDOW + 10 :] == [AGAIN] * (WINDOW + 10)
@@ -139,7 +140,7 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
     held = numbering.of("a", 1)
     for peer, limit in (("a", 1), ("a", 2), ("b", 1)):
         numbering.of(peer, limit).take()
-        numbering.of(peer, limit).accept(10)
+        numbering.of(peer, limit).accept(LEAP - 1)
     numbering.meet("a")
     numbering.meet("nobody")
     assert numbering.of("a", 1) is held

@@ -15,6 +15,7 @@ from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
 from testbed.fabrics.measure import STEP, Errors, measure
 from testbed.fabrics.results import Results
 from testbed.progress import Progress
+from tests.test_layering import ROOT, imports
 
 SMALL = 3
 
@@ -24,8 +25,8 @@ def test_every_case_is_there_once() -> None:
     assert len(set(found)) == len(found)
     assert {case.fabric for case in found} == set(FABRICS)
     assert {case.loss for case in found} == {0.0, 0.01, 0.05, 0.2, 0.4}
-    assert {case.limiters for case in found if case.fabric == "tree"} == set(SIZES)
-    assert max(case.limiters for case in found if case.fabric == "mesh") == 490
+    for fabric in FABRICS:
+        assert {case.limiters for case in found if case.fabric == fabric} == set(SIZES)
 
 
 def test_a_quick_comparison_is_a_part_of_the_whole() -> None:
@@ -105,6 +106,22 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [run["case"]["fabric"] for run in runs] == ["mesh", "tree"]
     assert runs[1]["updates"] != 77.0
     assert (tmp_path / campaign.PREVIOUS).is_file()
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_whatever_decides_makes_results_stale(fabric: str) -> None:
+    """All that is imported, from wherever a fabric or its measuring begins; but other fabrics."""
+    found: set[Path] = set()
+    todo = [ROOT / f"drld/gossip/{fabric}.py", ROOT / "testbed/fabrics/measure.py"]
+    while todo:
+        path = todo.pop()
+        found.add(path)
+        names = (ROOT / f"{name.replace('.', '/')}.py" for name in imports(path))
+        todo += [name for name in names if name.is_file() and name not in found]
+    found -= {ROOT / "drld/errors.py", ROOT / "testbed/fabrics/case.py"}
+    for other in set(FABRICS) - {fabric}:
+        found -= {path for pattern in campaign.OWN[other] for path in ROOT.glob(pattern)}
+    assert found <= {path for it in campaign.decisive(fabric) for path in ROOT.glob(it)}
 
 
 def test_tables_between_the_markers() -> None:
