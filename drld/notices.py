@@ -39,7 +39,7 @@ class Notices:
         if probes is not self._probes:
             self._probes = probes
             self._disagreeing = {}
-        engine.judged &= set(engine.membership.peers)
+        engine.judged &= {peer.name for peer in engine.spec.peers}
         for peer in sorted(engine.judged):
             said_ns = self._said_ns.get(peer)
             if said_ns is not None and now_ns - said_ns < QUIET_NS:
