@@ -10,12 +10,18 @@ A limit is awake while there is something to do for it. Where nobody in the flee
 comes to rest (`Limiter.at_rest`): it is not read, ticked, gossiped or programmed until the datapath
 has seen a packet of it, an update of it comes, or the membership changes. So ten thousand limits
 cost what those cost that are in use.
+
+A peer that a reload takes out of the configuration is *departed*: it is spoken to no more, and is
+in the membership as one that is silent until nothing of it counts any more anywhere
+(`Membership.forgotten_ns`). Only then are the limits divided by one less: all others have given up
+its share by then, and what its orphans owe in a tree is paid. By who joins they are divided at
+once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -74,6 +80,8 @@ class Engine:
         transport.set_fabric(spec.gossip.fabric)
         self.unknown_limit: Counter[str] = Counter()
         """Updates of a limit that is not configured here, by peer."""
+        self._departed: dict[str, int] = {}
+        """Peers that are configured no more, and until when they are in the membership."""
         self._lives: dict[str, int] = {}
         """Of the peers that were met."""
         self.probes = self._prober(spec, None, 0)
@@ -139,12 +147,19 @@ class Engine:
         ]
         if problems:
             raise ConfigError(problems)
-        fleet = (
-            self.membership.with_peers([peer.name for peer in spec.peers])
-            if spec.gossip == self.spec.gossip and (spec.joined or not self.spec.joined)
-            else membership(spec.name, spec.members, spec.gossip)
-        )
-        fleet.numbering = self.membership.numbering
+        names = {peer.name for peer in spec.peers}
+        forgotten_ns = now_ns + self.membership.forgotten_ns
+        departed = {
+            peer: self._departed.get(peer, forgotten_ns)
+            for peer in self.membership.peers
+            if peer not in names
+        }
+        names |= departed.keys()
+        if spec.gossip != self.spec.gossip or (self.spec.joined and not spec.joined):
+            fleet = membership(spec.name, {spec.name, *names}, spec.gossip)
+            fleet.numbering = self.membership.numbering
+        else:
+            fleet = self._membership_of(names)
         entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
         undo = self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
@@ -154,20 +169,38 @@ class Engine:
                 undo()
                 raise
         for limit in spec.limits:
-            entries[limit.id].limiter.reconfigure(limit, fleet)
+            entries[limit.id].limiter.reconfigure(limit, fleet, departed)
         self.transport.set_fabric(spec.gossip.fabric)
         if spec.ring != self.spec.ring:
             # Else the keys stay that were changed since the file was read (`drlctl keys`).
             self.transport.set_ring(spec.ring)
         fleet.numbering.retain(fleet.peers)
-        self._lives = {peer: self._lives[peer] for peer in fleet.peers if peer in self._lives}
+        self._departed = departed
+        self._lives = {k: v for k, v in self._lives.items() if k in names - departed.keys()}
         self.probes = self._prober(spec, self.probes, now_ns)
-        if self.probes is None:
-            for peer in fleet.peers:
-                fleet.declare(peer, gone=False)
+        for peer in fleet.peers:
+            if self.probes is None or peer in departed:
+                fleet.declare(peer, gone=peer in departed)
         self.spec = spec
         self.membership = fleet
         self._adopt(entries, now_ns)
+        # Whatever has changed is taken in by the next look, by limits at rest as well.
+        self._seen = -1
+
+    def _membership_of(self, peers: Set[str]) -> Membership:
+        """The running membership, with these peers."""
+        running = self.membership
+        return running if peers == set(running.peers) else running.with_peers(peers)
+
+    def _forget_departed(self, now_ns: int) -> None:
+        """Go on without those of whom nothing counts any more."""
+        self._departed = {k: v for k, v in self._departed.items() if v >= now_ns}
+        fleet = self._membership_of({peer.name for peer in self.spec.peers} | self._departed.keys())
+        for limit_id, entry in self.entries.items():
+            entry.limiter.reconfigure(entry.limiter.limit, fleet, self._departed)
+            self.datapath.set_share(limit_id, entry.limiter.initial())
+        fleet.numbering.retain(fleet.peers)
+        self.membership = fleet
 
     def next_due_ns(self) -> int:
         """When the next tick is due."""
@@ -286,6 +319,8 @@ class Engine:
         self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
         for limit_id in self.datapath.stirred():
             self._wake(self.entries[limit_id])
+        if self._departed and now_ns > min(self._departed.values()):
+            self._forget_departed(now_ns)
         fleet = self.membership
         alone = not fleet.connected(now_ns) and not fleet.unnamed
         changed = fleet.version != self._seen
@@ -344,7 +379,9 @@ class Engine:
             return
         if not self.spec.joined:
             return
-        targets = self.membership.targets(self._rng)
+        targets = [
+            peer for peer in self.membership.targets(self._rng) if peer not in self._departed
+        ]
         told: dict[str, list[Update]] = {peer: [] for peer in targets}
         for entry in speaking:
             for peer, update in entry.limiter.publish(targets, now_ns):

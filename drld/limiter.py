@@ -65,6 +65,8 @@ class Limiter:
         self._demand = DemandEstimator(limit.ewma)
         self._value = 0.0
         """What to tell the fleet."""
+        self._shares = limit.shares
+        """Of the limit, by name; empty: all have the same."""
         self._reached: tuple[Collection[str], int, float] | None = None
         """The peers that were connected last, how many more, and the sum of all these shares."""
         self._lasting = least(membership.rise_ns)
@@ -80,12 +82,30 @@ class Limiter:
             share=self._share,
         )
 
-    def reconfigure(self, limit: LimitSpec, membership: Membership) -> None:
-        """Take over a changed limit (same id, allocator and EWMA) and fleet; knowledge stays."""
+    def reconfigure(
+        self, limit: LimitSpec, membership: Membership, departed: Collection[str] = ()
+    ) -> None:
+        """Take over a changed limit (same id, allocator and EWMA) and fleet; knowledge stays.
+
+        `departed` are peers of the membership that the limit does not know any more: until they are
+        forgotten nobody's share becomes larger.
+        """
+        reached = self._reached
+        shares = limit.shares
+        if shares and departed:
+            before = self._shares
+            shares = {name: min(part, before.get(name, part)) for name, part in shares.items()}
+            shares |= {name: before[name] for name in departed if name in before}
         self.limit = limit
         self.membership = membership
+        self._shares = shares
         self._reached = self._last_in_force = None
-        self._lasting = least(membership.rise_ns)
+        # The same limiters stay in force, with the shares that they have now.
+        factor = 1.0
+        if reached is not None:
+            connected, unnamed, before_sum = reached
+            factor = self._reachable(connected, unnamed) / before_sum if before_sum else 0.0
+        self._lasting = self._lasting.over(membership.rise_ns, factor)
         self.fabric.reconfigure(membership)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
@@ -171,7 +191,7 @@ class Limiter:
         reached = self._reached
         if reached is not None and reached[0] is connected and reached[1] == unnamed:
             return reached[2]
-        shares = self.limit.shares
+        shares = self._shares
         own = self._share(self.membership.name)
         others = own * (len(connected) + unnamed)
         if shares:
@@ -186,8 +206,8 @@ class Limiter:
         return reachable
 
     def _share(self, member: str) -> float:
-        if self.limit.shares:
-            return self.limit.shares.get(member, 0.0)
+        if self._shares:
+            return self._shares.get(member, 0.0)
         return 1 / (len(self.membership.peers) + 1)
 
     @staticmethod

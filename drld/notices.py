@@ -46,7 +46,7 @@ class Notices:
         yield from self._disagreements(engine, now_ns)
 
     def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
-        engine.judged &= set(engine.membership.peers)
+        engine.judged &= {peer.name for peer in engine.spec.peers}
         for peer in sorted(engine.judged):
             state = probes.verdicts.state(peer)
             if state in _GONE:

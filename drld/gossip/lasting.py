@@ -40,6 +40,12 @@ class Extreme:
             steps.popleft()
         return steps[0][0]
 
+    def over(self, span_ns: int, factor: float = 1.0) -> Extreme:
+        """The same of another span, as if all values had been so many times as large."""
+        changed = Extreme(span_ns, self._overrules)
+        changed._steps.extend((value * factor, until_ns) for value, until_ns in self._steps)
+        return changed
+
     @property
     def settled(self) -> bool:
         """Whether the extreme stays what it is until another value is given."""

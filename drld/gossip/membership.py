@@ -159,6 +159,11 @@ class Membership:
         """
 
     @property
+    def forgotten_ns(self) -> int:
+        """How long after the last word of a limiter nothing of it counts any more, ns."""
+        return self.timeouts.silence_ns + self.interval_ns
+
+    @property
     def detection_ns(self) -> int:
         """The detection time: how long after the last event all are counted as they are, ns."""
         return self.timeouts.silence_ns + self.rise_ns + self.interval_ns
@@ -170,13 +175,20 @@ class Membership:
         return changed
 
     def _hand_over(self, changed: Membership) -> None:
-        changed._peers |= {peer: self._peers[peer] for peer in changed.peers if peer in self._peers}
-        changed._heartbeats = {
-            peer: link for peer, link in self._heartbeats.items() if peer in changed._peers
-        }
+        kept = changed._peers.keys() & self._peers.keys()
+        changed._order = [peer for peer in changed.peers if peer not in kept]
+        changed._order += [peer for peer in self._order if peer in kept]
+        changed._peers |= {peer: self._peers[peer] for peer in kept}
+        changed._heartbeats = {k: v for k, v in self._heartbeats.items() if k in kept}
         changed.numbering = self.numbering
         changed._heard_ns = self._heard_ns
         changed._drained_ns = self._drained_ns
+        # Who has been connected leaves in order, whatever is reloaded meanwhile.
+        changed._connected = self._connected & kept
+        changed._leaving = {k: v for k, v in self._leaving.items() if k in kept}
+        changed.unnamed = self.unnamed
+        changed._changed_ns = self._changed_ns
+        changed._steady = self._steady
         changed.version = self.version + 1
 
     def targets(self, rng: Random) -> list[str]:

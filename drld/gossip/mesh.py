@@ -203,6 +203,8 @@ class Mesh(Fabric[_Origin]):
         remote = 0.0
         age_ns: int | None = None
         rests: dict[str, float] = {}
+        membership = self.membership
+        whole = membership.whole(now_ns)
         for peer, link in self._counted(now_ns):
             remote += link.value
             if link.value:
@@ -211,7 +213,12 @@ class Mesh(Fabric[_Origin]):
                 link.connected_ns = None
             elif link.connected_ns is None:
                 link.connected_ns = now_ns
-            elif link.rest is not None and now_ns - link.connected_ns >= self.membership.rise_ns:
+            elif (
+                link.rest is not None
+                # Who has come to be whole may have fallen silent about the limit before.
+                and (not whole or peer in membership.torn)
+                and now_ns - link.connected_ns >= membership.rise_ns
+            ):
                 rests[peer] = link.rest
         self._rest.others_want = remote > 0
         if rests:

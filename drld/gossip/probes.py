@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
@@ -140,7 +140,7 @@ class Probes:
         """The same limiter after a reload: what is known of those that stay is kept."""
         changed = Probes(self.name, self.life, peers, times, agreement)
         changed.verdicts.keep(self.verdicts)
-        changed.counter = changed._known_counter = self.counter
+        changed.counter, changed._known_counter = self.counter, self._known_counter
         changed.awareness = min(self.awareness, times.patience)
         changed._number = self._number
         changed._due_ns = self._due_ns
@@ -148,6 +148,23 @@ class Probes:
         changed._answered_ns = self._answered_ns
         changed._cut_off = self._cut_off
         changed._returned_ns = self._returned_ns
+        kept = set(changed._peers) & set(self._peers)
+        told_of = {subject(peer) for peer in kept} | {self._subject}
+        changed._rumours = self._rumours.of(told_of, times.transmissions)
+        new = [peer for peer in changed._peers if peer not in kept]
+        if new:
+            changed._rumours.add(changed._myself())
+        changed._present = new + [peer for peer in self._present if peer in kept]
+        changed._absent = [peer for peer in self._absent if peer in kept]
+        changed._missed = self._missed & kept
+        changed._stirred = self._stirred & kept
+        changed._periods = self._periods
+        changed._pending = {
+            sequence: replace(probe, helpers=[peer for peer in probe.helpers if peer in kept])
+            for sequence, probe in self._pending.items()
+            if probe.peer in kept and (probe.errand is None or probe.errand[0] in kept)
+        }
+        changed._outbox = [(peer, message) for peer, message in self._outbox if peer in kept]
         return changed
 
     def isolated(self, now_ns: int) -> bool:

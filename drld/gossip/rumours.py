@@ -68,6 +68,17 @@ class Rumours:
         self._queue: dict[int, _Told] = {}
         self._added = 0
 
+    def of(self, subjects: Collection[int], transmissions: int) -> Rumours:
+        """What there is to pass on of these limiters, each so often in all."""
+        kept = Rumours(transmissions)
+        kept._queue = {
+            about: told
+            for about, told in self._queue.items()
+            if about in subjects and told.times < transmissions
+        }
+        kept._added = self._added
+        return kept
+
     def add(self, rumour: Rumour) -> None:
         """Pass this on, in the place of what was told of the same limiter."""
         self._added += 1

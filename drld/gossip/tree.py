@@ -223,7 +223,7 @@ class Tree(Fabric[_Neighbour]):
         """See `Fabric.reconfigure`."""
         super().reconfigure(membership)
         self._rest.others_want = True
-        self._bridge = self.membership.new_bridge()
+        self._bridge = self.membership.bridged(self._bridge)
 
     def _sums(
         self, value: float, children: Mapping[str, Sum], rest: Sum, now_ns: int

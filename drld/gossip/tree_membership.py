@@ -148,6 +148,11 @@ class TreeMembership(Membership):
         self._heard_since = False
 
     @property
+    def forgotten_ns(self) -> int:
+        """See `Membership`."""
+        return self.counted_ns + self.interval_ns
+
+    @property
     def detection_ns(self) -> int:
         """See `Membership`."""
         return self.counted_ns + self.rise_ns
@@ -159,9 +164,18 @@ class TreeMembership(Membership):
         changed._began_ns = self._began_ns
         changed._dead = self._dead & changed._peers.keys()
         changed.debts = {k: v for k, v in self.debts.items() if k in changed._peers}
-        changed._rest = self._rest
         changed._confirmed_until_ns = self._confirmed_until_ns
-        changed.parent = self.parent if self.parent in changed._peers else None
+        if self.parent in changed._peers:
+            changed.parent, changed._rest = self.parent, self._rest
+            changed._settled = self._settled
+            changed._denied = self._denied
+        if self.home == changed.home:
+            changed._known_at_home = self._known_at_home
+        changed._bridge = changed.bridged(self._bridge)
+        changed._asked = [peer for peer in self._asked if peer in changed._peers]
+        changed._moved = {
+            k: v for k, v in self._moved.items() if k in changed._peers and v in changed._peers
+        }
         changed._children = {k: v for k, v in self._children.items() if k in changed._peers}
         changed._former = {k: v for k, v in self._former.items() if k in changed._peers}
         return changed
@@ -312,6 +326,10 @@ class TreeMembership(Membership):
         """What a number of limiters goes through: it falls when it has been lower for so long that
         orphans have found another parent."""
         return largest(self._bridged_ns)
+
+    def bridged(self, bridge: Extreme) -> Extreme:
+        """That of an earlier membership, to go on with."""
+        return bridge.over(self._bridged_ns)
 
     def _below(self, now_ns: int) -> int:
         """How many are below this limiter, itself included."""

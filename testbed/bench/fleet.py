@@ -52,9 +52,9 @@ EVENTS = {
     "share": "limiter registered → its share in force",
     "silent": "limiter killed → its share out of the limit",
     "lease": "limiter killed → its lease has ended",
-    "removed": "member removed → all divide by one less",
+    "removed": "member removed → all know of it",
     "leaving": "SIGTERM → it has left",
-    "left": "limiter left → all divide by one less",
+    "left": "limiter left → all know of it",
 }
 """What is measured, in the order of the table."""
 

@@ -7,7 +7,7 @@ and handshakes are tested elsewhere. What sessions mean for them is in `testbed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from drld.gossip.channel import Message
@@ -44,6 +44,8 @@ class Mailbox:
         self._network = network
         self._lives: Lives[Content] = Lives()
         self._fabric: str | None = None
+        self._peers: Collection[str] | None = None
+        """None: all that the network knows."""
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
@@ -81,6 +83,9 @@ class Mailbox:
     def receive(self) -> Iterator[tuple[str, Message]]:
         """All that has arrived."""
         for peer, datagram in self._network.receive(self._name, self._clock.now_ns):
+            if self._peers is not None and peer not in self._peers:
+                self.refuse("address")
+                continue
             opened = self._lives.open(peer, datagram)
             if opened.answer is not None:
                 self._network.send(self._name, peer, opened.answer, self._clock.now_ns)
@@ -100,7 +105,8 @@ class Mailbox:
         self.rejected[reason] += 1
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
-        """Nothing to do: the network knows everybody."""
+        """Take nothing of others from now on; the network has their addresses."""
+        self._peers = frozenset(peers)
 
     def set_fabric(self, fabric: str) -> None:
         """Updates are of this one from now on."""

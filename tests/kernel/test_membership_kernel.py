@@ -110,8 +110,9 @@ def test_limiters_join_and_leave_under_load(hosts: RegistryFleet, allocator: str
         assert all(map(int.__ge__, left, (joined[0], joined[2])))
         passed = sum(fleet.forwarded(1, 3)) + sum(gone) - before
         lasted_s = time.monotonic() - begun
-    # A tenth above, and what a bucket that is full when its limiter starts or changes holds.
-    assert passed <= 1.1 * RATE * lasted_s + 6 * BURST
+    # And what a bucket that is full when its limiter starts or changes holds. That no moment in
+    # between is above the limit is for tests/sim/test_conservative.py to see.
+    assert passed <= RATE * lasted_s + 6 * BURST
     assert passed >= 0.2 * RATE * lasted_s
     for daemon in (first, second, third):
         assert "Traceback" not in daemon.log

@@ -24,3 +24,18 @@ def test_the_extreme_of_what_was_within_the_span(
         assert lowest.update(value, now_ns) == min(recent)
         assert highest.update(value, now_ns) == max(recent)
         assert not lowest.settled or min(recent) == value
+
+
+@given(steps=steps, span_ns=st.integers(1, 12), factor=st.sampled_from([0.5, 1.0, 2.0]))
+def test_it_goes_on_as_if_all_had_been_so_many_times_as_large(
+    steps: list[tuple[int, int]], span_ns: int, factor: float
+) -> None:
+    one, other = least(span_ns), least(span_ns)
+    now_ns = 0
+    for number, (pause, value) in enumerate(steps):
+        now_ns += pause
+        if number == len(steps) // 2:
+            one = one.over(span_ns, factor)
+        known = one.update(value * (factor if number >= len(steps) // 2 else 1.0), now_ns)
+        expected = other.update(value, now_ns)
+    assert known == expected * factor

@@ -31,7 +31,7 @@ from drld.engine import Engine
 from drld.gossip import FABRICS
 from drld.gossip.transport import Transport
 from drld.model import GRACE_INTERVALS, Enforcement, FlowId, Measurement
-from drld.spec import LimitSpec, ProbeSpec
+from drld.spec import LimiterSpec, LimitSpec, ProbeSpec
 from testbed.sim.clock import Clock
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import MS, Conditions, Network
@@ -133,7 +133,7 @@ class Node:
     def __init__(self, name: str, flows: int, fleet: Fleet) -> None:
         self.name = name
         self.datapath = FluidDatapath()
-        self.datapath.flows = flows
+        self.flows = self.datapath.flows = flows
         self._fleet = fleet
         self.mailbox = Mailbox(name, fleet.clock, fleet.network)
         self.alive = False
@@ -149,14 +149,38 @@ class Node:
         for _ in fleet.network.receive(self.name, fleet.clock.now_ns):
             pass
         self.mailbox.restart()
-        peers = [name for name in fleet.names if name != self.name]
-        spec = limiter_spec(
-            fleet.limit, peers=peers, name=self.name, gossip=fleet.gossip, probes=fleet.probes
-        )
+        spec = self._spec()
+        self.mailbox.update_peers({peer.name: peer.address for peer in spec.peers})
         transport = cast(Transport, self.mailbox)
         self.engine = Engine(spec, self.datapath, transport, fleet.rng)
         self.engine.start(began_ns)
         fleet.clock.at(self.engine.next_due_ns(), self._tick, self._life)
+
+    def _spec(self) -> LimiterSpec:
+        fleet = self._fleet
+        peers = [name for name in fleet.members if name != self.name]
+        return limiter_spec(
+            fleet.limit, peers=peers, name=self.name, gossip=fleet.gossip, probes=fleet.probes
+        )
+
+    def reload(self) -> None:
+        """The daemon, if it lives, reads its file: the members of the fleet as they are now."""
+        now_ns = self._fleet.clock.now_ns
+        if self.alive and now_ns < self.frozen_until_ns:
+            self._fleet.clock.at(self.frozen_until_ns, self._reload_later, self._life)
+        elif self.alive:
+            self.engine.reconfigure(self._spec(), now_ns, reattach=False)
+
+    def _reload_later(self, life: int) -> None:
+        if life == self._life:
+            self.reload()
+
+    def leave(self) -> None:
+        """The daemon ends in order, and nothing passes here any more."""
+        if self.alive:
+            self.engine.stop()
+        self.kill()
+        self.datapath.flows = 0
 
     def kill(self) -> None:
         """The daemon dies."""
@@ -223,6 +247,8 @@ class Fleet:
         `delay_ns` is that of each path, one way; up to 20 ms are added.
         """
         self.names = [f"l{number}" for number in range(len(flows))]
+        self.members = list(self.names)
+        """Those that have not left."""
         self.limit = limit_spec(allocator, rate=LIMIT, **limit)
         self.gossip = gossip_spec(fabric)
         self.probes = ProbeSpec()
@@ -274,7 +300,7 @@ class Fleet:
     @property
     def detection_intervals(self) -> int:
         """The detection time."""
-        entries = next(iter(self.nodes.values())).engine.entries
+        entries = self.nodes[self.members[0]].engine.entries
         return -(-entries[1].limiter.fabric.detection_ns // TICK_NS)
 
     def cut(self, paths: Iterable[tuple[str, str]]) -> None:
@@ -289,7 +315,9 @@ class Event:
     after: int
     what: str
     """kill, start, freeze, part, heal, cut (both ways), deafen (one way), flap, isolate (who hears
-    nobody), mute (whom nobody hears)."""
+    nobody), mute (whom nobody hears), reload (those of some bits), leave (in order; the
+    others drop it later, together or one by one), join (one that has left comes back, if all
+    live)."""
     who: int
     """A limiter, where it matters; modulo the fleet."""
     whom: int
@@ -300,8 +328,9 @@ def carry_out(fleet: Fleet, event: Event) -> None:
     """Let one thing happen."""
     fleet.run(event.after)
     names = fleet.names
-    node = fleet.nodes[names[event.who % len(names)]]
-    other = names[event.whom % len(names)]
+    members = fleet.members
+    node = fleet.nodes[members[event.who % len(members)]]
+    other = members[event.whom % len(members)]
     cut = fleet.network.cut
     if event.what == "kill" and node.alive:
         node.kill()
@@ -330,11 +359,51 @@ def carry_out(fleet: Fleet, event: Event) -> None:
             fleet.run(1 + event.who % 30)
             cut -= {(node.name, other), (other, node.name)}
             fleet.run(1 + event.whom % 30)
+    elif event.what == "reload":
+        for bit, name in enumerate(members):
+            if event.whom >> bit & 1:
+                fleet.nodes[name].reload()
+    elif event.what == "leave" and len(members) > 1:
+        leave(fleet, node.name, 1 + event.whom % 40, event.who % 4)
+    elif event.what == "join" and members != names:
+        gone = [name for name in names if name not in members]
+        join(fleet, gone[event.who % len(gone)], event.whom % 4)
+
+
+def leave(fleet: Fleet, name: str, after: int, between: int) -> None:
+    """A limiter ends; `after` so many intervals the others reload, so many `between` two."""
+    fleet.nodes[name].leave()
+    fleet.members.remove(name)
+    fleet.run(after)
+    for other in list(fleet.members):
+        fleet.nodes[other].reload()
+        fleet.run(between)
+
+
+def join(fleet: Fleet, name: str, between: int) -> None:
+    """All reload, so many intervals `between` two, and then the one that is new starts.
+
+    Unless one of them is dead: it could not make room.
+    """
+    others = [fleet.nodes[other] for other in fleet.members]
+    if not all(node.alive for node in others):
+        return
+    fleet.members.append(name)
+    for node in others:
+        node.reload()
+        fleet.run(between)
+    thawed_ns = max(node.frozen_until_ns for node in others)
+    # What is enforced follows at the next tick.
+    fleet.run(max(0, thawed_ns - fleet.clock.now_ns) / TICK_NS + 2)
+    node = fleet.nodes[name]
+    node.datapath.flows = node.flows
+    node.start(fleet.clock.now_ns)
 
 
 CUTS = ("part", "cut", "deafen", "isolate", "mute")
 EVENTS = (
-    "kill", "start", "freeze", "part", "heal", "cut", "deafen", "flap", "isolate", "mute"
+    "kill", "start", "freeze", "part", "heal", "cut", "deafen", "flap", "isolate", "mute",
+    "reload", "leave", "join",
 )  # fmt: skip
 
 

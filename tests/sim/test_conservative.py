@@ -24,6 +24,8 @@ from .conservative import (
     carry_out,
     excess,
     excess_of_cuts,
+    join,
+    leave,
     random_cut,
 )
 
@@ -178,6 +180,66 @@ def test_a_cut_and_its_end_never_exceed_the_limit(
 def test_cuts_that_broke_the_rule_in_a_tree(delay_ms: int, seed: int) -> None:
     """While what limiters owed lost parents outlived what these had been told."""
     assert excess_of_cuts(*random_cut("tree", seed, delay_ms * MS)) <= MOST
+
+
+@pytest.mark.parametrize("fabric", SAFE)
+@given(
+    flows=flows,
+    event=st.builds(
+        Event,
+        after=st.just(0),
+        what=st.sampled_from(["part", "cut", "deafen", "isolate", "mute"]),
+        who=st.integers(0, 11),
+        whom=st.integers(0, 4095),
+    ),
+    reloads=st.lists(st.integers(0, 4095), min_size=10, max_size=10),
+)
+@settings(slow, max_examples=4)
+def test_nor_do_they_if_limiters_reload_meanwhile(
+    fabric: str, flows: list[int], event: Event, reloads: list[int]
+) -> None:
+    made = Fleet(fabric, flows, seed=event.who)
+    made.run(80)
+    made.watch()
+    carry_out(made, event)
+    healed_ns = made.clock.now_ns + made.detection_intervals * TICK_NS
+    for who in (*reloads, *reloads):
+        made.run(made.detection_intervals / 10)
+        carry_out(made, Event(0, "reload", 0, who))
+        if made.clock.now_ns >= healed_ns:
+            made.cut(())
+    assert made.most <= MOST
+
+
+@pytest.mark.parametrize("fabric", SAFE)
+@given(
+    flows=st.lists(st.sampled_from([0, 1, 2, 5, 30]), min_size=2, max_size=9),
+    who=st.integers(0, 8),
+    after=st.sampled_from([0, 1, 3, 10, 20, 40, 90]),
+    between=st.sampled_from([0, 1, 3, 10]),
+)
+@settings(slow, max_examples=6)
+def test_who_leaves_or_joins_never_makes_the_sum_exceed_the_limit(
+    fabric: str, flows: list[int], who: int, after: int, between: int
+) -> None:
+    """Whenever the others reload; and when it is over all of the limit is in use."""
+    made = Fleet(fabric, flows, seed=who)
+    made.run(80)
+    made.watch()
+    name = made.names[who % len(flows)]
+    leave(made, name, after, between)
+    made.run(made.detection_intervals + 5)
+    assert made.most <= MOST
+    made.watch()
+    made.run(5)
+    wanted = any(made.nodes[other].flows for other in made.members)
+    assert made.least > 0.999 or not wanted
+    join(made, name, between)
+    made.run(made.detection_intervals + 5)
+    assert made.most <= MOST
+    made.watch()
+    made.run(5)
+    assert made.least > 0.999 or not any(flows)
 
 
 @pytest.mark.parametrize("fabric", SAFE)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from drld.errors import ConfigError, DatapathError
+from drld.gossip.session import Met
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec
@@ -89,3 +90,34 @@ def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
     bench.run(21, 21)
     assert bench.engine.membership.connected(21 * TICK_NS) == frozenset()
     assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
+
+
+def test_shares_grow_when_nothing_of_one_that_departed_counts_any_more() -> None:
+    bench = Bench(spec(FIRST, peers=("b", "c")))
+    bench.engine.reconfigure(spec(FIRST), TICK_NS)
+    forgotten_ns = TICK_NS + bench.engine.membership.forgotten_ns
+    bench.clear()
+    bench.run(2, forgotten_ns // TICK_NS)
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    bench.run(forgotten_ns // TICK_NS + 1, forgotten_ns // TICK_NS + 2)
+    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 2
+    assert bench.engine.membership.peers == ("b",)
+    assert {peer for peer, _ in bench.transport.messages} == {"b"}
+
+
+def test_a_limit_that_is_added_is_ticked_though_it_is_at_rest() -> None:
+    bench = Bench(spec(FIRST))
+    bench.engine.reconfigure(spec(FIRST, SLOW), TICK_NS)
+    bench.run(2, 4)
+    assert bench.engine.entries[SLOW.id].last is not None
+
+
+def test_one_that_departed_and_is_configured_again_is_a_peer() -> None:
+    bench = Bench(spec(FIRST, peers=("b", "c")))
+    bench.engine.reconfigure(spec(FIRST), TICK_NS)
+    bench.engine.reconfigure(spec(FIRST, peers=("b", "c")), 2 * TICK_NS)
+    bench.transport.inbox = [("c", Met(7)), ("c", weight(1))]
+    bench.clear()
+    bench.run(3, 100)
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    assert {peer for peer, _ in bench.transport.messages} == {"b", "c"}

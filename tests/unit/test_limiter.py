@@ -126,3 +126,43 @@ def test_members_change_while_running() -> None:
     fps.reconfigure(fps.limit, fps.membership.with_peers(""))
     tick = fps.tick(measurement(10_000), 2 * TICK_NS)
     assert tick.in_force.rate == 10 * MBIT
+
+
+def test_a_reload_lets_a_share_that_rises_late_rise_late() -> None:
+    fps = limiter(members=("a", "b", "c"))
+    fps.tick(measurement(10_000), TICK_NS)
+    fps.receive("b", update(0, value=3.0), 2 * TICK_NS)
+    fps.tick(measurement(10_000), 2 * TICK_NS)
+    rises_ns = 2 * TICK_NS + fps.membership.rise_ns
+    fps.reconfigure(fps.limit, fps.membership)
+    in_force = {}
+    for now_ns in (rises_ns - TICK_NS, rises_ns):
+        fps.receive("b", update(now_ns // TICK_NS, value=3.0), now_ns)
+        in_force[now_ns] = fps.tick(measurement(10_000), now_ns).in_force.rate
+    assert in_force[rises_ns - TICK_NS] == pytest.approx(10 * MBIT / 3)
+    assert in_force[rises_ns] == pytest.approx(20 * MBIT / 3)
+
+
+def test_the_same_limiters_stay_in_force_with_the_shares_they_have_now() -> None:
+    fps = limiter(members=("a", "b", "c"))
+    fps.tick(measurement(10_000), TICK_NS)
+    fps.receive("b", update(0, value=3.0), 2 * TICK_NS)
+    fps.tick(measurement(10_000), 2 * TICK_NS)
+    fps.reconfigure(fps.limit, fps.membership.with_peers("bcd"))
+    tick = fps.tick(measurement(10_000), 3 * TICK_NS)
+    assert tick.in_force.rate == pytest.approx(10 * MBIT / 4)
+
+
+def test_no_share_grows_while_one_that_departed_may_be_counted_elsewhere() -> None:
+    old = {"a": 0.5, "b": 0.3, "c": 0.2}
+    three = limiter(members=("a", "b", "c"), shares=old)
+    three.receive("b", update(0, value=1.0), 0)
+    three.tick(measurement(0), TICK_NS)
+    new = limit_spec(shares={"a": 0.4, "b": 0.6})
+    three.reconfigure(new, three.membership, {"c"})
+    held = three.tick(measurement(0), 2 * TICK_NS)
+    three.reconfigure(new, three.membership.with_peers("b"))
+    grown = three.tick(measurement(0), 3 * TICK_NS)
+    assert held.in_force.rate == pytest.approx(10 * MBIT * (0.4 + 0.3))
+    assert held.in_force.static_rate == pytest.approx(4 * MBIT)
+    assert grown.in_force.rate == pytest.approx(10 * MBIT)

@@ -1,5 +1,6 @@
 """The mesh fabric, one limiter at a time."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from drld.gossip.mesh import WHOLE, Mesh
 from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.wire import decode_untrusted, encode
-from drld.model import GlobalView, Quantity, Update
+from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 
 TICK = 50_000_000
 RNG = Random(1)
@@ -112,6 +113,20 @@ def test_a_reload_keeps_those_that_stay() -> None:
     assert fabric.links["b"].received == 1
     assert {peer: u.sequence for peer, u in publish(fabric, 5.0, TICK)} == {"b": 1, "d": 0}
     assert set(fabric.links) == {"b", "d"}
+
+
+def test_the_rest_of_who_is_whole_by_now_is_one_s_own_sum() -> None:
+    """It said nothing of the limit since it was not."""
+    fabric = mesh()
+    fabric.receive("b", update(0, 0.0, weight=2.0**-126), 0)
+    fabric.receive("c", update(0, 10.0), 0)
+    publish(fabric, 5.0, 0)
+    fabric.view(0)
+    now_ns = fabric.membership.rise_ns
+    beat = replace(update(1, 0.0, weight=1.0), limit_id=HEARTBEAT, epoch=WHOLE)
+    assert fabric.view(now_ns).remote < 10.0
+    fabric.membership.receive("b", beat, now_ns)
+    assert fabric.view(now_ns).remote == 10.0
 
 
 def test_alone() -> None:

@@ -377,6 +377,24 @@ def test_after_a_reload_it_knows_what_it_knew() -> None:
         changed.verdicts.state("b")
 
 
+def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
+    bench = Bench()
+    waiting = bench.probes._pending
+    while {probe.peer for probe in waiting.values()} != set(PEERS):
+        assert bench.now < 60 * NS_PER_S
+        bench.tick()
+    dead = {peer: Rumour(subject(peer), LIVES[peer], 0, State.DEAD) for peer in ("c", "d")}
+    bench.hear("b", Kind.ACK, 0, "b", *dead.values())
+    changed = bench.probes.with_peers(("b", "c", "e"), TIMES, bench.probes.agreement)
+    assert {probe.peer for probe in changed._pending.values()} == {"b", "c"}
+    assert changed._pending.keys() < waiting.keys()
+    told = changed._rumours.take(10)
+    assert dead["c"] in told
+    assert dead["d"] not in told
+    # Who is new hears of this limiter.
+    assert alive("a") in told
+
+
 def test_alone_there_is_nothing_to_do() -> None:
     bench = Bench(met=(), peers=())
     bench.run(5)
