@@ -79,9 +79,9 @@ class LimitTable(Table):
     parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Parameters of allocators, by allocator; those that are not given are `PAPER`'s."""
     on_failure: OnFailure | None = None
+    """What happens to the packets of a limiter whose daemon is dead."""
     interval: Interval | None = None
     """The estimate interval; None is that of gossip."""
-    """What happens to the packets of a limiter whose daemon is dead."""
 
 
 class GossipTable(Table):

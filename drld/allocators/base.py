@@ -13,6 +13,10 @@ from typing import Any, ClassVar
 
 from drld.model import Demand, Enforcement, GlobalView, Quantity
 
+PACKET_BYTES = 1500
+INITIAL_WINDOW_PACKETS = 12
+"""Smallest depth at which a flow can begin: its SYN and initial window (RFC 6928)."""
+
 
 @dataclass(frozen=True, slots=True)
 class NoParameters:

@@ -64,8 +64,9 @@ Leaving. A limiter all of whose flows are silent (drld.estimate.flows) tells no 
 idle for long. It keeps the weight that it had: if they were only in a timeout, it is there at once.
 
 FPS with random drop (the paper's footnote 3) has the same weights and local limits, and enforces
-them as GRD does: p = (r_i - l_i) / r_i, no bucket. Drops spread over the flows in proportion to
-their rates, where a bucket's fall on whoever bursts.
+them as GRD does, by p = (r_i - l_i) / r_i (drld.allocators.random_drop). Drops spread over the
+flows in proportion to their rates, where a bucket's fall on whoever bursts. The guard is FPS's own
+bucket, filled `_GUARD_MARGIN` faster: as the local limits sum to L, 1.1 L passes at most.
 """
 
 from __future__ import annotations
@@ -73,14 +74,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from drld.allocators.base import Allocation, Allocator, InForce, bucket
-from drld.allocators.grd import excess_ratio
+from drld.allocators.base import (
+    INITIAL_WINDOW_PACKETS,
+    PACKET_BYTES,
+    Allocation,
+    Allocator,
+    InForce,
+    bucket,
+)
+from drld.allocators.random_drop import LEAD, excess_ratio, guarded, leading
 from drld.estimate.ewma import Ewma
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
-PACKET_BYTES = 1500
 _RECENT_HISTORY = 1e-4
 """Weight that history one second old keeps: a time constant of about a tenth of a second."""
+_GUARD_MARGIN = 0.1
+"""Of random drop; with 0.05 flows need 0.2 s longer to take what has become free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +108,8 @@ class FpsParameters:
     """Seconds after an idle time for which flows count as unbottlenecked."""
     min_weight: float = 0.1
     """Smallest weight of a limiter that has traffic, in flows."""
-    depth_packets: int = 12
-    """Smallest depth of the local bucket, in packets of 1,500 bytes."""
+    depth_packets: int = INITIAL_WINDOW_PACKETS
+    """Smallest depth of the local bucket, in packets of `PACKET_BYTES`."""
     reach: float = 1.5
     """Largest factor by which the local limit may lie above what arrived lately."""
 
@@ -222,15 +231,16 @@ class FlowProportionalShare(Allocator):
 
 
 class FlowProportionalShareRandomDrop(FlowProportionalShare):
-    """Drop the excess over the local limit at random."""
+    """Drop the excess over the local limit at random; the bucket is its guard."""
 
     def _reach(self, demand: Demand, interval_ns: int) -> float:
         # What arrives swings with the drops here, and so would a limit that followed it.
         return math.inf
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
-        rate = demand.rate
+        rate = leading(demand, LEAD)
         if self._starting:
-            # Nothing else bounds what slow start doubles while the average gathers speed.
+            # The average has yet to gather the speed at which slow start doubles.
             rate = max(rate, demand.instant_rate)
-        return Enforcement(drop_probability=excess_ratio(rate, local_limit))
+        polices = super()._enforce(demand, local_limit, limit)
+        return guarded(excess_ratio(rate, local_limit), polices, _GUARD_MARGIN)

@@ -7,9 +7,11 @@ the other limiters are expected to forward, their reported demand r_j, until the
     depth     = the whole depth
 
 Local packets take their tokens as they come. Invariant: tokens stay within [0, depth], so stale
-news drains at most the depth. The paper finds, and our figures show, that the split is unfair
-with anything but the shortest interval and no filter: a limiter whose peers' demand alone
-exceeds L gets nothing (docs/reproduction.md). It is here as the paper's baseline.
+news drains at most the depth. Demand is what arrives, not what passes: a limiter whose
+peers' demand alone exceeds L gets nothing, and where that is so of all, and traffic does not
+respond to drops, nobody does. The paper finds (sections 3.2 and 5.1), and our figures show, that
+the split is unfair with anything but the shortest interval and no filter. It is here as the paper's
+baseline; docs/conservative-rule.md has what it is not for.
 """
 
 from __future__ import annotations

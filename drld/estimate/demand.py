@@ -19,8 +19,8 @@ class DemandEstimator:
 
     def __init__(self, history: float) -> None:
         """`history`: weight that history one second old keeps (the configured EWMA)."""
-        self.rate = Ewma(history)
-        self.flow_rates = FlowRates()
+        self._rate = Ewma(history)
+        self._flow_rates = FlowRates()
         self._silent_ns = IDLE_NS
 
     @property
@@ -42,17 +42,17 @@ class DemandEstimator:
         self._silent_ns = 0 if arrived else self._silent_ns + interval_ns
         instant = arrived * NS_PER_S / interval_ns
         if self.idle or was_idle:
-            self.rate.restart()
-        evict = self.flow_rates.update(measurement.flows, arrived, interval_ns)
+            self._rate.restart()
+        evict = self._flow_rates.update(measurement.flows, arrived, interval_ns)
         if self.idle:
             evict = list({*evict, *measurement.flows})
-            self.flow_rates = FlowRates()
-        rates = self.flow_rates.rates
+            self._flow_rates = FlowRates()
+        rates = self._flow_rates.rates
         demand = Demand(
-            rate=self.rate.update(instant, interval_ns),
+            rate=self._rate.update(instant, interval_ns),
             instant_rate=instant,
             flow_rate=unbottlenecked_rate(rates),
-            long_rate=self.flow_rates.total,
+            long_rate=self._flow_rates.total,
             flows=len(rates),
             drop_ratio=measurement.dropped_bytes / arrived if arrived else 0.0,
             first=was_idle and arrived > 0,

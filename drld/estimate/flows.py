@@ -26,8 +26,8 @@ with n, so a limiter with seven flows would count itself fewer flows, relative t
 than it has. We take the largest f for which f is the mean of all flows at or above `CLUSTER` of f
 (found by iterating from the maximum). Equal flows are then all counted, whatever the noise, and
 flows bottlenecked elsewhere below `CLUSTER` of the fair rate are left out, as the paper wants.
-Three flows in one bucket stay unequal for seconds; with half of f, and rates that halved in a
-second, the fastest was now and then taken for the only unbottlenecked one (docs/fps.md).
+Three flows in one bucket stay unequal for seconds, a factor of two apart: at half of f, or with
+rates that halve in a second, the fastest would seem the only unbottlenecked one (docs/fps.md).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 `python -m tests.sim.conservative_tcp` prints the highest 1 s window of each allocator on each
 fabric, with and without faults, for docs/conservative-rule.md: of all windows, and of those that
 begin later than a detection time after the last event; and whether all of them keep to `BOUND`.
+With `--begin`: what a fleet forwards that was idle, when everybody begins at once.
 """
 
 from __future__ import annotations
@@ -156,6 +157,25 @@ def under_constant_demand(kind: Kind, fabric: str, *, faults: bool, seed: int = 
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 
+def when_all_begin(kind: Kind, fabric: str, limiters: int, seed: int = 1) -> float:
+    """The highest 1 s window over the limit: each sends the whole limit, from one moment on."""
+    parameters = ALLOCATORS[kind.allocator].Parameters(**kind.parameters)
+    fleet = Fleet(
+        limit_spec(kind.allocator, parameters=parameters), limiters, seed=seed, fabric=fabric
+    )
+    fleet.run(3)
+    for number, name in enumerate(fleet.hosts):
+        fleet.constant(name, number, LIMIT)
+    fleet.run(7)
+    times = sorted(time_ns for host in fleet.hosts.values() for time_ns in host.times)
+    highest = begin = 0
+    for end, time_ns in enumerate(times):
+        while times[begin] <= time_ns - NS_PER_S:
+            begin += 1
+        highest = max(highest, end + 1 - begin)
+    return highest * PACKET / LIMIT
+
+
 DEMANDS = {"TCP": under_tcp, "constant": under_constant_demand}
 
 
@@ -167,7 +187,14 @@ def main() -> int:
     parser.add_argument("--fabric", action="append", choices=FABRICS)
     parser.add_argument("--demand", action="append", choices=DEMANDS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--begin", type=int, metavar="LIMITERS", help="all at once, and no faults")
     args = parser.parse_args()
+    if args.begin:
+        for kind in args.kind or KINDS:
+            for fabric in args.fabric or FABRICS:
+                highest = when_all_begin(KINDS[kind], fabric, args.begin)
+                print(f"{kind}, {fabric}: {highest:.2f}", flush=True)
+        return 0
     print("| demand | allocator | fabric | faults | highest window | later | used later | holds |")
     print("|---|---|---|---|---|---|---|---|")
     broken = 0

@@ -1,17 +1,19 @@
-"""GTB and GRD under faults: bytes forwarded in any second (docs/conservative-rule.md, "Bytes")."""
+"""Bytes forwarded in any second, in faults too (docs/conservative-rule.md, "Bytes")."""
 
 from __future__ import annotations
 
 import pytest
 
-from .conservative_tcp import BOUND, DEMANDS, KINDS
+from drld.model import Enforcement
+
+from .conservative_tcp import BOUND, DEMANDS, KINDS, Forwarded
 
 FABRICS = ["mesh", "pushsum", "tree"]
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("demand", DEMANDS)
-@pytest.mark.parametrize("kind", ["gtb", "grd"])
+@pytest.mark.parametrize("kind", ["gtb", "grd", "fps-random-drop"])
 def test_no_second_exceeds_the_bound(kind: str, demand: str, fabric: str) -> None:
     """At no time, whatever has just happened."""
     forwarded = DEMANDS[demand](KINDS[kind], fabric, faults=True)
@@ -27,3 +29,15 @@ def test_without_a_guard_grd_keeps_the_drop_probability_that_its_daemon_died_wit
         for kind in ("grd of the paper", "grd")
     )
     assert plain.worst > 2 > BOUND >= guarded.worst
+
+
+def test_without_a_guard_fps_with_random_drop_does_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> Forwarded:
+        return DEMANDS["TCP"](KINDS["fps-random-drop"], "mesh", faults=True, seed=1)
+
+    guarded = run()
+    monkeypatch.setattr(
+        "drld.allocators.fps.guarded",
+        lambda drop_probability, *_: Enforcement(drop_probability=drop_probability),
+    )
+    assert run().worst > 2 > BOUND >= guarded.worst

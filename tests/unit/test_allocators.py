@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.allocators.base import Allocation, Allocator, InForce
-from drld.allocators.fps import PACKET_BYTES
+from drld.allocators.base import PACKET_BYTES, Allocation, Allocator, InForce
 from drld.model import Demand, GlobalView, Quantity
 
 from ..factories import MBIT, TICK_NS, demand, view
@@ -204,7 +203,7 @@ def test_fps_random_drop_of_flows_that_start_goes_by_what_they_send_now() -> Non
     allocator = make("fps-random-drop", start_s=0.1)
     allocate(allocator, IDLE, view(1))
     doubled = replace(demand(6 * MBIT, flow_rate=6 * MBIT), instant_rate=20 * MBIT)
-    for expected in (15 / 20, 15 / 20, 1 / 6):
+    for expected in (15 / 20, 15 / 20, 3.8 / 8.8):
         enforcement = allocate(allocator, doubled, view(1)).enforcement
         assert enforcement.drop_probability == pytest.approx(expected)
 
@@ -314,7 +313,26 @@ def test_fps_random_drop_drops_the_local_excess() -> None:
     allocation = allocate(allocator, busy, view(7), ticks=40)
     assert allocation.local_limit == pytest.approx(3 * MBIT)
     assert allocation.enforcement.drop_probability == pytest.approx(0.25)
-    assert allocation.enforcement.depth is None
+
+
+def test_fps_random_drop_counts_part_of_the_last_interval_whole() -> None:
+    allocator = make("fps-random-drop")
+    busy = demand(4 * MBIT, flow_rate=4 / 3 * MBIT, drop_ratio=0.25)
+    rising = replace(busy, instant_rate=9 * MBIT)
+    allocate(allocator, busy, view(7), ticks=40)
+    enforcement = allocate(allocator, rising, view(7)).enforcement
+    assert enforcement.drop_probability == pytest.approx(2 / 5)
+
+
+@pytest.mark.parametrize("local", [IDLE, saturated(3), saturated(3, 4 * MBIT)])
+def test_fps_random_drop_is_guarded_by_the_bucket_of_fps(local: Demand) -> None:
+    """Which is filled a tenth faster; depth, and credit when flows begin, are the same."""
+    guard, plain = (
+        allocate(make(name), local, view(7), ticks=40).enforcement
+        for name in ("fps-random-drop", "fps")
+    )
+    assert guard.fill_rate == pytest.approx(1.1 * plain.fill_rate, abs=1)
+    assert replace(guard, drop_probability=0.0, fill_rate=0) == replace(plain, fill_rate=0)
 
 
 @pytest.mark.parametrize(

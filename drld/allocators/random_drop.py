@@ -1,0 +1,50 @@
+"""Random drop, and what keeps it to its limit: for GRD and for FPS with random drop.
+
+A limiter that may forward l of the r that it is offered drops each packet with the same probability
+(paper, section 3.2.1 and figure 1, line 4),
+
+    p = (r - l) / r  where r > l, else 0
+
+so the expected number of drops is a bucket's, without its bursts. The paper has nothing beside it:
+while p is not what it should be, nothing bounds what passes. Two things are added, and
+docs/conservative-rule.md has what comes of them.
+
+Lead. The demand filter (0.43 s at `ewma` = 0.1), a round trip and the gossip's delay together turn
+p by nearly half a period against what TCP's congestion avoidance makes of it, at some 7 rad/s where
+the loop's gain is still 1: the forwarded rate swings, by a fifth of the limit with ten flows. What
+damps such a loop is lead: the demand that counts is
+
+    r = (1 - lead) * filtered + lead * that of the last interval
+
+so that evidence of change passes the filter in part. The mean stays, so the aggregate does.
+
+Guard. A bucket beside p, filled a margin faster than l, so that p decides and traffic that p has
+brought down to l seldom finds it empty. A dead limiter's datapath keeps its last p, which may be 0,
+until it falls back; it keeps its bucket as well. Invariant: where the l of a fleet sum to the limit
+L at most, no more than (1 + margin) L t and the depths pass in any time t, whatever the p are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drld.model import Demand, Enforcement
+
+LEAD = 0.2
+"""Part of the demand that is the last interval's."""
+
+
+def leading(demand: Demand, lead: float) -> float:
+    """The demand that counts, bytes/s."""
+    return demand.rate + lead * (demand.instant_rate - demand.rate)
+
+
+def excess_ratio(demand: float, limit: float) -> float:
+    """Fraction of `demand` above `limit` (figure 1, line 4), 0 to 1."""
+    return (demand - limit) / demand if demand > limit else 0.0
+
+
+def guarded(drop_probability: float, polices: Enforcement, margin: float) -> Enforcement:
+    """Drop at random, and let a bucket bound what passes: `polices`, filled so much faster."""
+    fill_rate = round((1 + margin) * polices.fill_rate)
+    return replace(polices, drop_probability=drop_probability, fill_rate=fill_rate)
