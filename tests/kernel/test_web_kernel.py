@@ -54,15 +54,14 @@ async def run(
 async def test_an_open_loop_asks_for_the_same_whatever_the_limiter_does(
     make_links: MakeLinks,
 ) -> None:
-    flows = [{"limiter": "l1", "count": 1, "rtt": "10ms"}]
+    sites = [web(limiter=limiter, requests=50) for limiter in ("l1", "l2")]
     asked = {}
     for rate in ("2mbit", "50mbit"):
         limit = {"rate": rate, "burst": "20kB"}
-        found = await run(
-            make_links, "ctb", "tbf", limit=limit, flows=flows, web=[web(limiter="l2")]
-        )
-        asked[rate] = found["web"]["requests"]
-        assert found["web"]["sites"][0]["requests"] == len(asked[rate]) > 100
+        found = await run(make_links, "ctb", "tbf", limit=limit, flows=[], web=sites)
+        # Each site's in the order of its own: two that start together may change places.
+        asked[rate] = sorted(found["web"]["requests"], key=lambda row: row[0])
+        assert sum(site["requests"] for site in found["web"]["sites"]) == len(asked[rate]) > 200
         assert set(found["share"]) == {"l1", "l2"}
         assert min(found["share"].values()) > 0
     slow, fast = asked.values()
