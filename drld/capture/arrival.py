@@ -4,7 +4,8 @@
 of the limits on packets coming in, and, where a limit is on packets going out, every interface but
 loopback, for a forwarded packet may come from anywhere (a hairpin's from where it goes). It is
 found again by name, like those of the kernel datapath (`drld.capture.attachment`): a killed
-daemon's goes on stamping, which harms nobody, until the next daemon of that name takes it away.
+daemon's goes on stamping, which harms nobody, until a daemon of that name has installed its rules.
+What a killed daemon on the kernel datapath left goes then, too, and limits up to there.
 
 `kernel`: the kernel stamps every received packet while anybody holds a socket that wants
 timestamps; this is one. The stamps are of the wall clock.
@@ -19,12 +20,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from drld.capture.arrival_time import ArrivalTimes
-from drld.capture.attachment import Attachment, attachment, cleaning_up
+from drld.capture.attachment import Attachment, attachment
 from drld.capture.bpf import Program
 from drld.capture.bpf_compiler import compiled
+from drld.capture.cleaning import cleaning_up
 from drld.capture.rules import Hook, plan
 from drld.errors import DatapathError
 from drld.model import NS_PER_S
@@ -78,18 +80,19 @@ class Arrival:
         self._attachment: Attachment | None = None
         self._socket: socket.socket | None = None
         self._hooks: Sequence[Hook] = ()
+        self._in_force = False
+        """Rules were installed: until then programs of a dead daemon are not ours to remove."""
         self._stamping: dict[int, str] = {}
         self._refused: dict[int, str] = {}
         self._look_ns = 0
 
     def start(self) -> None:
-        """Choose the source, and remove what a killed daemon left.
+        """Choose the source; what a killed daemon left stays until `install` has succeeded.
 
         Raises:
             DatapathError: the source that is wanted cannot be had.
         """
-        with cleaning_up():
-            self._remove_programs()
+        self._in_force = False
         self._refusal = self._late = ""
         self._read = 0
         self.source = self._choose()
@@ -123,7 +126,8 @@ class Arrival:
     ) -> Sequence[Hook]:
         """Install the rules for limits, and have the packets stamped that can come to them.
 
-        Where the firewall cannot take packets going out early, they are charged when read.
+        Where the firewall cannot take packets going out early, they are charged when read. The
+        hooks are those whose rules were installed.
 
         Raises:
             DatapathError: the firewall refuses; of `auto`, those rules too.
@@ -138,13 +142,13 @@ class Arrival:
             install(hooks)
             self._late = f" (the firewall refuses to take them earlier: {error})"
             log.warning("packets going out are charged when they are read: %s", error)
-        self.watch(hooks)
-        return hooks
-
-    def watch(self, hooks: Sequence[Hook]) -> None:
-        """Stamp the packets that can come to these hooks, and no others."""
         self._hooks = hooks
         self._follow_interfaces()
+        if not self._in_force:
+            self._in_force = True
+            with cleaning_up():
+                self._remove_programs(self._stamping)
+        return hooks
 
     def follow(self, now_ns: int) -> None:
         """Look once a second whether interfaces came or went."""
@@ -155,8 +159,9 @@ class Arrival:
     def stop(self) -> None:
         """Stamp no more; safe to call twice."""
         if self._attachment is not None:
-            with cleaning_up():
-                self._remove_programs()
+            if self._in_force:
+                with cleaning_up():
+                    self._remove_programs()
             self._attachment.close()
             self._attachment = None
         if self._program is not None:
@@ -256,10 +261,12 @@ class Arrival:
                     continue
             self._stamping[index] = name
 
-    def _remove_programs(self) -> None:
+    def _remove_programs(self, kept: Collection[int] = ()) -> None:
+        """Remove this limiter's programs, but those that stamp at these interfaces."""
         with contextlib.closing(self._attach(self._limiter_name)) as attachment:
             for found in attachment.found():
-                attachment.remove(found.index, found.direction)
+                if found.direction is not Direction.IN or found.index not in kept:
+                    attachment.remove(found.index, found.direction)
 
 
 def _listed(interfaces: Mapping[int, str]) -> str:

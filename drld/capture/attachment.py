@@ -7,17 +7,11 @@ kernel has: tcx (`drld.capture.tcx`), and clsact with cls_bpf (`drld.capture.cls
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from drld.capture.bpf import Program
 from drld.capture.hook import Found
-from drld.errors import DatapathError
 from drld.spec import Direction
-
-log = logging.getLogger(__name__)
 
 
 class Attachment(Protocol):
@@ -82,12 +76,3 @@ def attachment(limiter_name: str) -> Attachment:
     from drld.capture.clsact import Clsact
 
     return Clsact(limiter_name)
-
-
-@contextmanager
-def cleaning_up() -> Iterator[None]:
-    """For each step of undoing something: the other steps follow though this one fails."""
-    try:
-        yield
-    except DatapathError as error:
-        log.error("while cleaning up: %s", error)

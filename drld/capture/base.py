@@ -26,8 +26,8 @@ class Datapath(Protocol):
         of every limit whose id stays, and leaves no window in which packets go unlimited.
 
         Raises:
-            DatapathError: the host refuses; nothing is left behind, but what a killed run has left
-                on the kernel datapath goes on limiting.
+            DatapathError: the host refuses; nothing is left behind but what a killed run has left,
+                on whichever datapath, which stays as it is.
         """
 
     def stirred(self) -> Collection[int]:

@@ -8,13 +8,17 @@ import os
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from drld.capture.cleaning import cleaning_up
 from drld.capture.rules import (
+    ChainState,
     Hook,
+    Point,
     iptables_install,
+    iptables_put_back,
     iptables_state,
     nft_install,
     nft_release,
@@ -95,7 +99,7 @@ class Firewall(ABC):
         """Make the limiter's rules these, whatever they were; atomic for each address family.
 
         Raises:
-            DatapathError: the tool refuses.
+            DatapathError: the tool refuses; the rules are what they were.
         """
 
     def release(self) -> None:
@@ -143,15 +147,29 @@ class IptablesFirewall(Firewall):
     name = "iptables"
 
     def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
-        for tool, family in self._tools():
-            # No `-t mangle`: with the legacy tool that would load the table where it is not used.
-            states = iptables_state(self._limiter, self._run([f"{tool}-save"], ""))
-            script = iptables_install(self._limiter, hooks, queue, family, states)
-            if script:
-                self._run([f"{tool}-restore", "--noflush", "--wait", "5"], script)
+        with contextlib.ExitStack() as undo:
+            for tool, family in self._tools():
+                before = self._state(tool)
+                undo.callback(self._put_back, tool, before)
+                self._restore(tool, iptables_install(self._limiter, hooks, queue, family, before))
+            undo.pop_all()
 
     def remove(self) -> None:  # noqa: D102 (inherited)
-        self.install((), 0)
+        for tool, family in self._tools():
+            there = self._state(tool)
+            self._restore(tool, iptables_install(self._limiter, (), 0, family, there))
+
+    def _put_back(self, tool: str, before: Mapping[Point, ChainState]) -> None:
+        with cleaning_up():
+            self._restore(tool, iptables_put_back(self._limiter, before, self._state(tool)))
+
+    def _state(self, tool: str) -> dict[Point, ChainState]:
+        # No `-t mangle`: with the legacy tool that would load the table where it is not used.
+        return iptables_state(self._limiter, self._run([f"{tool}-save"], ""))
+
+    def _restore(self, tool: str, script: str) -> None:
+        if script:
+            self._run([f"{tool}-restore", "--noflush", "--wait", "5"], script)
 
     @staticmethod
     def _tools() -> list[tuple[str, int]]:

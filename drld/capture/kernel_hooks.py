@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drld.capture import kernel_layout as layout
-from drld.capture.attachment import Attachment, cleaning_up
+from drld.capture import kernel_classifier as classifier
+from drld.capture.attachment import Attachment
 from drld.capture.bpf import Code, Map, Program
+from drld.capture.cleaning import cleaning_up
 from drld.capture.hook import Device, Hook, device
 from drld.capture.kernel_state import State
 from drld.capture.kernel_tables import hook_maps
@@ -30,7 +31,7 @@ class _Recipe(NamedTuple):
     """What programs of a hook are made of: equal recipes make equal programs."""
 
     device: Device
-    tables: layout.Tables
+    tables: classifier.Tables
     note: str
     """Of the state."""
 
@@ -212,7 +213,7 @@ class Hooks:
             there = device(hook.interface)
         except DatapathError as error:
             raise DatapathError(str(error), {limit.id: str(error) for limit in own}) from error
-        tables = layout.tables(own, slots, state.cpus, there.link_bytes, self._seed)
+        tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
         return _Recipe(there, tables, state.note)
 
     def _load(self, recipe: _Recipe, state: State) -> _Attached:

@@ -14,7 +14,8 @@ What can go wrong:
 - Judging a packet raises: it passes if every limit says `on_failure = "open"`, else it is dropped,
   which is what would happen to it if the daemon were dead. Counted as `errors`.
 - The daemon dies: its queue is gone with it, and the rules that it leaves behind say what happens
-  (`drld.capture.rules`) until the next daemon of this name attaches.
+  (`drld.capture.rules`) until the next daemon of this name attaches. One that the firewall refuses
+  leaves them as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from random import Random
 
@@ -57,7 +58,6 @@ class _Session:
 
     firewall: Firewall
     queue: PacketQueue
-    hooks: Sequence[Hook]
     reason: str
 
 
@@ -114,7 +114,7 @@ class NfqueueDatapath:
         if self._session is None:
             self._session = self._start(specs)
         else:
-            self._session = self._reinstall(self._session, specs)
+            self._reinstall(self._session, specs)
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
 
@@ -223,22 +223,14 @@ class NfqueueDatapath:
             undo.callback(queue.close)
             undo.callback(self._arrival.stop)
             self._arrival.start()
-            undo.callback(_unless_it_fails, firewall.remove)
-            remove_leftovers(firewall, self._limiter_name)
-            hooks = self._arrival.install(
-                limits, lambda hooks: firewall.install(hooks, queue.number)
-            )
+            self._arrival.install(limits, lambda hooks: firewall.install(hooks, queue.number))
             undo.pop_all()
-        return _Session(firewall, queue, hooks, reason)
+        remove_leftovers(firewall, self._limiter_name)
+        return _Session(firewall, queue, reason)
 
-    def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> _Session:
+    def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> None:
         plan(limits)  # as in `_start`
-        try:
-            hooks = self._arrival.install(limits, partial(self._install, session))
-        except DatapathError:
-            _unless_it_fails(lambda: self._install(session, session.hooks))
-            raise
-        return replace(session, hooks=hooks)
+        self._arrival.install(limits, partial(self._install, session))
 
     def _install(self, session: _Session, hooks: Sequence[Hook]) -> None:
         """Exchange the rules, and judge packets meanwhile by the old limits.
@@ -298,11 +290,3 @@ class NfqueueDatapath:
             name = self._earlier[index]
         self._interfaces[index] = name
         return name
-
-
-def _unless_it_fails(undo: Callable[[], None]) -> None:
-    """Undo part of something that failed; a second failure must not hide the first."""
-    try:
-        undo()
-    except DatapathError as error:
-        log.error("while cleaning up: %s", error)

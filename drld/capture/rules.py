@@ -250,8 +250,8 @@ class ChainState:
     exists: bool = False
     jumps: int = 0
     """Rules in the built-in chain that jump to it."""
-    rules: int = 0
-    """Rules in it."""
+    rules: tuple[str, ...] = ()
+    """In it, as the tool lists them."""
 
 
 def iptables_state(limiter: str, saved: str) -> dict[Point, ChainState]:
@@ -270,7 +270,7 @@ def iptables_state(limiter: str, saved: str) -> dict[Point, ChainState]:
         states[point] = ChainState(
             exists=any(line.startswith(f":{chain} ") for line in there),
             jumps=there.count(f"-A {hook.upper()} -j {chain}"),
-            rules=sum(line.startswith(f"-A {chain} ") for line in there),
+            rules=tuple(line for line in there if line.startswith(f"-A {chain} ")),
         )
     return states
 
@@ -288,9 +288,35 @@ def iptables_install(
     accepted packet skips nobody's rules. Empty if there is nothing to do.
     """
     relevant = [hook for hook in hooks if family in hook.families]
+    wanted = {
+        point: [
+            f"-A {iptables_chain(limiter, point)} {_iptables_match(hook, family, own)} -j NFQUEUE"
+            f" --queue-num {queue}{' --queue-bypass' if hook.bypass else ''}"
+            for hook in relevant
+            for place, own in hook.places()
+            if place is point
+        ]
+        for point in Point
+    }
+    return _iptables_exchange(limiter, wanted, states)
+
+
+def iptables_put_back(
+    limiter: str, before: Mapping[Point, ChainState], states: Mapping[Point, ChainState]
+) -> str:
+    """The same, that makes our chains what they were before; empty if they are."""
+    if states == before:
+        return ""
+    reached = {point: state.rules if state.jumps else () for point, state in before.items()}
+    return _iptables_exchange(limiter, reached, states)
+
+
+def _iptables_exchange(
+    limiter: str, wanted: Mapping[Point, Sequence[str]], states: Mapping[Point, ChainState]
+) -> str:
     text: list[str] = []
     tables = list(_TABLES.items())
-    if sum(hook.stamped for hook in relevant) < states[Point.FORWARDED].rules:
+    if len(wanted[Point.FORWARDED]) < len(states[Point.FORWARDED].rules):
         # While a hook moves between one rule and three, a packet may meet two of them, not none.
         tables.reverse()
     for table, points in tables:
@@ -300,16 +326,9 @@ def iptables_install(
             chain = iptables_chain(limiter, point)
             state = states[point]
             jump = f"{_HOOKS[point].upper()} -j {chain}"
-            wanted = [
-                f"-A {chain} {_iptables_match(hook, family, own)} -j NFQUEUE"
-                f" --queue-num {queue}{' --queue-bypass' if hook.bypass else ''}"
-                for hook in relevant
-                for place, own in hook.places()
-                if place is point
-            ]
-            rules += wanted
-            rules += [f"-D {jump}"] * (state.jumps - 1 if wanted else state.jumps)
-            if wanted:
+            rules += wanted[point]
+            rules += [f"-D {jump}"] * (state.jumps - 1 if wanted[point] else state.jumps)
+            if wanted[point]:
                 chains.append(f":{chain} - [0:0]")  # creates it, or empties it
                 rules += [] if state.jumps else [f"-A {jump}"]
             elif state.exists:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from .remote import RemoteNfqueueDatapath
 from .topology import Topology
@@ -54,6 +55,25 @@ def waiting(topology: Topology) -> int:
     """Packets in the one queue of the limiter's namespace."""
     listed = topology.run("limiter", "cat", "/proc/net/netfilter/nfnetlink_queue")
     return int(listed.split()[2])
+
+
+def refusing_tools(directory: Path, *tools: str) -> Path:
+    """Tools in a directory that refuse rules as long as the returned file is there."""
+    switch = directory / "refuse"
+    for tool in tools:
+        script = directory / tool
+        script.write_text(
+            "#!/bin/sh\n"
+            f'if [ -e {switch} ] && [ "$1" != list ]; then echo out of cheese >&2; exit 4; fi\n'
+            f'PATH=/usr/sbin:/sbin exec {tool} "$@"\n'
+        )
+        script.chmod(0o755)
+    return switch
+
+
+def last_tool(firewall: str) -> str:
+    """What the firewall runs last when it installs rules."""
+    return "nft" if firewall == "nft" else "ip6tables-restore"
 
 
 def plant_other_rules(topology: Topology) -> None:

@@ -11,7 +11,15 @@ import pytest
 from drld.capture.rules import ChainState, Point, iptables_install, nft_install, plan
 from drld.errors import DatapathError
 
-from .nfqueue import Start, our_rules, plant_other_rules, queues, rules
+from .nfqueue import (
+    Start,
+    last_tool,
+    our_rules,
+    plant_other_rules,
+    queues,
+    refusing_tools,
+    rules,
+)
 from .packets import (
     NOTHING,
     SINK,
@@ -139,17 +147,21 @@ def test_leftovers_of_a_killed_run_are_replaced(topology: Topology, start: Start
     assert our_rules(topology) == []
 
 
-def test_leftovers_of_the_other_tool_are_removed(
-    topology: Topology, start: Start, firewall: str
-) -> None:
-    plant_other_rules(topology)
-    before = rules(topology)
+def plant_leftovers_of_the_other_tool(topology: Topology, firewall: str) -> None:
     if firewall == "iptables":
         topology.run("limiter", "nft", "add table inet drld-lim1")
     else:
         for tool in ("iptables", "ip6tables"):
             for arguments in ("-N drld-lim1-in", "-A PREROUTING -j drld-lim1-in"):
                 topology.run("limiter", tool, "-t", "mangle", *arguments.split())
+
+
+def test_leftovers_of_the_other_tool_are_removed(
+    topology: Topology, start: Start, firewall: str
+) -> None:
+    plant_other_rules(topology)
+    before = rules(topology)
+    plant_leftovers_of_the_other_tool(topology, firewall)
     assert rules(topology) != before
     datapath = start()
     datapath.attach((limit(1, "in0"), UNLIMITED))
@@ -182,26 +194,12 @@ def test_packets_flow_while_a_tool_takes_its_time(
         assert len(capture.wait(7)) == 7
 
 
-def _failing_tools(directory: Path, firewall: str) -> Path:
-    """Tools that refuse rules as long as the returned file is there."""
-    switch = directory / "refuse"
-    tool = "nft" if firewall == "nft" else "ip6tables-restore"
-    script = directory / tool
-    script.write_text(
-        "#!/bin/sh\n"
-        f'if [ -e {switch} ] && [ "$1" != list ]; then echo out of cheese >&2; exit 4; fi\n'
-        f'PATH=/usr/sbin:/sbin exec {tool} "$@"\n'
-    )
-    script.chmod(0o755)
-    return switch
-
-
 def test_a_failed_attach_leaves_nothing_behind(
     topology: Topology, start: Start, firewall: str, tmp_path: Path
 ) -> None:
     plant_other_rules(topology)
     before = rules(topology)
-    switch = _failing_tools(tmp_path, firewall)
+    switch = refusing_tools(tmp_path, last_tool(firewall))
     switch.touch()
     datapath = start(path=tmp_path)
     with pytest.raises(DatapathError, match=r"(nft -f -|ip6tables-restore .*): out of cheese"):
@@ -213,10 +211,36 @@ def test_a_failed_attach_leaves_nothing_behind(
     assert datapath.wait(1, 2).arrived_packets == 2
 
 
+def test_a_failed_attach_leaves_what_a_killed_run_left(
+    topology: Topology, start: Start, firewall: str, tmp_path: Path
+) -> None:
+    switch = refusing_tools(tmp_path, last_tool(firewall))
+    first = start()
+    first.attach((limit(1, "in0"), NOTHING), (limit(2, "out0", SINK[4]), NOTHING))
+    plant_leftovers_of_the_other_tool(topology, firewall)
+    first.kill()
+    left = sorted(rules(topology))
+
+    switch.touch()
+    second = start(path=tmp_path)
+    with topology.capture() as capture:
+        with pytest.raises(DatapathError, match="out of cheese"):
+            second.attach((limit(1, "in0", SINK_TOO[4]), UNLIMITED), (limit(3, "out0"), UNLIMITED))
+        assert (sorted(rules(topology)), queues(topology)) == (left, [])
+        send_udp(topology, SINK[4], 5)
+        switch.unlink()
+        second.attach((limit(2, "out0", SINK[4]), UNLIMITED))
+        send_udp(topology, SINK[4], 2)
+        assert second.wait(2, 2).arrived_packets == 2
+        assert len(capture.wait(2)) == 2
+    second.detach()
+    assert our_rules(topology) == []
+
+
 def test_a_failed_reload_changes_nothing(
     topology: Topology, start: Start, firewall: str, tmp_path: Path
 ) -> None:
-    switch = _failing_tools(tmp_path, firewall)
+    switch = refusing_tools(tmp_path, last_tool(firewall))
     datapath = start(path=tmp_path)
     datapath.attach((limit(1, "out0"), UNLIMITED))
     before = our_rules(topology)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from drld.capture.arrival import KERNEL, READ, Arrival
 from drld.capture.arrival_time import ArrivalTimes
+from drld.capture.hook import Found
 from drld.capture.rules import Hook
 from drld.errors import DatapathError
 from drld.spec import Direction, Match
@@ -24,10 +26,33 @@ class Clock:
         return self.now_ns
 
 
-def arrival(wanted: str = "auto", source: str = KERNEL) -> Arrival:
+class FakeAttachment:
+    """Has programs that a dead daemon left, and is its own factory."""
+
+    def __init__(self, left: Sequence[Found] = ()) -> None:
+        self.left = list(left)
+
+    def __call__(self, limiter_name: str) -> Any:
+        return self
+
+    def found(self) -> list[Found]:
+        return list(self.left)
+
+    def remove(self, index: int, direction: Direction) -> None:
+        self.left = [
+            each for each in self.left if (each.index, each.direction) != (index, direction)
+        ]
+
+    def close(self) -> None:
+        """As `Attachment.close`."""
+
+
+def arrival(
+    wanted: str = "auto", source: str = KERNEL, attachment: FakeAttachment | None = None
+) -> Arrival:
     """As if it had found this source."""
     clock = Clock()
-    made = Arrival("lim1", wanted, clock, clock)
+    made = Arrival("lim1", wanted, clock, clock, attachment or FakeAttachment())
     made.source = source
     if source != READ:
         made.times = ArrivalTimes(clock, clock)
@@ -37,6 +62,10 @@ def arrival(wanted: str = "auto", source: str = KERNEL) -> Arrival:
 def refuse_what_is_early(hooks: Sequence[Hook]) -> None:
     if any(hook.stamped for hook in hooks):
         raise DatapathError("no such match: addrtype")
+
+
+def refuse(_: Sequence[Hook]) -> None:
+    raise DatapathError("out of cheese")
 
 
 def test_a_firewall_that_cannot_take_packets_early_takes_them_late() -> None:
@@ -55,11 +84,25 @@ def test_who_demands_timestamps_gets_them_or_an_error() -> None:
 
 
 def test_a_firewall_that_refuses_everything_is_an_error() -> None:
-    def refuse(_: Sequence[Hook]) -> None:
-        raise DatapathError("out of cheese")
-
     with pytest.raises(DatapathError, match="cheese"):
         arrival().install([OUT], refuse)
+
+
+def test_what_a_dead_daemon_left_is_removed_when_rules_are_there() -> None:
+    there = FakeAttachment(
+        [Found("eth1", 1, Direction.OUT, ""), Found("eth2", 2, Direction.IN, "")]
+    )
+    left = there.found()
+
+    made = arrival("read", READ, there)
+    made.start()
+    with pytest.raises(DatapathError, match="cheese"):
+        made.install([OUT], refuse)
+    made.stop()
+    assert there.left == left
+    made.start()
+    made.install([OUT], lambda _: None)
+    assert there.left == []
 
 
 def test_without_stamps_packets_are_taken_where_they_always_were() -> None:

@@ -42,6 +42,7 @@ SAVED = """*mangle
 -A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17
 COMMIT
 """
+SETS_RULE = "-A drld-lim1-out -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 18"
 
 
 class FakeHost:
@@ -94,6 +95,29 @@ def test_iptables_looks_first_and_does_nothing_without_need() -> None:
     host = FakeHost()
     IptablesFirewall("lim1", host.run).remove()
     assert {line for line, _ in host.commands} <= {"iptables-save", "ip6tables-save"}
+
+
+def test_iptables_that_is_refused_for_one_family_puts_the_other_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(IptablesFirewall, "_tools", lambda _: [("iptables", 4), ("ip6tables", 6)])
+    six = "ip6tables-restore --noflush --wait 5"
+    host = FakeHost({"iptables-save": SAVED, six: DatapathError("out of cheese")})
+
+    def run(command: Sequence[str], stdin: str) -> str:
+        said = host.run(command, stdin)
+        if command[0] == "iptables-restore":
+            host.answers["iptables-save"] = f"*mangle\n:drld-lim1-out - [0:0]\n{SETS_RULE}\nCOMMIT"
+        return said
+
+    with pytest.raises(DatapathError, match="out of cheese"):
+        IptablesFirewall("lim1", run).install(SETS[1:], 18)
+    there, back = (said for line, said in host.commands if line.startswith("iptables-restore"))
+    assert "--queue-num 18" in there
+    assert "-X drld-lim1-in" in there
+    assert "-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17\n-A PREROUTING" in back
+    assert "-X drld-lim1-out" in back
+    assert caplog.text == ""
 
 
 def test_no_firewall_says_what_to_install(caplog: pytest.LogCaptureFixture) -> None:

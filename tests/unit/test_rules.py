@@ -13,6 +13,7 @@ from drld.capture.rules import (
     Point,
     iptables_chain,
     iptables_install,
+    iptables_put_back,
     iptables_state,
     label,
     nft_install,
@@ -325,7 +326,9 @@ def test_iptables_install_of_a_stamped_hook() -> None:
 def test_a_hook_that_moves_is_never_without_a_rule() -> None:
     """Between two tables a packet may meet both, but not none."""
     states = iptables_state("lim1", STAMPED_4)
-    assert states[Point.FORWARDED] == ChainState(True, 1, 1)
+    assert states[Point.FORWARDED] == ChainState(
+        True, 1, ("-A drld-lim1-via -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17",)
+    )
     back = iptables_install("lim1", [SETS[2]], 17, 4, states)
     assert back.index("*mangle") < back.index("*security")
     assert "-F drld-lim1-via\n-X drld-lim1-via\n" in back
@@ -335,10 +338,24 @@ def test_a_hook_that_moves_is_never_without_a_rule() -> None:
     assert again.count("-j drld-lim1") == 0
 
 
+def test_iptables_chains_are_put_back_as_they_were() -> None:
+    before = iptables_state("lim1", RULES_4.format(jump_in=JUMP_IN, jump_out=JUMP_OUT))
+    after = iptables_state("lim1", STAMPED_4)
+    back = iptables_put_back("lim1", before, after)
+    rules = before[Point.IN].rules + before[Point.OUT].rules
+    assert all(f"{rule}\n" in back for rule in rules)
+    assert "-F drld-lim1-via\n-X drld-lim1-via\n" in back
+    assert iptables_put_back("lim1", NOTHING, after).count("-X ") == 3
+    assert iptables_put_back("lim1", before, before) == ""
+    # A chain to which nothing led leads nobody anywhere again.
+    idle = {**NOTHING, Point.IN: ChainState(True, 0, rules)}
+    assert iptables_put_back("lim1", idle, NOTHING) == ""
+
+
 def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
     assert iptables_state("lim1", SAVED) == {
         **NOTHING,
-        Point.IN: ChainState(True, 2, 1),
+        Point.IN: ChainState(True, 2, ("-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17",)),
     }
     assert iptables_state("lim10", SAVED) == {
         **NOTHING,
