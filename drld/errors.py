@@ -36,8 +36,8 @@ class WireError(DrldError):
 class DatapathError(DrldError):
     """The host refuses, or lacks, something the datapath needs.
 
-    `limits` says by id which limits cannot be had here, whatever the others are, and why; nothing,
-    where that is not known.
+    `limits` says by id which limits cannot be had here, beside those that come before them in the
+    configuration, and why; nothing, where that is not known.
     """
 
     def __init__(self, message: str, limits: Mapping[int, str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The maps of one hook: what `kernel_layout.tables` made, as the kernel keeps it."""
+"""The maps of one hook: what `kernel_classifier.tables` made, as the kernel keeps it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import struct
 from drld.capture import bpf
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import Map
+from drld.capture.kernel_classifier import Tables
 from drld.errors import DatapathError
 
 _NUMBER = struct.Struct("=I")
 
 
-def hook_maps(tables: layout.Tables) -> dict[str, Map]:
+def hook_maps(tables: Tables) -> dict[str, Map]:
     """The maps of one hook, filled.
 
     Raises:
