@@ -24,8 +24,8 @@ given one within 2 (N - 1) P. It is judged P (1 + a) later, and dead after the s
 that live know it after 1.6 P + P + suspicion, plus the spread of the verdict, on average.
 
 Proof that who is declared dead takes itself for cut off, or has fallen back. Say that a limiter A
-declares a limiter B dead at t, by a suspicion raised at s; so t >= s + R + Q + F, and somebody has
-answered what A sent since t - 2 P.
+declares a limiter B dead at t, by a suspicion raised at s; so t >= s + R + Q + F, and A has been in
+touch for R: in [t - R, t] no 2 P passed without an answer, and A has told its suspicion.
 Let b be when the newest message was sent that somebody answered B, of those before t; B's own
 record of it is no later.
 
@@ -33,16 +33,17 @@ record of it is no later.
   after b + Q. If it ticks on, that is one interval later at the most. If not, or if it is dead,
   its kernel datapath has fallen back F after its last tick, which was before b + Q or cut it off.
   Either way that is so by b + Q + F <= s + R + Q + F <= t.
-- Somebody answered B in [s + R, t], and B was cut off at some time in [s, t]. It stays so until R
-  after the first answer. If that is later than t, B is cut off at t. If not, B has been in touch
-  for R, in which A was in touch too, but for the last 2 P: A has heard the refutation.
+- Somebody answered B in [s + R, t], and B was cut off at some time in [s, t]. It stays so until it
+  has been in touch for R. If that is later than t, B is cut off at t. If not, the others have heard
+  the refutation: A too, or, if A was out of touch, in its last R, from them.
 - B was answered all the time. Then the same holds for R after s.
 
 The last two rest on R: on a suspicion and its refutation spreading among those in touch within R -
-2 P, as they do with some probability (docs/gossip.md has figures). The first holds whatever is
-lost, delayed or late. What all this covers is a limiter that nobody answers. Two or more that are
-cut off together answer each other, and are dead to the rest although neither takes itself for cut
-off."""
+2 P, as they do with some probability (docs/gossip.md has figures), and on one of those that heard
+the refutation being there when A asks. The first holds whatever is lost, delayed or late. What all
+this covers is a limiter that nobody answers. Two or more that are cut off together answer each
+other, and are dead to the rest although neither takes itself for cut off.
+"""
 
 from __future__ import annotations
 

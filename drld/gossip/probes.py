@@ -20,10 +20,10 @@ Buddies. Who is probed, or answered, is told first what is held against it. A li
 that it is suspected, or dead, raises its counter, and says so on each of its messages until one is
 answered, and as a rumour.
 
-Isolation. A limiter that nobody answers for Q is `isolated`, and stays so for R when somebody
-answers again: those who suspect it have to hear the refutation first. It accuses nobody then, and
-its suspicions do not age: it would come back with a list of dead that are not. They do not age
-either where nobody has answered for two periods, as it may be the one that a refutation passes by.
+Isolation. Who is out of touch with the others judges none of them (`drld.gossip.touch`).
+
+Last call. For R before it declares somebody dead, a limiter tells its suspicion again, once a
+period: whoever has heard the refutation tells that again, so it passes by nobody who is in touch.
 
 The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
 so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
@@ -50,6 +50,7 @@ from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
 from drld.gossip.control_wire import MAX_RUMOURS, Control, Kind, Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import Rumours, accuser, subject
+from drld.gossip.touch import Touch
 from drld.gossip.verdicts import Verdicts
 
 ABSENT_PERIODS = 5
@@ -122,12 +123,7 @@ class Probes:
         self._periods = 0
         self._due_ns: int | None = None
         self._ticked_ns: int | None = None
-        self._answered_ns: int | None = None
-        """When the newest message was sent that somebody answered."""
-        self._cut_off = False
-        """Nobody had answered for Q at the last tick."""
-        self._returned_ns: int | None = None
-        """When somebody answered again after that."""
+        self._touch = Touch(times)
         self._known_counter = 0
         """The newest one that somebody has answered."""
         self._outbox: list[tuple[str, Control]] = []
@@ -145,9 +141,7 @@ class Probes:
         changed._number = self._number
         changed._due_ns = self._due_ns
         changed._ticked_ns = self._ticked_ns
-        changed._answered_ns = self._answered_ns
-        changed._cut_off = self._cut_off
-        changed._returned_ns = self._returned_ns
+        changed._touch = replace(self._touch, times=times)
         kept = set(changed._peers) & set(self._peers)
         told_of = {subject(peer) for peer in kept} | {self._subject}
         changed._rumours = self._rumours.of(told_of, times.transmissions)
@@ -168,21 +162,12 @@ class Probes:
         return changed
 
     def isolated(self, now_ns: int) -> bool:
-        """Whether the others may hold us for dead: nobody answered for Q, and for R after.
-
-        Who never met anybody is not: nobody holds it for anything.
-        """
-        returned_ns = self._returned_ns
-        returning = returned_ns is not None and now_ns - returned_ns <= self.times.spread_ns
-        return returning or self._unanswered(self.times.isolation_ns, now_ns)
-
-    def _unanswered(self, span_ns: int, now_ns: int) -> bool:
-        return self._answered_ns is not None and now_ns - self._answered_ns > span_ns
+        """Whether the others may hold us for dead."""
+        return self._touch.isolated(now_ns)
 
     def meet(self, peer: str, life: int, now_ns: int) -> None:
         """A handshake with a new life of a peer has been completed, so that it has answered us."""
-        if self._answered_ns is None:
-            self._answered_ns = now_ns
+        self._touch.meet(now_ns)
         self._missed.discard(peer)
         self._tell(self.verdicts.meet(peer, life, now_ns))
         # What was sent to it before was of no session, and is lost.
@@ -232,7 +217,7 @@ class Probes:
                 self._judge(probe, now_ns)
             elif probe.asked_ns is None and now_ns >= probe.ask_ns:
                 self._ask(sequence, probe, now_ns, rng)
-        if not self._out_of_touch(now_ns):
+        if self._touch.caught_up(now_ns):
             for dead in self.verdicts.expire(now_ns):
                 self._tell(dead)
         if self._due_ns is None:
@@ -270,11 +255,8 @@ class Probes:
             return
         times = self.times
         late_ns = now_ns - last_ns - times.tick_ns
-        if self._unanswered(times.isolation_ns, now_ns):
-            self._cut_off = True
-        elif self._cut_off:
-            self._cut_off, self._returned_ns = False, now_ns
-        if self._out_of_touch(now_ns):
+        self._touch.look(now_ns)
+        if self._touch.lost:
             self.verdicts.postpone(now_ns - last_ns)
         elif late_ns > times.tick_ns:
             self.verdicts.postpone(late_ns)
@@ -284,15 +266,13 @@ class Probes:
                 probe.ask_ns += late_ns
                 probe.judge_ns += late_ns
 
-    def _out_of_touch(self, now_ns: int) -> bool:
-        """Whether a refutation may have passed us by."""
-        return self.isolated(now_ns) or self._unanswered(2 * self.times.period_ns, now_ns)
-
     def _doubt(self, by: int) -> None:
         self.awareness = max(0, min(self.times.patience, self.awareness + by))
 
     def _begin_period(self, now_ns: int, rng: Random) -> None:
         self._periods += 1
+        for suspicion in self.verdicts.lasting(now_ns):
+            self._rumours.remind(suspicion)
         present = self._next(self._present, True, rng)
         if present is not None:
             self._probe(present, now_ns, judged=True)
@@ -365,7 +345,7 @@ class Probes:
         if peer != probe.peer:
             assert probe.asked_ns is not None
             sent_ns = probe.asked_ns
-        self._answered_ns = max(sent_ns, self._answered_ns or sent_ns)
+        self._touch.answer(sent_ns)
         self._known_counter = max(self._known_counter, probe.counter)
         if message.target == subject(probe.peer):
             del self._pending[message.sequence]

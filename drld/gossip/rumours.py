@@ -12,7 +12,7 @@ his place among the names of the fleet. The number of bits is at most the number
 is that number in a fleet of up to `ACCUSER_BITS` that agrees about who is in it.
 
 Telling. Each rumour rides on so many messages of each limiter, the one that was told least first,
-and of those the newest.
+and of those the newest. A reminder rides on one, after all that.
 """
 
 from __future__ import annotations
@@ -83,6 +83,12 @@ class Rumours:
         """Pass this on, in the place of what was told of the same limiter."""
         self._added += 1
         self._queue[rumour.subject] = _Told(rumour, self._added)
+
+    def remind(self, rumour: Rumour) -> None:
+        """Pass this on once more, unless something is being told of the same limiter."""
+        self._added += 1
+        last = _Told(rumour, self._added, self.transmissions - 1)
+        self._queue.setdefault(rumour.subject, last)
 
     def take(self, most: int, without: frozenset[int] = frozenset()) -> list[Rumour]:
         """What to tell next, and nothing of these limiters."""

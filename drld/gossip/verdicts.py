@@ -121,6 +121,14 @@ class Verdicts:
             return None
         return self.take(replace(known, state=State.SUSPECT, accusers=bit), now_ns)
 
+    def lasting(self, now_ns: int) -> Iterator[Rumour]:
+        """Suspicions that may be verdicts in R."""
+        young_ns = self.times.suspicion_min_ns - self.times.spread_ns
+        for member in self._suspects.values():
+            assert member.known is not None
+            if now_ns - member.suspected_ns >= young_ns:
+                yield member.known
+
     def expire(self, now_ns: int) -> Iterator[Rumour]:
         """Declare dead who was suspected for long enough; yields what is to be told."""
         for member in list(self._suspects.values()):

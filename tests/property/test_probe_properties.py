@@ -64,6 +64,9 @@ def test_the_times_have_the_order_that_the_proof_needs(
 
 @settings(max_examples=examples(25), deadline=None)
 @example(4, 1, 0.0, 0.0, [("cut", 7.0), ("cut", 1.0)])
+@example(5, 7, 0.2, 0.2, [("cut", 15.0), ("deaf", 2.0), ("deaf", 0.3125), ("cut", 1.0)])
+@example(6, 213875, 0.0, 0.02, [("heal", 0.3), ("deaf", 2.7), ("deaf", 13.36), ("mute", 2.2)])
+@example(4, 579520, 0.0, 0.02, [("cut", 3.9), ("mute", 5.5), ("deaf", 13.22), ("mute", 3.9)])
 @given(
     st.integers(3, 6),
     st.integers(0, 2**20),

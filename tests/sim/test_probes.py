@@ -65,7 +65,7 @@ def suspicions_of_the_healthy(
     spec: ProbeSpec, *, late: float = 0.0, overflow: float = 0.0
 ) -> tuple[int, int]:
     """How often one in a fleet was suspected, or declared dead, where three others are unwell."""
-    fleet = ProbeFleet(10, 3, spec=spec)
+    fleet = ProbeFleet(10, 4, spec=spec)
     unwell = fleet.names[:3]
     fleet.late = dict.fromkeys(unwell, late)
     fleet.run(10)

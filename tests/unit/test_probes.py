@@ -65,6 +65,16 @@ class Bench:
         self.hear(peer, Kind.ACK, message.sequence, peer, *rumours)
 
 
+def suspecting_d() -> Bench:
+    """All accuse `d`, which falls silent, at this moment."""
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.answering = {"b", "c"}
+    bench.probes.verdicts.accuse("d", 63, bench.now)
+    return bench
+
+
 def alive(name: str, counter: int = 0) -> Rumour:
     return Rumour(subject(name), LIVES.get(name, 1), counter, State.ALIVE)
 
@@ -208,6 +218,49 @@ def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
     assert not bench.probes.isolated(bench.now)
 
 
+def test_who_was_isolated_stays_so_until_it_has_been_in_touch_for_as_long_as_news_takes() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.answering = set()
+    bench.run(TIMES.isolation_ns / NS_PER_S + 1)
+    bench.answering = set(PEERS)
+    bench.run(1.5)
+    # Gone again, before anybody can have heard of it.
+    bench.answering = set()
+    for _ in range(round(TIMES.isolation_ns / NS_PER_S) * 20):
+        assert bench.probes.isolated(bench.now)
+        bench.tick()
+
+
+def test_who_was_out_of_touch_declares_nobody_dead_until_a_refutation_has_come_round() -> None:
+    bench = suspecting_d()
+    bench.run(TIMES.suspicion_min_ns / NS_PER_S - 3)
+    bench.answering = set()
+    bench.run(3.5)
+    assert not bench.probes.isolated(bench.now)
+    bench.answering = {"b", "c"}
+    bench.run(TIMES.spread_ns / NS_PER_S)
+    assert bench.probes.verdicts.state("d") is State.SUSPECT
+    bench.run(3)
+    assert bench.probes.verdicts.state("d") is State.DEAD
+
+
+def test_before_a_verdict_others_are_asked() -> None:
+    bench = suspecting_d()
+    bench.run((TIMES.suspicion_min_ns - TIMES.spread_ns) / NS_PER_S)
+    bench.said.clear()
+    bench.run(TIMES.spread_ns / NS_PER_S)
+    asked = [
+        peer
+        for peer, message in bench.said
+        for rumour in message.rumours
+        if peer != "d" and (rumour.subject, rumour.state) == (subject("d"), State.SUSPECT)
+    ]
+    # Once a period, but for those in which only `d` itself is probed.
+    assert 2 <= len(asked) <= 4
+
+
 def test_a_handshake_is_an_answer_and_who_has_had_none_is_not_isolated() -> None:
     bench = Bench(met=())
     bench.run(100)
@@ -234,11 +287,7 @@ def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
 
 
 def test_a_suspicion_does_not_age_where_nobody_has_answered_for_two_periods() -> None:
-    bench = Bench()
-    bench.answering = set(PEERS)
-    bench.run(3)
-    bench.probes.verdicts.accuse("d", 63, bench.now)
-    bench.answering = {"b", "c"}
+    bench = suspecting_d()
     bench.run(TIMES.suspicion_min_ns / NS_PER_S - 2.5)
     bench.answering = set()
     bench.run(3.5)
