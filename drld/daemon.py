@@ -40,7 +40,7 @@ from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
 from drld.model import NS_PER_S
 from drld.notices import Notices
-from drld.notify import Watchdog, notify
+from drld.notify import Manager
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Daemon:
 
             take_over = partial(self._take_over, reattach=False)
             self._registry = Agent(spec, str(path), self._load_programs, take_over)
+        self._manager = Manager()
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
@@ -101,10 +102,9 @@ class Daemon:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             stopping = False
             try:
-                if self._registry is None:
-                    self._start()
                 async with trio.open_nursery() as nursery:
                     spec = self.engine.spec
+                    # Before packets: what fails here leaves what a dead daemon left in force.
                     await nursery.start(serve, self, spec.control, spec.control_group)
                     nursery.start_soon(self._work, nursery)
                     async for number in signals:
@@ -112,7 +112,7 @@ class Daemon:
                             break
                         await self._reload_on_signal()
                     stopping = True
-                    notify("STOPPING=1")
+                    self._manager.tell("STOPPING=1")
                     log.info("stopping")
                     nursery.cancel_scope.cancel()
             finally:
@@ -126,7 +126,9 @@ class Daemon:
 
     async def _work(self, nursery: trio.Nursery) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
-        if self._registry is not None:
+        if self._registry is None:
+            self._start()
+        else:
             nursery.start_soon(self._registry.run)
             await self._registry.known.wait()
             self._prepare(self._registry.spec())
@@ -139,7 +141,7 @@ class Daemon:
         # again.
         gc.freeze()
         self.ready = True
-        notify("READY=1")
+        self._manager.tell("READY=1")
         log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
         self._remark()
 
@@ -169,13 +171,12 @@ class Daemon:
                 if self._registry is None:
                     raise
                 own = self._registry.file.limits
-                usable = tuple(
-                    limit
-                    for limit in spec.limits
-                    if limit in own or (error.limits and limit.id not in error.limits)
-                )
-                if usable == spec.limits:
+                fleets = [limit for limit in spec.limits if limit not in own]
+                if not fleets:
                     raise
+                named = {limit.id for limit in fleets if limit.id in error.limits}
+                refused = named or {limit.id for limit in fleets}
+                usable = tuple(limit for limit in spec.limits if limit.id not in refused)
                 self._prepare(replace(spec, limits=usable))
             else:
                 return
@@ -208,9 +209,8 @@ class Daemon:
         return self.datapath.reason + self._reason
 
     async def _tick(self) -> None:
-        watchdog = Watchdog()
         while True:
-            watchdog.alive(clock())
+            self._manager.alive(clock())
             due_ns = self.engine.next_due_ns()
             changed = self._changed
             delay_s = max(due_ns - clock(), 0) / NS_PER_S
@@ -248,12 +248,18 @@ class Daemon:
         await self._one_reload()
 
     async def _reload(self) -> None:
-        notify(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
+        if self.ready:
+            self._manager.tell(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
         try:
             # A large file takes seconds to read: ticks go on meanwhile.
             spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
             if self._registry is not None:
                 await self._registry.reload(spec, self._take_over)
+            elif spec.registry is not None:
+                # Without its peers, and with nobody to name others, it would have all of the limit.
+                raise ConfigError(
+                    [f"{self.path}: registry: cannot change while the daemon runs: restart it"]
+                )
             else:
                 await self._load_programs(spec)
                 self._take_over(spec)
@@ -261,7 +267,8 @@ class Daemon:
             self._reload_error = str(error)[:MAX_REPORTED]
             raise
         finally:
-            notify("READY=1")
+            if self.ready:
+                self._manager.tell("READY=1")
         self._reload_error = None
         self._loaded_at = time.time()
         log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
@@ -321,7 +328,7 @@ class Daemon:
             limits=len(engine.entries),
             gossip=report.gossip_report(engine.transport),
             config={
-                "file": str(self.path),
+                "file": str(self.path.absolute()),
                 "loaded_at": self._loaded_at,
                 "reload_error": self._reload_error,
             },

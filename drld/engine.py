@@ -11,22 +11,19 @@ comes to rest (`Limiter.at_rest`): it is not read, ticked, gossiped or programme
 has seen a packet of it, an update of it comes, or the membership changes. So ten thousand limits
 cost what those cost that are in use.
 
-A peer that a reload takes out of the configuration is *departed*: it is spoken to no more, and is
-in the membership as one that is silent until nothing of it counts any more anywhere
-(`Membership.forgotten_ns`). Only then are the limits divided by one less: all others have given up
-its share by then, and what its orphans owe in a tree is paid. By who joins they are divided at
-once.
+What a reload takes over, and who has departed since, is `drld.reload`'s.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import replace
 from random import Random
 
+from drld import reload
 from drld.capture.base import Datapath
-from drld.errors import ConfigError
+from drld.entry import Entry
 from drld.gossip.agreement import GOSSIP_ID, Agreement
 from drld.gossip.control_wire import Control, State
 from drld.gossip.membership import Membership
@@ -39,31 +36,8 @@ from drld.limiter import Limiter, Tick, membership
 from drld.model import HEARTBEAT, Update
 from drld.spec import LimiterSpec, LimitSpec
 
-
-@dataclass(slots=True)
-class Totals:
-    """What the datapath counted for one limit since the daemon started."""
-
-    arrived_bytes: int = 0
-    arrived_packets: int = 0
-    forwarded_bytes: int = 0
-    forwarded_packets: int = 0
-    dropped_bytes: int = 0
-    dropped_packets: int = 0
-
-
-@dataclass(slots=True)
-class Entry:
-    """One limit: its limiter, its schedule, its last tick and its totals."""
-
-    limiter: Limiter
-    due_ns: int
-    silent_until_ns: int = 0
-    """It rested, and no packet came, up to then at least."""
-    pending: bool = False
-    """It was woken and has not been ticked since."""
-    last: Tick | None = None
-    totals: Totals = field(default_factory=Totals)
+GOSSIP = "[gossip]"
+"""In the place of a limit's name: the settings of the fabric."""
 
 
 class Engine:
@@ -135,31 +109,9 @@ class Engine:
                 one to send to from here; nothing is changed.
             DatapathError: the host refuses the new rules; nothing is changed.
         """
-        fixed = (
-            *("name", "listen", "control", "control_group"),
-            *("datapath", "firewall", "queue", "timestamps"),
-        )
-        problems = [
-            f"limiter.{key}: cannot change from {getattr(self.spec, key)!r} to "
-            f"{getattr(spec, key)!r} while the daemon runs: restart it"
-            for key in fixed
-            if getattr(self.spec, key) != getattr(spec, key)
-        ]
-        if problems:
-            raise ConfigError(problems)
-        names = {peer.name for peer in spec.peers}
-        forgotten_ns = now_ns + self.membership.forgotten_ns
-        departed = {
-            peer: self._departed.get(peer, forgotten_ns)
-            for peer in self.membership.peers
-            if peer not in names
-        }
-        names |= departed.keys()
-        if spec.gossip != self.spec.gossip or (self.spec.joined and not spec.joined):
-            fleet = membership(spec.name, {spec.name, *names}, spec.gossip)
-            fleet.numbering = self.membership.numbering
-        else:
-            fleet = self._membership_of(names)
+        reload.check(self.spec, spec)
+        departed = reload.departed(self._departed, self.membership, spec, now_ns)
+        fleet = reload.fleet(self.spec, spec, self.membership, departed.keys())
         entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
         undo = self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
@@ -176,7 +128,8 @@ class Engine:
             self.transport.set_ring(spec.ring)
         fleet.numbering.retain(fleet.peers)
         self._departed = departed
-        self._lives = {k: v for k, v in self._lives.items() if k in names - departed.keys()}
+        staying = set(fleet.peers) - departed.keys()
+        self._lives = {peer: life for peer, life in self._lives.items() if peer in staying}
         self.probes = self._prober(spec, self.probes, now_ns)
         for peer in fleet.peers:
             if self.probes is None or peer in departed:
@@ -187,15 +140,11 @@ class Engine:
         # Whatever has changed is taken in by the next look, by limits at rest as well.
         self._seen = -1
 
-    def _membership_of(self, peers: Set[str]) -> Membership:
-        """The running membership, with these peers."""
-        running = self.membership
-        return running if peers == set(running.peers) else running.with_peers(peers)
-
     def _forget_departed(self, now_ns: int) -> None:
         """Go on without those of whom nothing counts any more."""
         self._departed = {k: v for k, v in self._departed.items() if v >= now_ns}
-        fleet = self._membership_of({peer.name for peer in self.spec.peers} | self._departed.keys())
+        peers = {peer.name for peer in self.spec.peers} | self._departed.keys()
+        fleet = reload.with_peers(self.membership, peers)
         for limit_id, entry in self.entries.items():
             entry.limiter.reconfigure(entry.limiter.limit, fleet, self._departed)
             self.datapath.set_share(limit_id, entry.limiter.initial())
@@ -252,8 +201,8 @@ class Engine:
             self.membership.drained(now_ns)
 
     def disagreements(self) -> dict[str, list[str]]:
-        """Peers with other limits, and the names of those that differ, as far as found; [gossip]
-        if the fabric's settings do."""
+        """Peers that are configured otherwise, and in what, as far as found: names of limits, and
+        `GOSSIP`."""
         if self.probes is None:
             return {}
         return {
@@ -263,7 +212,7 @@ class Engine:
 
     def _name_of(self, limit_id: int) -> str:
         if limit_id == GOSSIP_ID:
-            return "[gossip]"
+            return GOSSIP
         entry = self.entries.get(limit_id)
         return f"{limit_id} (not here)" if entry is None else entry.limiter.limit.name
 
@@ -355,13 +304,7 @@ class Engine:
         tick = limiter.tick(measured, now_ns)
         self.datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
         entry.last = tick
-        totals = entry.totals
-        totals.arrived_bytes += measured.arrived_bytes
-        totals.arrived_packets += measured.arrived_packets
-        totals.forwarded_bytes += measured.forwarded_bytes
-        totals.forwarded_packets += measured.forwarded_packets
-        totals.dropped_bytes += measured.dropped_bytes
-        totals.dropped_packets += measured.dropped_packets
+        entry.totals.add(measured)
         return tick
 
     def _gossip(self, now_ns: int) -> None:
@@ -438,11 +381,7 @@ class Engine:
         entry = self.entries.get(limit.id)
         if entry is None:
             return fresh
-        old = entry.limiter.limit
-        if self.spec.gossip == spec.gossip and (
-            (old.allocator, old.parameters, old.ewma, old.interval_ns)
-            == (limit.allocator, limit.parameters, limit.ewma, limit.interval_ns)
-        ):
+        if self.spec.gossip == spec.gossip and reload.knowledge_stays(entry.limiter.limit, limit):
             return entry
         fresh.totals = entry.totals
         return fresh

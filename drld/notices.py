@@ -7,9 +7,9 @@ with what holds then: a bad link, or who has the key, can have them change again
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from drld.engine import Engine
+from drld.engine import GOSSIP, Engine
 from drld.gossip.control_wire import State
 from drld.gossip.probes import Probes
 from drld.model import NS_PER_S
@@ -77,10 +77,10 @@ class Notices:
                 continue
             if limits is None:
                 del self._disagreeing[peer]
-                yield f"peer {peer} is configured with the same limits again"
+                yield f"peer {peer} is configured as this limiter again"
             else:
                 self._disagreeing[peer] = limits
-                yield f"peer {peer} is configured otherwise for the limits {', '.join(limits)}"
+                yield f"peer {peer} is configured otherwise {_where(limits)}"
 
     def _may_say(self, now_ns: int, *thing: str) -> bool:
         """Whether there was no line of this for long enough; if so, there is one now."""
@@ -91,3 +91,12 @@ class Notices:
             return False
         self._said_ns[thing] = now_ns
         return True
+
+
+def _where(named: Collection[str]) -> str:
+    """In what a peer's configuration differs."""
+    limits = [name for name in named if name != GOSSIP]
+    places = [f"for the limits {', '.join(limits)}"] if limits else []
+    if GOSSIP in named:
+        places.append(f"in {GOSSIP} (fabric, branching or interval)")
+    return " and ".join(places)

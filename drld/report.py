@@ -19,7 +19,8 @@ from drld.control.schema import (
     ProbesReport,
     TraceRecord,
 )
-from drld.engine import Engine, Entry
+from drld.engine import Engine
+from drld.entry import Entry
 from drld.gossip.control_wire import State
 from drld.gossip.keyring import KeyRing, fingerprint
 from drld.gossip.transport import Transport

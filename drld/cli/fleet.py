@@ -7,8 +7,8 @@ that of the daemon, or any other.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -19,6 +19,7 @@ from drld.units import human_rate, human_size
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
+    from drld.registry.records import Alive
     from drld.registry.state import Registry
 
 T = TypeVar("T")
@@ -56,12 +57,18 @@ class Fleets:
 
             async def session() -> T:
                 errors: list[str] = []
+                fleet: Fleet | None = None
                 for endpoint in registry.endpoints:
                     try:
                         async with Etcd(endpoint, registry) as etcd:
-                            return await question(Fleet(etcd, registry))
+                            fleet = Fleet(etcd, registry)
+                            return await question(fleet)
                     except RegistryError as error:
                         errors.append(str(error))
+                        if fleet is not None and fleet.committing:
+                            # Another server would find what this one may have done, and refuse it.
+                            errors.append("it may be done or not: look before you try again")
+                            break
                 raise RegistryError("; ".join(errors))
 
             return trio.run(session)
@@ -69,6 +76,22 @@ class Fleets:
             raise Refused("\n".join(error.problems)) from None
         except RegistryError as error:
             raise Refused(str(error)) from None
+
+    def applied(self, revision: int, wait_s: float) -> list[Status]:
+        """Wait until all who are alive have applied a change that was made.
+
+        Raises:
+            Refused: that cannot be known; the change is made.
+        """
+        if not wait_s:
+            return []
+        try:
+            return self.ask(lambda known: known.applied(revision, wait_s))
+        except Refused as error:
+            raise Refused(
+                f"it is done, revision {revision}, but nobody says who has applied it: "
+                f"{error.message}"
+            ) from None
 
 
 @click.group()
@@ -179,13 +202,12 @@ def add_limit(
         except ConfigError as error:
             raise Refused("\n".join(error.problems)) from None
 
-    async def add(known: Fleet) -> tuple[list[int], int, list[Status]]:
-        ids, revision = await known.add_limits(tables, replace=replace)
-        return ids, revision, await known.applied(revision, wait_s) if wait_s else []
+    async def add(known: Fleet) -> tuple[list[int], int]:
+        return await known.add_limits(tables, replace=replace)
 
-    ids, revision, found = fleets.ask(add)
+    ids, revision = fleets.ask(add)
     done = f"{'limit' if len(ids) == 1 else 'limits'} {', '.join(map(str, ids))}"
-    _finish(done, revision, found, as_json, ids)
+    _finish(_Change(done, revision, ids), fleets.applied(revision, wait_s), as_json)
 
 
 @fleet.command("remove-limit")
@@ -196,12 +218,9 @@ def add_limit(
 def remove_limit(fleets: Fleets, limit: str, wait_s: float, as_json: bool) -> None:
     """Take the limit of this name or id from the whole fleet."""
 
-    async def take(known: Fleet) -> tuple[int, int, list[Status]]:
-        limit_id, revision = await known.remove_limit(limit)
-        return limit_id, revision, await known.applied(revision, wait_s) if wait_s else []
-
-    limit_id, revision, found = fleets.ask(take)
-    _finish(f"limit {limit_id} removed", revision, found, as_json, [])
+    limit_id, revision = fleets.ask(lambda known: known.remove_limit(limit))
+    change = _Change(f"limit {limit_id} removed", revision, removed=[limit_id])
+    _finish(change, fleets.applied(revision, wait_s), as_json)
 
 
 @fleet.command()
@@ -217,12 +236,8 @@ def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool)
     with its share.
     """
 
-    async def take(known: Fleet) -> tuple[int, list[Status]]:
-        revision = await known.remove(name, force=force)
-        return revision, await known.applied(revision, wait_s) if wait_s else []
-
-    revision, found = fleets.ask(take)
-    _finish(f"{name} removed", revision, found, as_json, [])
+    revision = fleets.ask(lambda known: known.remove(name, force=force))
+    _finish(_Change(f"{name} removed", revision), fleets.applied(revision, wait_s), as_json)
 
 
 def _complain(known: Registry) -> None:
@@ -237,26 +252,28 @@ def _table(options: Mapping[str, Any]) -> dict[str, object]:
     return {**given, "match": match} if match else given
 
 
-def _finish(done: str, revision: int, found: list[Status], as_json: bool, ids: list[int]) -> None:
+class _Change(NamedTuple):
+    """What was done to the fleet, and to which limits."""
+
+    done: str
+    revision: int
+    ids: Sequence[int] = ()
+    removed: Sequence[int] = ()
+
+
+def _finish(change: _Change, found: list[Status], as_json: bool) -> None:
     """Say who has applied it; exit status 1 if somebody who is alive has not."""
-    late = [s.name for s in found if s.alive is not None and s.alive.applied < revision]
-    refused = {
-        s.name: {
-            key: reason
-            for key, reason in s.alive.refused.items()
-            if any(key.endswith(f"/limits/{limit_id}") for limit_id in ids)
-        }
-        for s in found
-        if s.alive is not None
-    }
+    late = [s.name for s in found if s.alive is not None and s.alive.applied < change.revision]
+    concerned = [*change.ids, *change.removed]
+    refused = {s.name: _refusals(s.alive, concerned) for s in found if s.alive is not None}
     refused = {name: reasons for name, reasons in refused.items() if reasons}
     away = [s.name for s in found if s.alive is None]
     applied = [s.name for s in found if s.alive is not None and s.name not in late]
     if as_json:
         write_json(
             {
-                "ids": ids,
-                "revision": revision,
+                "ids": list(change.ids),
+                "revision": change.revision,
                 "applied": [name for name in applied if name not in refused],
                 "late": late,
                 "refused": refused,
@@ -264,7 +281,8 @@ def _finish(done: str, revision: int, found: list[Status], as_json: bool, ids: l
             }
         )
     else:
-        click.echo(f"{done}, revision {revision}: applied by {len(applied)} of {len(found)}")
+        applied_by = f"applied by {len(applied)} of {len(found)}"
+        click.echo(f"{change.done}, revision {change.revision}: {applied_by}")
         for name, reasons in refused.items():
             for reason in reasons.values():
                 click.echo(f"{name} refuses {reason}")
@@ -273,6 +291,21 @@ def _finish(done: str, revision: int, found: list[Status], as_json: bool, ids: l
                 click.echo(f"{name} {what}")
     if late or refused:
         raise click.exceptions.Exit(1)
+
+
+def _refusals(alive: Alive, ids: Sequence[int]) -> dict[str, str]:
+    """What a member refuses of these limits, and why: it gives its first few reasons only."""
+    refused: dict[str, str] = {}
+    for limit_id in ids:
+        reasons = [
+            (key, reason)
+            for key, reason in alive.refused.items()
+            if key.endswith(f"/limits/{limit_id}")
+        ]
+        if not reasons and limit_id in alive.unused:
+            reasons = [(f"limits/{limit_id}", f"limit {limit_id}: its drlctl status says why")]
+        refused.update(reasons)
+    return refused
 
 
 def _state(status: Status) -> str:
@@ -291,8 +324,14 @@ def _member_row(status: Status) -> tuple[str, ...]:
         _state(status),
         _date(status.member.since),
         NONE if alive is None else str(alive.applied),
-        NONE if alive is None else str(len(alive.refused)),
+        NONE if alive is None else str(_refused_count(alive)),
     )
+
+
+def _refused_count(alive: Alive) -> int:
+    others = [key for key in alive.refused if "/limits/" not in key and "/members/" not in key]
+    named = len(others) + len(alive.unused) + len(alive.uncounted)
+    return max(named, len(alive.refused))
 
 
 def _member_json(status: Status) -> dict[str, object]:

@@ -71,7 +71,10 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
         fields += _registry_fields(report["registry"])
     disagreeing = report["probes"]["disagreeing"] if report["probes"] else {}
     fields += [
-        ("differs", f"{peer} has other limits: {', '.join(limits) or 'which is not known yet'}")
+        (
+            "differs",
+            f"{peer} is configured otherwise: {', '.join(limits) or 'in what is not known yet'}",
+        )
         for peer, limits in disagreeing.items()
     ]
     if config["reload_error"] is not None:

@@ -49,8 +49,9 @@ _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
 _URL = re.compile(
-    r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?", re.ASCII
+    r"https?://(?:([A-Za-z0-9.-]{1,253})|\[([0-9A-Fa-f:.]{2,45})\]):([0-9]{1,5})/?", re.ASCII
 )
+_HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}\.?", re.ASCII)
 _MAX_MARK = 2**32 - 1
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
@@ -139,7 +140,14 @@ def _etcd_url(value: object) -> str:
         raise ValueError(f"{allowed}; registry.user and registry.password_file say who we are")
     if not isinstance(value, str) or not (match := _URL.fullmatch(value)):
         raise ValueError(allowed)
-    if not 1 <= int(match[1]) <= 65535:
+    name, address, port = match.groups()
+    try:
+        sound = IPv6Address(address) if address else _HOST.fullmatch(name)
+    except ValueError:
+        sound = None
+    if not sound:
+        raise ValueError(allowed)
+    if not 1 <= int(port) <= 65535:
         raise ValueError("a port from 1 to 65535")
     return value.rstrip("/")
 

@@ -39,6 +39,8 @@ class Fleet:
 
     def __init__(self, etcd: Etcd, registry: RegistrySpec) -> None:
         self.keys = Keys(registry.fleet)
+        self.committing = False
+        """A change was sent: whether it was made is not known before the answer."""
         self._etcd = etcd
         # Interfaces stay as the fleet calls them.
         plain = dataclasses.replace(registry, interfaces={})
@@ -211,7 +213,9 @@ class Fleet:
         fleet = self.keys.fleet
         if await self._etcd.get(fleet) is None:
             await self._etcd.commit({fleet: secrets.token_hex(16).encode()}, {fleet: 0})
+        self.committing = True
         revision = await self._etcd.commit(changes, where)
+        self.committing = False
         if revision is None:
             raise RegistryError("somebody else has just changed this: look again")
         return revision

@@ -119,7 +119,15 @@ class Agent:
                 [f"{self._path}: registry: cannot change while the daemon runs: restart it"]
             )
         async with self._changing:
-            await self._reload(file, reconfigure)
+            old, new = self.file.gossip.interval_ns, file.gossip.interval_ns
+            if new != old:
+                self._registry.read_by(Readers(new, self._spec))
+            try:
+                await self._reload(file, reconfigure)
+            except BaseException:
+                if new != old:
+                    self._registry.read_by(Readers(old, self._spec))
+                raise
 
     async def _reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
         in_force = self._in_force
@@ -174,15 +182,19 @@ class Agent:
     async def leave(self) -> None:
         """Stop being a member: to be called when the limiter forwards nothing any more."""
         key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
-        if self._upkeep is None or self._upkeep.taken is not None:
-            return  # Never registered.
+        if self._upkeep is None:
+            # Not in this life; perhaps in one that was killed.
+            if self.file.name not in self._registry.members:
+                return
+        elif self._upkeep.taken is not None:
+            return
         with trio.move_on_after(LEAVE_TIMEOUT_S):
             # First the one that answered last.
             for endpoint in sorted(self._spec.endpoints, key=lambda known: known != self._endpoint):
                 try:
                     async with Etcd(endpoint, self._spec) as etcd:
                         item = await etcd.get(key)
-                        if item is not None:
+                        if item is not None and self._is_ours(item):
                             await etcd.commit({key: None, alive: None}, {key: item.revision})
                 except RegistryError as error:
                     self._error = str(error)
@@ -197,6 +209,13 @@ class Agent:
             "to remove it: drlctl fleet remove %s",
             *(self.file.name, self._spec.fleet, self._error or "no answer", self.file.name),
         )
+
+    def _is_ours(self, item: Event) -> bool:
+        """Whether a member of our name is this limiter, and not one that came in the meantime."""
+        try:
+            return Readers.member(item.value or b"", item.key).address == self.file.listen
+        except ConfigError:
+            return True
 
     # Following.
 
@@ -244,7 +263,7 @@ class Agent:
         self._upkeep = upkeep = Upkeep(
             etcd, registry, self._spec, self.file.listen, partial(self._connected, etcd.endpoint)
         )
-        upkeep.tell(self._applied, self._problems())
+        self._tell(upkeep)
         watch = partial(etcd.watch, self._keys.followed, revision + 1, self._told)
         async with trio.open_nursery() as nursery:
 
@@ -312,7 +331,7 @@ class Agent:
                     await self._apply(self._in_force)
                 await self._save()
                 if self._upkeep is not None:
-                    self._upkeep.tell(self._applied, self._problems())
+                    self._tell(self._upkeep)
             await trio.sleep(APPLY_INTERVAL_S)
 
     async def _apply(self, in_force: LimiterSpec) -> None:
@@ -347,6 +366,11 @@ class Agent:
             await self._prepare(spec)
         self._reconfigure(spec)
         self._in_force = spec
+
+    def _tell(self, upkeep: Upkeep) -> None:
+        # Who does not know whom it does not count says that it counts nobody.
+        applied = 0 if self._registry.overwhelmed else self._applied
+        upkeep.tell(applied, self._problems())
 
     def _problems(self) -> dict[str, str]:
         problems = {**self._registry.problems, **self._refused}

@@ -25,6 +25,7 @@ MAX_VALUE_BYTES = 256 << 10
 """Room for the shares of more limiters than any fleet has had; etcd's own bound is 1.5 MB."""
 MAX_REFUSED = 16
 MAX_UNCOUNTED = 1000
+MAX_UNUSED = 10_000
 MAX_REASON = 200
 
 
@@ -46,6 +47,8 @@ class Alive(_Record):
     """The revision of the registry that its configuration is from; 0: not of any yet."""
     refused: Annotated[dict[str, str], Field(max_length=MAX_REFUSED)] = Field(default_factory=dict)
     """Why it does not use what stands under some keys."""
+    unused: Annotated[list[int], Field(max_length=MAX_UNUSED)] = Field(default_factory=list)
+    """All limits that it does not use, or not as they are; so many, if there are more."""
     uncounted: Annotated[list[str], Field(max_length=MAX_UNCOUNTED)] = Field(default_factory=list)
     """All members that it does not count, or not as they are."""
 
@@ -103,11 +106,15 @@ def write_alive(
     value = {
         "address": format_endpoint(*address),
         # Who cannot name all that it does not count says that it counts nobody.
-        "applied": applied if len(refused) < MAX_UNCOUNTED else 0,
+        "applied": applied if len(uncounted) <= MAX_UNCOUNTED else 0,
         "refused": {
             key: refused[key][:MAX_REASON] for key in keys.by_weight(refused)[:MAX_REFUSED]
         },
     }
+    unused = sorted(number for key in refused if (number := keys.limit_of(key)) is not None)
+    if unused:
+        # Those that were added last are what somebody may wait for.
+        value["unused"] = unused[-MAX_UNUSED:]
     if uncounted:
         value["uncounted"] = uncounted[:MAX_UNCOUNTED]
     return _written(value)

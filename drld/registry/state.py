@@ -157,6 +157,9 @@ class Registry:
             if event.key == self.keys.fleet:
                 self._present = _fleet_id(event.value)
                 self._continuous = self._present is not None and self._present == self.fleet
+        if self.fleet is None and not self._known():
+            # Who knew nothing cannot have lost what came and went since.
+            self._settle(self.revision)
         for event in events:
             if event.value is not None:
                 self._take(event.key, event.value, event.revision)
@@ -171,6 +174,13 @@ class Registry:
                 self._lost.add(event.key)
         self._settle(revision)
 
+    def read_by(self, read: Reading) -> None:
+        """Read limits otherwise from now on, those that are known too: with other defaults."""
+        self._read = read
+        for limit_id, held in self.limits.items():
+            value = read.limit(held.raw, self.keys.limit(limit_id))
+            self.limits[limit_id] = Held(value, held.raw, held.revision)
+
     def forget(self, name: str) -> None:
         """A member is none any more, whatever etcd says."""
         self._drop(self.keys.member(name))
@@ -184,6 +194,11 @@ class Registry:
     def lost(self) -> int:
         """How many keys are gone from a registry that is not the one we know."""
         return len(self._lost)
+
+    @property
+    def overwhelmed(self) -> bool:
+        """Whether there may be more problems than `problems` has."""
+        return len(self.problems) >= MAX_PROBLEMS
 
     def restoration(self) -> list[tuple[str, bytes]]:
         """What to put into the registry where it is not there, in this order."""

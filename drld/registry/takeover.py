@@ -7,6 +7,9 @@ limiter that does not see the fleet grow enforces too large a share.
 Limits that a refusal names go at once. Where it names none, the limits that come or change are
 tried in halves, then those of which one is refused in halves again: a bad one of n takes about
 2 log2 n tries, half of which put something into force.
+
+A refusal may be about a limit that is in force: its interface is gone. Then no limit changes here
+until it is back, but members do: whoever joins waits for those that have not counted him.
 """
 
 from __future__ import annotations
@@ -60,7 +63,11 @@ class _Steps:
         old = self._current.limits
         wanted = {limit.id: limit for limit in self._new.limits}
         await self._step(old)
-        await self._step(tuple(limit for limit in old if limit.id in wanted))
+        try:
+            await self._step(tuple(limit for limit in old if limit.id in wanted))
+        except DatapathError as error:
+            gone = {limit.id for limit in old} - wanted.keys()
+            self._refused.update((limit_id, f"not removed: {_line(error)}") for limit_id in gone)
         there = {limit.id: limit for limit in old}
         await self._add([limit for limit in wanted.values() if there.get(limit.id) != limit])
         return self._current, self._refused
@@ -90,9 +97,13 @@ class _Steps:
                 # If it names none of these it is about one in force, and no others will do.
                 about = {limit.id: str(error) for limit in some}
             if about:
-                self._refused.update((key, " ".join(why.split())) for key, why in about.items())
+                self._refused.update((key, _line(why)) for key, why in about.items())
                 await self._add([limit for limit in some if limit.id not in about])
                 return
             half = len(some) // 2
             await self._add(some[:half])
             await self._add(some[half:])
+
+
+def _line(why: object) -> str:
+    return " ".join(str(why).split())

@@ -9,7 +9,8 @@ from time import thread_time_ns
 from typing import cast
 
 from drld.capture.policer import Policer
-from drld.engine import Engine, Entry
+from drld.engine import Engine
+from drld.entry import Entry
 from drld.gossip.transport import Transport
 from drld.limiter import Tick
 from drld.model import GRACE_INTERVALS, FlowId
@@ -40,6 +41,7 @@ class Host:
         self.engine = Engine(spec, self.datapath, cast(Transport, self.mailbox), rng)
         self._clock = clock
         self._rng = rng
+        self._frozen_until_ns = 0
         self._life = 0
         """Counts its daemon's lives: what was planned in an earlier one does not happen."""
 
@@ -53,17 +55,27 @@ class Host:
         """The daemon dies; its datapath goes on, and falls back to the static share."""
         self.alive = False
         self._life += 1
+        self._begin_grace()
+
+    def freeze(self, for_ns: int) -> None:
+        """The daemon does nothing for so long, then goes on where it was; its datapath as above."""
+        self._frozen_until_ns = self._clock.now_ns + for_ns
+        self._begin_grace()
+
+    def _begin_grace(self) -> None:
         interval_ns = min(self.entry.limiter.limit.interval_ns, self.engine.spec.gossip.interval_ns)
         when_ns = self._clock.now_ns + GRACE_INTERVALS * interval_ns
         self._clock.at(when_ns, self._fall_back, self._life)
 
     def _fall_back(self, life: int) -> None:
-        if life == self._life:
+        stopped = not self.alive or self._clock.now_ns < self._frozen_until_ns
+        if life == self._life and stopped:
             self._policer.program(self.entry.limiter.initial(), (), self._clock.now_ns)
 
     def revive(self) -> None:
         """Another daemon takes over the datapath; it knows nothing yet."""
         self.alive = True
+        self._frozen_until_ns = 0
         self._life += 1
         self.mailbox.restart()
         transport = cast(Transport, self.mailbox)
@@ -100,6 +112,9 @@ class Host:
 
     def _tick(self, life: int) -> None:
         if life != self._life:
+            return
+        if self._clock.now_ns < self._frozen_until_ns:
+            self._clock.at(self._frozen_until_ns, self._tick, life)
             return
         begin_ns = 0 if self.tick_ns is None else thread_time_ns()
         ticks = self.engine.tick(self._clock.now_ns)

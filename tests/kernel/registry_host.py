@@ -22,7 +22,7 @@ from testbed.netns import run, within
 
 from ..etcd_server import EtcdServer
 from .daemon_host import DaemonHost
-from .topology import wait_for
+from .topology import DEADLINE_S, wait_for
 
 LIMITERS = 4
 PAYLOAD = 972
@@ -119,7 +119,10 @@ class RegistryFleet:
     def fleet(self, *arguments: str, check: bool = True, file: Path | None = None) -> Any:
         """What `drlctl fleet` says, from inside the namespace."""
         daemon = next(iter(self.daemons.values()))
-        command = ("fleet", "--config", str(file or daemon.config), *arguments, "--json")
+        # The default is for operators; a busy host takes longer.
+        patience = () if arguments[0] == "members" else ("--wait", str(DEADLINE_S))
+        options = ("--config", str(file or daemon.config))
+        command = ("fleet", *options, *arguments, *patience, "--json")
         done = within(self.namespace, lambda: daemon.python("drld.cli", *command))
         assert not check or done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else done.stderr

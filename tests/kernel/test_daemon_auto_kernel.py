@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .attached import WAYS, rules
+from .attached import WAYS, identities, rules
 from .daemon_host import SHARED, DaemonHost
+from .nfqueue import refusing_tools
 from .topology import Topology
 
 pytestmark = pytest.mark.kernel
@@ -76,6 +78,35 @@ def test_auto_refuses_what_only_the_other_datapath_can_do(
     assert refused.returncode == 1
     assert 'limit customer-a: on_failure = "share"' in refused.stderr
     assert undecided.limit("customer-a")["on_failure"] == "default"
+
+
+def test_auto_that_gets_neither_leaves_in_force_what_a_dead_daemon_left(
+    topology: Topology, undecided: DaemonHost, tmp_path: Path
+) -> None:
+    undecided.configure({"customer-a": SHARED})
+    undecided.start()
+    left = identities(topology, "out0", "egress")
+    assert left
+    undecided.kill()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    switch = refusing_tools(tools, "nft", "iptables-restore", "ip6tables-restore")
+    undecided.environment = {
+        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+        "CACHE_DIRECTORY": str(tmp_path / "cache"),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+    }
+    switch.touch()
+    undecided.spawn()
+    assert undecided.wait() == 3
+    told = undecided.log.splitlines()[-1]
+    assert "out of cheese; no kernel datapath: no kernel headers" in told
+    assert identities(topology, "out0", "egress") == left
+    switch.unlink()
+    undecided.start()
+    assert undecided.ask("status")["datapath"]["name"] == "nfqueue"
+    assert identities(topology, "out0", "egress") == []
+    assert undecided.stop() == 0
 
 
 def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(

@@ -104,6 +104,28 @@ def test_leftovers_of_a_killed_daemon_are_removed_by_the_next(
     assert not rules(topology)
 
 
+def test_a_start_without_a_control_socket_leaves_what_a_dead_daemon_left(
+    topology: Topology, daemons: Daemons
+) -> None:
+    """systemd tries again every five seconds: in between nothing may pass that did not before."""
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": SHARED})
+    daemon.start()
+    daemon.kill()
+    installed = rules(topology)
+    assert installed
+    daemon.socket.unlink()
+    daemon.socket.mkdir()
+    daemon.spawn()
+    assert daemon.wait() == 3
+    assert "limiter.control: " in daemon.log
+    assert rules(topology) == installed
+    daemon.socket.rmdir()
+    daemon.start()
+    assert daemon.stop() == 0
+    assert not rules(topology)
+
+
 FAILING = """
 import sys
 from drld import daemon, engine

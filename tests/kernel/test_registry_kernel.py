@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from testbed.netns import run
+
 from .daemon_host import DaemonHost
 from .registry_host import LENGTH, RegistryFleet, joined, status
 from .topology import remove_stale, wait_for
@@ -147,6 +149,26 @@ def test_what_a_host_cannot_do_is_reported_and_keeps_nothing_else_back(
     assert "etcd /drld/f/limits/2" in report["registry"]["problems"]["/drld/f/limits/2"]
 
 
+def test_an_interface_that_is_gone_holds_up_limits_there_and_no_member(
+    fleet: RegistryFleet,
+) -> None:
+    first, second = fleet.started(1, 2)
+    for name in ("one", "two"):
+        fleet.fleet("add-limit", "--name", name, *FPS[2:])
+    run(["ip", "-n", fleet.namespace, "link", "delete", "up1"])
+    done = fleet.fleet("remove-limit", "two", check=False)
+    assert (done["late"], done["refused"].keys()) == ([], {"lim1"})
+    reason = done["refused"]["lim1"]["/drld/f/limits/2"]
+    assert reason.endswith("not removed: interface up1: there is none of this name")
+    assert (names(first), names(second)) == (["one", "two"], ["one"])
+    third = fleet.daemon(3)
+    third.start()
+    for daemon in (first, second, third):
+        fleet.wait(daemon, lambda report: report["registry"]["members"] == 3)
+    fleet.wait(third, lambda report: report["registry"]["joined"])
+    in_force(second, "one", 10e6, ["lim1", "lim3"])
+
+
 def test_a_restart_keeps_the_tokens_of_limits_beside_one_that_is_refused(
     fleet: RegistryFleet,
 ) -> None:
@@ -203,8 +225,28 @@ def test_a_daemon_that_never_knew_its_fleet_waits_for_etcd(fleet: RegistryFleet)
     assert daemon.ctl("reload", check=False).returncode == 1
     fleet.etcd.start()
     assert daemon.wait_for_state("READY=1")
+    # Nor was it said before that it were ready, when it had refused to reload.
+    assert daemon.states == ["READY=1"]
     fleet.wait(daemon, lambda report: joined(report, 1))
     assert daemon.stop() == 0
+
+
+def test_a_registry_that_a_reload_brings_is_refused(fleet: RegistryFleet) -> None:
+    """Its peers are not in the file any more: alone it would enforce all of the limit."""
+    daemon = fleet.daemon(1)
+    registry = daemon.config.read_text()
+    peer = '[[peer]]\nname = "lim2"\naddress = "127.0.0.2:7946"\n'
+    own = '[[limit]]\nid = 1\nname = "own"\nrate = "10mbit"\nburst = "75kB"\n'
+    own += 'match = { out = "up1" }\n'
+    daemon.config.write_text(registry.partition("[registry]")[0] + peer + own)
+    daemon.start()
+    in_force(daemon, "own", 5e6, [])
+    daemon.config.write_text(registry + own)
+    said = daemon.ctl("reload", check=False)
+    assert said.returncode == 1
+    assert "registry: cannot change while the daemon runs: restart it" in said.stderr
+    assert status(daemon)["peers"]["configured"] == 1
+    in_force(daemon, "own", 5e6, [])
 
 
 def test_a_wiped_etcd_is_filled_again_and_nobody_drops_anybody(fleet: RegistryFleet) -> None:

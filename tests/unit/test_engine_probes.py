@@ -142,13 +142,17 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
     for number in range(2, 100):
         found = {"b": ["first"]} if number < 30 and number % 2 else {}
         if number > 70:
-            found = {"b": ["first"], "c": ["slow"]}
+            found = {"b": ["first", "7 (not here)", "[gossip]"], "c": ["[gossip]"]}
         lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
     assert lines == [
         (3, "peer b is configured otherwise for the limits first"),
-        (24, "peer b is configured with the same limits again"),
-        (71, "peer b is configured otherwise for the limits first"),
-        (71, "peer c is configured otherwise for the limits slow"),
+        (24, "peer b is configured as this limiter again"),
+        (
+            71,
+            "peer b is configured otherwise for the limits first, 7 (not here)"
+            " and in [gossip] (fabric, branching or interval)",
+        ),
+        (71, "peer c is configured otherwise in [gossip] (fabric, branching or interval)"),
     ]
 
 
@@ -203,7 +207,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 message = Control(Kind.ACK, question.sequence, 0, answer)
     assert named == ["peer b is configured otherwise for the limits first"]
     assert lines(("b", Control(Kind.ACK, 0, 0, digest))) == [
-        "peer b is configured with the same limits again"
+        "peer b is configured as this limiter again"
     ]
     number = 200
     assert lines() == ["no peer answers"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from drld.model import NS_PER_S
-from drld.notify import Watchdog, notify
+from drld.notify import Manager
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def told(manager: socket.socket) -> list[str]:
 
 
 def test_a_state_is_one_datagram(manager: socket.socket) -> None:
-    notify("READY=1")
+    Manager().tell("READY=1")
     assert told(manager) == ["READY=1"]
 
 
@@ -42,10 +43,34 @@ def test_a_manager_that_is_gone_is_nothing_to_die_of(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/nonexistent/notify")
-    notify("READY=1")
+    Manager().tell("READY=1")
     monkeypatch.delenv("NOTIFY_SOCKET")
-    notify("READY=1")
+    Manager().tell("READY=1")
     assert told(manager) == []
+
+
+def test_a_manager_that_reads_nothing_keeps_nobody_waiting(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policing must not stop when the service manager does: its queue is a few messages long."""
+    monkeypatch.setenv("WATCHDOG_USEC", "4")
+    queue = int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text())
+    said = Manager()
+
+    def speak() -> None:
+        for tick in range(2 * queue + 10):
+            said.alive(1000 * tick)
+        said.tell("READY=1")
+
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    taken = told(manager)
+    assert set(taken) == {"WATCHDOG=1"}
+    # What it is to know it hears as soon as it listens again, once.
+    said.alive(0)
+    assert told(manager) == ["WATCHDOG=1", "READY=1"]
 
 
 def test_a_watchdog_is_told_four_times_in_its_time(
@@ -53,7 +78,7 @@ def test_a_watchdog_is_told_four_times_in_its_time(
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "20000000")
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
-    watchdog = Watchdog()
+    watchdog = Manager()
     for tenth in range(100):
         watchdog.alive(NS_PER_S + tenth * NS_PER_S // 10)
     assert told(manager) == ["WATCHDOG=1", "WATCHDOG=1"]
@@ -68,5 +93,5 @@ def test_without_a_watchdog_nothing_is_told(
         monkeypatch.setenv("WATCHDOG_USEC", period)
     if pid is not None:
         monkeypatch.setenv("WATCHDOG_PID", pid)
-    Watchdog().alive(NS_PER_S)
+    Manager().alive(NS_PER_S)
     assert told(manager) == []

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from drld.cli import main
+from drld.errors import RegistryError
+from drld.registry.admin import Fleet, Status
+from drld.registry.etcd import Etcd
+from drld.registry.records import write_alive
 
 from ...etcd_server import EtcdServer
-from ...registry_factories import KEYS, limit
+from ...registry_factories import KEYS, address, limit, member
 
 LIMITS = """
 [[limit]]
@@ -131,6 +136,26 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
     assert operator.output("remove", "b", "--force", "--wait", "0").startswith("b removed")
 
 
+def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(
+    operator: Operator,
+) -> None:
+    """Of what it refuses it says the first few reasons, and all ids."""
+    refused = {
+        KEYS.limit(number): f"etcd {KEYS.limit(number)}: no interface\nof this name"
+        for number in range(100, 120)
+    }
+    operator.etcd.put(KEYS.member("a"), member(1))
+    operator.etcd.put(KEYS.alive("a"), write_alive(KEYS, address(1), 10**9, refused))
+    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+    result = operator.drlctl("add-limit", *options, "--id", "119")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == ["a refuses limit 119: its drlctl status says why"]
+    assert operator.output("members").splitlines()[1].split()[-1] == "20"
+    result = operator.drlctl("remove-limit", "119")
+    assert result.exit_code == 1
+    assert "a refuses limit 119" in result.stdout
+
+
 def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> None:
     operator.etcd.put(KEYS.limit(3), limit(3, rate="fast"))
     result = operator.drlctl("limits")
@@ -156,6 +181,37 @@ def test_the_id_of_a_limit_that_was_deleted_by_hand_is_not_given_out_again(
     assert operator.output("add-limit", *options).startswith("limit 1, ")
     operator.etcd.delete(KEYS.limit(1))
     assert operator.output("add-limit", *options).startswith("limit 2, ")
+
+
+def test_an_etcd_that_is_lost_in_the_middle(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done is not said to be refused, and not done twice."""
+    options = ("--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+
+    async def lost(*_: object) -> list[Status]:
+        raise RegistryError("no answer in time")
+
+    with monkeypatch.context() as during:
+        during.setattr(Fleet, "applied", lost)
+        said = operator.refusal("add-limit", "--name", "c", *options)
+        assert said.startswith("drlctl: it is done, revision ")
+        assert "no answer in time" in said
+    commit = Etcd.commit
+
+    async def half(etcd: Etcd, changes: Any, *rest: Any) -> int | None:
+        revision = await commit(etcd, changes, *rest)
+        if KEYS.limit(2) in changes:
+            raise RegistryError("no answer in time")
+        return revision
+
+    with monkeypatch.context() as during:
+        during.setattr(Etcd, "commit", half)
+        said = operator.refusal("add-limit", "--name", "d", *options)
+        assert said.endswith(
+            "no answer in time; it may be done or not: look before you try again\n"
+        )
+    assert len(operator.output("limits").splitlines()) == 3
 
 
 def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path) -> None:

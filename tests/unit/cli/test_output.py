@@ -27,7 +27,7 @@ async def test_status(control: Path) -> None:
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
-        differs   lim2 has other limits: customer-a
+        differs   lim2 is configured otherwise: customer-a
     """)
 
 
@@ -52,7 +52,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
-        differs   lim3 has other limits: which is not known yet
+        differs   lim3 is configured otherwise: in what is not known yet
         reload    refused, so the configuration above stays in force:
                   drld.toml: a: missing
                   drld.toml: b: missing

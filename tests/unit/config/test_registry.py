@@ -67,6 +67,22 @@ def test_mistakes(old: str, new: str, said: str | None) -> None:
     assert line.startswith(f"drld.toml: {said}")
 
 
+@pytest.mark.parametrize(
+    "host", [64 * "a", "a..b", ".a", "...", "[::::]", "[1]", "[::ffff:1.2.3.4.5]"]
+)
+def test_hosts_that_no_resolver_takes_are_refused(host: str) -> None:
+    """They ended the daemon: what resolves names raises errors of other kinds."""
+    (line,) = problems(HEAD + REGISTRY.replace("etcd1", host))
+    assert line.endswith('the URL of an etcd server such as "https://10.0.0.9:2379"')
+
+
+@pytest.mark.parametrize("host", ["10.0.0.9", "etcd-1.example.org.", 63 * "a", "[fd00::9]"])
+def test_hosts(host: str) -> None:
+    spec = config.parse(HEAD + REGISTRY.replace("etcd1", host), "f")
+    assert spec.registry is not None
+    assert spec.registry.endpoints == (f"https://{host}:2379",)
+
+
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """What a session would find is found when the file is read, and nothing of it is shown."""
     secret = "hunter2 " * 600

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from drld.errors import ConfigError, DatapathError
+from drld.registry import state
+from drld.registry.records import read_alive, write_alive
 
 from ...etcd_server import EtcdServer
 from ...registry_agents import Host, until
-from ...registry_factories import KEYS, address, file_spec, limit, registry_spec
+from ...registry_factories import KEYS, address, file_spec, limit, member, registry_spec
 
 
 async def test_a_full_disk_is_said_and_harms_nothing(server: EtcdServer, tmp_path: Path) -> None:
@@ -80,6 +83,30 @@ async def test_who_leaves_is_gone_and_does_not_believe_otherwise(
             assert again.spec.members == {"a", "b"}
 
 
+async def test_who_was_a_member_in_an_earlier_life_leaves_or_says_that_it_cannot(
+    server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Killed, started again while etcd was away, and stopped before it was back."""
+    host = Host(server, tmp_path, 1)
+    cache = tmp_path / "a.cache"
+    async with host.running():
+        await host.reports(joined=True)
+        await until(lambda: cache.exists() and 'joined\\":true' in cache.read_text())
+    server.kill()
+    again = Host(server, tmp_path, 1)
+    async with again.running():
+        await again.reports(state="unreachable", joined=True)
+    await again.agent.leave()
+    assert "a stays a member of fleet f" in caplog.text
+    server.start()
+    assert KEYS.member("a") in server.get(KEYS.member("a"))
+    await again.agent.leave()
+    assert server.get(KEYS.member("a")) == {}
+    server.put(KEYS.member("a"), member(9))
+    await Host(server, tmp_path, 1).agent.leave()
+    assert KEYS.member("a") in server.get(KEYS.member("a"))
+
+
 async def test_a_member_that_is_away_too_long_is_forgotten_if_asked_for(
     server: EtcdServer, tmp_path: Path
 ) -> None:
@@ -109,3 +136,58 @@ async def test_a_file_is_reloaded_as_a_whole(server: EtcdServer, tmp_path: Path)
         with pytest.raises(ConfigError, match="registry: cannot change"):
             await host.agent.reload(other, host.reconfigure)
         assert host.spec.listen == address(1)
+
+
+async def test_a_reload_changes_the_interval_of_limits_that_do_not_say_theirs(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    """As a restart does: else two limiters of one file differ."""
+    host = Host(server, tmp_path, 1)
+    slower = replace(host.file, gossip=replace(host.file.gossip, interval_ns=100_000_000))
+
+    def intervals() -> list[int]:
+        return [found.interval_ns for found in host.spec.limits]
+
+    async with host.running():
+        server.put(KEYS.limit(1), limit(1))
+        server.put(KEYS.limit(2), limit(2, interval="20ms"))
+        await until(lambda: intervals() == [50_000_000, 20_000_000])
+        host.refuses = {"limit1"}
+        with pytest.raises(DatapathError):
+            await host.agent.reload(slower, host.reconfigure)
+        host.refuses = set()
+        server.put(KEYS.limit(3), limit(3))
+        await until(lambda: intervals() == [50_000_000, 20_000_000, 50_000_000])
+        await host.agent.reload(slower, host.reconfigure)
+        assert intervals() == [100_000_000, 20_000_000, 100_000_000]
+        server.put(KEYS.limit(4), limit(4))
+        await until(lambda: intervals()[3:] == [100_000_000])
+
+
+def test_a_host_that_refuses_a_thousand_limits_counts_who_joins() -> None:
+    """`applied` is what they wait for."""
+    limits = {KEYS.limit(number): "no interface" for number in range(1, 1101)}
+    alive = read_alive(write_alive(KEYS, address(1), 7, limits), KEYS.alive("a"))
+    assert (alive.applied, alive.uncounted, len(alive.unused)) == (7, [], 1100)
+    members = {KEYS.member(f"m{number}"): "unique" for number in range(1001)}
+    alive = read_alive(write_alive(KEYS, address(1), 7, members), KEYS.alive("a"))
+    assert (alive.applied, len(alive.uncounted)) == (0, 1000)
+
+
+async def test_who_may_have_more_problems_than_it_knows_says_that_it_counts_nobody(
+    server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MAX_PROBLEMS", 3)
+    host = Host(server, tmp_path, 1)
+
+    def applied() -> int:
+        return int(json.loads(server.get(KEYS.alive("a"))[KEYS.alive("a")])["applied"])
+
+    async with host.running():
+        await host.reports(joined=True)
+        await until(lambda: applied() > 0)
+        for number in range(1, 4):
+            server.put(KEYS.limit(number), "?")
+        await until(lambda: applied() == 0)
+        server.delete(KEYS.limit(3))
+        await until(lambda: applied() > 0)

@@ -120,6 +120,25 @@ async def test_what_is_in_force_and_refused_now_lets_no_other_be_blamed() -> Non
     assert (len(refused), host.tries) == (61, 2)
 
 
+async def test_what_is_in_force_and_refused_now_keeps_no_member_back() -> None:
+    """Who joins waits for those that have not counted him, whatever became of an interface."""
+    old = limiter_spec(BAD, GOOD)
+    new = limiter_spec(BAD, LATER, peers=("b", "c"))
+    refuse = Host(names=True)
+
+    async def host(spec: LimiterSpec) -> None:
+        if spec.limits == old.limits:
+            refuse.specs.append(spec)  # Nothing is attached anew.
+        else:
+            await refuse(spec)
+
+    spec, refused = await take_over(old, new, host)
+    assert spec == replace(new, limits=old.limits)
+    assert refuse.specs == [spec]
+    assert refused.keys() == {GOOD.id, LATER.id}
+    assert refused[GOOD.id] == "not removed: no such interface"
+
+
 async def test_limits_are_tried_up_to_a_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "MAX_TRIES", 3)
     host = Host()

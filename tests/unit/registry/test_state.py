@@ -296,3 +296,18 @@ def test_the_number_of_problems_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     registry = following({KEYS.limit(number): b"?" for number in range(100, 120)})
     assert len(registry.problems) == 3
     assert registry.rejected == 20
+
+
+def test_who_came_and_left_while_a_fleet_was_founded_is_not_put_again() -> None:
+    """All of it is told at once to a limiter that has read an empty registry."""
+    registry = known("b", 2)
+    registry.resync([], 1)
+    founded = [Event(KEYS.fleet, FLEET.encode(), 2), Event(A, member(1), 3), Event(A, None, 4)]
+    registry.apply(founded, 4)
+    assert (registry.members, registry.lost, registry.restoration()) == ({}, 0, [])
+    assert registry.continuous
+    # One that knew somebody does not drop him when another registry takes the place of its own.
+    registry = following()
+    wiped = [Event(KEYS.fleet, None, 11), Event(B, None, 11)]
+    registry.apply([*wiped, Event(KEYS.fleet, OTHER.encode(), 12)], 12)
+    assert registry.members.keys() == {"a", "b"}
