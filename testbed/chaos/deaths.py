@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
 from testbed.chaos.members import Member
-from testbed.chaos.promises import CLOSED, CUT, KILLED, TCP, left_by
+from testbed.chaos.promises import (
+    CLOSED,
+    FROZEN,
+    KILLED,
+    RESTARTED_CLOSED,
+    left_by,
+    promised,
+)
 from testbed.chaos.scene import LIMITERS, Scene
 from testbed.chaos.series import FULL
 
@@ -49,7 +56,7 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
         checks.append(_ready(healed_s - started_s))
         if told:
             checks.append(await _said_to_be(ALIVE, victims[0], told, healed_s, _RETURN_S))
-        bounds = _bounds(scene, victims, healed_s - begin_s, KILLED, _LINES)
+        bounds = _bounds(scene, victims, healed_s - begin_s, KILLED[count], _LINES)
         known_s = begin_s + DETECTED_S, started_s
         return Episode(bounds, begin_s, healed_s, known_s, checks)
 
@@ -92,7 +99,7 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         ready_s = max(ready_s, healed_s - started_s)
         away_s += healed_s - killed_s + 0.2 if nobody else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
-    least = TCP * CLOSED[1][scene.fabric]
+    least = promised(RESTARTED_CLOSED, scene.fabric)
     bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least, lines=2 * _LINES)
     return Episode(bounds, begin_s, healed_s, checks=[_ready(ready_s)])
 
@@ -106,7 +113,7 @@ async def _freeze(scene: Scene, quick: bool) -> Episode:
     finally:
         victim.signal(signal.SIGCONT)
     healed_s = time.monotonic()
-    bounds = _bounds(scene, victims, healed_s - begin_s, CUT, 0)
+    bounds = _bounds(scene, victims, healed_s - begin_s, FROZEN, 0)
     return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
 
 
@@ -114,7 +121,7 @@ def _bounds(
     scene: Scene,
     victims: list[Member],
     absent_s: float,
-    going_on: Mapping[str, float],
+    going_on: str,
     lines: int,
 ) -> Bounds:
     """On nfqueue nothing passes a host without its daemon, and the others keep to their shares."""
@@ -123,10 +130,11 @@ def _bounds(
             recover_s=_RECOVER_S,
             lines=lines,
             lost_s=len(victims) * (absent_s + 0.2),
-            least=TCP * CLOSED[len(victims)][scene.fabric],
+            least=promised(CLOSED[len(victims)], scene.fabric),
             known=FULL * left_by(len(victims)),
         )
-    return Bounds(recover_s=_RECOVER_S, lines=lines, least=TCP * going_on[scene.fabric], known=FULL)
+    least = promised(going_on, scene.fabric)
+    return Bounds(recover_s=_RECOVER_S, lines=lines, least=least, known=FULL)
 
 
 FAULTS = (

@@ -7,6 +7,7 @@ import time
 
 from testbed import child
 from testbed.chaos.forger import packet
+from testbed.chaos.urgency import be_urgent
 
 _PORT = 5002
 _BURST = 256
@@ -26,6 +27,7 @@ def checksummed(header: bytes, length: int) -> bytes:
 def work() -> None:
     """Do the job: `device`, `macs` and `addresses` of both ends, `seconds`."""
     job = child.receive()
+    be_urgent()
     source, destination = (bytes(int(part, 16) for part in mac.split(":")) for mac in job["macs"])
     addresses = [socket.inet_aton(address) for address in job["addresses"]]
     plain = packet(addresses[0], addresses[1], _PORT, _PAYLOAD)

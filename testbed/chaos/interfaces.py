@@ -11,7 +11,7 @@ import trio
 from testbed import MTU, netns
 from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault, took_s
 from testbed.chaos.members import Member
-from testbed.chaos.promises import TCP, left_by
+from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import RATE, Scene, watched_address
 from testbed.topology import OFFLOADS, SINK, Veth, limiter_role, set_offloads
 
@@ -79,7 +79,7 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
 
 
 def _bounds(absent_s: float) -> Bounds:
-    return Bounds(recover_s=6.0, lost_s=absent_s + 0.2, least=TCP * left_by(1))
+    return Bounds(recover_s=6.0, lost_s=absent_s + 0.2, least=STEADY * left_by(1))
 
 
 def _make(link: Veth) -> None:

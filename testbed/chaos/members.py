@@ -18,8 +18,8 @@ from drld import units
 from testbed import control, netns
 from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
-from testbed.chaos.meter import NICE
 from testbed.chaos.series import depths
+from testbed.chaos.urgency import RAISED
 from testbed.crew import Child, Crew
 from testbed.errors import MeasurementError
 from testbed.fleet import toml
@@ -87,7 +87,7 @@ class Member:
             command = ["sh", "-c", f'{self.shell} && exec "$@"', "sh", *command]
         environment = [f"{key}={value}" for key, value in self.environment.items()]
         name = f"{self.name}.{len(self.logs) + 1}"
-        urgent = ["nice", "-n", f"{NICE}", "env", *environment]
+        urgent = ["sh", "-c", RAISED, "sh", "env", *environment]
         self.daemon = crew.start(name, self.namespace, [*urgent, *command])
         seen = self.file.parent / f"{name}.log"
         if self.log is not None:

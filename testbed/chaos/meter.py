@@ -7,16 +7,14 @@ kept them waiting, too (`Series.late_s`).
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 
 from testbed import child
 from testbed.chaos.series import SAMPLE_S
+from testbed.chaos.urgency import be_urgent
 from testbed.measure import ip_bytes, open_table, read_table
 
-NICE = -10
-"""How urgent a daemon is to the host: as scripts/drld.service has it."""
 _EXACT_S = 0.002
 """A reading that took longer is of no time in particular."""
 _TRIES = 5
@@ -60,7 +58,7 @@ def work() -> None:
     """Sample until dismissed; `devices` of this namespace, by limiter."""
     job = child.receive()
     table = open_table()
-    os.nice(NICE)
+    be_urgent()
     counters = Counters(job["devices"])
     due_s = time.monotonic()
     while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
-from testbed.chaos.promises import TCP, left_by
+from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import Scene
 from testbed.topology import data_device
 
@@ -46,7 +46,7 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
         Bounds(
             recover_s=6.0,
             lost_s=healed_s - begin_s + 0.5,
-            least=TCP * left_by(1),
+            least=STEADY * left_by(1),
         ),
         begin_s,
         healed_s,

@@ -11,13 +11,13 @@ import trio
 from testbed.chaos.deaths import DETECTED_S
 from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
-from testbed.chaos.promises import CUT, FLAPPING, TCP
+from testbed.chaos.promises import CUT, FLAPPING, promised
 from testbed.chaos.scene import Scene
 from testbed.chaos.series import FULL
 
 _CUT_S = {False: 10.0, True: 3.4}
-_FLAP_S = {False: 15.0, True: 4.0}
-_FLAP = (0.2, 1.6)
+_FLAPPING_S = {False: 15.0, True: 4.0}
+FLAP_S = (0.2, 1.6)
 """Of each cut, and of each time between: about as long as it takes to count somebody out."""
 _LOSS = 0.5
 _BOUNDS = Bounds(recover_s=6.0)
@@ -55,7 +55,7 @@ def _partition(which: Callable[[Scene], Cut]) -> Callable[[Scene, bool], Awaitab
             scene.cut(source, destination)
         await trio.sleep(_CUT_S[quick])
         scene.heal()
-        bounds = replace(_BOUNDS, least=TCP * CUT[scene.fabric], known=FULL)
+        bounds = replace(_BOUNDS, least=promised(CUT, scene.fabric), known=FULL)
         healed_s = time.monotonic()
         return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
 
@@ -64,20 +64,20 @@ def _partition(which: Callable[[Scene], Cut]) -> Callable[[Scene, bool], Awaitab
 
 async def _flap(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
-    while time.monotonic() - begin_s < _FLAP_S[quick]:
+    while time.monotonic() - begin_s < _FLAPPING_S[quick]:
         for source, destination in _clean(scene):
             scene.cut(source, destination)
-        await trio.sleep(scene.rng.uniform(*_FLAP))
+        await trio.sleep(scene.rng.uniform(*FLAP_S))
         scene.heal()
-        await trio.sleep(scene.rng.uniform(*_FLAP))
-    bounds = replace(_BOUNDS, least=TCP * FLAPPING[scene.fabric])
+        await trio.sleep(scene.rng.uniform(*FLAP_S))
+    bounds = replace(_BOUNDS, least=promised(FLAPPING, scene.fabric))
     return Episode(bounds, begin_s, time.monotonic())
 
 
 async def _lose(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
     scene.lose(_LOSS)
-    await trio.sleep(_FLAP_S[quick])
+    await trio.sleep(_FLAPPING_S[quick])
     scene.lose(0.0)
     return Episode(_BOUNDS, begin_s, time.monotonic())
 

@@ -13,7 +13,7 @@ import trio
 
 from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
 from testbed.chaos.members import Member
-from testbed.chaos.promises import CLOSED, KILLED, TCP
+from testbed.chaos.promises import RESTARTED, RESTARTED_CLOSED, promised
 from testbed.chaos.scene import Scene
 
 _VICTIM = "l1"
@@ -66,12 +66,12 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
     bounds = Bounds(recover_s=2.0, lines=2 * len(answers) + 4)
     if not quick:
         absent_s = await _start_full(scene, victim)
-        least = (KILLED if scene.datapath == KERNEL else CLOSED[1])[scene.fabric]
+        what = RESTARTED if scene.datapath == KERNEL else RESTARTED_CLOSED
         bounds = replace(
             bounds,
             recover_s=4.0,
             lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
-            least=TCP * least,
+            least=promised(what, scene.fabric),
         )
     return Episode(
         bounds,

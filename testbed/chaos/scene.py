@@ -26,6 +26,7 @@ from drld.config.schema import GossipTable
 from testbed import experiment, netns
 from testbed.chaos.members import READY_S, Limits, Member, limits_of
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s
+from testbed.chaos.source import CANARY
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import daemon_document
@@ -37,9 +38,12 @@ RATE = 12_000_000 // 8
 BURST = 60_000
 FABRIC = GossipTable().fabric
 """What an operator has who says nothing."""
-_RTT, _GOSSIP_RTT = "30ms", "10ms"
-_STREAM_PORT, _STREAM_BYTES, _HEADERS = 5002, 1000, 28
-_CANARY = {"port": 5003, "bytes": 100, "per_s": 100.0}
+RTT, GOSSIP_RTT = "30ms", "10ms"
+STREAM_BYTES = 1000
+"""Of a packet of constant UDP, with headers."""
+_STREAM_PORT, _HEADERS = 5002, 28
+CANARIES_PER_S = 100
+_CANARY = {"port": 5003, "per_s": CANARIES_PER_S}
 _CANARY_RATE = 1_200_000 // 8
 _KEY = "gossip.key"
 _SETTLE_S = 40.0
@@ -275,7 +279,7 @@ async def scene(
             meter = await processes.start_module(
                 "meter", netns.namespace(SINK), "chaos.meter", {"devices": devices}
             )
-            seen = Seen()
+            seen = Seen(canary=CANARIES_PER_S * (CANARY.size + _HEADERS))
             async with trio.open_nursery() as nursery:
                 await nursery.start(_follow, meter, seen)
                 yield Scene(
@@ -312,9 +316,9 @@ def _definition(limits: Limits) -> experiment.Experiment:
             "seconds": 1.0,
             "allocators": ["fps"],
             "limit": {"rate": f"{limits.rate * 8}bit", "burst": f"{limits.burst}B"},
-            "gossip": {"rtt": _GOSSIP_RTT},
+            "gossip": {"rtt": GOSSIP_RTT},
             "flows": [
-                {"name": f"f{number}", "limiter": f"l{number}", "count": 1, "rtt": _RTT}
+                {"name": f"f{number}", "limiter": f"l{number}", "count": 1, "rtt": RTT}
                 for number in range(1, LIMITERS + 1)
             ],
         },
@@ -374,8 +378,8 @@ async def _start_traffic(
                 "flows": load.flows,
                 "stream": {
                     "port": _STREAM_PORT,
-                    "bytes": _STREAM_BYTES - _HEADERS,
-                    "per_s": load.stream / _STREAM_BYTES,
+                    "bytes": STREAM_BYTES - _HEADERS,
+                    "per_s": load.stream / STREAM_BYTES,
                 },
                 "canary": _CANARY,
             },

@@ -4,6 +4,9 @@ A series is cumulative bytes at points of time, which need not be evenly spaced:
 late makes a figure coarser and not wrong, for it is stamped with its own time. While the host
 stands still nothing can pass: what is promised to pass in a second is promised of a second in which
 samples came (`Seen.awake`). Overshoot is of all time.
+
+The canaries pass the same interfaces under a limit of their own. Use and recovery are without what
+they send, which is known beforehand; overshoot is with it, as more is not less.
 """
 
 from __future__ import annotations
@@ -31,19 +34,19 @@ class Series:
     """Cumulative IP bytes at the sink, by limiter; times in seconds, of any clock."""
 
     times: list[float] = field(default_factory=list)
-    forwarded: dict[str, list[int]] = field(default_factory=dict)
+    forwarded: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, time_s: float, values: Mapping[str, int]) -> None:
+    def add(self, time_s: float, values: Mapping[str, float]) -> None:
         """Append a sample."""
         self.times.append(time_s)
         for name, value in values.items():
             self.forwarded.setdefault(name, []).append(value)
 
-    def total(self) -> list[int]:
+    def total(self) -> list[float]:
         """Of all limiters."""
         return [sum(column) for column in zip(*self.forwarded.values(), strict=True)]
 
-    def mean(self, values: Sequence[int], begin_s: float) -> float:
+    def mean(self, values: Sequence[float], begin_s: float) -> float:
         """Bytes/s in the `WINDOW_S` that begins then."""
         passed = self.at(values, begin_s + WINDOW_S) - self.at(values, begin_s)
         return passed / WINDOW_S
@@ -77,7 +80,9 @@ class Seen:
     all: Series = field(default_factory=Series)
     awake: Series = field(default_factory=Series)
     """Without the time before a late sample, and without what passed in it; by a clock that stood
-    still meanwhile, and was right at the first sample."""
+    still meanwhile, and was right at the first sample. And without the canaries."""
+    canary: float = 0.0
+    """Bytes/s of that of each limiter."""
 
     def add(self, time_s: float, values: Mapping[str, int]) -> None:
         """Append a sample."""
@@ -87,10 +92,12 @@ class Seen:
             ran_s = time_s - self.all.times[-1]
             late = ran_s > LATEST_S
             passed = {name: value - self.all.forwarded[name][-1] for name, value in values.items()}
+            canary = self.canary * ran_s
             self.awake.add(
                 self.awake.times[-1] + (0.0 if late else ran_s),
                 {
-                    name: self.awake.forwarded[name][-1] + (0 if late else size)
+                    name: self.awake.forwarded[name][-1]
+                    + (0.0 if late else max(size - canary, 0.0))
                     for name, size in passed.items()
                 },
             )
@@ -123,7 +130,7 @@ def depths(limiters: int, burst: float) -> float:
 
 def overshoot(
     times: Sequence[float],
-    values: Sequence[int],
+    values: Sequence[float],
     span: tuple[float, float],
     rate: float,
     window_s: float,

@@ -25,12 +25,12 @@ from testbed.errors import HostError
 from testbed.traffic import CONGESTION_CONTROL
 
 CANARY = struct.Struct("!HI")
-"""Number of the source, number of the packet."""
+"""Number of the source, number of the packet; and no more, as they pass besides the load."""
 
 _UNSENT = 32 * 1024
 _CHUNK = memoryview(bytes(_UNSENT))
 _TCP_NOTSENT_LOWAT = 25
-_STALL_S = 0.7
+STALL_S = 0.7
 """A flow that could not send for so long is given up, as a client would: what TCP's own back-off
 adds to an outage is not the limiter's."""
 _PACE_S = 0.004
@@ -47,7 +47,7 @@ class _Flow:
 
     def look(self, now_s: float) -> None:
         """Open it, and again where it has stalled."""
-        if self._socket is not None and now_s - self._active_s > _STALL_S:
+        if self._socket is not None and now_s - self._active_s > STALL_S:
             self.close()
         if self._socket is None:
             self._open(now_s)
@@ -123,14 +123,13 @@ def work() -> None:
     job = child.receive()
     begin_s = time.monotonic() + job["offset_s"]
     stream = bytes(job["stream"]["bytes"])
-    padding = bytes(job["canary"]["bytes"] - CANARY.size)
     streams = _Paced(
         (job["load"], job["stream"]["port"]), job["stream"]["per_s"], lambda _: stream, begin_s
     )
     canary = _Paced(
         (job["watched"], job["canary"]["port"]),
         job["canary"]["per_s"],
-        lambda number: CANARY.pack(job["number"], number) + padding,
+        lambda number: CANARY.pack(job["number"], number),
         begin_s,
     )
     sent: list[float] = []

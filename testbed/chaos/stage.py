@@ -24,9 +24,10 @@ from testbed import child
 from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault
 from testbed.chaos.logs import TRACE, most_news, news, repeated
+from testbed.chaos.promises import LATE_S
 from testbed.chaos.registry import FAULTS, preparation
 from testbed.chaos.report import broken_of
-from testbed.chaos.scene import FULL_LOAD, LIMITERS, RATE, Scene, scene
+from testbed.chaos.scene import CANARIES_PER_S, FULL_LOAD, LIMITERS, RATE, Scene, scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot
 from testbed.chaos.soak import SOAK
 from testbed.errors import MeasurementError, first_of
@@ -43,9 +44,6 @@ _MEMORY_BYTES = 3 << 20
 _QUIET_S = QUIET_NS / NS_PER_S
 _RELEASE_S = 5.0
 ATTEMPTS = 5
-LATE_S = 0.05
-"""In any second: where processes like the daemons were kept waiting for longer, and a promise does
-not hold, nothing has been measured."""
 _BEFORE_S, _COURSE_S = 2.0, 0.2
 """What a record tells of before the fault, and its steps."""
 
@@ -196,7 +194,7 @@ def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None)
         Check("beyond limit x time", "B", round(beyond), round(depths + bounds.overshoot)),
         Check("recovery", "s", None if back_s is None else round(back_s, 2), bounds.recover_s),
         _used("in use at least", fleet, (episode.begin_s, end_s), bounds.least),
-        Check("lost to the fault", "packets", lost, math.ceil(bounds.lost_s * 100)),
+        Check("lost to the fault", "packets", lost, math.ceil(bounds.lost_s * CANARIES_PER_S)),
     ]
     if bounds.known is not None:
         assert episode.known_s is not None

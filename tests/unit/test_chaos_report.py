@@ -1,0 +1,184 @@
+"""What the chaos suite tells: which promises hold, what the host spoiled, the exit status."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from testbed.chaos import __main__ as command
+from testbed.chaos import report, stage
+from testbed.chaos.fault import KERNEL, Check
+from testbed.chaos.registry import FAULTS
+from testbed.chaos.scene import Scene
+from testbed.chaos.stage import Job
+from testbed.markdown import replace_section
+
+
+@pytest.mark.parametrize(
+    ("measured", "at_least", "holds"),
+    [(5.0, False, True), (5.1, False, False), (5.0, True, True), (4.9, True, False),
+     (None, False, False), (math.nan, False, False), (math.nan, True, False)],
+)  # fmt: skip
+def test_a_check(measured: float | None, at_least: bool, holds: bool) -> None:
+    assert Check("it", "s", measured, 5.0, at_least).holds is holds
+
+
+def result(*checks: Check, left: list[str] | None = None, error: str | None = None) -> Any:
+    record = {
+        "fault": "kill-one",
+        "datapath": "kernel",
+        "checks": [check.record() for check in checks],
+        "discarded": [],
+    }
+    return {
+        "taken": "2026-01-01",
+        "commit": "0123456789abcdef",
+        "quick": True,
+        "seed": 1,
+        "fabric": "mesh",
+        "seconds": 9.0,
+        "host": {"model": "m", "processors": 2, "kernel": "6.1", "python": "3.11"},
+        "stages": [
+            {
+                "faults": ["kill-one"],
+                "datapath": "kernel",
+                "records": [record],
+                "left": left or [],
+                "error": error,
+            }
+        ],
+    }
+
+
+KEPT = Check("recovery", "s", 1.25, 6.0)
+BROKEN = Check("beyond limit x time", "B", 200_000, 150_000)
+
+
+def test_a_report_of_kept_promises() -> None:
+    good = result(KEPT, Check("odd", "", 3, 3))
+    assert report.broken(good) == []
+    assert "all hold" in report.text(good)
+    assert "1.25 s (≤ 6 s)" in report.text(good)
+    assert "odd 3 (≤ 3)" in report.markdown(good)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (result(KEPT, BROKEN), "beyond limit x time: 200 kB, promised ≤ 150 kB"),
+        (result(KEPT, left=["l1: a rule"]), "left behind: l1: a rule"),
+        (result(KEPT, error="no such host"), "no such host"),
+        (result(Check("recovery", "s", None, 6.0)), "recovery: never"),
+    ],
+)
+def test_a_report_of_broken_promises(bad: Any, words: str) -> None:
+    (line,) = report.broken(bad)
+    assert words in line
+    assert f"BROKEN: {line}" in report.text(bad)
+    assert f"- broken: {line}" in report.markdown(bad)
+
+
+def test_what_is_usual_is_told_once_at_its_worst() -> None:
+    usual = [Check("memory of a daemon grew by", "B", size, 3_000_000) for size in (5_000, 9_000)]
+    good = result(KEPT, usual[0])
+    good["stages"] += result(KEPT, usual[1])["stages"]
+    assert report.markdown(good).count("memory of a daemon grew by") == 1
+    assert "memory of a daemon grew by 9 kB (≤ 3000 kB)" in report.markdown(good)
+    bad = result(Check("traces in logs", "", 1, 0))
+    assert "traces in logs 1 (≤ 0) BROKEN |" in report.markdown(bad)
+
+
+@pytest.mark.parametrize("fabric", ["tree", "mesh"])
+def test_there_is_a_place_for_figures(fabric: str) -> None:
+    document = (Path(__file__).parents[2] / "docs/chaos.md").read_text()
+    replaced = replace_section(document, report.markdown(result(KEPT)), *report.markers(fabric))
+    assert "commit 0123456, seed 1" in replaced
+
+
+def test_what_was_interrupted_is_not_kept() -> None:
+    unfinished = result(KEPT)
+    unfinished["stages"][0]["records"] = []
+    assert "interrupted" in report.broken(unfinished)[0]
+
+
+class Attempts:
+    """Measurements of a fault, one after another: how late the host was, and what was seen."""
+
+    def __init__(self, *attempts: tuple[float, Check]) -> None:
+        self._attempts = iter(attempts)
+        self.rng = Random()
+        self.seeds: set[float] = set()
+
+    async def settled(self) -> None:
+        self.seeds.add(self.rng.random())
+
+    async def one(self, *_: object) -> dict[str, Any]:
+        late_s, check = next(self._attempts)
+        record: dict[str, Any] = result(check)["stages"][0]["records"][0]
+        return {**record, "late_s": late_s}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "discarded", "holds"),
+    [
+        ([(0.0, True)], [], True),
+        ([(0.3, True)], [], True),
+        ([(0.0, False)], [], False),
+        ([(0.3, False), (0.0, True)], [0.3], True),
+        ([(0.3, False), (0.0, False)], [0.3], False),
+        ([(0.3, False), (0.2, False), (0.1, True)], [0.3, 0.2], True),
+        ([(0.3, False)] * stage.ATTEMPTS, [0.3] * (stage.ATTEMPTS - 1), False),
+    ],
+)
+async def test_what_the_host_may_have_spoiled_is_measured_again(
+    attempts: list[tuple[float, bool]],
+    discarded: list[float],
+    holds: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Attempts(*((late_s, KEPT if kept else BROKEN) for late_s, kept in attempts))
+    monkeypatch.setattr(stage, "_one", fleet.one)
+    job = Job(["kill-one"], KERNEL, "auto", seed=1, quick=True, seconds=0, fabric="tree")
+    record = await stage._measured(FAULTS["kill-one"], cast(Scene, fleet), job)
+    assert [attempt["late_s"] for attempt in record["discarded"]] == discarded
+    assert (report.broken_of(record) == []) is holds
+    assert len(fleet.seeds) == 1
+    assert capsys.readouterr().out.count("before") == len(attempts)
+
+
+def test_what_was_discarded_is_reported_and_breaks_nothing() -> None:
+    good = result(KEPT)
+    (record,) = good["stages"][0]["records"]
+    record["discarded"] = [{"late_s": 0.25, "broken": ["in use at least: 0.8"]}]
+    line = "discarded, as the host stood still for 0.25 s in a second: in use at least: 0.8"
+    assert report.broken(good) == []
+    assert line in report.text(good)
+    assert f"- {line}" in report.markdown(good)
+
+
+@pytest.mark.parametrize(("check", "status"), [(KEPT, 0), (BROKEN, 1)])
+def test_the_exit_status_says_whether_promises_are_kept(
+    check: Check, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Done:
+        def __init__(self, *_: object) -> None:
+            self.stages = result(check)["stages"]
+
+        async def carry_out(self) -> None:
+            pass
+
+    monkeypatch.setattr(command, "Campaign", Done)
+    monkeypatch.setattr(command, "probed", lambda backend: backend)
+    monkeypatch.setattr(command, "run_to_end", trio.run)
+    done = CliRunner().invoke(command.main, ["kill-one", "--out", str(tmp_path)])
+    assert done.exit_code == status, done.output
+    assert ("BROKEN: " in done.output) == bool(status)
+    assert json.loads((tmp_path / "chaos.json").read_text())["seed"] == 1

@@ -1,0 +1,190 @@
+"""What the chaos suite makes of bytes over time: overshoot, recovery, use, a host that stops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from testbed.chaos.meter import Counters, timed
+from testbed.chaos.series import SAMPLE_S, Seen, depths, lowest, overshoot, recovery_s
+from testbed.chaos.urgency import NICE
+
+
+def series(**rates: list[tuple[float, float]]) -> Seen:
+    """Each limiter forwards at some rates for some seconds, one after another."""
+    found = Seen()
+    steps = {
+        name: [rate / 50 for seconds, rate in spans for _ in range(round(seconds * 50))]
+        for name, spans in rates.items()
+    }
+    total = dict.fromkeys(rates, 0.0)
+    for index in range(min(map(len, steps.values()))):
+        found.add(index / 50, {name: round(value) for name, value in total.items()})
+        total = {name: value + steps[name][index] for name, value in total.items()}
+    return found
+
+
+def test_what_passes_at_the_rate_is_no_overshoot() -> None:
+    even = series(a=[(5, 1000)])
+    assert overshoot(even.all.times, even.all.total(), (0, 5), 1000, 1.0) == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+def test_a_burst_is_the_overshoot_whatever_window_it_is_in() -> None:
+    burst = series(a=[(2, 1000), (0.3, 3000), (2, 1000)])
+    seen = overshoot(burst.all.times, burst.all.total(), (0, 5), 1000, 1.0)
+    assert seen == pytest.approx(600, abs=1)
+
+
+def test_an_overshoot_that_lasts_counts_for_one_window() -> None:
+    high = series(a=[(1, 1000), (5, 1500), (1, 1000)])
+    assert overshoot(high.all.times, high.all.total(), (0, 9), 1000, 1.0) == pytest.approx(
+        500, abs=1
+    )
+    assert overshoot(high.all.times, high.all.total(), (0, 9), 1000, 99.0) == pytest.approx(
+        2500, abs=1
+    )
+
+
+def test_idle_time_is_no_credit() -> None:
+    late = series(a=[(3, 0), (1, 1500), (1, 0)])
+    assert overshoot(late.all.times, late.all.total(), (0, 5), 1000, 99.0) == pytest.approx(
+        500, abs=1
+    )
+
+
+def test_only_the_span_counts() -> None:
+    early = series(a=[(1, 9000), (3, 1000)])
+    assert overshoot(early.all.times, early.all.total(), (1.5, 4), 1000, 1.0) == pytest.approx(
+        0, abs=1e-6
+    )
+    assert overshoot(early.all.times, early.all.total(), (7, 8), 1000, 1.0) == 0
+
+
+def test_recovery_is_the_start_of_the_first_full_and_even_second() -> None:
+    seen = series(a=[(2, 500), (6, 500)], b=[(4, 0), (4, 500)])
+    # From 3.8 s on b has 400 in a second: 0.9 of the total.
+    assert recovery_s(seen, 1.0, 1000) == pytest.approx(2.8, abs=0.11)
+    assert recovery_s(seen, 5.0, 1000) == 0
+
+
+def test_who_is_full_for_a_moment_and_then_is_not_has_not_recovered_then() -> None:
+    seen = series(a=[(3, 1000), (0.5, 0), (4, 1000)])
+    # The first second that has no more than 0.1 s of the gap begins at 3.4 s.
+    assert recovery_s(seen, 0.0, 1000) == pytest.approx(3.4, abs=0.11)
+    assert recovery_s(seen, 0.0, 1000, lasts_s=2.9) == pytest.approx(3.4, abs=0.11)
+    assert recovery_s(seen, 0.0, 1000, lasts_s=3.2) is None
+
+
+def test_who_is_not_full_at_the_end_has_not_recovered() -> None:
+    assert recovery_s(series(a=[(3, 1000), (0.5, 0)]), 0.0, 1000) is None
+
+
+def test_the_course_of_what_passed() -> None:
+    seen = series(a=[(2, 1000), (2, 500)], b=[(4, 100)])
+    assert seen.all.steps(1.0, 3.0, 0.5) == {"a": [500, 500, 250, 250], "b": [50] * 4}
+
+
+def test_a_fleet_that_is_full_but_not_even_has_not_recovered() -> None:
+    seen = series(a=[(2, 900), (3, 500)], b=[(2, 100), (3, 500)])
+    assert recovery_s(seen, 0.0, 1000, even=False) == 0
+    assert recovery_s(seen, 0.0, 1000) == pytest.approx(1.4, abs=0.11)
+
+
+def test_no_recovery_is_none() -> None:
+    assert recovery_s(series(a=[(5, 800)]), 0.0, 1000) is None
+
+
+def test_the_lowest_second() -> None:
+    seen = series(a=[(2, 1000), (0.5, 0), (2, 1000)])
+    assert lowest(seen, 0.0, 4.4) == pytest.approx(500, rel=0.01)
+    assert math.isnan(lowest(seen, 0.0, 0.5))
+
+
+def test_canaries_are_no_use_of_the_limit_and_may_be_overshoot() -> None:
+    seen = Seen(canary=100)
+    for index in range(200):
+        seen.add(index / 50, {"a": 12 * index, "b": 11 * index})
+    assert lowest(seen, 0.0, 3.0) == pytest.approx(950)
+    assert recovery_s(seen, 0.0, 1000) == 0
+    assert recovery_s(seen, 0.0, 1060) is None
+    assert overshoot(seen.all.times, seen.all.total(), (0, 3), 1000, 1.0) == pytest.approx(150)
+
+
+def stopping(*stops: float, rate: float = 1000, passing: float = 0) -> Seen:
+    """Ten seconds, in which the sampler stands still for so long after each second; `passing` is
+    the rate meanwhile."""
+    found = Seen()
+    time_s, value = 0.0, 0.0
+    for number in range(round(10 / SAMPLE_S)):
+        found.add(time_s, {"a": round(value)})
+        value += rate * SAMPLE_S
+        second, part = divmod(number + 1, round(1 / SAMPLE_S))
+        time_s += SAMPLE_S
+        if not part and second <= len(stops):
+            time_s += stops[second - 1]
+            value += passing * stops[second - 1]
+    return found
+
+
+def test_a_host_that_does_not_stop() -> None:
+    seen = stopping()
+    assert seen.awake.times == pytest.approx(seen.all.times)
+    assert seen.awake.forwarded == seen.all.forwarded
+    assert seen.late_s(0.0, 10.0) == pytest.approx(0)
+    assert Seen().late_s(0.0, 4.0) == 0
+
+
+def test_a_host_that_stands_still() -> None:
+    seen = stopping(0.0, 0.18, 0.08)
+    # What counts is from one sample to the next; the stops are more than a second apart.
+    assert seen.late_s(0.0, 9.0) == pytest.approx(0.2)
+    assert seen.late_s(3.3, 9.0) == pytest.approx(0.1)
+    assert seen.late_s(4.5, 9.0) == pytest.approx(0)
+    assert seen.late_s(0.0, 1.9) == pytest.approx(0)
+    assert seen.awake_at(9.0) == pytest.approx(9.0 - 0.3)
+
+
+@pytest.mark.parametrize("passing", [0, 500, 2000])
+@pytest.mark.parametrize("rate", [1000, 850])
+def test_what_a_late_sample_does_not_tell_is_neither_time_nor_use(
+    rate: float, passing: float
+) -> None:
+    seen = stopping(0.0, 0.22, 0.32, 0.22, rate=rate, passing=passing)
+    assert lowest(seen, 0.0, 9.0) == pytest.approx(rate, rel=0.002)
+    assert recovery_s(seen, 0.0, 1000) == (0 if rate == 1000 else None)
+
+
+def test_an_interface_that_is_made_again_counts_on() -> None:
+    counters = Counters({"l1": "a", "l2": "b"})
+    assert counters.take({("a", "rx"): 10, ("b", "rx"): 5}) == {"l1": 10, "l2": 5}
+    assert counters.take({("b", "rx"): 6}) == {"l1": 10, "l2": 6}
+    assert counters.take({("a", "rx"): 3, ("b", "rx"): 6}) == {"l1": 13, "l2": 6}
+    assert counters.take({("a", "rx"): 4, ("b", "rx"): 7}) == {"l1": 14, "l2": 7}
+
+
+def test_a_reading_in_the_middle_of_which_the_host_stopped_is_taken_again() -> None:
+    times = iter([1.0, 1.2, 1.2, 1.201])
+    texts = iter(["old", "new"])
+    time_s, text = timed(lambda: next(texts), lambda: next(times))
+    assert text == "new"
+    assert time_s == pytest.approx(1.2005)
+
+
+def test_a_host_that_always_stops_has_the_last_reading_taken() -> None:
+    clock = itertools.count(0.0)
+    assert timed(lambda: "text", lambda: next(clock)) == (8.5, "text")
+
+
+def test_daemons_are_as_urgent_as_the_unit_has_them() -> None:
+    unit = (Path(__file__).parents[2] / "scripts/drld.service").read_text()
+    assert f"\nNice={NICE}\n" in unit
+
+
+def test_depths_of_a_fleet() -> None:
+    assert depths(2, 50_000) == 100_000
+    assert depths(8, 1_500) == 8 * 18_000
