@@ -1,8 +1,9 @@
 """What a fleet forwards while things happen to it, under TCP and under constant demand.
 
-`python -m tests.sim.conservative_tcp` prints the highest 1 s window of each allocator on each
-fabric, with and without faults, for docs/conservative-rule.md: of all windows, and of those that
-begin later than a detection time after the last event; and whether all of them keep to `BOUND`.
+`python -m tests.sim.conservative_tcp` prints the table of docs/conservative-rule.md. Of each
+allocator on each fabric: the highest 1 s window without faults, with faults, and of those with
+faults that begin later than a detection time after the last event, with the mean of these; and how
+many runs with faults keep to `BOUND`.
 With `--begin`: what a fleet forwards that was idle, when everybody begins at once.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from drld.allocators import ALLOCATORS
@@ -195,27 +197,29 @@ def main() -> int:
                 highest = when_all_begin(KINDS[kind], fabric, args.begin)
                 print(f"{kind}, {fabric}: {highest:.2f}", flush=True)
         return 0
-    print("| demand | allocator | fabric | faults | highest window | later | used later | holds |")
+    print("| demand | allocator | fabric | no faults | faults | later | used later | holds |")
     print("|---|---|---|---|---|---|---|---|")
     broken = 0
+    seeds = range(1, args.seeds + 1)
     for demand in args.demand or DEMANDS:
         for kind in args.kind or KINDS:
             for fabric in args.fabric or FABRICS:
-                for faults in (False, True):
-                    runs = [
-                        DEMANDS[demand](KINDS[kind], fabric, faults=faults, seed=seed)
-                        for seed in range(1, args.seeds + 1)
-                    ]
-                    over = sum(run.worst > BOUND for run in runs)
-                    broken += over
-                    print(
-                        f"| {demand} | {kind} | {fabric} | {'yes' if faults else 'no'} "
-                        f"| {max(run.worst for run in runs):.3f} "
-                        f"| {max(run.settled for run in runs):.3f} "
-                        f"| {min(run.used for run in runs):.3f} "
-                        f"| {len(runs) - over} of {len(runs)} |",
-                        flush=True,
-                    )
+                carry_out = partial(DEMANDS[demand], KINDS[kind], fabric)
+                calm = [carry_out(faults=False, seed=seed) for seed in seeds]
+                runs = [carry_out(faults=True, seed=seed) for seed in seeds]
+                over = [seed for seed, run in zip(seeds, runs, strict=True) if run.worst > BOUND]
+                broken += len(over)
+                print(
+                    f"| {demand} | {kind} | {fabric} "
+                    f"| {max(run.worst for run in calm):.3f} "
+                    f"| {max(run.worst for run in runs):.3f} "
+                    f"| {max(run.settled for run in runs):.3f} "
+                    f"| {min(run.used for run in runs):.3f} "
+                    f"| {len(runs) - len(over)} of {len(runs)} |",
+                    flush=True,
+                )
+                if over:
+                    print(f"{kind}, {fabric}: above with seeds {over}", file=sys.stderr)
     return 1 if broken else 0
 
 

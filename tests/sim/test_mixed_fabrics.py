@@ -9,7 +9,7 @@ import pytest
 from drld.gossip import FABRICS
 
 from ..factories import gossip_spec
-from .conservative import Fleet
+from .engine_fleet import Fleet
 
 MIXED = [(most, odd) for most in FABRICS for odd in FABRICS if most != odd]
 

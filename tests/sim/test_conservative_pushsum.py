@@ -1,0 +1,86 @@
+"""The conservative rule on push-sum (docs/conservative-rule.md): what it bounds there.
+
+Without loss the local limits sum to the limit; with it to what all have in force, and no bound is
+better: nothing keeps a limiter from believing that nobody else wants anything.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drld.gossip.pushsum import PushSum
+
+from .conservative import MOST, excess
+from .engine_fleet import Fleet
+from .schedules import Event, parted
+from .strategies import events, flows, slow
+
+
+@given(
+    flows=flows,
+    events=events,
+    seed=st.integers(0, 99),
+)
+@slow
+def test_fps_keeps_to_the_limit_if_nothing_is_lost(
+    flows: list[int], events: list[Event], seed: int
+) -> None:
+    assert excess(Fleet("pushsum", flows, seed=seed), events, watched=30) <= MOST
+
+
+@given(
+    flows=flows,
+    part=st.integers(0, 4095),
+    loss=st.sampled_from([0.05, 0.2, 0.4]),
+    seed=st.integers(0, 99),
+)
+@slow
+def test_loss_gives_nobody_more_than_the_shares_of_its_part(
+    flows: list[int], part: int, loss: float, seed: int
+) -> None:
+    """Together those that want something have no more than so much each."""
+    made = Fleet("pushsum", flows, seed=seed, loss=loss)
+    made.run(80)
+    one = {name for number, name in enumerate(made.names) if part >> number & 1}
+    made.cut(parted(made.names, one))
+    made.run(made.detection_intervals)
+    made.watch()
+    made.run(30)
+    size = {name: len(one) if name in one else len(flows) - len(one) for name in made.names}
+    in_force = sum(size[node.name] / len(flows) for node in made.nodes.values() if node.flows)
+    assert made.most <= in_force * MOST
+
+
+@pytest.mark.parametrize("flows", [[1, 3], [2, 1, 5]])
+def test_loss_may_give_everybody_all_of_the_limit(flows: list[int]) -> None:
+    """No more than nine updates in a row: three, for which all begin an epoch, and five of that.
+
+    Where they begin it together nobody has heard of any other when it ought to have settled.
+    """
+    largest = []
+    for seed in range(16):
+        made = Fleet("pushsum", flows, seed=seed)
+        made.run(80)
+        made.watch()
+        for loss, intervals in ((1.0, 3), (0.0, 1), (1.0, 9)):
+            made.network.loss = loss
+            made.run(intervals)
+        largest.append(made.most)
+    assert max(largest) == pytest.approx(len(flows), rel=1e-5)
+
+
+def test_a_cut_takes_mass_of_those_that_stay_together() -> None:
+    """Until they notice it; from then on a change of demand counts many times, in that epoch."""
+    made = Fleet("pushsum", [3, 5, 2], seed=1)
+    made.run(80)
+    others = made.names[1:]
+    made.cut(parted(made.names, set(others)))
+    made.run(10)
+    weight = 0.0
+    for name in others:
+        fabric = made.nodes[name].engine.entries[1].limiter.fabric
+        assert isinstance(fabric, PushSum)
+        weight += fabric.mass.weight
+    assert weight < 0.3, "of the two that they had"
