@@ -41,8 +41,8 @@ def main(
 ) -> None:
     """Compare fabrics in fleets that only gossip, under virtual time.
 
-    All of them at 10, 100, 490 and 1,000 limiters, or those that are named. Takes some two hours of
-    a processor, and up to 1.5 GB of memory. Runs that OUT has already are kept.
+    All of them at 10, 100, 490 and 1,000 limiters, or those that are named. Takes some six hours of
+    a processor, and up to 2 GB of memory. Runs that OUT has already are kept.
     """
     # matplotlib takes a second to import.
     from testbed.fabrics.plot import draw

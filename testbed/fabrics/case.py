@@ -83,13 +83,8 @@ _CORNERS: tuple[dict[str, Any], ...] = (
 _CHURNS: tuple[dict[str, Any], ...] = (
     {"every": 40}, {"every": 10}, {"every": 200}, {"every": 40, "loss": 0.2},
 )  # fmt: skip
-_WHOLE = 100
-"""The largest fleets that are measured in all variants."""
-# A mesh of N sends N (N - 1) updates an interval. Push-sum of N knows of a death after 8 N
-# intervals (24 cycles), and of a return after N more.
-_LARGEST = {("mesh", DEATH): 490, ("mesh", CHURN): 490, ("pushsum", DEATH): 490}
-"""The largest fleets of a fabric for a part, where not all are feasible."""
-_FEW_LOSSES = {("mesh", 490): (0.0, 0.2, 0.4), ("mesh", 1000): (0.0, 0.2, 0.4)}
+_NOT_WHOLE = ("mesh", 1000)
+"""The fleet that is measured in a few variants only: it sends a million updates an interval."""
 
 
 def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
@@ -104,14 +99,11 @@ def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> l
 
 def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
     base = Case(DEMAND, fabric, size)
-    whole = not quick and size <= _WHOLE
-    losses = (0.0, 0.2) if quick else _FEW_LOSSES.get((fabric, size), LOSSES)
-    yield from (replace(base, loss=loss) for loss in losses)
-    if whole or losses == LOSSES:
+    whole = not quick and (fabric, size) != _NOT_WHOLE
+    yield from (replace(base, loss=loss) for loss in ((0.0, 0.2) if quick else LOSSES))
+    if not quick:
         variants = (*_PATHS, *_CORNERS) if whole else _CORNERS[:1]
         yield from (replace(base, **changes) for changes in variants)
-    if size <= _LARGEST.get((fabric, DEATH), size):
-        deaths = (0.0, 0.05, 0.2) if whole else (0.0,)
-        yield from (Case(DEATH, fabric, size, loss=loss) for loss in deaths)
-    if size <= _LARGEST.get((fabric, CHURN), size):
-        yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:2]))
+    for loss in (0.0, 0.05, 0.2) if whole else (0.0,):
+        yield Case(DEATH, fabric, size, loss=loss)
+    yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:2]))

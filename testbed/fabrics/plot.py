@@ -92,7 +92,9 @@ def _against_loss(results: Results, directory: Path) -> Path:
         axes.set_xlabel("Updates lost (%)")
         _finish(axes)
     grid[0].set_ylabel("Error of the total, rms")
-    _legend(grid[0])
+    handles, labels = grid[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside right center", fontsize=7)
     return save(figure, directory / "fabrics-loss.png")
 
 
