@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from drld.capture import kernel_classifier as classifier
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import ARRAY, MMAPABLE, Code, Map, Program
 from drld.capture.kernel_state import State
@@ -45,7 +46,7 @@ class Bench:
         self.limits = list(limits)
         self.cpus = os.cpu_count() or 1
         self.slots = {limit.id: slot for slot, limit in enumerate(self.limits)}
-        tables = layout.tables(self.limits, self.slots, self.cpus, link_bytes, SEED)
+        tables = classifier.tables(self.limits, self.slots, self.cpus, link_bytes, SEED)
         self.test = Map.create(ARRAY, "test", (4, layout.TEST.size), 1, MMAPABLE)
         self._hook_maps = hook_maps(tables)
         self.state = State.create(len(self.limits), self.cpus, code["apply"])

@@ -165,7 +165,10 @@ async def test_a_daemon_that_dies_in_the_middle_fails_the_run(
         control = netns.state_directory() / "l1.sock"
         while not control.exists():
             await trio.sleep(0.05)
-        (pid,) = netns.run(["ip", "netns", "pids", namespace.name]).split()
+        # The firewall's tool may be at work beside the daemon.
+        while len(pids := netns.run(["ip", "netns", "pids", namespace.name]).split()) != 1:
+            await trio.sleep(0.05)
+        (pid,) = pids
         await trio.sleep(1.5)
         os.kill(int(pid), signal.SIGKILL)
 
