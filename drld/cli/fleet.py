@@ -268,13 +268,14 @@ def _finish(change: _Change, found: list[Status], as_json: bool) -> None:
     refused = {s.name: _refusals(s.alive, concerned) for s in found if s.alive is not None}
     refused = {name: reasons for name, reasons in refused.items() if reasons}
     away = [s.name for s in found if s.alive is None]
-    applied = [s.name for s in found if s.alive is not None and s.name not in late]
+    not_in_force = {*late, *refused, *away}
+    applied = [s.name for s in found if s.name not in not_in_force]
     if as_json:
         write_json(
             {
                 "ids": list(change.ids),
                 "revision": change.revision,
-                "applied": [name for name in applied if name not in refused],
+                "applied": applied,
                 "late": late,
                 "refused": refused,
                 "away": away,
