@@ -56,7 +56,8 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
             f"{gossip['sent']} sent ({human_size(gossip['bytes_sent'])}), "
             f"{gossip['received']} received, {sum(rejected.values())} rejected"
             + (f" ({counts(rejected)})" if rejected else "")
-            + (f"; {gossip['floods']} floods" if gossip["floods"] else ""),
+            + (f"; {gossip['floods']} floods" if gossip["floods"] else "")
+            + (f"; errors: {counts(gossip['errors'])}" if gossip["errors"] else ""),
         ),
         (
             "sessions",

@@ -39,6 +39,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
     daemon.report["datapath"]["queue"] = None
     daemon.report["datapath"]["counters"] = {}
     daemon.report["gossip"]["rejected"] = {}
+    daemon.report["gossip"]["errors"] = {"EPERM": 3}
     daemon.report["config"]["reload_error"] = "drld.toml: a: missing\ndrld.toml: b: missing"
     assert await output(control, "status") == lines("""
         limiter   lim1, drld 0.1.0, pid 4711, up 2h 03m
@@ -48,7 +49,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
         probes    1 alive, 1 dead; nobody answers this limiter
-        gossip    1200 sent (57.6 kB), 1180 received, 0 rejected
+        gossip    1200 sent (57.6 kB), 1180 received, 0 rejected; errors: EPERM 3
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
