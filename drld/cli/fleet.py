@@ -316,7 +316,7 @@ def _state(status: Status) -> str:
 
 
 def _member_row(status: Status) -> tuple[str, ...]:
-    from drld.config.fields import format_endpoint
+    from drld.spec import format_endpoint
 
     alive = status.alive
     return (
@@ -336,7 +336,7 @@ def _refused_count(alive: Alive) -> int:
 
 
 def _member_json(status: Status) -> dict[str, object]:
-    from drld.config.fields import format_endpoint
+    from drld.spec import format_endpoint
 
     return {
         "name": status.name,
