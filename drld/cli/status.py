@@ -94,7 +94,9 @@ def _registry_fields(registry: RegistryReport) -> list[tuple[str, str]]:
         ),
         ("registry", f"{registry['state']} since {since}: {where}"),
     ]
-    if not registry["joined"]:
+    if registry["state"] == "waiting":
+        fields.append(("joining", "nothing is limited here until the fleet is known"))
+    elif not registry["joined"]:
         names = ", ".join(registry["waiting_for"]) or "etcd"
         fields.append(("joining", f"at its static share; not known to count it: {names}"))
     if registry["lost"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from drld.control.schema import RegistryReport
 from drld.errors import ConfigError, DatapathError
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, record
 from tests.unit.cli.drlctl import drlctl, lines, output
@@ -58,6 +59,35 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
                   drld.toml: a: missing
                   drld.toml: b: missing
     """)
+
+
+async def test_status_of_a_daemon_with_a_registry(control: Path, daemon: FakeDaemon) -> None:
+    registry: RegistryReport = {
+        "fleet": "edge",
+        "state": "waiting",
+        "since": 1_700_000_000.0,
+        "endpoint": None,
+        "error": "http://etcd1:2379: no answer",
+        "revision": 0,
+        "members": 1,
+        "limits": 0,
+        "joined": False,
+        "waiting_for": [],
+        "lost": 0,
+        "problems": {},
+        "problem_count": 0,
+        "rejected": 0,
+        "cache_error": None,
+    }
+    daemon.report["registry"] = registry
+    said = await output(control, "status")
+    assert "registry  waiting since 2023-11-14 22:13:20 UTC: http://etcd1:2379: no answer\n" in said
+    assert "joining   nothing is limited here until the fleet is known\n" in said
+    assert "static share" not in said
+    registry["state"], registry["endpoint"] = "connected", "http://etcd1:2379"
+    registry["waiting_for"] = ["lim2"]
+    said = await output(control, "status")
+    assert "joining   at its static share; not known to count it: lim2\n" in said
 
 
 async def test_limits(control: Path) -> None:
