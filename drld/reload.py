@@ -18,7 +18,7 @@ from collections.abc import Mapping, Set
 from drld.errors import ConfigError
 from drld.gossip.membership import Membership
 from drld.limiter import membership
-from drld.spec import LimiterSpec, LimitSpec
+from drld.spec import LimiterSpec, LimitSpec, format_endpoint
 
 FIXED = (
     *("name", "listen", "control", "control_group"),
@@ -34,13 +34,20 @@ def check(old: LimiterSpec, new: LimiterSpec) -> None:
         ConfigError: a key of `FIXED` changed.
     """
     problems = [
-        f"limiter.{key}: cannot change from {getattr(old, key)!r} to "
-        f"{getattr(new, key)!r} while the daemon runs: restart it"
+        f"limiter.{key}: cannot change from {_written(getattr(old, key))} to "
+        f"{_written(getattr(new, key))} while the daemon runs: restart it"
         for key in FIXED
         if getattr(old, key) != getattr(new, key)
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def _written(value: str | int | tuple[str, int] | None) -> str:
+    """A key's value as a file has it."""
+    if isinstance(value, tuple):
+        value = format_endpoint(*value)
+    return "the default" if value is None else repr(value)
 
 
 def departed(

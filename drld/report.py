@@ -26,6 +26,7 @@ from drld.gossip.keyring import KeyRing, fingerprint
 from drld.gossip.transport import Transport
 from drld.limiter import Tick
 from drld.model import NS_PER_S, Quantity
+from drld.spec import format_endpoint
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 _VERDICTS: dict[State, Verdict] = {
@@ -97,10 +98,9 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
         links = [links[peer.name] for links in fabrics if peer.name in links]
         links.append(membership.heartbeats[peer.name])
         heard_ns = membership.heard_ns(peer.name)
-        host, port = peer.address
         yield PeerReport(
             name=peer.name,
-            address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            address=format_endpoint(*peer.address),
             connected=peer.name in connected,
             verdict=_verdict(engine, peer.name),
             age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,

@@ -14,6 +14,11 @@ from ipaddress import IPv4Network, IPv6Network
 from drld.gossip.keyring import KeyRing
 
 
+def format_endpoint(host: str, port: int) -> str:
+    """Write an address and a port as the configuration does."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Direction(enum.Enum):
     """Which way a limit's packets cross its interface."""
 

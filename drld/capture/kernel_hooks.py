@@ -212,7 +212,10 @@ class Hooks:
         try:
             there = device(hook.interface)
         except DatapathError as error:
-            raise DatapathError(str(error), {limit.id: str(error) for limit in own}) from error
+            raise DatapathError(
+                f"limit {own[0].name}: match.{hook.direction.value}: {error}",
+                {limit.id: str(error) for limit in own},
+            ) from error
         tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
         return _Recipe(there, tables, state.note)
 

@@ -268,13 +268,14 @@ def _finish(change: _Change, found: list[Status], as_json: bool) -> None:
     refused = {s.name: _refusals(s.alive, concerned) for s in found if s.alive is not None}
     refused = {name: reasons for name, reasons in refused.items() if reasons}
     away = [s.name for s in found if s.alive is None]
-    applied = [s.name for s in found if s.alive is not None and s.name not in late]
+    not_in_force = {*late, *refused, *away}
+    applied = [s.name for s in found if s.name not in not_in_force]
     if as_json:
         write_json(
             {
                 "ids": list(change.ids),
                 "revision": change.revision,
-                "applied": [name for name in applied if name not in refused],
+                "applied": applied,
                 "late": late,
                 "refused": refused,
                 "away": away,
@@ -315,7 +316,7 @@ def _state(status: Status) -> str:
 
 
 def _member_row(status: Status) -> tuple[str, ...]:
-    from drld.config.fields import format_endpoint
+    from drld.spec import format_endpoint
 
     alive = status.alive
     return (
@@ -335,7 +336,7 @@ def _refused_count(alive: Alive) -> int:
 
 
 def _member_json(status: Status) -> dict[str, object]:
-    from drld.config.fields import format_endpoint
+    from drld.spec import format_endpoint
 
     return {
         "name": status.name,

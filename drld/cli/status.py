@@ -56,7 +56,8 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
             f"{gossip['sent']} sent ({human_size(gossip['bytes_sent'])}), "
             f"{gossip['received']} received, {sum(rejected.values())} rejected"
             + (f" ({counts(rejected)})" if rejected else "")
-            + (f"; {gossip['floods']} floods" if gossip["floods"] else ""),
+            + (f"; {gossip['floods']} floods" if gossip["floods"] else "")
+            + (f"; errors: {counts(gossip['errors'])}" if gossip["errors"] else ""),
         ),
         (
             "sessions",
@@ -93,7 +94,9 @@ def _registry_fields(registry: RegistryReport) -> list[tuple[str, str]]:
         ),
         ("registry", f"{registry['state']} since {since}: {where}"),
     ]
-    if not registry["joined"]:
+    if registry["state"] == "waiting":
+        fields.append(("joining", "nothing is limited here until the fleet is known"))
+    elif not registry["joined"]:
         names = ", ".join(registry["waiting_for"]) or "etcd"
         fields.append(("joining", f"at its static share; not known to count it: {names}"))
     if registry["lost"]:

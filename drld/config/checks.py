@@ -11,9 +11,10 @@ from collections.abc import Collection, Hashable, Sequence
 from ipaddress import ip_address
 from typing import TypeVar
 
-from drld.config.fields import PROTOCOLS, WITH_PORTS, format_endpoint
+from drld.config.fields import PROTOCOLS, WITH_PORTS
 from drld.config.problems import Location, Problems, dotted, some
 from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
+from drld.spec import format_endpoint
 
 T = TypeVar("T", bound=Hashable)
 

@@ -105,11 +105,6 @@ def _endpoint(value: object) -> tuple[str, int]:
     return str(address), int(port)
 
 
-def format_endpoint(host: str, port: int) -> str:
-    """Write an address and a port as the configuration does."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _socket_path(value: object) -> str:
     if not isinstance(value, str) or not value.startswith("/") or value.endswith("/"):
         raise ValueError('an absolute path such as "/run/drld/lim1.sock"')

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from drld.config.checks import unreachable
-from drld.config.fields import format_endpoint
 from drld.registry.keys import source
 from drld.registry.state import Held, Registry
-from drld.spec import LimiterSpec, LimitSpec, PeerSpec
+from drld.spec import LimiterSpec, LimitSpec, PeerSpec, format_endpoint
 
 K = TypeVar("K", int, str)
 V = TypeVar("V")

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from drld.config import read_limit
-from drld.config.fields import Endpoint, format_endpoint
+from drld.config.fields import Endpoint
 from drld.config.problems import Problems, show
 from drld.errors import ConfigError
 from drld.registry.keys import Keys, source
 from drld.registry.state import Member
-from drld.spec import LimitSpec, RegistrySpec
+from drld.spec import LimitSpec, RegistrySpec, format_endpoint
 
 MAX_VALUE_BYTES = 256 << 10
 """Room for the shares of more limiters than any fleet has had; etcd's own bound is 1.5 MB."""

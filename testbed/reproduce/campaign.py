@@ -8,11 +8,11 @@ all others and alone.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -179,8 +179,8 @@ class Campaign:
             del self._ledgers[name]
         for figure in list(self._figures):
             if missing.isdisjoint(one.name for one in figure.series(self._setting.quick)):
-                with _low_priority():
-                    conclude(figure, self._setting)
+                with ThreadPoolExecutor(1, initializer=_be_patient) as patient:
+                    patient.submit(conclude, figure, self._setting).result()
                 self._figures.remove(figure)
 
     async def _show(self) -> None:
@@ -216,12 +216,6 @@ def _name(task: Task) -> str:
     return f"{task.series} {task.allocator} {task.repetition}"
 
 
-@contextlib.contextmanager
-def _low_priority() -> Iterator[None]:
-    """Runs that go on meanwhile come first."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, 0, max(before, _LOW_PRIORITY))
-    try:
-        yield
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, before)
+def _be_patient() -> None:
+    """Runs that go on meanwhile come first. Of this thread alone: only root may come back."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), _LOW_PRIORITY))

@@ -138,7 +138,7 @@ def test_the_daemon_gives_its_socket_to_the_group(topology: Topology, tmp_path: 
         assert daemon.wait_for_log("POST /v1/reload by uid 0, gid 0, pid ")
         daemon.config.write_text(text)
         refused = daemon.ctl("reload", check=False)
-        assert "limiter.control_group: cannot change from 64322 to None" in refused.stderr
+        assert "limiter.control_group: cannot change from 64322 to the default" in refused.stderr
         assert daemon.stop() == 0
     finally:
         daemon.close()

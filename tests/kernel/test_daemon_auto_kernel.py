@@ -116,7 +116,8 @@ def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
     undecided.configure({"customer-a": SHARED.replace("out0", "out9")})
     undecided.spawn()
     assert undecided.wait() == 3
-    assert "drld: interface out9: there is none of this name" in undecided.log
+    said = "drld: limit customer-a: match.out: interface out9: there is none of this name"
+    assert said in undecided.log
 
 
 def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) -> None:

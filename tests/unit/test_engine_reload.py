@@ -44,8 +44,15 @@ def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() ->
 
 def test_what_needs_a_restart_is_refused_by_its_key() -> None:
     bench = Bench(spec(FIRST))
-    with pytest.raises(ConfigError, match=r"limiter\.listen.*restart"):
-        bench.engine.reconfigure(spec(FIRST, listen=("127.0.0.9", 7946)), TICK_NS)
+    with pytest.raises(ConfigError) as refused:
+        bench.engine.reconfigure(spec(FIRST, listen=("fd00::9", 7946), queue=17), TICK_NS)
+    assert refused.value.problems == [
+        f"limiter.{change} while the daemon runs: restart it"
+        for change in (
+            "listen: cannot change from '127.0.0.1:7946' to '[fd00::9]:7946'",
+            "queue: cannot change from the default to 17",
+        )
+    ]
 
 
 def test_a_refused_reload_changes_nothing() -> None:

@@ -115,6 +115,24 @@ async def test_the_file_has_the_runs_in_their_order_however_they_end(
     assert (tmp_path / "b/summary.json").exists()
 
 
+async def test_a_figure_is_concluded_without_the_right_to_raise_a_priority(
+    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is not root can lower its own, and not go back."""
+    lower = os.setpriority
+
+    def unprivileged(which: int, who: int, priority: int) -> None:
+        if priority < os.getpriority(which, who):
+            raise PermissionError
+        lower(which, who, priority)
+
+    monkeypatch.setattr(os, "setpriority", unprivileged)
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    await carry_out(tmp_path, [a_figure("a", a_series("a"))], Answers())
+    assert (tmp_path / "a/a.png").exists()
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+
+
 async def test_a_figure_that_is_not_for_a_quick_run_is_left_out(
     tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

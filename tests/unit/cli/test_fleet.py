@@ -125,6 +125,7 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
     file = operator.file("limits.toml", LIMITS)
     result = operator.drlctl("add-limit", file, "--wait", "0.1")
     assert result.exit_code == 1
+    assert result.stdout.splitlines()[0].endswith(": applied by 0 of 3")
     assert result.stdout.splitlines()[1:] == [
         "a refuses etcd /drld/f/limits/1: no uplink here",
         "b refuses etcd /drld/f/limits/1: no uplink here",

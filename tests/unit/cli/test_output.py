@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from drld.control.schema import RegistryReport
 from drld.errors import ConfigError, DatapathError
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, record
 from tests.unit.cli.drlctl import drlctl, lines, output
@@ -39,6 +40,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
     daemon.report["datapath"]["queue"] = None
     daemon.report["datapath"]["counters"] = {}
     daemon.report["gossip"]["rejected"] = {}
+    daemon.report["gossip"]["errors"] = {"EPERM": 3}
     daemon.report["config"]["reload_error"] = "drld.toml: a: missing\ndrld.toml: b: missing"
     assert await output(control, "status") == lines("""
         limiter   lim1, drld 0.1.0, pid 4711, up 2h 03m
@@ -48,7 +50,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
         probes    1 alive, 1 dead; nobody answers this limiter
-        gossip    1200 sent (57.6 kB), 1180 received, 0 rejected
+        gossip    1200 sent (57.6 kB), 1180 received, 0 rejected; errors: EPERM 3
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
@@ -57,6 +59,35 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
                   drld.toml: a: missing
                   drld.toml: b: missing
     """)
+
+
+async def test_status_of_a_daemon_with_a_registry(control: Path, daemon: FakeDaemon) -> None:
+    registry: RegistryReport = {
+        "fleet": "edge",
+        "state": "waiting",
+        "since": 1_700_000_000.0,
+        "endpoint": None,
+        "error": "http://etcd1:2379: no answer",
+        "revision": 0,
+        "members": 1,
+        "limits": 0,
+        "joined": False,
+        "waiting_for": [],
+        "lost": 0,
+        "problems": {},
+        "problem_count": 0,
+        "rejected": 0,
+        "cache_error": None,
+    }
+    daemon.report["registry"] = registry
+    said = await output(control, "status")
+    assert "registry  waiting since 2023-11-14 22:13:20 UTC: http://etcd1:2379: no answer\n" in said
+    assert "joining   nothing is limited here until the fleet is known\n" in said
+    assert "static share" not in said
+    registry["state"], registry["endpoint"] = "connected", "http://etcd1:2379"
+    registry["waiting_for"] = ["lim2"]
+    said = await output(control, "status")
+    assert "joining   at its static share; not known to count it: lim2\n" in said
 
 
 async def test_limits(control: Path) -> None:

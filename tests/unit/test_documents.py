@@ -1,0 +1,58 @@
+"""What the documents name is there: files, headings, modules and tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+TESTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+STANDS_FOR = re.compile(r"\b[A-Z]{4,}\b")
+"""A name to be filled in: `drld/allocators/NAME.py`."""
+
+documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def anchors(document: Path) -> set[str]:
+    """What GitHub calls the headings of a document."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = (
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line)
+        for line in re.findall(r"^#+ (.+)$", text, re.M)
+    )
+    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in headings}
+
+
+@documents
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@documents
+def test_files_modules_and_tests_are_there(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for name in re.findall(r"(?<![\w/.])(?:bpf|docs|drld|scripts|testbed|tests)/[\w./-]*\w", text):
+        there = STANDS_FOR.search(name) or (ROOT / name).exists()
+        assert there, name
+    for module in re.findall(r"python -m ((?:testbed|tests)[\w.]*\w)", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+    for name in re.findall(r"`(test_\w+)`", text):
+        assert f"def {name}(" in TESTS, name
+    for selected in re.findall(r"pytest (?:\S+ )*?-k (\w+)", text):
+        assert re.search(rf"def test_\w*{selected}", TESTS), selected
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\]\(([^)#\s]+\.md)\)", readme)) | {"README.md", "CHANGELOG.md"}
+    assert {str(path.relative_to(ROOT)) for path in DOCUMENTS} == named
