@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -99,7 +99,10 @@ class Daemon:
         Raises:
             DrldError: the datapath or the control socket cannot be set up; nothing is left behind.
         """
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        with (
+            trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as stops,
+            trio.open_signal_receiver(signal.SIGHUP) as hangups,
+        ):
             stopping = False
             try:
                 async with trio.open_nursery() as nursery:
@@ -107,10 +110,9 @@ class Daemon:
                     # Before packets: what fails here leaves what a dead daemon left in force.
                     await nursery.start(serve, self, spec.control, spec.control_group)
                     nursery.start_soon(self._work, nursery)
-                    async for number in signals:
-                        if number != signal.SIGHUP:
-                            break
-                        await self._reload_on_signal()
+                    nursery.start_soon(self._reload_on_signals, hangups)
+                    async for _ in stops:
+                        break
                     stopping = True
                     self._manager.tell("STOPPING=1")
                     log.info("stopping")
@@ -230,11 +232,14 @@ class Daemon:
             await trio.lowlevel.wait_readable(datapath.fileno())
             datapath.drain()
 
-    async def _reload_on_signal(self) -> None:
-        try:
-            await self.reload()
-        except DrldError:
-            log.error("reload refused, the running configuration stays:\n%s", self._reload_error)
+    async def _reload_on_signals(self, hangups: AsyncIterator[int]) -> None:
+        async for _ in hangups:
+            try:
+                await self.reload()
+            except DrldError:
+                log.error(
+                    "reload refused, the running configuration stays:\n%s", self._reload_error
+                )
 
     # The backend of the control API.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -211,6 +212,20 @@ def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
     )
     assert (report["rate_bps"], report["fill_rate_bps"]) == (16_000, 16_000)
     assert report["arrived_packets"] == 5
+    assert daemon.stop() == 0
+    assert not rules(topology)
+
+
+def test_a_reload_that_hangs_keeps_no_daemon_from_stopping(
+    topology: Topology, daemons: Daemons
+) -> None:
+    daemon = daemons("lim1")
+    daemon.configure({"customer-a": CENTRAL})
+    daemon.start()
+    daemon.config.unlink()
+    os.mkfifo(daemon.config)  # As a file on a server that does not answer.
+    daemon.signal(signal.SIGHUP)
+    assert daemon.wait_for_state("RELOADING=1")
     assert daemon.stop() == 0
     assert not rules(topology)
 
