@@ -79,6 +79,7 @@ class Fleet:
         given_out = standing | {
             limit_id for item in before if (limit_id := self.keys.given_out_of(item.key))
         }
+        there |= {item.key: item.revision for item in before}
         names = {held.value.name: limit_id for limit_id, held in registry.limits.items()}
         changes: dict[str, bytes | None] = {}
         where: dict[str, int] = {}
@@ -95,8 +96,10 @@ class Fleet:
                 raise ConfigError([f"{what}.id: {spec.id}: unique, but another has it"])
             key = self.keys.limit(spec.id)
             changes[key] = write_limit(table)
-            changes[self.keys.given_out(spec.id)] = b"{}"
-            where[key] = there.get(key, 0)
+            used = self.keys.given_out(spec.id)
+            changes[used] = b"{}"
+            # Nobody may have added it, nor added and removed it, meanwhile.
+            where |= {key: there.get(key, 0), used: there.get(used, 0)}
             names = {name: limit_id for name, limit_id in names.items() if limit_id != spec.id}
             names[spec.name] = spec.id
             given_out.add(spec.id)

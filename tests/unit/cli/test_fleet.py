@@ -184,6 +184,25 @@ def test_the_id_of_a_limit_that_was_deleted_by_hand_is_not_given_out_again(
     assert operator.output("add-limit", *options).startswith("limit 2, ")
 
 
+def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+    commit = Etcd.commit
+
+    async def late(etcd: Etcd, changes: Any, *rest: Any) -> int | None:
+        if KEYS.limit(1) in changes:
+            # Another operator has added it, and removed it.
+            operator.etcd.put(KEYS.given_out(1), "{}")
+        return await commit(etcd, changes, *rest)
+
+    with monkeypatch.context() as during:
+        during.setattr(Etcd, "commit", late)
+        said = operator.refusal("add-limit", *options)
+    assert said.endswith("somebody else has just changed this: look again\n")
+    assert operator.output("add-limit", *options).startswith("limit 2, ")
+
+
 def test_an_etcd_that_is_lost_in_the_middle(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
