@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from random import Random, SystemRandom
 
 import trio
@@ -36,7 +37,7 @@ SHORTEST_RETRY_S, LONGEST_RETRY_S = 0.2, 10.0
 APPLY_INTERVAL_S = 0.1
 """Between two changes of the configuration: whoever adds many limits adds them in a few steps."""
 RETRY_REFUSED_S = 60.0
-"""When to try again what the host refused."""
+"""When to try again what the host refused, a cache on a full disk too."""
 LEAVE_TIMEOUT_S = 5.0
 SHOWN = 20
 """Members, problems in a report."""
@@ -95,7 +96,9 @@ class Agent:
         remembered = cache.load(file.registry.cache, self._keys)
         if remembered is not None:
             self._registry.recall(*remembered)
-            self.known.set()
+            if file.name in self._registry.members:
+                self.known.set()
+            # Else the others do not count us, and may be fewer by now, or more.
 
     # What the daemon asks.
 
@@ -194,14 +197,14 @@ class Agent:
                 try:
                     async with Etcd(endpoint, self._spec) as etcd:
                         item = await etcd.get(key)
+                        # Before the others do: a start while etcd is away must not take a share
+                        # that is theirs by then.
+                        await self._forget_ourselves()
                         if item is not None and self._is_ours(item):
                             await etcd.commit({key: None, alive: None}, {key: item.revision})
                 except RegistryError as error:
                     self._error = str(error)
                     continue
-                # A restart while etcd is away must not count on peers that have dropped us.
-                self._registry.forget(self.file.name)
-                await self._save()
                 log.info("left fleet %s", self._spec.fleet)
                 return
         log.warning(
@@ -209,6 +212,19 @@ class Agent:
             "to remove it: drlctl fleet remove %s",
             *(self.file.name, self._spec.fleet, self._error or "no answer", self.file.name),
         )
+
+    async def _forget_ourselves(self) -> None:
+        self._registry.forget(self.file.name)
+        await self._save()
+        if self._cache_error is None:
+            return
+        try:
+            Path(self._spec.cache).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning(
+                "registry.cache: %s: %s: it still has %s as a member; remove it",
+                *(self._spec.cache, error.strerror, self.file.name),
+            )
 
     def _is_ours(self, item: Event) -> bool:
         """Whether a member of our name is this limiter, and not one that came in the meantime."""
@@ -316,8 +332,16 @@ class Agent:
                 "fleet %s: no etcd: %s; %s",
                 self._spec.fleet,
                 error,
-                "going on with what is known" if self.known.is_set() else "waiting for it",
+                "going on with what is known" if self.known.is_set() else self._why_waiting(),
             )
+
+    def _why_waiting(self) -> str:
+        if self._registry.fleet is None:
+            return "waiting for it"
+        return (
+            f"waiting for it: {self.file.name} has left, or never joined, so it is not known who "
+            f"belongs to the fleet now (registry.cache: {self._spec.cache})"
+        )
 
     # Putting into force.
 
@@ -325,7 +349,8 @@ class Agent:
         while True:
             with trio.move_on_after(RETRY_REFUSED_S):
                 await self._dirty.wait()
-            if self._in_force is not None and (self._dirty.is_set() or self._host_refuses):
+            again = self._host_refuses or self._cache_error is not None
+            if self._in_force is not None and (self._dirty.is_set() or again):
                 self._dirty = trio.Event()
                 async with self._changing:
                     await self._apply(self._in_force)
@@ -382,6 +407,7 @@ class Agent:
         registry = self._registry
         remembered = cache.Remembered(registry.fleet, registry.revision, registry.knowledge())
         if remembered == self._saved:
+            self._cache_error = None
             return
         error = None
         try:
@@ -390,5 +416,5 @@ class Agent:
         except OSError as failed:
             error = f"{self._spec.cache}: {failed.strerror}"
         if error is not None and self._cache_error is None:
-            log.warning("cannot remember fleet %s: %s", self._spec.fleet, error)
+            log.warning("cannot remember fleet %s: registry.cache: %s", self._spec.fleet, error)
         self._cache_error = error

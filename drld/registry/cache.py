@@ -7,13 +7,16 @@ everything that comes from outside: `Registry.recall` validates each value.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drld.registry.keys import Keys
 from drld.registry.state import MAX_BYTES
+
+log = logging.getLogger("drld.registry")
 
 _VERSION = 1
 
@@ -55,19 +58,32 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
 
 
 def load(path: str, keys: Keys) -> Remembered | None:
-    """Read the file; None where there is none of this fleet that can be read."""
+    """Read the file; None where there is none of this fleet that can be used: the log says why."""
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(2 * MAX_BYTES + 1)
-        if len(data) > 2 * MAX_BYTES:
-            return None
-        value = json.loads(data)
-        if value["version"] != _VERSION or value["prefix"] != keys.prefix:
-            return None
-        fleet, revision = value["fleet"], value["revision"]
-        if not isinstance(fleet, str | None) or type(revision) is not int or revision < 0:
-            return None
-        items = {str(key): raw.encode() for key, raw in value["items"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        value = _parsed(data)
+        if value["prefix"] == keys.prefix:
+            items = {str(key): raw.encode() for key, raw in value["items"].items()}
+            return Remembered(value["fleet"], value["revision"], items)
+        why: str | None = f"of another fleet than {keys.name}"
+    except FileNotFoundError:
         return None
-    return Remembered(fleet, revision, items)
+    except OSError as error:
+        why = error.strerror
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        why = "damaged"
+    log.warning("not used: registry.cache: %s: %s", path, why)
+    return None
+
+
+def _parsed(data: bytes) -> Any:
+    if len(data) > 2 * MAX_BYTES:
+        raise ValueError
+    value = json.loads(data)
+    fleet, revision = value["fleet"], value["revision"]
+    if value["version"] != _VERSION or not isinstance(fleet, str | None):
+        raise ValueError
+    if type(revision) is not int or revision < 0:
+        raise ValueError
+    return value

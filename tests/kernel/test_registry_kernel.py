@@ -232,6 +232,23 @@ def test_a_daemon_that_never_knew_its_fleet_waits_for_etcd(fleet: RegistryFleet)
     assert daemon.stop() == 0
 
 
+def test_a_fleet_that_was_shut_down_waits_for_etcd(fleet: RegistryFleet) -> None:
+    """Each left fewer behind than the one before: from the caches the shares sum to 1.5."""
+    daemons = fleet.started(1, 2)
+    fleet.fleet("add-limit", *FPS)
+    for daemon in daemons:
+        assert daemon.stop() == 0
+    fleet.etcd.kill()
+    for number, daemon in enumerate(daemons, start=1):
+        daemon.spawn()
+        assert daemon.wait_for_log(f"waiting for it: lim{number} has left")
+        fleet.wait(daemon, lambda report: report["registry"]["state"] == "waiting")
+    fleet.etcd.start()
+    for daemon in daemons:
+        fleet.wait(daemon, lambda report: joined(report, 2))
+        assert names(daemon) == ["customer-a"]
+
+
 def test_a_registry_that_a_reload_brings_is_refused(fleet: RegistryFleet) -> None:
     """Its peers are not in the file any more: alone it would enforce all of the limit."""
     daemon = fleet.daemon(1)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
 
 from drld.errors import ConfigError, DatapathError
-from drld.registry import state
+from drld.registry import agent, state
 from drld.registry.records import read_alive, write_alive
 
 from ...etcd_server import EtcdServer
-from ...registry_agents import Host, until
+from ...registry_agents import DEADLINE_S, Host, until
 from ...registry_factories import KEYS, address, file_spec, limit, member, registry_spec
 
 
@@ -66,9 +67,10 @@ async def test_what_the_host_refuses_is_refused_alone_and_told(
         await first.reports(problem_count=0)
 
 
-async def test_who_leaves_is_gone_and_does_not_believe_otherwise(
-    server: EtcdServer, tmp_path: Path
+async def test_who_left_waits_for_etcd_and_takes_no_share_from_an_old_cache(
+    server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Of a fleet that was shut down host by host the last one's cache has nobody but itself."""
     first, second = Host(server, tmp_path, 1), Host(server, tmp_path, 2)
     async with first.running():
         async with second.running():
@@ -78,9 +80,48 @@ async def test_who_leaves_is_gone_and_does_not_believe_otherwise(
         await until(lambda: first.spec.members == {"a"})
         server.kill()
         again = Host(server, tmp_path, 2)
-        async with again.running():
-            assert not again.spec.joined
-            assert again.spec.members == {"a", "b"}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(again.agent.run)
+            await until(lambda: "waiting for it: b has left" in caplog.text)
+            assert again.agent.report()["state"] == "waiting"
+            assert not again.agent.known.is_set()
+            server.start()
+            with trio.fail_after(DEADLINE_S):
+                await again.agent.known.wait()
+            assert again.agent.spec().members == {"a", "b"}
+            nursery.cancel_scope.cancel()
+
+
+async def test_who_leaves_while_the_disk_is_full_leaves_no_cache_that_says_otherwise(
+    server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(server, tmp_path, 1)
+    path = tmp_path / "a.cache"
+    async with host.running():
+        await host.reports(joined=True)
+        await until(lambda: path.exists() and KEYS.member("a") in path.read_text())
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    await host.agent.leave()
+    assert server.get(KEYS.member("a")) == {}
+    assert not path.exists()
+
+
+async def test_a_cache_is_tried_again_when_the_disk_has_room(
+    server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "RETRY_REFUSED_S", 0.1)
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "cache"
+    host = Host(server, tmp_path, 1, cache=str(path))
+    async with host.running():
+        await until(lambda: host.agent.report()["cache_error"] is not None)
+        (tmp_path / "file").unlink()
+        await host.reports(cache_error=None)
+        assert path.exists()
 
 
 async def test_who_was_a_member_in_an_earlier_life_leaves_or_says_that_it_cannot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,6 +160,29 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == ["cache"]
     assert cache.load(str(path), replace(KEYS, name="other")) is None
     assert cache.load(str(tmp_path / "nothing"), KEYS) is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damaged"),
+        (lambda path: path.write_text(path.read_text().replace("/f/", "/g/")), "another fleet"),
+        (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path,
+    damage: Callable[[Path], object],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "cache"
+    cache.save(str(path), KEYS, REMEMBERED)
+    damage(path)
+    assert cache.load(str(path), KEYS) is None
+    (line,) = caplog.messages
+    assert line.startswith(f"not used: registry.cache: {path}: ")
+    assert why in line
 
 
 def test_a_file_that_cannot_be_written_stays(
