@@ -79,6 +79,8 @@ class Agent:
         """How often etcd had another registry than before."""
         self._refused: dict[str, str] = {}
         """Keys whose value is fine, but not here."""
+        self._complaints: dict[str, str] = {}
+        """What was logged of all that is not in force."""
         self._host_refuses = False
         self._upkeep: Upkeep | None = None
         """Of the last session."""
@@ -138,7 +140,8 @@ class Agent:
             raise ConfigError(
                 [f"{self._path}: registry: waiting to hear who belongs to the fleet: nothing runs"]
             )
-        merged = merge(file, self._path, self._registry, in_force.limits).spec
+        of_fleet = [limit for limit in in_force.limits if limit not in self.file.limits]
+        merged = merge(file, self._path, self._registry, of_fleet).spec
         # The file as a whole, with the fleet's limits that the host does not refuse.
         own = {limit.id for limit in file.limits}
         before = {limit.id for limit in in_force.limits}
@@ -302,6 +305,7 @@ class Agent:
     def _connected(self, endpoint: str) -> None:
         """What is known is read, and what we have to say is written."""
         self._failures = 0
+        self._complain()
         if self._endpoint == endpoint:
             return
         registry = self._registry
@@ -361,7 +365,6 @@ class Agent:
 
     async def _apply(self, in_force: LimiterSpec) -> None:
         registry = self._registry
-        before = self._problems()
         # It may change again while this comes into force.
         spec, problems = merge(self.file, self._path, registry, in_force.limits)
         seen, history = registry.seen, self._histories
@@ -379,7 +382,12 @@ class Agent:
             if history == self._histories:
                 self._applied = seen
         self._refused = refused
-        new = [text for key, text in self._problems().items() if before.get(key) != text]
+        self._complain()
+
+    def _complain(self) -> None:
+        """Log what is not in force, once."""
+        before, self._complaints = self._complaints, self._problems()
+        new = [text for key, text in self._complaints.items() if before.get(key) != text]
         for text in new[:SHOWN]:
             log.warning("not in force: %s", text)
         if len(new) > SHOWN:

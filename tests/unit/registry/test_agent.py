@@ -15,6 +15,7 @@ from drld.registry import agent, state
 from drld.registry.records import read_alive, write_alive
 
 from ...etcd_server import EtcdServer
+from ...factories import limit_spec
 from ...registry_agents import DEADLINE_S, Host, until
 from ...registry_factories import KEYS, address, file_spec, limit, member, registry_spec
 
@@ -177,6 +178,36 @@ async def test_a_file_is_reloaded_as_a_whole(server: EtcdServer, tmp_path: Path)
         with pytest.raises(ConfigError, match="registry: cannot change"):
             await host.agent.reload(other, host.reconfigure)
         assert host.spec.listen == address(1)
+
+
+async def test_a_limit_that_the_file_has_no_more_does_not_stay_in_a_fleets_place(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    host = Host(server, tmp_path, 1)
+    own, other = limit_spec(id=1, name="own"), limit_spec(id=9, name="limit1")
+    async with host.running():
+        await host.agent.reload(replace(host.file, limits=(own,)), host.reconfigure)
+        server.put(KEYS.limit(1), limit(1))
+        await host.reports(problem_count=1)
+        # The fleet's of that id has a name that is taken, and was never in force here.
+        await host.agent.reload(replace(host.file, limits=(other,)), host.reconfigure)
+        assert host.spec.limits == (other,)
+
+
+async def test_what_cannot_be_used_is_logged_once(
+    server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = Host(server, tmp_path, 1)
+    async with host.running():
+        await host.reports(joined=True)
+        server.put(KEYS.limit(1), limit(1, rate="fast"))
+        server.put(KEYS.limit(2), limit(2))
+        await until(lambda: len(host.spec.limits) == 1)
+        server.put(KEYS.limit(3), limit(3))
+        await until(lambda: len(host.spec.limits) == 2)
+        await until(lambda: "not in force" in caplog.text)
+    (line,) = [line for line in caplog.messages if "not in force" in line]
+    assert "etcd /drld/f/limits/1: rate: 'fast': a rate such as" in line
 
 
 async def test_a_reload_changes_the_interval_of_limits_that_do_not_say_theirs(
