@@ -197,7 +197,8 @@ class Daemon:
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
-            self.datapath = self.engine.datapath = host.nfqueue(spec, clock)
+            self.datapath = host.nfqueue(spec, clock)
+            self._prepare(spec)  # With what the kernel datapath went without.
             try:
                 self._attach()
             except DatapathError as other:

@@ -190,6 +190,22 @@ def test_a_restart_keeps_the_tokens_of_limits_beside_one_that_is_refused(
     assert report["forwarded_bytes"] / LENGTH <= 12
 
 
+def test_auto_starts_with_the_fleets_limits_where_the_kernel_datapath_cannot_be_had(
+    fleet: RegistryFleet, tmp_path: Path
+) -> None:
+    daemon = fleet.daemon(1)
+    daemon.config.write_text(daemon.config.read_text().replace('"kernel"', '"auto"'))
+    daemon.environment = {
+        "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+        "CACHE_DIRECTORY": str(tmp_path / "none"),
+    }
+    fleet.etcd.put("/drld/f/limits/7", json.dumps(TABLE))
+    daemon.start()
+    assert daemon.wait_for_log("drld: ready: limits: ")
+    assert "drld: ready: limits: 1, " in daemon.log
+    assert status(daemon)["datapath"]["name"] == "nfqueue"
+
+
 def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
     fleet.fleet("add-limit", *FPS)
