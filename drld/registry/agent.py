@@ -203,8 +203,12 @@ class Agent:
                         # Before the others do: a start while etcd is away must not take a share
                         # that is theirs by then.
                         await self._forget_ourselves()
-                        if item is not None and self._is_ours(item):
-                            await etcd.commit({key: None, alive: None}, {key: item.revision})
+                        while item is not None and self._is_ours(item):
+                            where = {key: item.revision}
+                            if await etcd.commit({key: None, alive: None}, where) is not None:
+                                break
+                            # What we had asked for last was done only now.
+                            item = await etcd.get(key)
                 except RegistryError as error:
                     self._error = str(error)
                     continue

@@ -12,7 +12,9 @@ import trio
 
 from drld.errors import ConfigError, DatapathError
 from drld.registry import agent, state
+from drld.registry.etcd import Etcd
 from drld.registry.records import read_alive, write_alive
+from drld.registry.state import Event
 
 from ...etcd_server import EtcdServer
 from ...factories import limit_spec
@@ -109,6 +111,27 @@ async def test_who_leaves_while_the_disk_is_full_leaves_no_cache_that_says_other
     await host.agent.leave()
     assert server.get(KEYS.member("a")) == {}
     assert not path.exists()
+
+
+async def test_who_leaves_has_left_though_its_key_changed_in_the_middle(
+    server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a session had asked for when it ended may be done after the next has looked."""
+    host = Host(server, tmp_path, 1)
+    async with host.running():
+        await host.reports(joined=True)
+    late = [member(1, joined=False), member(1)]
+    get = Etcd.get
+
+    async def look(etcd: Etcd, key: str) -> Event | None:
+        found = await get(etcd, key)
+        if late:
+            server.put(KEYS.member("a"), late.pop())
+        return found
+
+    monkeypatch.setattr(Etcd, "get", look)
+    await host.agent.leave()
+    assert server.get(KEYS.member("a")) == {}
 
 
 async def test_a_cache_is_tried_again_when_the_disk_has_room(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import cast
 
 import trio
 import trio.testing
 
 from drld.registry.etcd import Etcd
-from drld.registry.state import Event
+from drld.registry.state import Event, Registry
 from drld.registry.upkeep import Upkeep
 
 from ...registry_factories import FLEET, KEYS, address, events, known, member, registry_spec
@@ -23,12 +24,14 @@ class FakeEtcd:
 
     def __init__(self) -> None:
         self.removed: list[str] = []
+        self.expired = False
 
     async def grant(self, ttl_s: int) -> int:
         return 1
 
     async def keep_alive(self, lease: int) -> bool:
-        return True
+        expired, self.expired = self.expired, False
+        return not expired
 
     async def get(self, key: str) -> Event | None:
         return None
@@ -43,17 +46,24 @@ class FakeEtcd:
         return 1
 
 
-async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    registry = known("a")
+@asynccontextmanager
+async def watching(registry: Registry, etcd: FakeEtcd) -> AsyncIterator[Upkeep]:
+    """A limiter that forgets who is away, in a fleet of two."""
     there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), Z: member(9)}
     registry.resync(events(there, 10), 10)
-    etcd = FakeEtcd()
     spec = registry_spec(forget_after_ns=AWAY_S * 10**9)
     upkeep = Upkeep(cast(Etcd, etcd), registry, spec, address(1), lambda: None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(upkeep.run)
+        yield upkeep
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    registry, etcd = known("a"), FakeEtcd()
+    async with watching(registry, etcd) as upkeep:
         await trio.sleep(0.9 * AWAY_S)
         registry.apply([Event(Z, None, 11)], 11)
         registry.apply([Event(Z, member(9), 12)], 12)
@@ -62,4 +72,16 @@ async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
         assert etcd.removed == []
         await trio.sleep(0.2 * AWAY_S)
         assert Z in etcd.removed
-        nursery.cancel_scope.cancel()
+
+
+async def test_who_stood_still_does_not_know_who_was_away_meanwhile(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    etcd = FakeEtcd()
+    async with watching(known("a"), etcd):
+        await trio.sleep(0.5 * AWAY_S)
+        etcd.expired = True
+        await trio.sleep(0.9 * AWAY_S)
+        assert etcd.removed == []
+        await trio.sleep(0.2 * AWAY_S)
+        assert Z in etcd.removed
