@@ -259,6 +259,9 @@ def test_a_fleet_that_was_shut_down_waits_for_etcd(fleet: RegistryFleet) -> None
         daemon.spawn()
         assert daemon.wait_for_log(f"waiting for it: lim{number} has left")
         fleet.wait(daemon, lambda report: report["registry"]["state"] == "waiting")
+    shown = daemons[0].ctl("status").stdout
+    assert "nothing is limited here until the fleet is known" in shown
+    assert "at its static share" not in shown
     fleet.etcd.start()
     for daemon in daemons:
         fleet.wait(daemon, lambda report: joined(report, 2))
