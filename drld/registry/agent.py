@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from random import Random, SystemRandom
 
 import trio
@@ -84,14 +83,13 @@ class Agent:
         self._host_refuses = False
         self._upkeep: Upkeep | None = None
         """Of the last session."""
-        self._saved: cache.Remembered | None = None
         self._endpoint: str | None = None
         """The server that we follow, or followed last, until none can be used."""
         self._error: str | None = None
         self._since = time.time()
         self._failures = 0
         """Servers in a row that could not be used."""
-        self._cache_error: str | None = None
+        self._cache = cache.Cache(file.registry.cache, self._keys)
         self._warned = False
         """Of what etcd has lost."""
         self._dirty = trio.Event()
@@ -176,7 +174,7 @@ class Agent:
             problems={key: problems[key] for key in self._keys.by_weight(problems)[:SHOWN]},
             problem_count=len(problems),
             rejected=registry.rejected,
-            cache_error=self._cache_error,
+            cache_error=self._cache.error,
         )
 
     async def run(self) -> None:
@@ -223,15 +221,8 @@ class Agent:
     async def _forget_ourselves(self) -> None:
         self._registry.forget(self.file.name)
         await self._save()
-        if self._cache_error is None:
-            return
-        try:
-            Path(self._spec.cache).unlink(missing_ok=True)
-        except OSError as error:
-            log.warning(
-                "registry.cache: %s: %s: it still has %s as a member; remove it",
-                *(self._spec.cache, error.strerror, self.file.name),
-            )
+        if self._cache.error is not None:
+            self._cache.remove()  # It has us as a member.
 
     def _is_ours(self, item: Event) -> bool:
         """Whether a member of our name is this limiter, and not one that came in the meantime."""
@@ -348,7 +339,7 @@ class Agent:
             return "waiting for it"
         return (
             f"waiting for it: {self.file.name} has left, or never joined, so it is not known who "
-            f"belongs to the fleet now (registry.cache: {self._spec.cache})"
+            f"belongs to the fleet now (registry.cache: {self._cache.path})"
         )
 
     # Putting into force.
@@ -357,7 +348,7 @@ class Agent:
         while True:
             with trio.move_on_after(RETRY_REFUSED_S):
                 await self._dirty.wait()
-            again = self._host_refuses or self._cache_error is not None
+            again = self._host_refuses or self._cache.error is not None
             if self._in_force is not None and (self._dirty.is_set() or again):
                 self._dirty = trio.Event()
                 async with self._changing:
@@ -417,16 +408,5 @@ class Agent:
 
     async def _save(self) -> None:
         registry = self._registry
-        remembered = cache.Remembered(registry.fleet, registry.revision, registry.knowledge())
-        if remembered == self._saved:
-            self._cache_error = None
-            return
-        error = None
-        try:
-            await trio.to_thread.run_sync(cache.save, self._spec.cache, self._keys, remembered)
-            self._saved = remembered
-        except OSError as failed:
-            error = f"{self._spec.cache}: {failed.strerror}"
-        if error is not None and self._cache_error is None:
-            log.warning("cannot remember fleet %s: registry.cache: %s", self._spec.fleet, error)
-        self._cache_error = error
+        known = cache.Remembered(registry.fleet, registry.revision, registry.knowledge())
+        await self._cache.keep(known)

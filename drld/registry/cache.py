@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import trio
+
 from drld.registry.keys import Keys
 from drld.registry.state import MAX_BYTES
 
@@ -27,6 +29,40 @@ class Remembered(NamedTuple):
     fleet: str | None
     revision: int
     items: Mapping[str, bytes]
+
+
+class Cache:
+    """One limiter's file, and whether it says what is known."""
+
+    def __init__(self, path: str, keys: Keys) -> None:
+        self.path = path
+        self.error: str | None = None
+        """Why it does not."""
+        self._keys = keys
+        self._saved: Remembered | None = None
+
+    async def keep(self, remembered: Remembered) -> None:
+        """Have the file say so; `error` says why it does not."""
+        error = None
+        if remembered != self._saved:
+            try:
+                await trio.to_thread.run_sync(save, self.path, self._keys, remembered)
+                self._saved = remembered
+            except OSError as failed:
+                error = f"{self.path}: {failed.strerror}"
+        if error is not None and self.error is None:
+            log.warning("cannot remember fleet %s: registry.cache: %s", self._keys.name, error)
+        self.error = error
+
+    def remove(self) -> None:
+        """For what it says is worse than nothing."""
+        try:
+            Path(self.path).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning(
+                "registry.cache: %s: %s: it says what is not so any more; remove it",
+                *(self.path, error.strerror),
+            )
 
 
 def save(path: str, keys: Keys, remembered: Remembered) -> None:
