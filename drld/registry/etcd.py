@@ -35,6 +35,13 @@ PAGE = 500
 CALL_TIMEOUT_S = 8.0
 """A server without a leader needs 7 s to say so."""
 _COMPACTED = "required revision has been compacted"
+_ABOUT = {
+    "user name is empty": "registry.user",
+    "authentication failed": "registry.user, registry.password_file",
+    "authentication is not enabled": "registry.user",
+    "permission denied": "registry.user",
+}
+"""What etcd says of who we are, and the keys that say it here."""
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
 
@@ -268,7 +275,8 @@ class Etcd:
             said = value.get("message") or value.get("error")
         reason = said if isinstance(said, str) else f"HTTP status {status}"
         kind = CompactedError if _COMPACTED in reason else RegistryError
-        return kind(f"{self.endpoint}: {_shown(reason)}")
+        about = next((f" ({keys})" for said, keys in _ABOUT.items() if said in reason), "")
+        return kind(f"{self.endpoint}: {_shown(reason)}{about}")
 
 
 def _change(key: str, value: bytes | None, lease: int) -> dict[str, object]:

@@ -212,7 +212,9 @@ async def test_an_etcd_that_can_only_be_read_is_followed_and_complained_of_once(
     host = Host(server, tmp_path, 1, user="reader", password_file=str(file))
     async with host.running():
         await host.reports(state="unreachable", joined=False)
-        await until(lambda: "permission denied" in str(host.agent.report()["error"]))
+        await until(
+            lambda: "permission denied (registry.user)" in str(host.agent.report()["error"])
+        )
         root = registry_spec(user="root", password_file=str(file))
         for number in (1, 2, 3):
             async with Etcd(server.url, root) as etcd:
