@@ -185,38 +185,45 @@ class Agent:
 
     async def leave(self) -> None:
         """Stop being a member: to be called when the limiter forwards nothing any more."""
-        key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
         if self._upkeep is None:
             # Not in this life; perhaps in one that was killed.
             if self.file.name not in self._registry.members:
                 return
         elif self._upkeep.taken is not None:
             return
-        with trio.move_on_after(LEAVE_TIMEOUT_S):
-            # First the one that answered last.
-            for endpoint in sorted(self._spec.endpoints, key=lambda known: known != self._endpoint):
+        # First the one that answered last; one that says nothing leaves time for the others.
+        endpoints = sorted(self._spec.endpoints, key=lambda known: known != self._endpoint)
+        ends = trio.current_time() + LEAVE_TIMEOUT_S
+        while endpoints:
+            endpoint, *rest = endpoints
+            with trio.move_on_after((ends - trio.current_time()) / len(endpoints)):
                 try:
-                    async with Etcd(endpoint, self._spec) as etcd:
-                        item = await etcd.get(key)
-                        # Before the others do: a start while etcd is away must not take a share
-                        # that is theirs by then.
-                        await self._forget_ourselves()
-                        while item is not None and self._is_ours(item):
-                            where = {key: item.revision}
-                            if await etcd.commit({key: None, alive: None}, where) is not None:
-                                break
-                            # What we had asked for last was done only now.
-                            item = await etcd.get(key)
+                    await self._leave_at(endpoint)
                 except RegistryError as error:
                     self._error = str(error)
-                    continue
-                log.info("left fleet %s", self._spec.fleet)
-                return
+                else:
+                    log.info("left fleet %s", self._spec.fleet)
+                    return
+            endpoints = rest
         log.warning(
             "%s stays a member of fleet %s, which keeps its share for it: cannot tell etcd (%s); "
             "to remove it: drlctl fleet remove %s",
             *(self.file.name, self._spec.fleet, self._error or "no answer", self.file.name),
         )
+
+    async def _leave_at(self, endpoint: str) -> None:
+        key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
+        async with Etcd(endpoint, self._spec) as etcd:
+            item = await etcd.get(key)
+            # Before the others do: a start while etcd is away must not take a share that is theirs
+            # by then.
+            await self._forget_ourselves()
+            while item is not None and self._is_ours(item):
+                where = {key: item.revision}
+                if await etcd.commit({key: None, alive: None}, where) is not None:
+                    return
+                # What we had asked for last was done only now.
+                item = await etcd.get(key)
 
     async def _forget_ourselves(self) -> None:
         self._registry.forget(self.file.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,20 @@ async def test_who_leaves_while_the_disk_is_full_leaves_no_cache_that_says_other
     await host.agent.leave()
     assert server.get(KEYS.member("a")) == {}
     assert not path.exists()
+
+
+async def test_who_leaves_does_not_wait_for_a_server_that_is_silent(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    host = Host(server, tmp_path, 1)
+    async with host.running():
+        await host.reports(joined=True)
+        path = tmp_path / "a.cache"
+        await until(lambda: path.exists() and KEYS.member("a") in path.read_text())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoints = (f"http://127.0.0.1:{silent.getsockname()[1]}", server.url)
+        await Host(server, tmp_path, 1, endpoints=endpoints).agent.leave()
+    assert server.get(KEYS.member("a")) == {}
 
 
 async def test_who_leaves_has_left_though_its_key_changed_in_the_middle(
