@@ -10,7 +10,9 @@ difference of two sums of a row, whatever is asked for by whomever.
 
 Which limits those are is found by halves, with more probes that select fewer limits: those whose id
 ends in certain bits. From the digest of a set and of one half of it follows that of the other half;
-so a limit is found by 16 questions, one after the other. `MAX_FOUND` are looked for, of one peer at
+so a limit is found by 16 questions, one after the other. One that only follows from others is asked
+for itself before it is named: the peer may have changed its limits between two answers, and what
+follows from both is no limit at all. `MAX_FOUND` are looked for, of one peer at
 a time, and again when the peer's digest is another one.
 
 The hash is a convenience and not a proof against those who look for collisions: a limiter that
@@ -115,7 +117,8 @@ class Agreement:
                 self._asked_ns = now_ns
                 # Who does not answer keeps nobody waiting.
                 self._peers[name] = self._peers.pop(name)
-                return name, peer.waiting[-1][0].halves()[0]
+                selector = peer.waiting[-1][0]
+                return name, selector if selector.bits == ID_BITS else selector.halves()[0]
         return None
 
     def disagreements(self) -> dict[str, list[int]]:
@@ -133,6 +136,13 @@ class Agreement:
         if peer is None or not peer.waiting or len(peer.found) >= MAX_FOUND:
             return
         whole, theirs = peer.waiting[-1]
+        if whole.bits == ID_BITS:
+            if selector == whole:
+                self._asked_ns = None
+                peer.waiting.pop()
+                if digest != self.digest(whole):
+                    peer.found.append(whole.ending)
+            return
         halves = whole.halves()
         if selector != halves[0]:
             return
@@ -141,7 +151,7 @@ class Agreement:
         for half, told in zip(halves, (digest, digest ^ theirs), strict=True):
             if told == self.digest(half):
                 continue
-            if half.bits == ID_BITS:
+            if half.bits == ID_BITS and half == selector:
                 peer.found.append(half.ending)
             else:
                 peer.waiting.append((half, told))

@@ -129,6 +129,29 @@ def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, en
 
 @settings(deadline=None)
 @given(
+    st.lists(st.sets(st.integers(1, 65535), max_size=6), min_size=3, max_size=3),
+    st.integers(1, 40),
+)
+def test_no_limit_is_named_that_nobody_ever_had(sets: list[set[int]], changed_at: int) -> None:
+    """The peer's limits change while it is asked for them."""
+    here, before, after = (
+        Agreement([limit_spec(id=id_) for id_ in sorted(ids)], gossip_spec(), NS_PER_S)
+        for ids in sets
+    )
+    here.compare("b", Selector(), before.digest(Selector()))
+    for number in range(200):
+        question = here.question(0)
+        if question is None:
+            break
+        peer, selector = question
+        told = after if number >= changed_at else before
+        here.compare(peer, selector, told.digest(selector))
+    assert here.question(0) is None
+    assert set(here.disagreements().get("b", ())) <= set().union(*sets)
+
+
+@settings(deadline=None)
+@given(
     st.dictionaries(st.integers(1, 65535), st.sampled_from([1000, 2000]), max_size=12),
     st.dictionaries(st.integers(1, 65535), st.just(3000), max_size=3),
     st.sets(st.integers(1, 65535), max_size=1),
