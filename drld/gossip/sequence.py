@@ -11,7 +11,8 @@ accepted:
 - ahead of `newest` by d, at most the *leap*: accepted, d - 1 updates are lost. The leap is `LEAP`
   and a number for each round since `newest` came, `MOST_LEAP` at most;
 - further ahead: only noted. If the next number is ahead of that by at most the leap, it is accepted
-  (and the noted one counts as lost); until then it is `LATE`;
+  (and the noted one counts as lost). The noted one is `LATE`, and what does not follow it is
+  `REPLAYED`: who has held it back can send it again and again, and hardly anything else does;
 - equal or behind: discarded. The window for reordering is one: an update is only of use as long as
   it is the newest, and one that was overtaken was counted lost, and whoever compensates for losses
   has done so. What is discarded is `LATE` the first time that it comes, and `REPLAYED` if it has
@@ -70,7 +71,7 @@ class Refusal(enum.Enum):
     LATE = enum.auto()
     """A newer one has come, or it is too far ahead."""
     REPLAYED = enum.auto()
-    """It has come before, or is too old to know."""
+    """It has come before, or is too old to know, or is too far ahead though one was already."""
 
 
 class Line:
@@ -126,8 +127,10 @@ class Sequences:
         leap = min(LEAP + max(0, now_round - self._round), MOST_LEAP)
         if ahead > leap:
             noted, self._noted = self._noted, sequence
-            if noted is None or not 0 < serial_distance(sequence, noted) <= leap:
+            if noted is None:
                 return Refusal.LATE
+            if not 0 < serial_distance(sequence, noted) <= leap:
+                return self._replayed()
         lost = ahead - 1 if self._heard else 0
         self._came = (self._came << ahead & _MASK if ahead < WINDOW else 0) | 1
         self._newest = sequence
@@ -138,11 +141,14 @@ class Sequences:
 
     def _discard(self, behind: int) -> Refusal:
         if self._heard and (behind >= WINDOW or self._came >> behind & 1):
-            self._line.replayed += 1
-            return Refusal.REPLAYED
+            return self._replayed()
         if behind < WINDOW:
             self._came |= 1 << behind
         return Refusal.LATE
+
+    def _replayed(self) -> Refusal:
+        self._line.replayed += 1
+        return Refusal.REPLAYED
 
 
 class Numbering:

@@ -190,8 +190,10 @@ class Transport:
         elif self._send(to, datagram):
             self.control_sent += 1
 
-    def receive(self) -> Iterator[tuple[str, Message]]:
+    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
         """All messages that are pending, each with the name of its sender, without waiting.
+
+        Without `updates` those are refused, and count as what is of no use.
 
         It ends after as many datagrams as the receive buffer can hold, or after `MAX_REFUSED` that
         were of no use, so that a flood cannot keep the caller here.
@@ -216,7 +218,9 @@ class Transport:
                 self.refuse("address")
                 continue
             try:
-                messages, answer = peer.channel.open_untrusted(datagram, self._turn)
+                messages, answer = peer.channel.open_untrusted(
+                    datagram, self._turn, updates=updates
+                )
             except WireError as error:
                 self.refuse(error.reason)
                 messages = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -85,6 +86,35 @@ def test_updates_that_come_again(scene: Scene, limit_id: int) -> None:
     scene.hear(scene.update(100, limit_id))
     assert scene.transport.rejected == {"replayed": 200}
     assert scene.engine.membership.heard_ns("b") == scene.now_ns
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["believed", "not joined"])
+def test_no_flood_of_replays_is_looked_at_for_longer_than_another(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, taken: bool
+) -> None:
+    """Nor in the tick after one that was too long, in which no update is believed."""
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    recorded = scene.update(0)
+    scene.hear(recorded)
+    scene.engine.spec = replace(scene.engine.spec, joined=taken)
+    for ticks in range(1, 7):
+        scene.hear(*[recorded] * 100)
+        assert scene.transport.rejected.total() == 10 * ticks
+    assert scene.transport.floods == 6
+    assert scene.transport.rejected["replayed"] == (10 if taken else 0)
+    assert scene.transport.received == (11 if taken else 1)
+
+
+def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor of two in turn."""
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    scene.hear(scene.update(0))
+    scene.hear(*[scene.update(500), scene.update(900)] * 50)
+    assert scene.transport.rejected == {"replayed": 10}
+    assert scene.transport.received == 12
+    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 1
 
 
 def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> None:

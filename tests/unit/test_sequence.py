@@ -63,8 +63,10 @@ def test_one_forged_number_keeps_nothing_out_for_long() -> None:
 
 
 def test_numbers_that_do_not_follow_one_another_prove_nothing() -> None:
-    assert verdicts(0, 1000, 2000, 1001, 3000, 1) == [0, LATE, LATE, LATE, LATE, 0]
-    assert verdicts(0, 1000, 1000, 999, 1) == [0, LATE, LATE, LATE, 0]
+    assert verdicts(0, 1000, 2000, 1001, 3000, 1) == [0, LATE, AGAIN, AGAIN, AGAIN, 0]
+    assert verdicts(0, 1000, 1000, 999, 1) == [0, LATE, AGAIN, AGAIN, 0]
+    # One outage after the other.
+    assert verdicts(0, 1000, 2000, 2001, 3000, 3001) == [0, LATE, AGAIN, 2000, LATE, 999]
 
 
 def test_a_gap_is_counted() -> None:
@@ -79,7 +81,7 @@ def test_what_was_overtaken_is_late_once_and_a_replay_after() -> None:
     assert verdicts(0, 3, 1, 1, 2, 2, 0, 3) == [0, 2, LATE, AGAIN, LATE, AGAIN, AGAIN, AGAIN]
     assert verdicts(5, 6, 4, 4) == [0, 0, LATE, AGAIN]
     # A leap is no overtaking, and nothing that was not believed counts as having come.
-    assert verdicts(0, 1000, 1000, 1001, 1000) == [0, LATE, LATE, 1000, LATE]
+    assert verdicts(0, 1000, 1001, 1000) == [0, LATE, 1000, LATE]
 
 
 def test_what_is_older_than_the_window_is_a_replay() -> None:

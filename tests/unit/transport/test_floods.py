@@ -10,13 +10,16 @@ from drld.gossip.channel import MAX_ANSWERS, Message
 from drld.gossip.control_wire import (
     CONTROL_TAG_SIZE,
     NOBODY,
+    Control,
     End,
     Hello,
+    Kind,
     encode_control,
 )
 from drld.gossip.keyring import KeyRing
 from drld.gossip.session import Met
 from drld.gossip.transport import MAX_REFUSED
+from drld.gossip.wire import MAX_UPDATES
 from drld.model import Quantity, Update
 
 from .pair import NO_KEYS, RING, UPDATE, Make, greeting, introduce, received
@@ -39,6 +42,22 @@ def test_a_flood_of_forgeries_waits_for_the_next_tick(
     assert received(b, 6) == [("a", UPDATE)]
     assert (b.rejected.total(), b.floods) == (25, 2)
     assert b.drained
+
+
+def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lost(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
+    probe = Control(Kind.PROBE, 1, 2, 3)
+    a.send("b", [UPDATE] * MAX_UPDATES)
+    a.send_control("b", probe)
+    for _ in range(4):
+        a.send("b", [UPDATE])
+    assert list(b.receive(updates=False)) == [("a", probe)]
+    assert (b.rejected, b.received, b.floods) == ({"unheeded": 3}, 0, 1)
+    assert list(b.receive()) == [("a", UPDATE)] * 2
 
 
 def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
