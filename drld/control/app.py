@@ -121,9 +121,9 @@ def _changing(
             outcome = str(error.status_code)
             raise
         finally:
-            log.info(
-                "%s %s by %s: %s", request.method, request.url.path, request.state.peer, outcome
-            )
+            # Not `request.url`, which the client's Host may have a part in.
+            path = request.scope["path"]
+            log.info("%s %s by %s: %s", request.method, path, request.state.peer, outcome)
         return response
 
     return logged
