@@ -117,6 +117,20 @@ def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
     assert scene.engine.entries[1].limiter.fabric.links["b"].late == 1
 
 
+def test_a_heartbeat_whose_tag_was_guessed_counts_nobody_out(scene: Scene) -> None:
+    """Nor if there was none for long, as there was something to tell."""
+    scene.hear(scene.update(0, HEARTBEAT))
+    for number in range(100):
+        scene.hear(scene.update(number))
+    # The farthest that is accepted.
+    scene.hear(
+        *[scene.update(100)], *[scene.update(number, HEARTBEAT) for number in range(64, 1, -1)]
+    )
+    for number in range(1, 100):
+        scene.hear(scene.update(number, HEARTBEAT))
+        assert scene.engine.membership.connected(scene.now_ns) == {"b"}
+
+
 def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> None:
     recorded = [scene.update(number) for number in range(5)]
     scene.hear(*reversed(recorded))
