@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from drld.engine import Engine
+from drld.errors import WireError
 from drld.gossip.channel import Channel
 from drld.gossip.control_wire import Control, End, Kind
 from drld.gossip.keyring import KeyRing
@@ -39,13 +40,21 @@ class Scene:
         transport.update_peers({"b": peer.getsockname()})
         self.engine = Engine(limiter_spec(limit_spec()), FakeDatapath(), transport, Random(1))
         self.engine.start(0)
-        self.channel = Channel("b", "a", Session(End(7, 1), b"b"), ring, "mesh")
+        self.begin(7)
+
+    def begin(self, life: int) -> None:
+        """A life of the peer."""
+        session = Session(End(life, 1), b"b")
+        self.channel = Channel("b", "a", session, self.transport.ring, "mesh")
         self.hello = self.channel.greet(0)
         answer = self.hello
-        while not (self.channel.session.open and transport.met):
-            self.hear(answer)
-            opened = self.channel.open_untrusted(peer.recv(MAX_DATAGRAM), 0)
-            answer = opened.answer
+        met = self.transport.met
+        while not (session.open and self.transport.met > met):
+            self.hear(*([] if answer is None else [answer]))
+            try:
+                answer = self.channel.open_untrusted(self._peer.recv(MAX_DATAGRAM), 0).answer
+            except WireError:
+                answer = None  # It was said to the life before.
 
     def hear(self, *datagrams: bytes | None) -> None:
         for datagram in datagrams:
@@ -129,6 +138,23 @@ def test_a_heartbeat_whose_tag_was_guessed_counts_nobody_out(scene: Scene) -> No
     for number in range(1, 100):
         scene.hear(scene.update(number, HEARTBEAT))
         assert scene.engine.membership.connected(scene.now_ns) == {"b"}
+
+
+@pytest.mark.parametrize("scene", [RINGS[1]], indirect=True)
+def test_what_was_said_with_a_key_that_is_gone_lasts_as_long_as_the_session(scene: Scene) -> None:
+    """docs/security.md tells whoever has lost a key to restart all."""
+    scene.hear(scene.update(0))
+    # Whoever has the key can be the peer.
+    scene.hear(scene.update(2**30), scene.update(2**30 + 1))
+    changed = KeyRing({2: bytes(range(16))}, use=2)
+    scene.transport.set_ring(changed)
+    scene.channel.set_ring(changed)
+    scene.hear(scene.update(1))
+    assert scene.transport.rejected == {"replayed": 1}
+    scene.begin(8)
+    scene.hear(scene.update(0))
+    assert scene.transport.rejected["replayed"] == 1
+    assert scene.engine.membership.heard_ns("b") == scene.now_ns
 
 
 def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> None:
