@@ -187,16 +187,16 @@ class Engine:
 
     def _receive(self, now_ns: int) -> None:
         # What a flood has kept waiting is of nobody knows when. As if it had been lost, all shrink.
+        # Not joined: who counts on peers that do not all count on it takes more than there is.
         believed = self.spec.joined and self.transport.drained
-        for peer, message in self.transport.receive():
+        for peer, message in self.transport.receive(updates=believed):
             if isinstance(message, Met):
                 self._meet(peer, message.life, now_ns)
             elif isinstance(message, Control):
                 if self.probes is not None:
                     self.probes.receive(peer, message, now_ns)
-            elif believed:
+            else:
                 self._take_update(peer, message, now_ns)
-            # Not joined: who counts on peers that do not all count on it takes more than there is.
         if self.transport.drained:
             self.membership.drained(now_ns)
 

@@ -96,7 +96,7 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     fabrics = [entry.limiter.fabric.links for entry in engine.entries.values()]
     for peer in engine.spec.peers:
         links = [links[peer.name] for links in fabrics if peer.name in links]
-        links.append(membership.heartbeats[peer.name])
+        links.append(membership.heartbeats(peer.name))
         heard_ns = membership.heard_ns(peer.name)
         yield PeerReport(
             name=peer.name,

@@ -70,9 +70,11 @@ class FakeTransport:
     def refuse(self, reason: str) -> None:
         self.rejected[reason] += 1
 
-    def receive(self) -> Iterator[tuple[str, Message]]:
+    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
         while self.inbox:
-            yield self.inbox.pop(0)
+            peer, message = self.inbox.pop(0)
+            if updates or not isinstance(message, Update):
+                yield peer, message
 
     @property
     def outbox(self) -> list[tuple[str, Update]]:

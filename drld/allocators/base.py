@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 from drld.model import Demand, Enforcement, GlobalView, Quantity
 
 PACKET_BYTES = 1500
+MAX_DRAIN = 2.0**53
+"""Bytes/s: empties the deepest bucket in a microsecond, and fits the integers of a datapath."""
 INITIAL_WINDOW_PACKETS = 12
 """Smallest depth at which a flow can begin: its SYN and initial window (RFC 6928)."""
 
@@ -69,5 +71,8 @@ class Allocator(ABC):
 
 
 def bucket(rate: float, burst: float, floor: int = 0) -> Enforcement:
-    """A token bucket of `rate` bytes/s (signed) and `burst` bytes, at least `floor` bytes deep."""
-    return Enforcement(fill_rate=round(rate), depth=max(round(burst), floor))
+    """A token bucket of `rate` bytes/s (signed) and `burst` bytes, at least `floor` bytes deep.
+
+    It drains no faster than `MAX_DRAIN`: what others want may be any number.
+    """
+    return Enforcement(fill_rate=round(max(rate, -MAX_DRAIN)), depth=max(round(burst), floor))

@@ -30,7 +30,9 @@ MAX_PROBLEMS = 100
 """Mistakes of a configuration that are listed: more help nobody."""
 _BATCH = 100
 _BATCH_BYTES = 1 << 16
-"""What is encoded of a listing before other tasks get their turn: so many objects, or bytes."""
+_BATCH_S = 0.002
+"""What is made of a listing before other tasks get their turn: so many objects or bytes, or for so
+long. One object may take long: a peer has links of all limits, a limit the names of all peers."""
 
 
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
@@ -41,11 +43,13 @@ def make_app(backend: Backend, turns: Turns) -> ASGIApp:
 
     async def limit(request: Request) -> Response:
         name = request.path_params["name"]
-        for index, report in enumerate(backend.limits()):
+        until = trio.current_time() + _BATCH_S
+        for report in backend.limits():
             if report["name"] == name:
                 return JSONResponse(report)
-            if index % _BATCH == _BATCH - 1:
+            if trio.current_time() >= until:
                 await turns.wait()
+                until = trio.current_time() + _BATCH_S
         raise _no_limit(name)
 
     async def reload(_: Request) -> Response:
@@ -121,9 +125,9 @@ def _changing(
             outcome = str(error.status_code)
             raise
         finally:
-            log.info(
-                "%s %s by %s: %s", request.method, request.url.path, request.state.peer, outcome
-            )
+            # Not `request.url`, which the client's Host may have a part in.
+            path = request.scope["path"]
+            log.info("%s %s by %s: %s", request.method, path, request.state.peer, outcome)
         return response
 
     return logged
@@ -237,7 +241,8 @@ def _batch(items: Iterator[object]) -> list[bytes]:
     """The next objects, encoded; none at the end."""
     batch: list[bytes] = []
     size = 0
-    while len(batch) < _BATCH and size < _BATCH_BYTES:
+    until = trio.current_time() + _BATCH_S
+    while len(batch) < _BATCH and size < _BATCH_BYTES and trio.current_time() < until:
         try:
             item = next(items)
         except StopIteration:

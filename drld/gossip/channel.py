@@ -124,8 +124,11 @@ class Channel:
         self._greeted = turn
         return self._seal_hello(self.session.greet())
 
-    def open_untrusted(self, datagram: bytes, turn: int) -> Opened:
+    def open_untrusted(self, datagram: bytes, turn: int, *, updates: bool = True) -> Opened:
         """Find out what a datagram from the peer's address says.
+
+        Without `updates` those are refused as `unheeded`, unread but for their tag: it may be of
+        another session, and answered.
 
         Raises:
             WireError: it is not the peer's, or not as it must be, and has no effect; but there may
@@ -138,6 +141,8 @@ class Channel:
             tag_size = self._ring.tag_size
             check_length_untrusted(datagram, tag_size)
             self._incoming_tagger(key_id, key, UPDATE).check_untrusted(datagram)
+            if not updates:
+                raise WireError("unheeded", "no updates are taken at present")
             return Opened(decode_untrusted(datagram, tag_size, self._fabric), None)
         tags = HELLO if kind == Kind.HELLO else CONTROL
         self._incoming_tagger(key_id, key, tags).check_untrusted(datagram)

@@ -47,7 +47,7 @@ any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from random import Random
 
@@ -345,10 +345,9 @@ class Membership:
         """Time since anybody was heard."""
         return None if self._heard_ns is None else now_ns - self._heard_ns
 
-    @property
-    def heartbeats(self) -> Mapping[str, LinkStats]:
-        """Statistics of the heartbeats of each peer."""
-        return {name: self._heartbeats.get(name) or LinkStats() for name in self.peers}
+    def heartbeats(self, peer: str) -> LinkStats:
+        """Statistics of the heartbeats of a peer."""
+        return self._heartbeats.get(peer) or LinkStats()
 
     def _heartbeat_link(self, peer: str) -> Link:
         link = self._heartbeats.get(peer)

@@ -27,7 +27,7 @@ period: whoever has heard the refutation tells that again, so it passes by nobod
 
 The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
 so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
-comes though it is dead is probed at once, and hears what to refute.
+comes though it is dead is probed at once, but once in a period, and hears what to refute.
 
 Differences from the papers: a probe is repeated when helpers are asked, and when a handshake with
 its target is completed; awareness stretches waiting and not the period; accusers are a bit set;
@@ -55,7 +55,7 @@ from drld.gossip.verdicts import Verdicts
 
 ABSENT_PERIODS = 5
 MAX_ERRANDS = 32
-"""Probes for others that are under way at a time."""
+"""Probes for others that are begun in a period, and that are under way at a time."""
 MAX_ANSWERS = 8
 """To one peer in a tick. It has two or three to ask for, but for what waited for a late tick, and
 that is answered too late in any case."""
@@ -120,6 +120,10 @@ class Probes:
         """Who was never heard of, and did not answer."""
         self._stirred: set[str] = set()
         """The dead of whom gossip came."""
+        self._roused: set[str] = set()
+        """Those that were probed for that in this period."""
+        self._errands = 0
+        """Probes for others in this period."""
         self._periods = 0
         self._due_ns: int | None = None
         self._ticked_ns: int | None = None
@@ -152,6 +156,8 @@ class Probes:
         changed._absent = [peer for peer in self._absent if peer in kept]
         changed._missed = self._missed & kept
         changed._stirred = self._stirred & kept
+        changed._roused = self._roused & kept
+        changed._errands = self._errands
         changed._periods = self._periods
         changed._pending = {
             sequence: replace(probe, helpers=[peer for peer in probe.helpers if peer in kept])
@@ -225,8 +231,10 @@ class Probes:
             self._due_ns = now_ns + rng.randrange(self.times.period_ns)
         if self._stirred:
             waiting = {probe.peer for probe in self._pending.values()}
-            for peer in sorted(self._stirred - waiting):
+            roused = self._stirred - waiting - self._roused
+            for peer in sorted(roused):
                 self._probe(peer, now_ns, judged=False)
+            self._roused |= roused
             self._stirred.clear()
         if now_ns >= self._due_ns:
             late = now_ns - self._due_ns >= self.times.period_ns
@@ -271,6 +279,8 @@ class Probes:
 
     def _begin_period(self, now_ns: int, rng: Random) -> None:
         self._periods += 1
+        self._roused.clear()
+        self._errands = 0
         for suspicion in self.verdicts.lasting(now_ns):
             self._rumours.remind(suspicion)
         present = self._next(self._present, True, rng)
@@ -359,16 +369,19 @@ class Probes:
 
     def _run_errand(self, peer: str, message: Control, now_ns: int) -> None:
         target = self.verdicts.peer(message.target)
-        errands = sum(probe.errand is not None for probe in self._pending.values())
+        under_way = sum(probe.errand is not None for probe in self._pending.values())
+        errands = max(self._errands, under_way)
         if target is not None and target != peer and errands < MAX_ERRANDS:
+            self._errands += 1
             self._probe(target, now_ns, judged=False, errand=(peer, message.sequence))
 
     def _hear_of_myself(self, rumour: Rumour) -> None:
         """Refute it, if it says that this life is not alive; or that a former one is the last."""
         if rumour.state is State.ALIVE:
             return
-        if rumour.life == self.life and rumour.counter >= self.counter:
-            self.counter = min(rumour.counter + 1, _MAX_COUNTER)
+        refuting = min(rumour.counter + 1, _MAX_COUNTER)
+        if rumour.life == self.life and refuting > self.counter:
+            self.counter = refuting
             self._doubt(1)
         # Whoever says so has not heard the refutation.
         self._rumours.add(self._myself())

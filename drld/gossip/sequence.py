@@ -9,9 +9,12 @@ each session (`drld.gossip.session`), mod 2**32. Numbers are compared in serial 
 accepted:
 
 - ahead of `newest` by d, at most the *leap*: accepted, d - 1 updates are lost. The leap is `LEAP`
-  and a number for each round since `newest` came, `MOST_LEAP` at most;
+  and a number for each of the last `MOST_LEAP` rounds, since `newest` came, in which nothing of the
+  peer came, of whatever limit; `MOST_LEAP` in all at most. (What it did not speak of has no numbers
+  that could be lost.)
 - further ahead: only noted. If the next number is ahead of that by at most the leap, it is accepted
-  (and the noted one counts as lost); until then it is `LATE`;
+  (and the noted one counts as lost). The noted one is `LATE`, and what does not follow it is
+  `REPLAYED`: who has held it back can send it again and again, and hardly anything else does;
 - equal or behind: discarded. The window for reordering is one: an update is only of use as long as
   it is the newest, and one that was overtaken was counted lost, and whoever compensates for losses
   has done so. What is discarded is `LATE` the first time that it comes, and `REPLAYED` if it has
@@ -70,19 +73,40 @@ class Refusal(enum.Enum):
     LATE = enum.auto()
     """A newer one has come, or it is too far ahead."""
     REPLAYED = enum.auto()
-    """It has come before, or is too old to know."""
+    """It has come before, or is too old to know, or is too far ahead though one was already."""
 
 
 class Line:
     """What the numbers of all limits between two limiters have in common."""
 
-    __slots__ = ("replayed", "session")
+    __slots__ = ("_heard", "_round", "replayed", "session")
 
     def __init__(self) -> None:
         self.session = 0
         """Which one this is, of all that the limiter ever had with anybody."""
         self.replayed = 0
         """Updates of the peer that were refused as `REPLAYED`."""
+        self._round = 0
+        """The last in which an update of the peer was accepted."""
+        self._heard = 0
+        """Bit i: so was one in the round i before that."""
+
+    def hear(self, now_round: int) -> None:
+        """An update of the peer is accepted."""
+        if now_round > self._round:
+            self._heard = self._heard_until(now_round) | 1
+            self._round = now_round
+
+    def missed(self, since_round: int, now_round: int) -> int:
+        """In how many of the rounds between the two, the last `MOST_LEAP`, none was."""
+        looked_at = max(0, min(now_round - since_round - 1, MOST_LEAP))
+        heard = self._heard_until(now_round) >> 1 & (1 << looked_at) - 1
+        return looked_at - heard.bit_count()
+
+    def _heard_until(self, now_round: int) -> int:
+        """The bits as of a later round."""
+        later = max(0, now_round - self._round)
+        return self._heard << later & (2 << MOST_LEAP) - 1 if later <= MOST_LEAP else 0
 
 
 class Sequences:
@@ -123,26 +147,34 @@ class Sequences:
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
             return self._discard(-ahead)
-        leap = min(LEAP + max(0, now_round - self._round), MOST_LEAP)
-        if ahead > leap:
+        if ahead > LEAP and ahead > (leap := self._leap(now_round)):
             noted, self._noted = self._noted, sequence
-            if noted is None or not 0 < serial_distance(sequence, noted) <= leap:
+            if noted is None:
                 return Refusal.LATE
+            if not 0 < serial_distance(sequence, noted) <= leap:
+                return self._replayed()
         lost = ahead - 1 if self._heard else 0
         self._came = (self._came << ahead & _MASK if ahead < WINDOW else 0) | 1
         self._newest = sequence
         self._round = now_round
+        self._line.hear(now_round)
         self._heard = True
         self._noted = None
         return Acceptance(lost)
 
+    def _leap(self, now_round: int) -> int:
+        return min(LEAP + self._line.missed(self._round, now_round), MOST_LEAP)
+
     def _discard(self, behind: int) -> Refusal:
         if self._heard and (behind >= WINDOW or self._came >> behind & 1):
-            self._line.replayed += 1
-            return Refusal.REPLAYED
+            return self._replayed()
         if behind < WINDOW:
             self._came |= 1 << behind
         return Refusal.LATE
+
+    def _replayed(self) -> Refusal:
+        self._line.replayed += 1
+        return Refusal.REPLAYED
 
 
 class Numbering:

@@ -29,8 +29,8 @@ from drld.model import Update
 
 RECEIVE_BUFFER = 4 << 20
 """Bytes asked for. The kernel charges about 768 for a single update: 5,000 between two ticks."""
-_SMALLEST_CHARGE = 512
-"""Bytes; no datagram takes less of the receive buffer."""
+_LEAST_CHARGE = 512
+"""Bytes; no datagram takes less of the receive buffer than these and its length."""
 _HEADERS = {socket.AF_INET: 20 + 8, socket.AF_INET6: 40 + 8}
 """Bytes of the IP and UDP headers."""
 _SO_RCVBUFFORCE = 33
@@ -112,7 +112,7 @@ class Transport:
             self._socket.setblocking(False)
             if self._family == socket.AF_INET6:
                 self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            self._pending_limit = _enlarge(self._socket) // _SMALLEST_CHARGE
+            self._pending_limit = _enlarge(self._socket)
             self._socket.bind(listen)
         except BaseException:
             self._socket.close()
@@ -190,16 +190,20 @@ class Transport:
         elif self._send(to, datagram):
             self.control_sent += 1
 
-    def receive(self) -> Iterator[tuple[str, Message]]:
+    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
         """All messages that are pending, each with the name of its sender, without waiting.
 
-        It ends after as many datagrams as the receive buffer can hold, or after `MAX_REFUSED` that
+        Without `updates` those are refused, and count as what is of no use.
+
+        It ends after as much as the receive buffer can hold, or after `MAX_REFUSED` that
         were of no use, so that a flood cannot keep the caller here.
         """
         self._turn += 1
         self._refused = 0
         self.drained = False
-        for _ in range(self._pending_limit):
+        left = self._pending_limit
+        while left > 0:
+            left -= _LEAST_CHARGE
             if self._refused >= MAX_REFUSED:
                 self.floods += 1
                 return
@@ -211,12 +215,15 @@ class Transport:
             except OSError as error:
                 self.errors[_name(error)] += 1
                 continue
+            left -= len(datagram)
             peer = self._by_address.get(source[:2])
             if peer is None:
                 self.refuse("address")
                 continue
             try:
-                messages, answer = peer.channel.open_untrusted(datagram, self._turn)
+                messages, answer = peer.channel.open_untrusted(
+                    datagram, self._turn, updates=updates
+                )
             except WireError as error:
                 self.refuse(error.reason)
                 messages = ()

@@ -80,8 +80,8 @@ class Mailbox:
         sealed = self._lives.seal(peer, content)
         self._network.send(self._name, peer, sealed, self._clock.now_ns)
 
-    def receive(self) -> Iterator[tuple[str, Message]]:
-        """All that has arrived."""
+    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
+        """All that has arrived, with updates or without."""
         for peer, datagram in self._network.receive(self._name, self._clock.now_ns):
             if self._peers is not None and peer not in self._peers:
                 self.refuse("address")
@@ -97,7 +97,11 @@ class Mailbox:
                 self.refuse("fabric")
                 continue
             for message in opened.content.messages:
-                self.received += isinstance(message, Update)
+                if isinstance(message, Update):
+                    if not updates:
+                        self.refuse("unheeded")
+                        break
+                    self.received += 1
                 yield peer, message
 
     def refuse(self, reason: str) -> None:

@@ -59,13 +59,20 @@ def test_no_number_is_accepted_twice(order: list[int]) -> None:
 
 @given(order=st.lists(st.integers(0, 2 * WINDOW), min_size=10, max_size=200))
 def test_a_replay_is_what_has_come_or_is_too_old_to_know(order: list[int]) -> None:
+    """Or one more that is too far ahead."""
     sequences = Sequences()
     come: set[int] = set()
     newest = -1
+    noted = False
     for number in order:
         judged = sequences.accept(number)
         known = come | set(range(newest - WINDOW + 1))
-        assert (judged is Refusal.REPLAYED) == (number <= newest and number in known)
+        if number > newest:
+            assert judged is not Refusal.REPLAYED or noted
+            assert judged is not Refusal.LATE or not noted
+            noted = not isinstance(judged, Acceptance)
+        else:
+            assert (judged is Refusal.REPLAYED) == (number in known)
         if isinstance(judged, Acceptance):
             newest = number
         if number <= newest:

@@ -7,6 +7,7 @@ import pytest
 
 from drld.allocators import ALLOCATORS
 from drld.allocators.base import PACKET_BYTES, Allocation, Allocator, InForce
+from drld.capture.kernel_layout import record
 from drld.model import Demand, GlobalView, Quantity
 
 from ..factories import MBIT, TICK_NS, demand, view
@@ -54,6 +55,12 @@ def test_gtb_fill_rate_turns_negative() -> None:
     allocation = allocate(make("gtb"), demand(4 * MBIT), view(12 * MBIT))
     assert allocation.enforcement.fill_rate == -2 * MBIT
     assert allocation.local_limit == 0
+
+
+def test_gtb_drains_no_faster_than_a_datapath_can() -> None:
+    allocation = allocate(make("gtb"), demand(4 * MBIT), view(2.0**90))
+    assert allocation.enforcement.fill_rate == -(2**53)
+    assert record(allocation.enforcement)
 
 
 def papers_grd() -> Allocator:

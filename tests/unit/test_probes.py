@@ -9,7 +9,7 @@ import pytest
 from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
 from drld.gossip.control_wire import Control, Kind, Rumour, State, encode_control
 from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import ABSENT_PERIODS, MAX_ANSWERS, Probes
+from drld.gossip.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
@@ -335,6 +335,37 @@ def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_on
     assert [m.sequence for peer, m in bench.said if peer == "d"] == [told[0][1].sequence]
 
 
+def test_who_gossips_and_cannot_refute_that_it_is_dead_is_probed_once_a_period() -> None:
+    """However soon it answers: a liar has said it of all with the largest counter."""
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    for peer in ("c", "d"):
+        lie = Rumour(subject(peer), LIVES[peer], 2**32 - 1, State.DEAD)
+        bench.hear("b", Kind.ACK, 0, "b", lie)
+    bench.said.clear()
+    for _ in range(200):
+        for peer in PEERS:
+            bench.probes.stir(peer)
+        bench.tick()
+    for peer in ("c", "d"):
+        # Of its own accord, too, once in five periods.
+        assert 10 <= sum(to == peer for to, _ in bench.said) <= 13
+
+
+def test_who_asks_for_probes_of_others_gets_a_few_a_period_however_soon_they_are_answered() -> None:
+    bench = Bench()
+    bench.answering = {"c", "d"}
+    for number in range(100):
+        for requester, target in (("b", "c"), ("c", "d")):
+            for _ in range(MAX_ANSWERS):
+                bench.hear(requester, Kind.PROBE_REQUEST, number, target)
+        bench.tick()
+    probes = sum(message.kind is Kind.PROBE for _, message in bench.said)
+    # In five or six periods, and those of its own.
+    assert 5 * MAX_ERRANDS <= probes <= 6 * MAX_ERRANDS + 6
+
+
 def test_who_was_never_heard_of_is_not_accused() -> None:
     bench = Bench(met=("b", "c"))
     bench.answering = {"b", "c"}
@@ -390,11 +421,11 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
     assert bench.probes.verdicts.state("c") is state
     bench.probes.meet("c", 99, bench.now)
     assert bench.probes.verdicts.state("c") is State.ALIVE
-    # Of this limiter itself it raises the counter as far as it goes, once.
+    # Of this limiter itself it raises the counter as far as it goes, once, and its doubt.
     bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("a"), 1, 2**32 - 1, State.DEAD))
-    assert bench.probes.counter == 2**32 - 1
+    assert (bench.probes.counter, bench.probes.awareness) == (2**32 - 1, 1)
     bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("a"), 1, 2**32 - 1, State.DEAD))
-    assert bench.probes.counter == 2**32 - 1
+    assert (bench.probes.counter, bench.probes.awareness) == (2**32 - 1, 1)
     assert not bench.probes.isolated(bench.now)
     for _, message in bench.tick():
         encode_control(message, 1, 0)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from drld.engine import Engine
+from drld.errors import WireError
 from drld.gossip.channel import Channel
 from drld.gossip.control_wire import Control, End, Kind
 from drld.gossip.keyring import KeyRing
@@ -38,13 +40,21 @@ class Scene:
         transport.update_peers({"b": peer.getsockname()})
         self.engine = Engine(limiter_spec(limit_spec()), FakeDatapath(), transport, Random(1))
         self.engine.start(0)
-        self.channel = Channel("b", "a", Session(End(7, 1), b"b"), ring, "mesh")
+        self.begin(7)
+
+    def begin(self, life: int) -> None:
+        """A life of the peer."""
+        session = Session(End(life, 1), b"b")
+        self.channel = Channel("b", "a", session, self.transport.ring, "mesh")
         self.hello = self.channel.greet(0)
         answer = self.hello
-        while not (self.channel.session.open and transport.met):
-            self.hear(answer)
-            opened = self.channel.open_untrusted(peer.recv(MAX_DATAGRAM), 0)
-            answer = opened.answer
+        met = self.transport.met
+        while not (session.open and self.transport.met > met):
+            self.hear(*([] if answer is None else [answer]))
+            try:
+                answer = self.channel.open_untrusted(self._peer.recv(MAX_DATAGRAM), 0).answer
+            except WireError:
+                answer = None  # It was said to the life before.
 
     def hear(self, *datagrams: bytes | None) -> None:
         for datagram in datagrams:
@@ -84,6 +94,66 @@ def test_updates_that_come_again(scene: Scene, limit_id: int) -> None:
     assert scene.engine.membership.heard_ns("b") == heard_ns
     scene.hear(scene.update(100, limit_id))
     assert scene.transport.rejected == {"replayed": 200}
+    assert scene.engine.membership.heard_ns("b") == scene.now_ns
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["believed", "not joined"])
+def test_no_flood_of_replays_is_looked_at_for_longer_than_another(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, taken: bool
+) -> None:
+    """Nor in the tick after one that was too long, in which no update is believed."""
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    recorded = scene.update(0)
+    scene.hear(recorded)
+    scene.engine.spec = replace(scene.engine.spec, joined=taken)
+    for ticks in range(1, 7):
+        scene.hear(*[recorded] * 100)
+        assert scene.transport.rejected.total() == 10 * ticks
+    assert scene.transport.floods == 6
+    assert scene.transport.rejected["replayed"] == (10 if taken else 0)
+    assert scene.transport.received == (11 if taken else 1)
+
+
+def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor of two in turn."""
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
+    scene.hear(scene.update(0))
+    scene.hear(*[scene.update(500), scene.update(900)] * 50)
+    assert scene.transport.rejected == {"replayed": 10}
+    assert scene.transport.received == 12
+    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 1
+
+
+def test_a_heartbeat_whose_tag_was_guessed_counts_nobody_out(scene: Scene) -> None:
+    """Nor if there was none for long, as there was something to tell."""
+    scene.hear(scene.update(0, HEARTBEAT))
+    for number in range(100):
+        scene.hear(scene.update(number))
+    # The farthest that is accepted.
+    scene.hear(
+        *[scene.update(100)], *[scene.update(number, HEARTBEAT) for number in range(64, 1, -1)]
+    )
+    for number in range(1, 100):
+        scene.hear(scene.update(number, HEARTBEAT))
+        assert scene.engine.membership.connected(scene.now_ns) == {"b"}
+
+
+@pytest.mark.parametrize("scene", [RINGS[1]], indirect=True)
+def test_what_was_said_with_a_key_that_is_gone_lasts_as_long_as_the_session(scene: Scene) -> None:
+    """docs/security.md tells whoever has lost a key to restart all."""
+    scene.hear(scene.update(0))
+    # Whoever has the key can be the peer.
+    scene.hear(scene.update(2**30), scene.update(2**30 + 1))
+    changed = KeyRing({2: bytes(range(16))}, use=2)
+    scene.transport.set_ring(changed)
+    scene.channel.set_ring(changed)
+    scene.hear(scene.update(1))
+    assert scene.transport.rejected == {"replayed": 1}
+    scene.begin(8)
+    scene.hear(scene.update(0))
+    assert scene.transport.rejected["replayed"] == 1
     assert scene.engine.membership.heard_ns("b") == scene.now_ns
 
 

@@ -62,9 +62,34 @@ def test_one_forged_number_keeps_nothing_out_for_long() -> None:
     assert farthest == [0, LEAP - 1, *([LATE] * (LEAP - 1)), AGAIN, 0]
 
 
+def test_after_an_outage_all_limits_may_leap_as_far_as_it_was_long() -> None:
+    line = Line()
+    limits = [Sequences(line) for _ in range(4)]
+    assert [limit.accept(0, 7) for limit in limits] == [Acceptance(0)] * 4
+    assert [limit.accept(50, 57) for limit in limits[:3]] == [Acceptance(49)] * 3
+    assert limits[0].accept(50 + LEAP + 1, 57) is Refusal.LATE
+    assert limits[1].accept(50 + LEAP + 2, 59) is Refusal.LATE
+    # What has not been heard of since leaps later.
+    assert limits[3].accept(53, 60) == Acceptance(52)
+
+
+def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
+    line = Line()
+    quiet, busy = Sequences(line), Sequences(line)
+    quiet.accept(0, 0)
+    for number in range(100):
+        busy.accept(number, number)
+    assert quiet.accept(LEAP + 1, 99) is Refusal.LATE
+    assert quiet.accept(1, 100) == Acceptance(0)
+    # Nor one that is unknown here, whose rounds nobody counts.
+    assert Sequences(line).accept(LEAP + 1) is Refusal.LATE
+
+
 def test_numbers_that_do_not_follow_one_another_prove_nothing() -> None:
-    assert verdicts(0, 1000, 2000, 1001, 3000, 1) == [0, LATE, LATE, LATE, LATE, 0]
-    assert verdicts(0, 1000, 1000, 999, 1) == [0, LATE, LATE, LATE, 0]
+    assert verdicts(0, 1000, 2000, 1001, 3000, 1) == [0, LATE, AGAIN, AGAIN, AGAIN, 0]
+    assert verdicts(0, 1000, 1000, 999, 1) == [0, LATE, AGAIN, AGAIN, 0]
+    # One outage after the other.
+    assert verdicts(0, 1000, 2000, 2001, 3000, 3001) == [0, LATE, AGAIN, 2000, LATE, 999]
 
 
 def test_a_gap_is_counted() -> None:
@@ -79,7 +104,7 @@ def test_what_was_overtaken_is_late_once_and_a_replay_after() -> None:
     assert verdicts(0, 3, 1, 1, 2, 2, 0, 3) == [0, 2, LATE, AGAIN, LATE, AGAIN, AGAIN, AGAIN]
     assert verdicts(5, 6, 4, 4) == [0, 0, LATE, AGAIN]
     # A leap is no overtaking, and nothing that was not believed counts as having come.
-    assert verdicts(0, 1000, 1000, 1001, 1000) == [0, LATE, LATE, 1000, LATE]
+    assert verdicts(0, 1000, 1001, 1000) == [0, LATE, 1000, LATE]
 
 
 def test_what_is_older_than_the_window_is_a_replay() -> None:

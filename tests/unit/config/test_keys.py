@@ -32,6 +32,10 @@ def ring(*lines: str) -> KeyRing:
     return config.parse(with_gossip(*lines), "drld.toml").ring
 
 
+def remarks(*lines: str) -> list[str]:
+    return config.remarks(config.parse(with_gossip(*lines), "drld.toml"))
+
+
 def entry(key_id: int, path: Path) -> str:
     return f'{{ id = {key_id}, file = "{path}" }}'
 
@@ -63,6 +67,14 @@ def test_migration(file: Path) -> None:
         with_gossip(keys, "use = 0"),
         "gossip.use: none of the keys, but accept_unauthenticated is not true",
     )
+
+
+def test_a_migration_that_is_not_over_is_remarked_upon(file: Path) -> None:
+    key = f"keys = [{entry(1, file)}]"
+    (remark,) = remarks(key, "accept_unauthenticated = true")
+    assert remark.startswith("gossip.accept_unauthenticated: anybody is believed who says that he ")
+    assert remarks(key, "use = 0", "accept_unauthenticated = true") == [remark]
+    assert remarks(key) == remarks() == []
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o620, 0o644, 0o666])

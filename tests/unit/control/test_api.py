@@ -148,3 +148,13 @@ async def test_the_log_says_who_changed_what(
         f"POST /v1/reload by {who}: 422",
         f"POST /v1/keys/1/remove by {who}: 409",
     ]
+
+
+@pytest.mark.parametrize("host", ["drld/v1/keys/1/use?", "drld#", "[", "a b"])
+async def test_the_log_says_what_was_asked_for_whatever_host_the_client_names(
+    api: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, host: str
+) -> None:
+    """Some versions of Starlette make the URL's path of it."""
+    caplog.set_level(logging.INFO, logger="drld.control")
+    assert (await api.post("/v1/reload?x=1", headers={"host": host})).status_code == 200
+    assert [entry.getMessage().split(" by ")[0] for entry in caplog.records] == ["POST /v1/reload"]

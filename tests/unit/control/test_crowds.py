@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from drld.control import server
 from drld.control.credentials import Credentials
-from drld.control.schema import LimitReport, StatusReport
-from tests.control_fake import FakeDaemon, client, many_limits, served
+from drld.control.schema import LimitReport, PeerReport, StatusReport
+from tests.control_fake import PEERS, FakeDaemon, client, many_limits, served
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -149,7 +149,13 @@ class Watched(FakeDaemon):
             yield report
 
 
-async def crowd(path: Path, passes: Passes, request: bytes, ends_with: bytes) -> None:
+async def crowd(
+    path: Path,
+    passes: Passes,
+    request: bytes,
+    ends_with: bytes,
+    daemon: FakeDaemon | None = None,
+) -> None:
     """Many clients ask at the same time, and all are answered."""
 
     async def ask(stream: trio.SocketStream) -> None:
@@ -158,7 +164,7 @@ async def crowd(path: Path, passes: Passes, request: bytes, ends_with: bytes) ->
         while not answer.endswith(ends_with):
             answer += await stream.receive_some()
 
-    async with served(Watched(passes), path), AsyncExitStack() as stack:
+    async with served(daemon or Watched(passes), path), AsyncExitStack() as stack:
         streams = [
             await stack.enter_async_context(await trio.open_unix_socket(str(path)))
             for _ in range(CLIENTS)
@@ -184,3 +190,37 @@ async def test_a_crowd_gets_long_lists_a_batch_at_a_time(path: Path) -> None:
     await crowd(path, passes, REQUEST.replace(b"status", b"limits"), b"0\r\n\r\n")
     assert sum(passes.events.values()) == CLIENTS * 300
     assert passes.worst() <= 200
+
+
+class Slow(FakeDaemon):
+    """Takes a while for each object: there are many limits, and many peers."""
+
+    def __init__(self, passes: Passes, clock: MockClock) -> None:
+        super().__init__()
+        self._passes = passes
+        self._clock = clock
+
+    def limits(self) -> Iterator[LimitReport]:
+        for report in many_limits(20):
+            self._clock.jump(0.003)
+            self._passes.happened()
+            yield report
+
+    def peers(self) -> Iterator[PeerReport]:
+        for _ in range(20):
+            self._clock.jump(0.003)
+            self._passes.happened()
+            yield PEERS[0]
+
+
+@pytest.mark.parametrize(
+    ("resource", "ends_with"), [(b"peers", b"0\r\n\r\n"), (b"limits/c19", b"}")]
+)
+async def test_objects_that_take_long_are_made_one_at_a_time(
+    path: Path, mock_clock: MockClock, resource: bytes, ends_with: bytes
+) -> None:
+    passes = Passes()
+    daemon = Slow(passes, mock_clock)
+    await crowd(path, passes, REQUEST.replace(b"status", resource), ends_with, daemon)
+    assert sum(passes.events.values()) == CLIENTS * 20
+    assert passes.worst() <= 2

@@ -2,6 +2,8 @@
 
 import socket
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -10,13 +12,16 @@ from drld.gossip.channel import MAX_ANSWERS, Message
 from drld.gossip.control_wire import (
     CONTROL_TAG_SIZE,
     NOBODY,
+    Control,
     End,
     Hello,
+    Kind,
     encode_control,
 )
 from drld.gossip.keyring import KeyRing
 from drld.gossip.session import Met
-from drld.gossip.transport import MAX_REFUSED
+from drld.gossip.transport import MAX_REFUSED, Address
+from drld.gossip.wire import MAX_UPDATES
 from drld.model import Quantity, Update
 
 from .pair import NO_KEYS, RING, UPDATE, Make, greeting, introduce, received
@@ -39,6 +44,22 @@ def test_a_flood_of_forgeries_waits_for_the_next_tick(
     assert received(b, 6) == [("a", UPDATE)]
     assert (b.rejected.total(), b.floods) == (25, 2)
     assert b.drained
+
+
+def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lost(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
+    probe = Control(Kind.PROBE, 1, 2, 3)
+    a.send("b", [UPDATE] * MAX_UPDATES)
+    a.send_control("b", probe)
+    for _ in range(4):
+        a.send("b", [UPDATE])
+    assert list(b.receive(updates=False)) == [("a", probe)]
+    assert (b.rejected, b.received, b.floods) == ({"unheeded": 3}, 0, 1)
+    assert list(b.receive()) == [("a", UPDATE)] * 2
 
 
 def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
@@ -125,9 +146,28 @@ def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     introduce(a, b)
     for _ in range(5):
         a.send("b", [UPDATE])
-    monkeypatch.setattr(b, "_pending_limit", 3)
+    monkeypatch.setattr(b, "_pending_limit", 3 * 512)
     assert len(received(b, 1)) == 3
     assert len(received(b, 1)) == 2
+
+
+def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(make: Make) -> None:
+    """The kernel counts their length, too: there is room for a third as many of these."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    most = b._pending_limit // (512 + MAX_UPDATES * 16)
+    waiting = 0
+
+    def flood(_: int) -> tuple[bytes, Address]:
+        nonlocal waiting
+        waiting += 1
+        return long, a.address
+
+    long = a._by_name["b"].channel.seal_updates([UPDATE] * MAX_UPDATES) or b""
+    b._socket.close()
+    b._socket = cast(socket.socket, SimpleNamespace(recvfrom=flood, close=bool))
+    assert sum(1 for _ in b.receive()) == waiting * MAX_UPDATES
+    assert waiting <= most
 
 
 def test_a_burst_of_a_large_fleet_fits_the_buffer(make: Make) -> None:

@@ -1,0 +1,71 @@
+"""Whoever has the key says what he likes: a limiter goes on, and enforces what a datapath can."""
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from drld.allocators import ALLOCATORS
+from drld.capture.kernel_layout import letter
+from drld.gossip import FABRICS
+from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode
+from drld.limiter import Limiter, membership
+from drld.model import HEARTBEAT, Quantity, Update
+
+from ..examples import examples
+from ..factories import TICK_NS, flow, gossip_spec, limit_spec, measurement
+
+PEERS = ("b", "c")
+_LEAST = 2.0**-149
+"""Of a float32."""
+
+values = st.sampled_from([0.0, 1.0, 1e6, MAX_VALUE, -MAX_VALUE, _LEAST, -_LEAST])
+weights = st.sampled_from([0.0, 1.0, 2.0, 0.5, MAX_WEIGHT, _LEAST, 2.0**-126, 2.0**-70])
+said = st.tuples(
+    *(st.sampled_from(PEERS), st.sampled_from([1, 1, 1, HEARTBEAT])),
+    *(values, weights, st.integers(0, 6), st.sampled_from([1, 1, 1, 5])),
+)
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@settings(max_examples=examples(15))
+@given(
+    rounds=st.lists(st.lists(said, max_size=6), min_size=1, max_size=8),
+    arrived=st.lists(st.sampled_from([0, 1500, 10**6, 10**9]), min_size=1, max_size=8),
+)
+@example(rounds=[[("b", 1, 1.0, MAX_WEIGHT, 0, 1)]], arrived=[0])
+@example(rounds=[[("b", 1, MAX_VALUE, 2.0**-126, 0, 1)] * 6] * 8, arrived=[0])
+def test_it_breaks_nothing(
+    allocator: str,
+    fabric: str,
+    rounds: list[list[tuple[str, int, float, float, int, int]]],
+    arrived: list[int],
+) -> None:
+    """He says each for long enough to be counted."""
+    fleet = membership("a", ("a", *PEERS), gossip_spec(fabric))
+    limiter = Limiter(limit_spec(allocator), fleet, fabric)
+    rng = Random(1)
+    sequences = dict.fromkeys([(peer, limit) for peer in PEERS for limit in (1, HEARTBEAT)], 0)
+    for number in range(10 * len(rounds)):
+        now_ns = (number + 1) * TICK_NS
+        for peer, limit, value, weight, epoch, step in rounds[number // 10]:
+            sequences[peer, limit] += step
+            quantity = limiter.fabric.quantity if limit else Quantity.RATE
+            update = Update(
+                limit, sequences[peer, limit], quantity, epoch, value if limit else 0.0, weight
+            )
+            (update,) = decode_untrusted(encode(update, fabric=fabric) + bytes(4), fabric=fabric)
+            (limiter.receive if limit else fleet.receive)(peer, update, now_ns)
+        fleet.drained(now_ns)
+        size = arrived[number % len(arrived)]
+        tick = limiter.tick(measurement(size, flows={flow(1): size} if size else {}), now_ns)
+        assert letter(0, tick.enforcement, now_ns)
+        shown = (tick.view.remote, tick.allocation.value, tick.enforcement.drop_probability)
+        assert json.dumps(shown, allow_nan=False)
+        targets = fleet.targets(rng)
+        told = [update for _, update in limiter.publish(targets, now_ns)]
+        told += [fleet.heartbeat(peer, now_ns) for peer in targets]
+        assert all(encode(update, fabric=fabric) for update in told)
