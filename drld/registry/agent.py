@@ -24,7 +24,7 @@ from drld.registry import cache
 from drld.registry.etcd import CompactedError, Etcd
 from drld.registry.keys import Keys, source
 from drld.registry.merge import merge
-from drld.registry.records import Readers
+from drld.registry.records import Readers, write_members
 from drld.registry.state import Event, Registry
 from drld.registry.takeover import take_over
 from drld.registry.upkeep import Upkeep
@@ -96,9 +96,8 @@ class Agent:
         remembered = cache.load(file.registry.cache, self._keys)
         if remembered is not None:
             self._registry.recall(*remembered)
-            if file.name in self._registry.members:
+            if remembered.fleet is not None:
                 self.known.set()
-            # Else the others do not count us, and may be fewer by now, or more.
 
     # What the daemon asks.
 
@@ -166,7 +165,7 @@ class Agent:
             endpoint=self._endpoint,
             error=self._error,
             revision=self._applied,
-            members=len(registry.members.keys() | {self.file.name}),
+            members=len(registry.members.keys() | registry.presumed.keys() | {self.file.name}),
             limits=len(registry.limits),
             joined=registry.joined,
             waiting_for=registry.waiting_for[:SHOWN],
@@ -215,21 +214,15 @@ class Agent:
         key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
         async with Etcd(endpoint, self._spec) as etcd:
             item = await etcd.get(key)
-            # Before the others do: a start while etcd is away must not take a share that is theirs
-            # by then.
-            await self._forget_ourselves()
+            # Before the others do: a start while etcd is away must not count on them.
+            self._registry.forget(self.file.name)
+            await self._save()
             while item is not None and self._is_ours(item):
                 where = {key: item.revision}
                 if await etcd.commit({key: None, alive: None}, where) is not None:
                     return
                 # What we had asked for last was done only now.
                 item = await etcd.get(key)
-
-    async def _forget_ourselves(self) -> None:
-        self._registry.forget(self.file.name)
-        await self._save()
-        if self._cache.error is not None:
-            self._cache.remove()  # It has us as a member.
 
     def _is_ours(self, item: Event) -> bool:
         """Whether a member of our name is this limiter, and not one that came in the meantime."""
@@ -334,19 +327,17 @@ class Agent:
         self._error = error
         if self._failures == len(self._spec.endpoints):
             self._endpoint, self._since = None, time.time()
-            log.warning(
-                "fleet %s: no etcd: %s; %s",
-                self._spec.fleet,
-                error,
-                "going on with what is known" if self.known.is_set() else self._why_waiting(),
-            )
+            log.warning("fleet %s: no etcd: %s; %s", self._spec.fleet, error, self._meanwhile())
 
-    def _why_waiting(self) -> str:
-        if self._registry.fleet is None:
+    def _meanwhile(self) -> str:
+        registry = self._registry
+        if not self.known.is_set():
             return "waiting for it"
+        if registry.seen or self.file.name in registry.members:
+            return "going on with what is known"
         return (
-            f"waiting for it: {self.file.name} has left, or never joined, so it is not known who "
-            f"belongs to the fleet now (registry.cache: {self._cache.path})"
+            f"{self.file.name} had left, so nobody counts it: going on with the static share of "
+            f"{self.report()['members']} limiters, as it was before"
         )
 
     # Putting into force.
@@ -415,5 +406,7 @@ class Agent:
 
     async def _save(self) -> None:
         registry = self._registry
-        known = cache.Remembered(registry.fleet, registry.revision, registry.knowledge())
-        await self._cache.keep(known)
+        former = write_members(self._keys, registry.former)
+        await self._cache.keep(
+            cache.Remembered(registry.fleet, registry.revision, registry.knowledge(), former)
+        )

@@ -29,6 +29,7 @@ class Remembered(NamedTuple):
     fleet: str | None
     revision: int
     items: Mapping[str, bytes]
+    former: Mapping[str, bytes]
 
 
 class Cache:
@@ -54,16 +55,6 @@ class Cache:
             log.warning("cannot remember fleet %s: registry.cache: %s", self._keys.name, error)
         self.error = error
 
-    def remove(self) -> None:
-        """For what it says is worse than nothing."""
-        try:
-            Path(self.path).unlink(missing_ok=True)
-        except OSError as error:
-            log.warning(
-                "registry.cache: %s: %s: it says what is not so any more; remove it",
-                *(self.path, error.strerror),
-            )
-
 
 def save(path: str, keys: Keys, remembered: Remembered) -> None:
     """Replace the file.
@@ -77,6 +68,7 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
         "fleet": remembered.fleet,
         "revision": remembered.revision,
         "items": {key: raw.decode() for key, raw in remembered.items.items()},
+        "former": {key: raw.decode() for key, raw in remembered.former.items()},
     }
     file = Path(path)
     beside = file.with_name(f"{file.name}.new")
@@ -100,8 +92,11 @@ def load(path: str, keys: Keys) -> Remembered | None:
             data = stream.read(2 * MAX_BYTES + 1)
         value = _parsed(data)
         if value["prefix"] == keys.prefix:
-            items = {str(key): raw.encode() for key, raw in value["items"].items()}
-            return Remembered(value["fleet"], value["revision"], items)
+            items, former = (
+                {str(key): raw.encode() for key, raw in part.items()}
+                for part in (value["items"], value.get("former", {}))
+            )
+            return Remembered(value["fleet"], value["revision"], items, former)
         why: str | None = f"of another fleet than {keys.name}"
     except FileNotFoundError:
         return None

@@ -61,8 +61,9 @@ def _peers(
     for index, peer in enumerate(file.peers):
         where[peer.address] = f"{path} (peer[{index}].address)"
     peers = list(file.peers)
-    for name, held in _by_age(registry.members):
-        address = held.value.address
+    members = [(name, held.value) for name, held in _by_age(registry.members)]
+    for name, member in (*members, *sorted(registry.presumed.items())):
+        address = member.address
         if names.get(name) == address or name == file.name:
             continue
         key = registry.keys.member(name)
@@ -73,7 +74,8 @@ def _peers(
         elif address in where:
             reason = f"unique, but {where[address]} is the same"
         if reason:
-            problems[key] = f"{source(key)}: address: {shown!r}: {reason}"
+            if name in registry.members:
+                problems[key] = f"{source(key)}: address: {shown!r}: {reason}"
             continue
         names[name] = address
         where[address] = source(key)

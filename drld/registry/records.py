@@ -98,6 +98,11 @@ def write_member(member: Member) -> bytes:
     return _written({"address": address, "since": member.since, "joined": member.joined})
 
 
+def write_members(keys: Keys, members: Mapping[str, Member]) -> dict[str, bytes]:
+    """Members by name as they stand in the registry, by key."""
+    return {keys.member(name): write_member(member) for name, member in members.items()}
+
+
 def write_alive(
     keys: Keys, address: tuple[str, int], applied: int, refused: Mapping[str, str]
 ) -> bytes:

@@ -15,6 +15,8 @@ believes in too small an N. Therefore
 - Who joins puts its member key and is *joined* when all other members have applied a revision
   that has it (`waiting_for`). Until then it counts on nobody (`LimiterSpec.joined`) and enforces
   its static share, of an N that includes itself and everybody who came before.
+- Who has left, and starts while the registry cannot be read, is as one who joins, in the fleet as
+  it was (`presumed`).
 
 Invariant: who is `joined` has been counted in N by every member, at the moment when it became so.
 """
@@ -90,6 +92,9 @@ class Registry:
         """The revision in etcd, whatever registry it is, that all this is of."""
         self.members: dict[str, Held[Member]] = {}
         self.limits: dict[int, Held[LimitSpec]] = {}
+        self.former: dict[str, Member] = {}
+        """Who was a member in this life of ours and is none any more; in the last one, until this
+        one has read the registry."""
         self.problems: dict[str, str] = {}
         """Keys whose value is not used, and why."""
         self.rejected = 0
@@ -105,8 +110,17 @@ class Registry:
         """At which our member key was written, whatever stands there; 0: it is not there."""
         self._acknowledged: dict[str, int] = {}
 
-    def recall(self, fleet: str | None, revision: int, items: Mapping[str, bytes]) -> None:
+    def recall(
+        self,
+        fleet: str | None,
+        revision: int,
+        items: Mapping[str, bytes],
+        former: Mapping[str, bytes],
+    ) -> None:
         """Begin with what was known before a restart."""
+        for key, value in former.items():
+            self._take(key, value, 0)
+            self._drop(key)
         for key, value in items.items():
             self._take(key, value, 0)
         self.fleet, self.revision = fleet, revision
@@ -124,6 +138,8 @@ class Registry:
         `past` are the keys of which the registry says that they stood there at our revision; None:
         it does not say.
         """
+        if not self.seen:
+            self.former.clear()
         there = {item.key: item.value for item in items if item.value is not None}
         gone = self._known() - there.keys()
         self._present = _fleet_id(there.get(self.keys.fleet))
@@ -184,6 +200,16 @@ class Registry:
     def forget(self, name: str) -> None:
         """A member is none any more, whatever etcd says."""
         self._drop(self.keys.member(name))
+
+    @property
+    def presumed(self) -> Mapping[str, Member]:
+        """Who counts though no member is known of that name.
+
+        Whoever has left is counted by nobody, and starts while etcd is away: it takes no more than
+        its part of the fleet as it was. So the shares of a fleet that was shut down, and each of
+        whose limiters has fewer members in its cache than the one before, sum to 1 again.
+        """
+        return {} if self.seen or self.name in self.members else self.former
 
     @property
     def continuous(self) -> bool:
@@ -285,6 +311,7 @@ class Registry:
                 raise ConfigError([f"{source(key)}: more than {MAX_MEMBERS} members"])
             self._weigh(key, self.members.get(name), value)
             self.members[name] = Held(member, value, revision)
+            self.former.pop(name, None)
         elif (limit_id := self.keys.limit_of(key)) is not None:
             limit = self._read.limit(value, key)
             if limit.id != limit_id:
@@ -311,8 +338,11 @@ class Registry:
 
     def _drop(self, key: str) -> None:
         if (name := self.keys.member_of(key)) is not None:
-            self._bytes -= _size(self.members.pop(name, None))
+            held = self.members.pop(name, None)
+            self._bytes -= _size(held)
             self._acknowledged.pop(name, None)
+            if held is not None and name != self.name and len(self.former) < MAX_MEMBERS:
+                self.former[name] = held.value
         elif (limit_id := self.keys.limit_of(key)) is not None:
             self._bytes -= _size(self.limits.pop(limit_id, None))
 

@@ -7,14 +7,14 @@ and connected again, in any order, each at its own pace behind the registry.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.registry.records import write_member
+from drld.registry.cache import Remembered
+from drld.registry.records import write_member, write_members
 from drld.registry.state import Registry
 
 from ..registry_factories import FLEET, KEYS, Store, known
@@ -42,7 +42,7 @@ class World:
         self.backup = Store()
         self.alive: dict[str, int] = {}
         self.running: dict[str, Limiter] = {}
-        self.disks: dict[str, tuple[str | None, int, Mapping[str, bytes]]] = {}
+        self.disks: dict[str, Remembered] = {}
         self.gone: set[str] = set()
         """Who has left or was removed, and has not been counted by anybody since."""
         self.wiped = False
@@ -137,7 +137,10 @@ class World:
 
     def save(self, name: str) -> None:
         registry = self.running[name].registry
-        self.disks[name] = (registry.fleet, registry.revision, registry.knowledge())
+        former = write_members(KEYS, registry.former)
+        self.disks[name] = Remembered(
+            registry.fleet, registry.revision, registry.knowledge(), former
+        )
 
     def check(self) -> None:
         for limiter in self.running.values():
@@ -208,3 +211,28 @@ def test_a_wiped_or_restored_registry_makes_nobody_drop_anybody(history: list[De
         assert limiter.registry.members.keys() >= world.running.keys()
         assert limiter.registry.continuous
         assert limiter.registry.lost == 0
+
+
+@given(st.permutations(NAMES), st.lists(st.booleans(), min_size=16, max_size=16))
+def test_a_fleet_that_was_shut_down_shares_its_limit_before_etcd_is_back(
+    order: list[str], hears: list[bool]
+) -> None:
+    """Whatever the order, and whether those that still ran heard of it."""
+    world = World()
+    for _ in range(3):
+        for name in NAMES:
+            world.do(("start", name))
+            world.do(("work", name))
+    assert all(world.running[name].registry.joined for name in NAMES)
+    for name in order:
+        world.do(("stop", name))
+        for other in world.running:
+            if hears.pop():
+                world.follow(other)
+    for name in NAMES:
+        registry = known(name, 1 + NAMES.index(name))
+        registry.recall(*world.disks[name])
+        assert not registry.joined
+        assert {name, *registry.members, *registry.presumed} == set(NAMES)
+        registry.resync(*world.store.read())
+        assert not registry.presumed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from drld.errors import ConfigError
 from drld.registry.merge import merge
-from drld.registry.records import read_alive
+from drld.registry.records import read_alive, write_members
 from drld.registry.state import Registry
 from drld.spec import LimiterSpec
 from tests.fuzz.targets.base import Target
@@ -53,8 +53,10 @@ def check_registry(registry: Registry) -> None:
         assert value
     knowledge = registry.knowledge()
     again = known()
-    again.recall(registry.fleet, registry.revision, knowledge)
+    former = write_members(KEYS, registry.former)
+    again.recall(registry.fleet, registry.revision, knowledge, former)
     assert again.knowledge() == knowledge
+    assert again.former == registry.former
     if (registration := registry.registration(1)) is not None:
         assert registration[1] >= 0
     merged = merge(file_spec(), FILE, registry)

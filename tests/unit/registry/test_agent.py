@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import trio
 
 from drld.errors import ConfigError, DatapathError
 from drld.registry import agent, state
@@ -19,7 +18,7 @@ from drld.registry.state import Event
 
 from ...etcd_server import EtcdServer
 from ...factories import limit_spec
-from ...registry_agents import DEADLINE_S, Host, until
+from ...registry_agents import Host, until
 from ...registry_factories import KEYS, address, file_spec, limit, member, registry_spec
 
 
@@ -71,47 +70,36 @@ async def test_what_the_host_refuses_is_refused_alone_and_told(
         await first.reports(problem_count=0)
 
 
-async def test_who_left_waits_for_etcd_and_takes_no_share_from_an_old_cache(
+async def test_who_left_takes_its_part_of_the_fleet_as_it_was_while_etcd_is_away(
     server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a fleet that was shut down host by host the last one's cache has nobody but itself."""
-    first, second = Host(server, tmp_path, 1), Host(server, tmp_path, 2)
+    """Of a fleet that was shut down host by host the last one knew nobody but itself."""
+    hosts = [Host(server, tmp_path, number) for number in (1, 2, 3)]
+    first, second, third = hosts
     async with first.running():
         async with second.running():
-            await second.reports(joined=True)
-            await until(lambda: first.spec.members == {"a", "b"})
+            async with third.running():
+                await third.reports(joined=True)
+                await until(lambda: first.spec.members == second.spec.members == {"a", "b", "c"})
+            await third.agent.leave()
+            await until(lambda: second.spec.members == {"a", "b"})
         await second.agent.leave()
         await until(lambda: first.spec.members == {"a"})
-        server.kill()
-        again = Host(server, tmp_path, 2)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(again.agent.run)
-            await until(lambda: "waiting for it: b has left" in caplog.text)
-            assert again.agent.report()["state"] == "waiting"
-            assert not again.agent.known.is_set()
-            server.start()
-            with trio.fail_after(DEADLINE_S):
-                await again.agent.known.wait()
-            assert again.agent.spec().members == {"a", "b"}
-            nursery.cancel_scope.cancel()
-
-
-async def test_who_leaves_while_the_disk_is_full_leaves_no_cache_that_says_otherwise(
-    server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host = Host(server, tmp_path, 1)
-    path = tmp_path / "a.cache"
-    async with host.running():
-        await host.reports(joined=True)
-        await until(lambda: path.exists() and KEYS.member("a") in path.read_text())
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    await host.agent.leave()
-    assert server.get(KEYS.member("a")) == {}
-    assert not path.exists()
+    await first.agent.leave()
+    server.kill()
+    for number in (1, 2, 3):
+        again = Host(server, tmp_path, number)
+        async with again.running():
+            assert again.spec.members == {"a", "b", "c"}
+            assert not again.spec.joined
+            await again.reports(state="unreachable", members=3)
+    again = Host(server, tmp_path, 3)
+    async with again.running():
+        said = "c had left, so nobody counts it: going on with the static share of 3 limiters"
+        await until(lambda: said in caplog.text)
+        server.start()
+        await again.reports(joined=True, members=1)
+        await until(lambda: again.spec.members == {"c"})
 
 
 async def test_who_leaves_does_not_wait_for_a_server_that_is_silent(

@@ -149,7 +149,12 @@ async def test_limits_are_tried_up_to_a_number_of_times(monkeypatch: pytest.Monk
     assert refused.keys() == {2, 3, 4}
 
 
-REMEMBERED = Remembered(FLEET, 7, {KEYS.member("a"): member(1), KEYS.limit(1): limit(1)})
+REMEMBERED = Remembered(
+    FLEET,
+    7,
+    {KEYS.member("a"): member(1), KEYS.limit(1): limit(1)},
+    {KEYS.member("b"): member(2)},
+)
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

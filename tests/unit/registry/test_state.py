@@ -231,7 +231,7 @@ def test_who_is_alone_is_joined_at_once() -> None:
 def test_a_restart_finds_itself_joined() -> None:
     registry = known()
     old = following()
-    registry.recall(old.fleet, old.revision, old.knowledge())
+    registry.recall(old.fleet, old.revision, old.knowledge(), {})
     assert registry.joined
     assert registry.members.keys() == {"a", "b"}
     assert registry.limits.keys() == {1}
