@@ -83,8 +83,6 @@ _CORNERS: tuple[dict[str, Any], ...] = (
 _CHURNS: tuple[dict[str, Any], ...] = (
     {"every": 40}, {"every": 10}, {"every": 200}, {"every": 40, "loss": 0.2},
 )  # fmt: skip
-_NOT_WHOLE = ("mesh", 1000)
-"""The fleet that is measured in a few variants only: it sends a million updates an interval."""
 
 
 def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> list[Case]:
@@ -99,11 +97,9 @@ def cases(fabrics: tuple[str, ...], sizes: tuple[int, ...], *, quick: bool) -> l
 
 def _of(fabric: str, size: int, *, quick: bool) -> Iterator[Case]:
     base = Case(DEMAND, fabric, size)
-    whole = not quick and (fabric, size) != _NOT_WHOLE
     yield from (replace(base, loss=loss) for loss in ((0.0, 0.2) if quick else LOSSES))
     if not quick:
-        variants = (*_PATHS, *_CORNERS) if whole else _CORNERS[:1]
-        yield from (replace(base, **changes) for changes in variants)
-    for loss in (0.0, 0.05, 0.2) if whole else (0.0,):
+        yield from (replace(base, **changes) for changes in (*_PATHS, *_CORNERS))
+    for loss in (0.0,) if quick else (0.0, 0.05, 0.2):
         yield Case(DEATH, fabric, size, loss=loss)
-    yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS if whole else _CHURNS[:2]))
+    yield from (Case(CHURN, fabric, size, **it) for it in (_CHURNS[:2] if quick else _CHURNS))
