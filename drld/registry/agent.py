@@ -336,8 +336,8 @@ class Agent:
         if registry.seen or self.file.name in registry.members:
             return "going on with what is known"
         return (
-            f"{self.file.name} had left, so nobody counts it: going on with the static share of "
-            f"{self.report()['members']} limiters, as it was before"
+            f"{self.file.name} was no member at last, so nobody counts it: going on with the "
+            f"static share of {self.report()['members']} limiters"
         )
 
     # Putting into force.

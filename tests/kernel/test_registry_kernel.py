@@ -257,7 +257,7 @@ def test_a_fleet_that_was_shut_down_starts_without_etcd(fleet: RegistryFleet) ->
     fleet.etcd.kill()
     for number, daemon in enumerate(daemons, start=1):
         daemon.start()
-        assert daemon.wait_for_log(f"lim{number} had left, so nobody counts it")
+        assert daemon.wait_for_log(f"lim{number} was no member at last, so nobody counts it")
         assert not joined(daemon.get("/v1/status"), 2)
         assert daemon.get("/v1/limits")[0]["fill_rate_bps"] == 5e6
     fleet.etcd.start()
