@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from drld.capture.packet_queue import listed
+
 from .remote import RemoteNfqueueDatapath
 from .topology import Topology
 
 Start = Callable[..., RemoteNfqueueDatapath]
+
+_QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
 
 
 def rules(topology: Topology) -> list[str]:
@@ -47,14 +51,15 @@ def charged(datapath: RemoteNfqueueDatapath, source: str = "ebpf") -> tuple[int,
 
 def queues(topology: Topology) -> list[int]:
     """Bound queue numbers in the limiter's namespace."""
-    listed = topology.run("limiter", "cat", "/proc/net/netfilter/nfnetlink_queue", check=False)
-    return [int(line.split()[0]) for line in listed.splitlines()]
+    return sorted(topology.within("limiter", listed))
 
 
 def waiting(topology: Topology) -> int:
-    """Packets in the one queue of the limiter's namespace."""
-    listed = topology.run("limiter", "cat", "/proc/net/netfilter/nfnetlink_queue")
-    return int(listed.split()[2])
+    """Packets in the one queue of the limiter's namespace.
+
+    Looked up by no process of its own: who waits for packets must not let them grow old.
+    """
+    return int(topology.within("limiter", _QUEUES.read_text).split()[2])
 
 
 def refusing_tools(directory: Path, *tools: str) -> Path:

@@ -281,10 +281,14 @@ def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
         lambda: first.limit("customer-a"), lambda limit: limit["limit_in_force_bps"] == 10_000_000
     )
     assert heard["fleet"]["connected"] == ["lim2"]
-    peer = wait_for(lambda: first.ask("peers")[0], lambda peer: peer["received"] > 20)
+    peer = wait_for(
+        lambda: first.ask("peers")[0],
+        lambda peer: peer["received"] > 20 and peer["connected"] and peer["age_s"] < 1,
+    )
+    assert peer["received"] > 20
     assert peer["connected"]
-    assert (peer["lost"], peer["rejected"]) == (0, 0)
     assert peer["age_s"] < 1
+    assert (peer["lost"], peer["rejected"]) == (0, 0)
 
     second.kill()
     # A tree forgets the name of whom it counts for some rounds more.
