@@ -24,7 +24,7 @@ from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import GRE
 from scapy.packet import Packet, Raw
 
-from drld.model import NS_PER_S, Enforcement, FlowKey
+from drld.model import NS_PER_S, Enforcement, FlowKey, Measurement
 from drld.spec import Mode
 
 from .nfqueue import Start, went_wrong
@@ -94,8 +94,14 @@ def test_tcp_arrives_whole_at_the_rate_of_the_bucket(
             while data := accepted.recv(65536):
                 received += data
         sender.join()
-        total = wait_for(lambda: datapath.total(1), lambda total: total.forwarded_packets > 0)
-        captured = [packet for packet in capture.wait(total.forwarded_packets) if _tcp(packet)]
+
+        def counted() -> tuple[Measurement, list[bytes]]:
+            return datapath.total(1), [packet for packet in capture.wait(0) if _tcp(packet)]
+
+        # The last acknowledgement may still be under way.
+        total, captured = wait_for(
+            counted, lambda seen: sum(map(len, seen[1])) == seen[0].forwarded_bytes
+        )
     assert received == payload
     # The queue splits what the sender's GSO put together: every packet has its size on the wire.
     assert max(map(len, captured)) <= 1500

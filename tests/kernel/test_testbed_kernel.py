@@ -148,8 +148,9 @@ async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datap
     )  # fmt: skip
     death, back = found["events"]
     assert (death["kind"], back["kind"]) == ("death", "return")
-    # In a mesh of 50 ms the share of the dead leaves the limit after 0.85 s.
-    assert death["in_force_s"] >= 0.7
+    # In a mesh of 50 ms the share of the dead leaves the limit 0.85 s after what it said last, and
+    # on a host that is late it may have said that some time before its end.
+    assert death["in_force_s"] >= 0.5
     assert [flow["limiter"] for flow in death["flows"]] == ["l1"]
     assert back["in_force_s"] is not None
 
