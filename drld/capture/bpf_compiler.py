@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parents[2] / "bpf"
 PROGRAMS = {"limiter": ("police", "apply"), "arrival": ("stamp",)}
 """By source."""
 
-HEADERS = (Path("/var/lib/drld/kernel-headers"), SOURCES.parent / ".venv/kernel-headers")
+HEADERS = SOURCES.parent / ".venv/kernel-headers"
 """Where scripts/setup puts kernel headers if there are none for the running kernel."""
 
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
@@ -79,11 +79,8 @@ def _fingerprint(source: str, flags: tuple[str, ...]) -> str:
 
 def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    if "BCC_KERNEL_SOURCE" not in environment and not _running_headers():
-        for path in HEADERS:
-            if path.is_dir():
-                environment["BCC_KERNEL_SOURCE"] = str(path)
-                break
+    if not environment.get("BCC_KERNEL_SOURCE") and not _running_headers() and HEADERS.is_dir():
+        environment["BCC_KERNEL_SOURCE"] = str(HEADERS)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "drld.capture.bpf_compiler", source, *flags],

@@ -90,7 +90,7 @@ def _registry_fields(registry: RegistryReport) -> list[tuple[str, str]]:
     fields = [
         (
             "fleet",
-            f"{registry['fleet']}, {registry['members']} members, {registry['limits']} limits",
+            f"{registry['fleet']}, members: {registry['members']}, limits: {registry['limits']}",
         ),
         ("registry", f"{registry['state']} since {since}: {where}"),
     ]
