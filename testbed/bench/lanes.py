@@ -23,6 +23,7 @@ from typing import Protocol
 
 from testbed import netns
 from testbed.crew import Crew, crew
+from testbed.errors import MeasurementError
 from testbed.progress import Progress
 from testbed.topology import build, set_offloads, veth
 
@@ -260,7 +261,13 @@ async def contest(
 
 
 def ratios(of: Sequence[Sample], to: Sequence[Sample], quantity: str) -> list[float]:
-    """One quantity over the same of the other lane, round for round."""
+    """One quantity over the same of the other lane, round for round.
+
+    Raises:
+        MeasurementError: there was nothing of it on the other lane.
+    """
+    if not all(theirs[quantity] for theirs in to):
+        raise MeasurementError(f"a round without any {quantity} on the lane to compare with")
     return [mine[quantity] / theirs[quantity] for mine, theirs in zip(of, to, strict=True)]
 
 

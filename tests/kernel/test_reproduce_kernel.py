@@ -20,6 +20,7 @@ from testbed.reproduce.baseline import BASELINE
 from testbed.reproduce.campaign import Campaign
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.runner import REPORT, SUMMARY
+from testbed.suite import ATTEMPTS
 
 pytestmark = pytest.mark.kernel
 
@@ -35,7 +36,11 @@ def test_a_figure_from_its_runs_to_the_report_and_again(
     monkeypatch.setattr(command, "FIGURES", {"fig3": figure})
     call = ["fig3", "--quick", "--jobs", "2", "--out", str(tmp_path)]
 
-    done = CliRunner().invoke(command.main, call)
+    for _ in range(ATTEMPTS):
+        done = CliRunner().invoke(command.main, call)
+        # Where the host left none of a run's attempts alone, the same command goes on.
+        if "the same command does them" not in done.output:
+            break
     assert done.exit_code == 0, done.output
     run, fps = json.loads((tmp_path / "runs/baseline/result.json").read_text())["runs"]
     assert (run["allocator"], fps["allocator"]) == ("ctb", "fps")

@@ -16,6 +16,7 @@ from testbed.bench.lanes import Lane, differences, ratios
 from testbed.bench.plot import draw
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome, Target, row, summarize
+from testbed.errors import MeasurementError
 from testbed.markdown import replace_section
 
 RATIO, RATE = ("ratio", ""), ("rate", "Gbit/s")
@@ -73,6 +74,8 @@ def test_a_target_is_met_from_its_own_side(target: Target, value: float, met: bo
 def test_ratios_are_taken_within_a_round() -> None:
     mine, theirs = [{"bps": 2.0}, {"bps": 9.0}], [{"bps": 4.0}, {"bps": 3.0}]
     assert ratios(mine, theirs, "bps") == [0.5, 3.0]
+    with pytest.raises(MeasurementError, match="a round without any bps"):
+        ratios(mine, [theirs[0], {"bps": 0.0}], "bps")
     assert differences(mine, theirs, "bps") == [-2.0, 6.0]
     with pytest.raises(ValueError, match="zip"):
         ratios(mine, theirs[:1], "bps")
