@@ -14,7 +14,8 @@ import hypothesis
 import pytest
 
 # No database: root runs the kernel tests and would leave files that the next user cannot write.
-# In scripts/test the same code gets the same examples; others explore.
+# In scripts/test the same code gets the same examples, but for a few constants that Hypothesis
+# takes from the modules that a process has imported by then; others explore.
 for name, examples, same in (
     ("default", 40, False),  # the loop of a day
     ("ci", 100, True),  # scripts/test

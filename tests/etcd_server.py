@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,12 +38,24 @@ def _options() -> tuple[str, ...]:
     return (fast,) if fast in help_.stdout + help_.stderr else ()
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+def _free_ports() -> Iterator[int]:
+    """Ports on 127.0.0.1 that nobody has, each once.
+
+    A server that is down for a moment must find its own again, so they are none that the kernel
+    gives out to whoever asks for any, nor those of another process of the same run.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 10_000 + _SPAN * (worker % 4)
+    for number in itertools.count(64 * os.getpid()):
+        port = first + number % _SPAN
+        with contextlib.suppress(OSError):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+            yield port
+
+
+_SPAN = 5000
+_PORTS = _free_ports()
 
 
 class EtcdServer:
@@ -60,7 +73,7 @@ class EtcdServer:
         self._directory = directory
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._peer_port = (2379, 2380) if namespace else free_ports(2)
+        self.port, self._peer_port = (2379, 2380) if namespace else (next(_PORTS), next(_PORTS))
         self.peer_url = f"http://127.0.0.1:{self._peer_port}"
         self.cluster = f"default={self.peer_url}"
 
@@ -240,13 +253,16 @@ class EtcdCluster:
             server.kill()
 
     def leader(self) -> EtcdServer:
-        """Who leads, in the eyes of one that lives."""
-        seen = next(server for server in self.servers if server.runs).status()["leader"]
-        return next(
-            server
-            for server in self.servers
-            if server.runs and server.status()["header"]["member_id"] == seen
-        )
+        """Who leads, in its own eyes; there may be none for a moment."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            for server in self.servers:
+                if server.runs:
+                    said = server.status()
+                    if said.get("leader") == said["header"]["member_id"]:
+                        return server
+            assert time.monotonic() < deadline, "nobody leads"
+            time.sleep(0.02)
 
 
 def b64(value: bytes) -> str:

@@ -15,7 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from drld.control import server
+from drld.control import connection, server
 from drld.control.credentials import Credentials
 from drld.control.schema import LimitReport, PeerReport, StatusReport
 from tests.control_fake import PEERS, FakeDaemon, client, many_limits, served
@@ -43,6 +43,8 @@ async def test_connections_are_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    # No place becomes free on a host that is late.
+    monkeypatch.setattr(connection, "REQUEST_S", 60.0)
     async with served(daemon, path), client(path) as one, client(path) as two:
         await one.get("/v1/status")
         await two.get("/v1/status")
@@ -162,7 +164,9 @@ async def crowd(
         answer = b""
         await stream.send_all(request)
         while not answer.endswith(ends_with):
-            answer += await stream.receive_some()
+            received = await stream.receive_some()
+            assert received, answer[-200:]
+            answer += received
 
     async with served(daemon or Watched(passes), path), AsyncExitStack() as stack:
         streams = [

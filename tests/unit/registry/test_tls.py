@@ -132,9 +132,9 @@ async def test_the_fleet_goes_on_while_certificates_are_wrong(
                 await until(lambda: said in str(host.agent.report()["error"]))  # noqa: B023 -- called at once
                 await host.reports(state="unreachable", members=2, limits=1, joined=True)
                 assert [found.id for found in host.spec.limits] == [1]
+            assert caplog.text.count("no etcd") == len(hosts)
             for path, content in good.items():
                 path.write_bytes(content)
             for host in hosts:
                 # What is read again is put right without a restart.
                 await host.reports(state="connected", error=None)
-            assert caplog.text.count("no etcd") == len(hosts)
