@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from testbed.errors import MeasurementError
+from testbed.errors import DisturbedError, MeasurementError
 from testbed.workload import Request
 
 LATE_NS = 50_000_000
@@ -78,10 +78,15 @@ def _lateness(name: str, planned: Sequence[Request], fetches: Sequence[Fetch]) -
     """How late the latest request started.
 
     Raises:
-        MeasurementError: arrivals are missing, in disorder, or came at other times.
+        MeasurementError: arrivals are missing in the middle, or in disorder.
+        DisturbedError: the last are missing, or they came at other times.
     """
-    if [request.size for request in planned] != [fetch.size for fetch in fetches]:
-        raise MeasurementError(
+    sizes = [fetch.size for fetch in fetches]
+    wanted = [request.size for request in planned]
+    if wanted != sizes:
+        # Who was late when the run ended has not come to the last of them.
+        kind = DisturbedError if wanted[: len(sizes)] == sizes else MeasurementError
+        raise kind(
             f"web {name}: {len(fetches)} requests were started, not the {len(planned)} planned"
         )
     worst_ns = max(
@@ -89,7 +94,7 @@ def _lateness(name: str, planned: Sequence[Request], fetches: Sequence[Fetch]) -
         default=0,
     )
     if worst_ns > LATE_NS:
-        raise MeasurementError(
+        raise DisturbedError(
             f"web {name}: a request started {worst_ns / 1e6:.1f} ms late "
             f"(at most {LATE_NS / 1e6:.0f} ms): the arrivals were not those of the plan"
         )

@@ -60,38 +60,53 @@ EVENTS = {
 
 
 @dataclass(slots=True)
+class _Wait:
+    """Somebody waits until something is so."""
+
+    true: Callable[[], bool]
+    over: trio.Event = field(default_factory=trio.Event)
+    since: tuple[float, int] | None = None
+
+
+@dataclass(slots=True)
 class _Registry:
     """The registry as the watcher tells of it."""
 
-    values: dict[str, tuple[dict[str, Any], int]] = field(default_factory=dict)
-    """By key, with the revision."""
-    _stirred: trio.Event = field(default_factory=trio.Event)
-    revision: int = 0
-    """Of the last event."""
-    _at: float = 0.0
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By key."""
+    _waiting: list[_Wait] = field(default_factory=list)
+    _last: tuple[float, int] = (0.0, 0)
+    """Time and revision of the last event."""
 
     async def follow(self, watcher: Child) -> None:
         while True:
             event = await watcher.receive(float("inf"))
-            self._at, self.revision = event["at"], event["revision"]
+            self._last = event["at"], event["revision"]
             if event["value"] is None:
                 self.values.pop(event["key"], None)
             elif event["key"] != "fleet":
-                self.values[event["key"]] = json.loads(event["value"]), event["revision"]
-            self._stirred.set()
-            self._stirred = trio.Event()
+                self.values[event["key"]] = json.loads(event["value"])
+            # Before the next event, which may have come by the time that a task wakes up.
+            for wait in [wait for wait in self._waiting if wait.true()]:
+                self._waiting.remove(wait)
+                wait.since = self._last
+                wait.over.set()
 
-    async def when(self, what: str, true: Callable[[], bool]) -> float:
-        """The time at which this was so first, from now on.
+    async def when(self, what: str, true: Callable[[], bool]) -> tuple[float, int]:
+        """Time and revision of the event since which this is so; of the last one if it is now.
 
         Raises:
             MeasurementError: it never was.
         """
+        if true():
+            return self._last
+        wait = _Wait(true)
+        self._waiting.append(wait)
         with trio.move_on_after(_PATIENCE_S):
-            while not true():
-                await self._stirred.wait()
-            return self._at
-        raise MeasurementError(f"never happened: {what}")
+            await wait.over.wait()
+        if wait.since is None:
+            raise MeasurementError(f"never happened: {what}")
+        return wait.since
 
     async def new(self, begin: str) -> tuple[float, int]:
         """When a key that begins so and was not there is written, and at which revision."""
@@ -100,28 +115,25 @@ class _Registry:
         def written() -> list[str]:
             return [key for key in self.values if key.startswith(begin) and key not in there]
 
-        at = await self.when(f"{begin} is written", lambda: bool(written()))
-        return at, self.values[written()[0]][1]
+        return await self.when(f"{begin} is written", lambda: bool(written()))
 
     async def gone(self, name: str) -> tuple[float, int]:
         """When a member's key is deleted, and at which revision."""
         key = f"members/{name}"
-        at = await self.when(f"{name} leaves", lambda: key not in self.values)
-        return at, self.revision
+        return await self.when(f"{name} leaves", lambda: key not in self.values)
 
     async def applied(self, names: Iterable[str], revision: int) -> float:
         """When all of these have it in force."""
 
         def have() -> bool:
             said = [self.values.get(f"alive/{name}") for name in names]
-            return all(value is not None and value[0]["applied"] >= revision for value in said)
+            return all(value is not None and value["applied"] >= revision for value in said)
 
-        return await self.when(f"revision {revision} is in force", have)
+        return (await self.when(f"revision {revision} is in force", have))[0]
 
     def joined(self, name: str) -> bool:
         """Whether all count it."""
-        value, _ = self.values.get(f"members/{name}", ({}, 0))
-        return bool(value.get("joined"))
+        return bool(self.values.get(f"members/{name}", {}).get("joined"))
 
 
 class _Fleet:
@@ -280,7 +292,7 @@ async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
 
     killed = await fleet.end(new, killed=True)
     found["silent"] = await fleet.in_force(before, size / (size + 1)) - killed
-    ended = await registry.when("its lease ends", lambda: f"alive/{new}" not in registry.values)
+    ended, _ = await registry.when("its lease ends", lambda: f"alive/{new}" not in registry.values)
     found["lease"] = ended - killed
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fleet.drlctl, "remove", new)
@@ -305,7 +317,8 @@ async def _join(fleet: _Fleet, size: int, before: list[str]) -> tuple[str, dict[
         joined: list[float] = []
 
         async def wait() -> None:
-            joined.append(await registry.when(f"{new} joins", partial(registry.joined, new)))
+            at, _ = await registry.when(f"{new} joins", partial(registry.joined, new))
+            joined.append(at)
 
         nursery.start_soon(wait)
         registered, revision = await registry.new(f"members/{new}")

@@ -303,7 +303,7 @@ async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) 
     """Take down what it says; started when there is a sample."""
     for number in itertools.count():
         sample = await meter.receive(READY_S)
-        seen.add(sample["time_s"], sample["forwarded"])
+        seen.add(sample["time_s"], sample["forwarded"], sample["late_s"])
         if not number:
             task_status.started()
 

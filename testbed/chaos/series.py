@@ -83,9 +83,11 @@ class Seen:
     still meanwhile, and was right at the first sample. And without the canaries."""
     canary: float = 0.0
     """Bytes/s of that of each limiter."""
+    _late: list[float] = field(default_factory=list)
 
-    def add(self, time_s: float, values: Mapping[str, int]) -> None:
-        """Append a sample."""
+    def add(self, time_s: float, values: Mapping[str, int], late_s: float = 0.0) -> None:
+        """Append a sample; `late_s`: since the last some processor was late by so much."""
+        self._late.append(late_s if late_s > SAMPLE_S else 0.0)
         if not self.all.times:
             self.awake.add(time_s, values)
         else:
@@ -108,19 +110,20 @@ class Seen:
         return self.all.at(self.awake.times, time_s)
 
     def late_s(self, begin_s: float, end_s: float) -> float:
-        """For how long that clock stood still, at most, in a second that ends between two times."""
+        """For how long that clock, or one processor at a stretch, stood still at most, in a second
+        that ends between two times.
+        """
         times = self.all.times
         stood_s = [
             time_s - awake_s for time_s, awake_s in zip(times, self.awake.times, strict=True)
         ]
         ends = slice(bisect.bisect_left(times, begin_s), bisect.bisect_right(times, end_s))
-        return max(
-            (
-                stood - self.all.at(stood_s, time_s - WINDOW_S)
-                for time_s, stood in zip(times[ends], stood_s[ends], strict=True)
-            ),
-            default=0.0,
+        of_all_s = (
+            stood - self.all.at(stood_s, time_s - WINDOW_S)
+            for time_s, stood in zip(times[ends], stood_s[ends], strict=True)
         )
+        begins = bisect.bisect_left(times, begin_s - WINDOW_S)
+        return max([0.0, *of_all_s, *self._late[begins : ends.stop]])
 
 
 def depths(limiters: int, burst: float) -> float:

@@ -55,6 +55,8 @@ def workspace() -> Iterator[Setting]:
         yield Setting(state, Progress(silence), True, (cpus[0], cpus[-1]))
 
 
+# As fast as the host can, through what all its namespaces share: the CPUs' queues.
+@pytest.mark.alone
 @pytest.mark.parametrize("contestant", CONTESTANTS, ids=lambda contestant: contestant.name)
 async def test_every_contestant_lets_all_kinds_of_traffic_pass(contestant: Contestant) -> None:
     with workspace() as setting:
@@ -128,6 +130,7 @@ def left_of(owner: str) -> list[Path]:
     ]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_benchmark_leaves_nothing(number: signal.Signals) -> None:
     with in_the_middle() as (process, owner):
@@ -161,6 +164,7 @@ async def test_programs_are_measured_and_only_one_refuses(program: Program) -> N
     with workspace() as setting, statistics_on():
         async with contest(setting, [Program("empty"), program]) as field:
             blast = Blast(field, SMALLEST_FRAME, 0.2, rate=1000, addresses=3, warmup_s=0.1)
-            _, (seen,) = await field.alternate("test", 1, timed(exits_of(field), blast.measure))
-    assert seen["ns"] > 0
-    assert (seen["pps"] > 0) == (program.name != "refuses")
+            _, seen = await field.alternate("test", 2, timed(exits_of(field), blast.measure))
+    # A process that stands still may find its slice over.
+    assert any(each["ns"] > 0 for each in seen)
+    assert any(each["pps"] > 0 for each in seen) == (program.name != "refuses")

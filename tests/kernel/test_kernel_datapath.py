@@ -42,7 +42,7 @@ from .packets import (
     ten_of_25_pass,
 )
 from .remote import RemoteKernelDatapath
-from .topology import Topology, wait_for
+from .topology import SO_RCVBUFFORCE, Topology, wait_for
 
 pytestmark = pytest.mark.kernel
 
@@ -335,6 +335,8 @@ def test_the_next_daemon_takes_over_tokens_and_hooks_under_load(
         topology.udp("sink", "10.91.2.1", 9000) as strict,
         topology.udp("sink", "10.91.3.1", 9000) as loose,
     ):
+        for sink in (strict, loose):
+            sink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
         received = Received(strict, loose)
         threads = [threading.Thread(target=load), threading.Thread(target=received.run)]
         for thread in threads:

@@ -19,7 +19,7 @@ import pytest
 from drld.gossip.wire import UPDATE_KINDS
 
 from .daemon_host import SHARED, DaemonHost
-from .topology import Topology, wait_for
+from .topology import SO_RCVBUFFORCE, Topology, wait_for
 
 pytestmark = pytest.mark.kernel
 
@@ -111,7 +111,7 @@ def recording(topology: Topology) -> Iterator[socket.socket]:
 
     def make() -> socket.socket:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
         made.bind(("lo", ETH_P_ALL))
         return made
 

@@ -221,6 +221,7 @@ def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) 
     assert status(second)["registry"]["joined"]
     in_force(second, "customer-a", 10e6, ["lim1"])
     in_force(first, "customer-a", 10e6, ["lim2"])
+    assert first.log.count("going on with what is known") == 1
     fleet.etcd.start()
     for daemon in (first, second):
         fleet.wait(daemon, lambda report: report["registry"]["state"] == "connected")
@@ -228,8 +229,8 @@ def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) 
         lambda: [m["state"] for m in fleet.fleet("members")], lambda seen: seen == ["joined"] * 2
     )
     assert fleet.fleet("remove-limit", "1")["applied"] == ["lim1", "lim2"]
-    assert first.log.count("going on with what is known") == 1
-    assert first.log.count("fleet f at ") == 2
+    # Once for every outage; a server that has just started may have another.
+    assert first.log.count("fleet f at ") == first.log.count("going on with what is known") + 1
 
 
 def test_a_daemon_that_never_knew_its_fleet_waits_for_etcd(fleet: RegistryFleet) -> None:

@@ -105,6 +105,8 @@ def meet(left: Transport, right: Transport, capture: socket.socket) -> None:
     left.send("right", updates(1))
     datagrams(capture, 1)
     while not left.met:
+        ready, _, _ = select.select([right._socket], [], [], DEADLINE_S)
+        assert ready
         assert list(right.receive()) == []
         ready, _, _ = select.select([left._socket], [], [], DEADLINE_S)
         assert ready

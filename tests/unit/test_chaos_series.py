@@ -139,6 +139,18 @@ def test_a_host_that_does_not_stop() -> None:
     assert Seen().late_s(0.0, 4.0) == 0
 
 
+def test_a_host_of_which_one_processor_stands_still() -> None:
+    seen = Seen()
+    for number in range(500):
+        seen.add(number * SAMPLE_S, {"a": number}, {150: 0.12, 250: SAMPLE_S}.get(number, 0.001))
+    assert seen.late_s(0.0, 9.0) == pytest.approx(0.12)
+    # In the second before the time, too: what it held up may come after it.
+    assert seen.late_s(3.9, 9.0) == pytest.approx(0.12)
+    assert seen.late_s(4.1, 9.0) == pytest.approx(0)
+    assert seen.late_s(0.0, 2.9) == pytest.approx(0)
+    assert seen.awake.times == pytest.approx(seen.all.times)
+
+
 def test_a_host_that_stands_still() -> None:
     seen = stopping(0.0, 0.18, 0.08)
     # What counts is from one sample to the next; the stops are more than a second apart.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import MeasurementError
+from testbed.errors import DisturbedError, MeasurementError
 from testbed.plot import plot_result
 from testbed.record import record
 from testbed.topology import plan
@@ -43,7 +43,7 @@ def test_requests_that_start_as_planned_count() -> None:
 def test_a_request_at_another_time_than_planned_fails_the_run(
     starts_ms: tuple[float, float],
 ) -> None:
-    with pytest.raises(MeasurementError, match=r"web w1: a request started .* ms late"):
+    with pytest.raises(DisturbedError, match=r"web w1: a request started .* ms late"):
         read(told(*starts_ms))
 
 
