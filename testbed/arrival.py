@@ -9,6 +9,9 @@ for having read packets late.
 That the stream conforms is not left to the sender, which is late as well: the kernel's token bucket
 filter shapes it to a third of the depth, and what arrives at the limiter is taken down
 (`testbed.stamps`) and checked against rate and depth (`beyond`, to be 0).
+
+Where the host itself stood still (`testbed.beats`), perhaps until packets were too old to be
+charged when they came, the stream is sent again.
 """
 
 from __future__ import annotations
@@ -19,15 +22,20 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from drld.capture.arrival_time import LATEST_NS
+from drld.model import NS_PER_S
 from testbed import netns
+from testbed.attempts import undisturbed
+from testbed.beats import Beats
 from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
-from testbed.errors import MeasurementError
+from testbed.errors import DisturbedError, MeasurementError
 from testbed.fleet import toml
 from testbed.progress import Progress
 from testbed.stamps import Recorder, beyond
@@ -49,6 +57,7 @@ _SETTLE_S = 0.5
 _PATIENCE_S = 15.0
 _READY_S = 60.0
 _LOOK_S, _QUIET_LOOKS = 0.1, 10
+_STILL_S = LATEST_NS / 2 / NS_PER_S
 _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 
@@ -103,8 +112,8 @@ async def compare(
     for number in range(1, repeat + 1):
         for source in sources:
             progress.begin(f"arrival {source} {number}/{repeat}")
-            with netns.workspace() as state:
-                outcomes.append(await _run(stream, source, state, progress))
+            measure = partial(_run, stream, source, progress)
+            outcomes.append(await undisturbed(measure, progress.note))
     return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
 
 
@@ -121,7 +130,14 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-async def _run(stream: Stream, source: str, state: Path, progress: Progress) -> Outcome:
+async def _run(stream: Stream, source: str, progress: Progress) -> Outcome:
+    with netns.workspace() as state, Beats() as beats:
+        return await _carry_out(stream, source, state, beats, progress)
+
+
+async def _carry_out(
+    stream: Stream, source: str, state: Path, beats: Beats, progress: Progress
+) -> Outcome:
     progress.step("building")
     uplink = veth(1, 1, (_LIMITER, "up"), ("src", "eth0"))
     downlink = veth(2, 1, (_LIMITER, "down"), (SINK, "in"))
@@ -153,9 +169,13 @@ async def _run(stream: Stream, source: str, state: Path, progress: Progress) -> 
                 members.start(f"busy{number}", limiter, [sys.executable, "-c", busy])
             progress.step(f"a stream for {stream.seconds:g} s")
             before = _scheduling(daemon)
+            beats.take()
             await sender.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
             sent = (await sender.receive(stream.seconds + _PATIENCE_S))["result"]["packets"]
             after = _scheduling(daemon)
+            late_s = beats.take()
+            if late_s > _STILL_S:
+                raise DisturbedError(f"a processor stood still for {late_s * 1000:.0f} ms")
             progress.step("counting")
             counted = await _counted(state / _CONTROL, sent)
             counters = (await ask(state / _CONTROL, "/v1/status"))["datapath"]["counters"]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from testbed.attempts import ATTEMPTS
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
 from testbed.progress import Progress
@@ -24,10 +25,6 @@ PREVIOUS = "result.previous.json"
 
 _MOST_COLUMNS = 10
 """Limiters whose shares the table shows."""
-ATTEMPTS = 5
-"""A run that could not be measured properly is done again, so often in all; each failure is
-recorded."""
-
 RunOne = Callable[[Experiment, str, int], Awaitable[dict[str, Any]]]
 """Carries out one run, of an allocator and a repetition, and returns its record."""
 

@@ -1,18 +1,17 @@
 """Bytes at the sink, sampled while faults happen, as a process of its own. Unlike in an experiment
 nobody knows for how long, and interfaces may vanish and come back.
 
-It is as urgent to the host as the daemons are and no more: where its samples come late, or one of
-its beats, of which each processor has its own, the host kept them waiting, too (`Seen.late_s`).
+It is as urgent to the host as the daemons are and no more: where its samples or a processor's beats
+come late, the host kept them waiting, too (`Seen.late_s`).
 """
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 
 from testbed import child
+from testbed.beats import Beats
 from testbed.chaos.series import SAMPLE_S
 from testbed.chaos.urgency import be_urgent
 from testbed.measure import ip_bytes, open_table, read_table
@@ -56,43 +55,20 @@ def timed(read: Callable[[], str], clock: Callable[[], float]) -> tuple[float, s
     return (before_s + after_s) / 2, text
 
 
-class Beats:
-    """How late each processor is with what is due, for ever."""
-
-    def __init__(self) -> None:
-        self._worst_s = dict.fromkeys(os.sched_getaffinity(0), 0.0)
-        for processor in self._worst_s:
-            threading.Thread(target=self._beat, args=(processor,), daemon=True).start()
-
-    def _beat(self, processor: int) -> None:
-        os.sched_setaffinity(0, {processor})  # of this thread
-        while True:
-            due_s = time.monotonic() + SAMPLE_S
-            time.sleep(SAMPLE_S)
-            late_s = time.monotonic() - due_s
-            self._worst_s[processor] = max(self._worst_s[processor], late_s)
-
-    def take(self) -> float:
-        """The latest of all beats since the last call, seconds."""
-        worst_s = max(self._worst_s.values())
-        self._worst_s = dict.fromkeys(self._worst_s, 0.0)
-        return worst_s
-
-
 def work() -> None:
     """Sample until dismissed; `devices` of this namespace, by limiter."""
     job = child.receive()
     table = open_table()
     be_urgent()
-    beats = Beats()
     counters = Counters(job["devices"])
     due_s = time.monotonic()
-    while True:
-        time_s, text = timed(lambda: read_table(table), time.monotonic)
-        forwarded = counters.take(ip_bytes(text))
-        child.send(time_s=time_s, forwarded=forwarded, late_s=beats.take())
-        due_s = max(due_s + SAMPLE_S, time.monotonic())
-        time.sleep(max(due_s - time.monotonic(), 0.0))
+    with Beats() as beats:
+        while True:
+            time_s, text = timed(lambda: read_table(table), time.monotonic)
+            forwarded = counters.take(ip_bytes(text))
+            child.send(time_s=time_s, forwarded=forwarded, late_s=beats.take())
+            due_s = max(due_s + SAMPLE_S, time.monotonic())
+            time.sleep(max(due_s - time.monotonic(), 0.0))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 import trio
 
 from testbed import netns, provenance
+from testbed.attempts import ATTEMPTS
 from testbed.crew import Child
 from testbed.errors import HostError, MeasurementError
 from testbed.reproduce import worker
@@ -34,7 +35,7 @@ from testbed.reproduce.runner import (
     tasks_of,
 )
 from testbed.reproduce.schedule import Task, choose, time_left
-from testbed.suite import ATTEMPTS, Ledger
+from testbed.suite import Ledger
 
 _AMONG_OTHERS = 2
 """Attempts at a run that others may run beside."""

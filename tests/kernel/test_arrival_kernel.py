@@ -11,7 +11,7 @@ import pytest
 
 from drld.capture.arrival_time import LATEST_NS
 from drld.model import Enforcement
-from testbed.suite import ATTEMPTS
+from testbed.attempts import ATTEMPTS
 
 from .nfqueue import Start, charged, our_rules, waiting, went_wrong
 from .packets import (

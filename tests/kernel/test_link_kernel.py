@@ -15,11 +15,10 @@ import pytest
 import trio
 
 from testbed import netns
+from testbed.attempts import undisturbed
 from testbed.errors import MeasurementError
 from testbed.link import DelayLineLinks, Links
 from testbed.linkcheck import LINK, Check, Line, check, line
-
-from .attempts import undisturbed
 
 pytestmark = pytest.mark.kernel
 

@@ -14,13 +14,13 @@ import trio
 from click.testing import CliRunner
 
 from testbed import netns
+from testbed.attempts import ATTEMPTS
 from testbed.reproduce import __main__ as command
 from testbed.reproduce import fig3
 from testbed.reproduce.baseline import BASELINE
 from testbed.reproduce.campaign import Campaign
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.runner import REPORT, SUMMARY
-from testbed.suite import ATTEMPTS
 
 pytestmark = pytest.mark.kernel
 

@@ -19,13 +19,12 @@ import pytest
 import trio
 
 from testbed import netns
+from testbed.attempts import undisturbed
 from testbed.errors import MeasurementError
 from testbed.link import DelayLineLinks, Links
 from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import experiment
-
-from .attempts import undisturbed
 
 pytestmark = pytest.mark.kernel
 

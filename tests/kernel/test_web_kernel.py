@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from testbed import netns, topology
+from testbed.attempts import undisturbed
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
 from testbed.link import Links
 from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import document, web
-
-from .attempts import undisturbed
 
 pytestmark = pytest.mark.kernel
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import trio
 
+from testbed.attempts import ATTEMPTS
 from testbed.crew import Child
 from testbed.errors import HostError
 from testbed.reproduce import campaign, worker
@@ -24,7 +25,6 @@ from testbed.reproduce.finding import Finding
 from testbed.reproduce.results import Results
 from testbed.reproduce.runner import Setting
 from testbed.reproduce.schedule import Room, Task
-from testbed.suite import ATTEMPTS
 
 WANTED = {"allocators": ["ctb", "fps"], "repeat": 2, "seconds": 2, "warmup": "1s"}
 

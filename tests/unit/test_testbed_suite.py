@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testbed import suite
+from testbed.attempts import ATTEMPTS
 from testbed.errors import HostError, MeasurementError
 from testbed.link import DelayLineLinks
 from testbed.progress import Progress
@@ -98,7 +99,7 @@ async def test_a_run_that_went_wrong_is_done_again_and_told(
 async def test_a_run_that_never_counts_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    use(monkeypatch, *[MeasurementError("late")] * suite.ATTEMPTS)
+    use(monkeypatch, *[MeasurementError("late")] * ATTEMPTS)
     result, _ = await run_suite(tmp_path)
     assert [(run["allocator"], run["repetition"]) for run in result["runs"]] == [
         ("fps", 1),

@@ -1,7 +1,7 @@
-"""What is measured in real time, taken again where the host disturbed it, as testbed.suite does.
+"""What is measured in real time, taken again where the host disturbed it.
 
 Only what the measurement itself says was the host's doing (`DisturbedError`) is taken again;
-whatever else goes wrong fails the test at once.
+whatever else goes wrong is an error at once.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from testbed.errors import DisturbedError
-from testbed.suite import ATTEMPTS
 
 Found = TypeVar("Found")
 
+ATTEMPTS = 5
+"""In all."""
 
-async def undisturbed(measure: Callable[[], Awaitable[Found]]) -> Found:
-    """What the first attempt that the host left alone has found.
+
+async def undisturbed(
+    measure: Callable[[], Awaitable[Found]], note: Callable[[str], None] = print
+) -> Found:
+    """What the first attempt that the host left alone has found; `note` is told of the others.
 
     Raises:
         DisturbedError: there was none.
@@ -25,5 +29,5 @@ async def undisturbed(measure: Callable[[], Awaitable[Found]]) -> Found:
         try:
             return await measure()
         except DisturbedError as disturbance:
-            print(disturbance)  # shown if the test fails
+            note(f"{disturbance}; again")
     return await measure()
