@@ -63,7 +63,7 @@ class _Command(click.Command):
     "--jobs", type=click.IntRange(1, 16),
     help=f"So many fleets at a time. Default: {_JOBS[False]}, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
-@click.option("--docs", is_flag=True, help="Write the result into docs/chaos.md: tree or mesh.")
+@click.option("--docs", is_flag=True, help="Write a full run into docs/chaos.md: tree or mesh.")
 def main(
     *,
     names: tuple[str, ...],
@@ -79,6 +79,8 @@ def main(
     """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
     docs/operations.md is broken."""
     markers = report.markers(fabric)
+    if docs and (names or quick or datapath):
+        raise click.UsageError("--docs is for all of it: no FAULT, no --quick, no --datapath")
     if docs and markers[0] not in _DOCUMENT.read_text(encoding="utf-8"):
         raise click.UsageError(f"docs/chaos.md has no figures of {fabric}")
     links = probed("auto")

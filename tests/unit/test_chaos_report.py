@@ -182,3 +182,16 @@ def test_the_exit_status_says_whether_promises_are_kept(
     assert done.exit_code == status, done.output
     assert ("BROKEN: " in done.output) == bool(status)
     assert json.loads((tmp_path / "chaos.json").read_text())["seed"] == 1
+
+
+@pytest.mark.parametrize("other", [["soak"], ["--quick"], ["--datapath", "kernel"]])
+def test_the_document_keeps_its_tables_but_for_those_of_a_full_run(
+    other: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("something was done")
+
+    monkeypatch.setattr(command, "Campaign", never)
+    done = CliRunner().invoke(command.main, ["--docs", *other, "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--docs is for all of it" in done.output
