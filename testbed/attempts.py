@@ -18,14 +18,16 @@ ATTEMPTS = 5
 
 
 async def undisturbed(
-    measure: Callable[[], Awaitable[Found]], note: Callable[[str], None] = print
+    measure: Callable[[], Awaitable[Found]],
+    note: Callable[[str], None] = print,
+    attempts: int = ATTEMPTS,
 ) -> Found:
     """What the first attempt that the host left alone has found; `note` is told of the others.
 
     Raises:
         DisturbedError: there was none.
     """
-    for _ in range(ATTEMPTS - 1):
+    for _ in range(attempts - 1):
         try:
             return await measure()
         except DisturbedError as disturbance:

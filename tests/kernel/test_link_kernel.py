@@ -19,6 +19,7 @@ from testbed.attempts import undisturbed
 from testbed.errors import MeasurementError
 from testbed.link import DelayLineLinks, Links
 from testbed.linkcheck import LINK, Check, Line, check, line
+from tests.testbed_factories import ATTEMPTS
 
 pytestmark = pytest.mark.kernel
 
@@ -45,7 +46,7 @@ async def checked(make_links: MakeLinks, packets_per_s: int, loss: float = 0.0) 
         with netns.workspace():
             return await check(make_links(), packets_per_s, 1.0, DELAY_NS, loss)
 
-    return await undisturbed(measure)
+    return await undisturbed(measure, attempts=ATTEMPTS)
 
 
 async def test_packets_arrive_and_never_early(make_links: MakeLinks) -> None:

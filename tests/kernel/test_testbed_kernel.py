@@ -24,7 +24,7 @@ from testbed.errors import MeasurementError
 from testbed.link import DelayLineLinks, Links
 from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
-from tests.testbed_factories import experiment
+from tests.testbed_factories import ATTEMPTS, experiment
 
 pytestmark = pytest.mark.kernel
 
@@ -51,7 +51,9 @@ async def run(
     small = experiment(**{"seconds": 3, "warmup": "1s", "flows": FLOWS, **changes})
     options = RunOptions(datapath, make_links)
     with Path(os.devnull).open("w", encoding="ascii") as silence:
-        return await undisturbed(lambda: run_once(small, allocator, 1, options, Progress(silence)))
+        return await undisturbed(
+            lambda: run_once(small, allocator, 1, options, Progress(silence)), attempts=ATTEMPTS
+        )
 
 
 async def test_a_central_run_under_the_kernel_s_own_token_bucket_whose_rate_changes(
