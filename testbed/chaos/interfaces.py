@@ -51,6 +51,11 @@ async def _down(scene: Scene, quick: bool) -> Episode:
     netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "down"])
     await trio.sleep(_DOWN_S[quick])
     netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "up"])
+    # Permanent neighbours are gone like routes. One that a packet asked for just as the interface
+    # went down would be asked for again once a second only, whatever comes up meanwhile.
+    far = _link(scene, victim).far
+    entry = f"neighbour replace {far.address} lladdr {far.mac} dev out nud permanent"
+    netns.run(["ip", "-n", victim.namespace, *entry.split()])
     _routes(scene, victim)
     healed_s = time.monotonic()
     return Episode(_bounds(healed_s - begin_s), begin_s, healed_s)
