@@ -118,7 +118,7 @@ async def test_three_daemons_of_a_tree_share_a_limit(make_links: MakeLinks) -> N
         limiters=["l1", "l2", "l3"], limit={"rate": "6mbit", "burst": "75kB"},
     )  # fmt: skip
     assert 3e6 < found["aggregate_bps"] < 6e6 * 1.1
-    assert min(found["share"].values()) > 0
+    assert min(found["share"].values()) > 0.03
     assert found["gossip"]["lost"] == 0
     # Each hears of the two others, whose shares are not taken out of the limit. At any one moment
     # weights may be on the move.
@@ -149,9 +149,8 @@ async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datap
     )  # fmt: skip
     death, back = found["events"]
     assert (death["kind"], back["kind"]) == ("death", "return")
-    # In a mesh of 50 ms the share of the dead leaves the limit 0.85 s after what it said last, and
-    # on a host that is late it may have said that some time before its end.
-    assert death["in_force_s"] >= 0.5
+    # In a mesh of 50 ms the share of the dead leaves the limit after 0.85 s.
+    assert death["in_force_s"] >= 0.7
     assert [flow["limiter"] for flow in death["flows"]] == ["l1"]
     assert back["in_force_s"] is not None
 
