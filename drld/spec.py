@@ -33,6 +33,14 @@ class Mode(enum.Enum):
     SHADOW = "shadow"
 
 
+class Excess(enum.Enum):
+    """What becomes of packets above the limit."""
+
+    DROP = "drop"
+    MARK = "mark"
+    """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
+
+
 class OnFailure(enum.Enum):
     """What happens to a limit's packets when the daemon is dead."""
 
@@ -82,6 +90,7 @@ class LimitSpec:
     ewma: float
     """Weight that history one second old keeps, 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE
+    excess: Excess = Excess.DROP
     on_failure: OnFailure = OnFailure.DEFAULT
     shares: Mapping[str, float] = field(default_factory=dict)
     """Static share of each limiter, summing to 1; empty means 1/N each."""

@@ -46,34 +46,60 @@ SILENCE_NS = 3 * NS_PER_S
 HISTORY = 0.7
 
 
+class FlowSlot:
+    """What a datapath keeps of one flow of the sample."""
+
+    __slots__ = ("due_ns", "hits", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """Bytes since the last take."""
+        self.hits = 0
+        """Of them, bytes that the limit refused or marked."""
+        self.due_ns = 0
+        """Of the flow's bucket (drld.allocators.flow_bucket)."""
+
+
 class FlowSample:
     """Byte counters of at most `capacity` flows."""
 
-    __slots__ = ("_bytes", "capacity")
+    __slots__ = ("_slots", "capacity")
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
-        self._bytes: dict[FlowId, int] = {}
+        self._slots: dict[FlowId, FlowSlot] = {}
 
-    def observe(self, flow: FlowId, length: int) -> None:
-        """Count a packet of `length` bytes if its flow is, or may come, into the set."""
-        counted = self._bytes
-        before = counted.get(flow)
-        if before is not None:
-            counted[flow] = before + length
-        elif len(counted) < self.capacity:
-            counted[flow] = length
+    def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
+        """Count a packet of `length` bytes if its flow is, or may come, into the set.
 
-    def take(self) -> dict[FlowId, int]:
-        """Bytes of each flow since the last take; the counters start at 0 again."""
-        taken = self._bytes
-        self._bytes = dict.fromkeys(taken, 0)
-        return taken
+        Returns:
+            The flow's slot; None where it is not in the set.
+        """
+        slot = self._slots.get(flow)
+        if slot is not None:
+            slot.size += length
+        elif len(self._slots) < self.capacity:
+            slot = self._slots[flow] = FlowSlot(length)
+        return slot
+
+    def take(self) -> tuple[dict[FlowId, int], dict[FlowId, int]]:
+        """Bytes of each flow since the last take, and of them those refused or marked.
+
+        Both begin at 0 again. Flows of which nothing was refused or marked are not in the second.
+        """
+        counted, hits = {}, {}
+        for flow, slot in self._slots.items():
+            counted[flow] = slot.size
+            slot.size = 0
+            if slot.hits:
+                hits[flow] = slot.hits
+                slot.hits = 0
+        return counted, hits
 
     def evict(self, flows: Iterable[FlowId]) -> None:
         """Drop flows from the set; those that are not in it are ignored."""
         for flow in flows:
-            self._bytes.pop(flow, None)
+            self._slots.pop(flow, None)
 
 
 class _Flow:
