@@ -264,8 +264,8 @@ def load(
 ) -> Experiment:
     """Read an experiment; `overrides` replace keys of the top level.
 
-    `settings` replace any key of a table, written `gossip.interval=500ms`; a value that is not
-    TOML is taken as a string.
+    `settings` replace any key of a table, written `gossip.interval=500ms` or `udp.0.rate=2mbit`; a
+    value that is not TOML is taken as a string.
 
     Raises:
         ConfigError: it cannot be read or used; one line for each problem.
@@ -282,8 +282,8 @@ def load(
     return build(document, str(path))
 
 
-def _set(document: dict[str, Any], setting: str) -> None:
-    """Carry out one `table.key=value`.
+def _set(document: Any, setting: str) -> None:
+    """Carry out one `table.key=value`; entries of an array of tables are numbered from 0.
 
     Raises:
         ConfigError: it is not of that form.
@@ -293,9 +293,14 @@ def _set(document: dict[str, Any], setting: str) -> None:
     if not equals or not all([*tables, key]):
         raise ConfigError([f"{setting!r}: a key and its value such as gossip.interval=500ms"])
     for table in tables:
-        document = document.setdefault(table, {})
-        if not isinstance(document, dict):
+        place: Any = document.setdefault(table, {}) if isinstance(document, dict) else None
+        if isinstance(document, list) and table.isdecimal() and int(table) < len(document):
+            place = document[int(table)]
+        if not isinstance(place, (dict, list)):
             raise ConfigError([f"{setting!r}: {table} is not a table"])
+        document = place
+    if not isinstance(document, dict):
+        raise ConfigError([f"{setting!r}: {key} is not a key of a table"])
     try:
         document[key] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
