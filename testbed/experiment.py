@@ -13,17 +13,30 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, ValidationError
+from pydantic import Field, PlainValidator, ValidationError, model_validator
 
+from drld import units
 from drld.allocators import ALLOCATORS
 from drld.config.allocator import read_allocator
-from drld.config.fields import Burst, Interval, Rate
+from drld.config.fields import MIN_BURST, Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
 from testbed.churn import ChurnTable, check_churn, lives
+from testbed.datagrams import UdpGroup, UdpTable, check_udp, udp_groups
 from testbed.events import Event, EventTable
-from testbed.fields import Duration, Name, PathTable, Probability, Size, Table, duration
+from testbed.fields import (
+    LONGEST_NAME,
+    Duration,
+    PathTable,
+    Places,
+    Probability,
+    Size,
+    Table,
+    duration,
+    places,
+    spread_out,
+)
 from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
 
 if sys.version_info >= (3, 11):
@@ -60,6 +73,7 @@ def _allocator(value: object) -> str:
 
 
 Stepped = Annotated[int, PlainValidator(_stepped)]
+Congestion = Literal["reno", "cubic", "bbr"]
 OnFailure = Literal["share", "open", "closed"]
 AllocatorName = Annotated[str, PlainValidator(_allocator)]
 
@@ -68,11 +82,16 @@ PAPER: dict[str, dict[str, Any]] = {"grd": {"lead": 0.0, "guard": False}}
 """Parameters with which allocators are the paper's, where drld's defaults are others."""
 
 
+_AUTO_BURST_S = 0.25
+"""Of the rate: the burst where none is given."""
+
+
 class LimitTable(Table):
     """The global limit."""
 
     rate: Rate
     burst: Burst
+    """Where it is left out or "auto", 0.25 s of the rate, and at least a packet."""
     ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Static share of each limiter; empty means the same for each."""
@@ -82,6 +101,19 @@ class LimitTable(Table):
     """What happens to the packets of a limiter whose daemon is dead."""
     interval: Interval | None = None
     """The estimate interval; None is that of gossip."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _size(cls, values: object) -> object:
+        """Fill in the burst; a rate that is no rate is left to be refused."""
+        if not isinstance(values, dict) or values.get("burst", "auto") != "auto":
+            return values
+        try:
+            rate = units.parse_rate(values["rate"])
+        except (KeyError, TypeError, units.QuantityError):
+            rate = 0
+        burst = max(round(_AUTO_BURST_S * rate), MIN_BURST)
+        return {**values, "burst": units.format_size(burst)}
 
 
 class GossipTable(Table):
@@ -102,6 +134,8 @@ class GossipTable(Table):
 class FlowsTable(PathTable):
     """A group of long TCP flows."""
 
+    limiter: Places
+    congestion: Congestion = "reno"
     count: Annotated[int, Field(ge=1, le=10_000)]
     start: Duration = 0
     spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS
@@ -122,7 +156,7 @@ class ExperimentTable(Table):
     allocators: Annotated[list[AllocatorName], Field(min_length=1)]
     window: Size | None = None
     """Of the receivers; None is what the kernel makes of it, several megabytes."""
-    limiters: list[Name] = Field(default_factory=list)
+    limiters: list[Places] = Field(default_factory=list)
     detail: Literal["limiters", "fleet"] = "limiters"
     costs: bool = False
     """Measure what a limiter costs; simulator only."""
@@ -130,6 +164,7 @@ class ExperimentTable(Table):
     gossip: GossipTable = GossipTable()
     flows: list[FlowsTable] = Field(default_factory=list)
     web: list[WebTable] = Field(default_factory=list)
+    udp: list[UdpTable] = Field(default_factory=list)
     churn: ChurnTable | None = None
     events: list[EventTable] = Field(default_factory=list)
     demand: list[DemandTable] = Field(default_factory=list)
@@ -168,11 +203,12 @@ class Experiment:
     groups: tuple[Group, ...]
     """Long flows."""
     web: tuple[WebGroup, ...]
+    udp: tuple[UdpGroup, ...]
     limiters: tuple[str, ...]
 
     @property
     def sources(self) -> tuple[Group | WebGroup, ...]:
-        """Everything that has a source of its own."""
+        """Every source of TCP traffic."""
         return (*self.groups, *self.web)
 
     @property
@@ -228,8 +264,8 @@ def load(
 ) -> Experiment:
     """Read an experiment; `overrides` replace keys of the top level.
 
-    `settings` replace any key of a table, written `gossip.interval=500ms`; a value that is not
-    TOML is taken as a string.
+    `settings` replace any key of a table, written `gossip.interval=500ms` or `udp.0.rate=2mbit`; a
+    value that is not TOML is taken as a string.
 
     Raises:
         ConfigError: it cannot be read or used; one line for each problem.
@@ -246,8 +282,8 @@ def load(
     return build(document, str(path))
 
 
-def _set(document: dict[str, Any], setting: str) -> None:
-    """Carry out one `table.key=value`.
+def _set(document: Any, setting: str) -> None:
+    """Carry out one `table.key=value`; entries of an array of tables are numbered from 0.
 
     Raises:
         ConfigError: it is not of that form.
@@ -257,9 +293,14 @@ def _set(document: dict[str, Any], setting: str) -> None:
     if not equals or not all([*tables, key]):
         raise ConfigError([f"{setting!r}: a key and its value such as gossip.interval=500ms"])
     for table in tables:
-        document = document.setdefault(table, {})
-        if not isinstance(document, dict):
+        place: Any = document.setdefault(table, {}) if isinstance(document, dict) else None
+        if isinstance(document, list) and table.isdecimal() and int(table) < len(document):
+            place = document[int(table)]
+        if not isinstance(place, (dict, list)):
             raise ConfigError([f"{setting!r}: {table} is not a table"])
+        document = place
+    if not isinstance(document, dict):
+        raise ConfigError([f"{setting!r}: {key} is not a key of a table"])
     try:
         document[key] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -275,15 +316,18 @@ def build(document: dict[str, Any], file: str) -> Experiment:
         problems.include([], ExperimentTable, error)
         raise ConfigError(problems.lines) from None
     groups = tuple(
-        Group(flows.name or f"f{number}", flows.limiter, flows)
+        Group(name, limiter, flows)
         for number, flows in enumerate(table.flows, 1)
+        for name, limiter in spread_out(flows.name or f"f{number}", flows.limiter)
     )
-    web = web_groups(table.web, table.demand)
+    web, udp = web_groups(table.web, table.demand), udp_groups(table.udp)
+    sources: list[Group | WebGroup | UdpGroup] = [*groups, *web, *udp]
+    mentioned = dict.fromkeys(source.limiter for source in sources)
     groups += _churn_groups(table)
-    mentioned = dict.fromkeys(traffic.limiter for traffic in [*table.flows, *table.web])
     if table.churn is not None:
         mentioned = dict.fromkeys(table.churn.names) | mentioned
-    experiment = Experiment(table, document, groups, web, tuple(table.limiters or mentioned))
+    limiters = [name for where in table.limiters for name in places(where)] or mentioned
+    experiment = Experiment(table, document, groups, web, udp, tuple(limiters))
     _cross_check(experiment, problems)
     if problems.lines:
         raise ConfigError(problems.lines)
@@ -318,8 +362,9 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
         problems.refuse(["seconds"], table.seconds, "a multiple of 0.2")
     if len(set(limiters)) != len(limiters):
         problems.add(["limiters"], "a name stands there twice")
-    if not experiment.sources:
-        problems.add(["flows"], "missing: no traffic without [[flows]], [[web]] or [churn]")
+    if not experiment.sources and not experiment.udp:
+        kinds = "[[flows]], [[web]], [[udp]] or [churn]"
+        problems.add(["flows"], f"missing: no traffic without {kinds}")
     if table.churn is not None:
         check_churn(table.churn, problems)
     for name, parameters in table.limit.parameters.items():
@@ -327,8 +372,7 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
     if table.limit.shares and set(table.limit.shares) != set(limiters):
         problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
     _check_sources(experiment, problems)
-    for index, group in enumerate(experiment.groups[: len(table.flows)]):
-        flows = group.table
+    for index, flows in enumerate(table.flows):
         where: list[int | str] = ["flows", index]
         if flows.end is not None and flows.end <= flows.start:
             problems.add([*where, "end"], "not after the start")
@@ -337,6 +381,7 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
         ):
             problems.add([*where, "period"], "needs an `end`, and to be as long as the flows live")
     names = [source.name for source in experiment.sources]
+    check_udp(table.udp, problems)
     check_web(experiment.web, table.demand, experiment.duration_ns, problems)
     events.check(table.events, names, experiment.limiters, experiment.duration_ns, problems)
     for name in {*table.allocators} & {*CENTRAL}:
@@ -345,20 +390,29 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
 
 
 def _check_sources(experiment: Experiment, problems: Problems) -> None:
-    """What groups of flows and web servers have in common."""
+    """What groups of flows, web servers and UDP sources have in common."""
     seen: set[str] = set()
     limiters = set(experiment.limiters)
-    places: list[tuple[str, int]] = [
-        ("flows", index) if index < len(experiment.table.flows) else ("churn", index)
-        for index in range(len(experiment.groups))
-    ]
-    places += [("web", index) for index in range(len(experiment.web))]
-    for where, source in zip(places, experiment.sources, strict=True):
+    table = experiment.table
+    keys: list[tuple[str, int]] = _keys("flows", table.flows)
+    keys += [("churn", index) for index in range(len(keys), len(experiment.groups))]
+    keys += [*_keys("web", table.web), *_keys("udp", table.udp)]
+    for key, source in zip(keys, (*experiment.sources, *experiment.udp), strict=True):
         if source.limiter not in limiters:
             known = ", ".join(experiment.limiters)
-            problems.refuse([*where, "limiter"], source.limiter, f"one of {known}")
+            problems.refuse([*key, "limiter"], source.limiter, f"one of {known}")
         if source.name in seen or source.name in _RESERVED:
-            problems.refuse([*where, "name"], source.name, "a name that is not taken")
+            problems.refuse([*key, "name"], source.name, "a name that is not taken")
+        if len(source.name) > LONGEST_NAME:
+            longest = f"at most {LONGEST_NAME} characters, of which a limiter takes some"
+            problems.refuse([*key, "name"], source.name, longest)
         seen.add(source.name)
-        if source.table.queue is not None and source.table.rate is None:
-            problems.add([*where, "queue"], "means nothing without a `rate`")
+    for kind, tables in (("flows", table.flows), ("web", table.web)):
+        for index, path in enumerate(tables):
+            if path.queue is not None and path.rate is None:
+                problems.add([kind, index, "queue"], "means nothing without a `rate`")
+
+
+def _keys(kind: str, tables: Sequence[FlowsTable | WebTable | UdpTable]) -> list[tuple[str, int]]:
+    """Where each group of some tables stands in the file."""
+    return [(kind, index) for index, table in enumerate(tables) for _ in places(table.limiter)]

@@ -2,6 +2,8 @@
 
 The paper's yardstick is one bucket that all flows cross. There a flow that is bottlenecked
 elsewhere gets its bottleneck, and the rest is shared evenly; which is what max-min fairness is.
+A UDP source
+gets its rate at most, on average over the times when it is on and off.
 A limiter whose daemon is dead has left the fleet: its static share leaves the limit, and what
 becomes of its flows is not the fleet's affair (`on_failure`).
 
@@ -10,11 +12,13 @@ Rates are bits/s of the IP layer.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
+from random import Random
 
+from testbed.datagrams import UdpGroup, UdpSource
 from testbed.events import Event
 from testbed.experiment import Experiment, Flow
 
@@ -44,7 +48,7 @@ class Situation:
     limit_bps: float
     link_bps: dict[str, float]
     """Rate of the bottleneck of each group that has one."""
-    running: dict[str, Flow] = field(default_factory=dict)
+    running: dict[str, Flow | UdpSource] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
 
     @classmethod
@@ -54,7 +58,7 @@ class Situation:
         links = {name: rate * 8.0 for name, rate in rates.items() if rate}
         return cls(experiment, experiment.table.limit.rate * 8.0, links)
 
-    def apply(self, change: Change, flows: dict[str, Flow]) -> None:
+    def apply(self, change: Change, flows: Mapping[str, Flow | UdpSource]) -> None:
         """Let it happen."""
         if change.kind == "join":
             self.running[change.what] = flows[change.what]
@@ -86,6 +90,7 @@ class Situation:
             group: self.link_bps.get(group, float("inf")) / number
             for group, number in count.items()
         }
+        of_one |= {group.name: group.mean_bps for group in self.experiment.udp}
         level = water_level(self.in_force_bps, [of_one[flow.group] for flow in flows])
         return {flow.id: min(level, of_one[flow.group]) for flow in flows}
 
@@ -104,8 +109,48 @@ def water_level(capacity: float, ceilings: Sequence[float]) -> float:
     return float("inf")
 
 
+def udp_sources(groups: Iterable[UdpGroup], duration_ns: int) -> list[tuple[UdpSource, float]]:
+    """All UDP sources, with the time, s, from which on each counts: the start of its group."""
+    rng = Random(0)  # what it decides, when the first packet of a source is sent, matters to nobody
+    return [
+        (source, group.table.start / 1e9)
+        for group in groups
+        for source in group.sources(duration_ns, rng)
+    ]
+
+
+def deserved(
+    experiment: Experiment,
+    flows: Sequence[tuple[Flow | UdpSource, float]],
+    events: Iterable[Event],
+    begin_s: float,
+    end_s: float,
+) -> dict[str, float]:
+    """What each flow deserves on average over that part of a time in which it lives, by its id.
+
+    `flows` are those of TCP and UDP, with the time of their SYN or first packet. What begins within
+    the first second of a run counts as there from the beginning.
+    """
+    plans = {flow.id: flow for flow, _ in flows}
+    duration_s = experiment.duration_ns / 1e9
+    steps = changes(flows, events, duration_s)
+    times = [0.0, *(together[0].at_s for together in steps[1:]), duration_s]
+    situation = Situation.at_start(experiment)
+    total: defaultdict[str, float] = defaultdict(float)
+    lived: defaultdict[str, float] = defaultdict(float)
+    for together, (since_s, until_s) in zip(steps, pairwise(times), strict=True):
+        for change in together:
+            situation.apply(change, plans)
+        length_s = min(until_s, end_s) - max(since_s, begin_s)
+        if length_s > 0:
+            for flow, rate in situation.fair_bps().items():
+                total[flow] += rate * length_s
+                lived[flow] += length_s
+    return {flow: total[flow] / lived[flow] for flow in total}
+
+
 def changes(
-    flows: Iterable[tuple[Flow, float]], events: Iterable[Event], duration_s: float
+    flows: Iterable[tuple[Flow | UdpSource, float]], events: Iterable[Event], duration_s: float
 ) -> list[list[Change]]:
     """Everything that happens in a run, in order; what happens at once is in one list.
 

@@ -29,6 +29,7 @@ from testbed.result import (
     within_limit,
 )
 from testbed.topology import Plan
+from testbed.udprecord import UdpReport, udp_record
 from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
@@ -61,6 +62,8 @@ class Observation:
     cpu: dict[str, float]
     web: tuple[SiteReport, ...] = ()
     """Of every web group."""
+    udp: tuple[UdpReport, ...] = ()
+    """Of every UDP source."""
     events: tuple[Event, ...] = ()
     """The experiment's, at the times when they were carried out."""
     limits_in_force: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
@@ -99,6 +102,8 @@ def record(
         delivered[flow.limiter] += sum(flow.steps[first_step:])
     for report in seen.web:
         delivered[report.limiter] += received_in(report, first_step)
+    for source in seen.udp:
+        delivered[source.limiter] += sum(source.steps[first_step:])
     _check_goodput(flows, seen, counted, end_s)
     by_goodput = allocator in CENTRAL and in_detail
     windows_bps = {
@@ -149,6 +154,19 @@ def record(
         **({"daemons": seen.limiters.costs} if seen.limiters.costs else {}),
         "link": seen.link,
         **({"web": web_record(seen.web, begin_s, end_s, step_s)} if seen.web else {}),
+        **(
+            {
+                "udp": udp_record(
+                    seen.udp,
+                    begin_s,
+                    end_s,
+                    step_s,
+                    series=in_detail and len(seen.udp) <= MOST_FLOW_SERIES,
+                )
+            }
+            if seen.udp
+            else {}
+        ),
         "sampler_worst_ms": seen.sampler_worst_ms,
         "cpu": seen.cpu,
         **({"costs": seen.costs} if seen.costs else {}),
@@ -168,6 +186,7 @@ def _check_goodput(
     delivered = sum(sum(flow.steps) for flow in flows)
     delivered += sum(received_in(report, 0) for report in seen.web)
     forwarded = sum(_increase(seen, f"forwarded/{limiter}", 0.0, end_s) for limiter in counted)
+    forwarded -= sum(report.ip_bytes() for report in seen.udp)
     requests = sum(len(report.fetches) for report in seen.web)
     check_goodput(delivered, forwarded, OVERHEAD * requests)
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from testbed.datagrams import UdpSource
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
-from testbed.fair import Change, Situation, changes
+from testbed.fair import Change, Situation, changes, udp_sources
 from testbed.result import GOODPUT_SHARE, FlowGoodput
 
 STEP_S = STEP_NS / NS_PER_S
@@ -68,8 +69,12 @@ def responses(
     if experiment.web:
         return []
     duration_s = experiment.duration_ns / NS_PER_S
-    plans = {flow.id: flow for flow, _ in flows}
-    first, *later = changes([(flow, goodput.syn_s) for flow, goodput in flows], events, duration_s)
+    sources: list[tuple[Flow | UdpSource, float]] = [
+        *((flow, goodput.syn_s) for flow, goodput in flows),
+        *udp_sources(experiment.udp, experiment.duration_ns),
+    ]
+    plans = {flow.id: flow for flow, _ in sources}
+    first, *later = changes(sources, events, duration_s)
     situation = Situation.at_start(experiment)
     for change in first:
         situation.apply(change, plans)

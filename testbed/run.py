@@ -66,6 +66,12 @@ def refuse(experiment: Experiment) -> None:
     ]
     if experiment.table.costs:
         problems.append("costs: only the simulator measures them (python -m testbed.sim)")
+    if experiment.udp:
+        problems.append("udp: only the simulator has UDP sources (python -m testbed.sim)")
+    if any(group.table.congestion != "reno" for group in experiment.groups):
+        problems.append(
+            "flows.congestion: only the simulator has others than reno (python -m testbed.sim)"
+        )
     if max(len(experiment.limiters), len(experiment.sources)) > _MOST_LINKS:
         problems.append(
             f"limiters: more than {_MOST_LINKS} of them, or of groups, are for the simulator "

@@ -209,6 +209,10 @@ def header(
             for group in experiment.groups
         ],
         "web": [{"name": group.name, "limiter": group.limiter} for group in experiment.web],
+        "udp": [
+            {"name": group.name, "limiter": group.limiter, "sources": group.table.count}
+            for group in experiment.udp
+        ],
         "limit_bps": table.limit.rate * 8,
         "seed": table.seed,
         "setting": setting,
@@ -221,7 +225,10 @@ def table_of(result: dict[str, Any]) -> str:
     limiters = result["limiters"] if len(result["limiters"]) <= _MOST_COLUMNS else []
     header = ["allocator", "runs", "rate/limit", *limiters, "Jain", "1s<=1.10", "gossip B/s"]
     web = any("web" in run for run in result["runs"])
-    header += ["bulk Mbit/s", "web Mbit/s"] if web else []
+    udp = any("udp" in run for run in result["runs"])
+    header += ["bulk Mbit/s"] if web or udp else []
+    header += ["web Mbit/s"] if web else []
+    header += ["UDP Mbit/s"] if udp else []
     rows = [header]
     for allocator in dict.fromkeys(run["allocator"] for run in result["runs"]):
         runs = [run for run in result["runs"] if run["allocator"] == allocator]
@@ -237,14 +244,19 @@ def table_of(result: dict[str, Any]) -> str:
                 *(
                     _median([rate / 1e6 for rate in rates], 2)
                     for rates in (
-                        [run["bulk_goodput_bps"] for run in runs],
-                        [run["web"]["goodput_bps"] for run in runs if web],
+                        *([[run["bulk_goodput_bps"] for run in runs]] if web or udp else []),
+                        *([[run["web"]["goodput_bps"] for run in runs]] if web else []),
+                        *([[_udp_bps(run) for run in runs]] if udp else []),
                     )
-                    if web
                 ),
             ]
         )
     return _aligned(rows, left=1)
+
+
+def _udp_bps(run: dict[str, Any]) -> float:
+    """Goodput of all UDP sources of a run, bits/s."""
+    return sum(float(source["goodput_bps"]) for source in run.get("udp", ()))
 
 
 def event_table_of(result: dict[str, Any]) -> str:

@@ -21,6 +21,9 @@ class Congestion:
 
     __slots__ = ("_before", "_delivered", "_grown", "_prior", "_sent", "threshold", "window")
 
+    paced = False
+    """Whether segments leave one by one, `gap_ns` apart, instead of as the window permits."""
+
     def __init__(self, window: int) -> None:
         self.window = window
         self.threshold = UNKNOWN
@@ -31,7 +34,7 @@ class Congestion:
         self._before: tuple[int, int] | None = None
         """Window and threshold before the timeout."""
 
-    def grow(self, delivered: int, out: int, limited: bool) -> None:
+    def grow(self, delivered: int, out: int, limited: bool, now_ns: int, least_rtt_ns: int) -> None:
         """Take in what was delivered outside a reduction: tcp_reno_cong_avoid().
 
         A window that does not keep the sender from sending (`limited`) does not grow, but in slow
@@ -46,14 +49,21 @@ class Congestion:
             self.window = grown
             if not delivered:
                 return
-        window = self.window
-        if self._grown >= window:
+        self._avoid(delivered, now_ns, least_rtt_ns)
+
+    def _avoid(self, delivered: int, now_ns: int, least_rtt_ns: int) -> None:  # noqa: ARG002
+        """Congestion avoidance: one segment a window."""
+        self._add(delivered, self.window)
+
+    def _add(self, delivered: int, every: int) -> None:
+        """Add a segment to the window for `every` delivered ones: tcp_cong_avoid_ai()."""
+        if self._grown >= every:
             self._grown = 0
             self.window += 1
         self._grown += delivered
-        if self._grown >= window:
-            more = self._grown // window
-            self._grown -= more * window
+        if self._grown >= every:
+            more = self._grown // every
+            self._grown -= more * every
             self.window += more
 
     def begin_reduction(self) -> None:
@@ -61,7 +71,7 @@ class Congestion:
         self._grown = 0
         self._prior = self.window
         self._delivered = self._sent = 0
-        self._halve()
+        self.threshold = self._lower()
 
     def reduce(self, delivered: int, in_flight: int, lost: int, advanced: bool) -> None:
         """Say how much may be in flight now: tcp_cwnd_reduction()."""
@@ -91,7 +101,7 @@ class Congestion:
         """Begin with one segment more than is in flight; unless `again`, halve the threshold."""
         if not again:
             self._before = self.window, self.threshold
-            self._halve()
+            self.threshold = self._lower()
         self.window = in_flight + 1
         self._grown = 0
 
@@ -105,5 +115,37 @@ class Congestion:
         self._before = None
         return True
 
-    def _halve(self) -> None:
-        self.threshold = max(self.window // 2, LEAST_WINDOW)
+    def _lower(self) -> int:
+        """The threshold after a loss: tcp_reno_ssthresh()."""
+        return max(self.window // 2, LEAST_WINDOW)
+
+    # Only of those that are paced.
+
+    @property
+    def gap_ns(self) -> int:
+        """Least time between the starts of two segments."""
+        return 0
+
+    def transmitted(self, segment: int, out: int, now_ns: int) -> None:
+        """A segment leaves (again); `out` are under way without it."""
+
+    def observe(
+        self,
+        newest: int,
+        una: int,
+        delivered: int,
+        in_flight: int,
+        *,
+        now_ns: int,
+        least_rtt_ns: int,
+    ) -> None:
+        """Take in an acknowledgement.
+
+        Args:
+            newest: the last sent of the segments that ever arrived.
+            una: the first segment that is not acknowledged.
+            delivered: segments that ever arrived.
+            in_flight: segments that the network is believed to hold.
+            now_ns: the time.
+            least_rtt_ns: the shortest round trip ever seen.
+        """

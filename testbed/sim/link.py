@@ -3,7 +3,8 @@
 What `testbed.link` builds of a delay line and the kernel's token bucket filter. A link is a FIFO.
 Hosts are not infinitely fast: packets come `SPACING_NS` apart at least, and each takes longer by
 an exponentially distributed time, `NOISE_NS` on average, which is what the testbed's delay line
-does. With less of it flows of one round-trip time march in step.
+does. With less of it flows of one round-trip time march in step. A link without delay has no delay
+line, and a tenth of that noise: what a packet takes from one host's stack to the next.
 
 The rate is a token bucket of `BURST` bytes that shapes: a packet waits until there are tokens for
 it, in a queue of so many bytes; what finds the queue full is lost.
@@ -21,19 +22,23 @@ from testbed.link import TBF_BURST
 from testbed.sim.clock import Action, Clock
 
 NOISE_NS = 100_000
+NOISE_WITHOUT_DELAY_NS = 10_000
 SPACING_NS = 10_000
 
 
 class Link:
     """Carries packets one way."""
 
-    __slots__ = ("_clock", "_last_due_ns", "_loss", "_random", "_shaper", "delay_ns", "dropped")
+    __slots__ = (
+        "_clock", "_last_due_ns", "_loss", "_noise_ns", "_random", "_shaper", "delay_ns", "dropped",
+    )  # fmt: skip
 
     def __init__(self, clock: Clock, delay_ns: int, rng: Random, loss: float = 0.0) -> None:
         """`loss` is the probability that a packet is lost."""
         self._clock = clock
         self.delay_ns = delay_ns
         self._loss = loss
+        self._noise_ns = NOISE_NS if delay_ns else NOISE_WITHOUT_DELAY_NS
         self._random = rng.random
         self._last_due_ns = 0
         self._shaper: _Shaper | None = None
@@ -46,7 +51,7 @@ class Link:
         if self._loss and random() < self._loss:
             self.dropped += 1
             return
-        due_ns = clock.now_ns + self.delay_ns - int(log(1.0 - random()) * NOISE_NS)
+        due_ns = clock.now_ns + self.delay_ns - int(log(1.0 - random()) * self._noise_ns)
         due_ns = max(due_ns, self._last_due_ns + SPACING_NS)
         self._last_due_ns = due_ns
         if self._shaper is None:

@@ -13,6 +13,7 @@ from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.report import local_limit_bps
 from testbed.believed import BelievedTotal, error_of
+from testbed.datagrams import UdpGroup
 from testbed.events import EventTable
 from testbed.experiment import Experiment, Group
 from testbed.fleet import FleetReport
@@ -25,6 +26,7 @@ from testbed.sim.host import Host
 from testbed.sim.link import Link
 from testbed.sim.stream import Path
 from testbed.sim.timer import JIFFY_NS
+from testbed.sim.udp_source import UdpSender
 from testbed.sim.web import Site
 from testbed.topology import Plan
 from testbed.workload import WebGroup
@@ -78,7 +80,7 @@ class Simulation:
             veths=(), commands={}, links=(), limiters=limiters, sink_address={}, gossip_address={},
             path={
                 source.name: limiters[0] if central else source.limiter
-                for source in experiment.sources
+                for source in (*experiment.sources, *experiment.udp)
             },
             source_address={source.name: source.name for source in experiment.sources},
         )  # fmt: skip
@@ -112,6 +114,14 @@ class Simulation:
             )
             for web in experiment.web
         ]
+        # After all others, so that what has no UDP source draws the same numbers as ever.
+        self.udp: list[UdpSender] = []
+        for udp in experiment.udp:
+            way = self._udp_path(udp, noise)
+            self.udp += [
+                UdpSender(self._clock, udp, source, way, run_ns=run_ns, new_flow=self._new_flow)
+                for source in udp.sources(experiment.duration_ns, starts)
+            ]
         self._times_s: list[float] = []
         self._believed = BelievedTotal([], [])
         self._counters: dict[str, list[int]] = {
@@ -130,7 +140,16 @@ class Simulation:
         self._there[source.name] = there
         host = self._hosts[self.layout.path[source.name]]
         window = self._experiment.table.window
-        return Path(there, back, host, phase_ns=rng.randrange(JIFFY_NS), window=window)
+        congestion = source.table.congestion if isinstance(source, Group) else "reno"
+        phase_ns = rng.randrange(JIFFY_NS)
+        return Path(there, back, host, phase_ns, window, congestion)
+
+    def _udp_path(self, source: UdpGroup, rng: Random) -> Path:
+        """Make the link of a group of UDP sources; nothing comes back."""
+        table = source.table
+        there = Link(self._clock, table.rtt // 2, rng, table.loss)
+        host = self._hosts[self.layout.path[source.name]]
+        return Path(there, there, host, phase_ns=0)
 
     def _new_flow(self) -> int:
         self._flow_ids += 1
@@ -225,6 +244,7 @@ class Simulation:
             link={"backend": "simulated"},
             cpu={},
             web=tuple(site.report() for site in self.sites),
+            udp=tuple(source.report() for source in self.udp),
             events=tuple(self._experiment.events),
             limits_in_force=self._limits_in_force,
             believed=self._believed if self._believed.errors else None,

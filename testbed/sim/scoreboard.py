@@ -92,6 +92,11 @@ class Scoreboard:
         """Segments that the network is believed to hold."""
         return self.next_ - self.una - self.sacked - self.lost + self.resent
 
+    @property
+    def newest(self) -> int:
+        """The segment sent last of all that ever arrived; -1 before any has."""
+        return self._delivered_number
+
     def send_new(self, now_ns: int) -> int:
         """Note that the next segment is sent; return its number."""
         number = self.next_

@@ -15,8 +15,12 @@ Segments are numbered and all of one size. What is modelled, and where it stands
 The names of the states and of what is computed are those of net/ipv4/tcp_input.c, `tcp_recovery.c`,
 `tcp_timer.c` and `tcp_output.c` of Linux 6.18, so that one can be read beside the other.
 
-What is left out: pacing and super-packets (off in the testbed), and undoing a reduction because of
-duplicate SACKs or timestamps.
+The window is another module's: New Reno's (`testbed.sim.congestion`), or that of a control that
+replaces it (`testbed.sim.controls`). A control that paces has each segment wait for its time
+(`testbed.sim.pacer`).
+
+What is left out: super-packets (off in the testbed), the pacing of New Reno and CUBIC, and undoing
+a reduction because of duplicate SACKs or timestamps.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from collections.abc import Callable
 from testbed.sim.clock import Clock
 from testbed.sim.congestion import INITIAL_WINDOW, Congestion
 from testbed.sim.digest import Digest, digest
+from testbed.sim.pacer import Pacer
 from testbed.sim.receiver import Ack
 from testbed.sim.retransmission import Pending, RetransmissionTimer
 from testbed.sim.rtt import RoundTrip
@@ -65,6 +70,7 @@ class Sender:
         window: int = INITIAL_WINDOW,
         segments: int | None = None,
         most_out: int | None = None,
+        control: Callable[[int], Congestion] = Congestion,
     ) -> None:
         """A connection that was just made; `emit` sends the segment of a number.
 
@@ -76,6 +82,7 @@ class Sender:
             window: the initial congestion window.
             segments: how many there are to send; None if without end.
             most_out: the receiver's window, in segments; None if it is never full.
+            control: makes a congestion control of the initial window.
         """
         self._clock = clock
         self._emit = emit
@@ -88,7 +95,8 @@ class Sender:
         self.rtt.sample(rtt_ns, 0, 0)
         self.board.least_rtt_ns = rtt_ns
         self.state = State.OPEN
-        self.congestion = Congestion(window)
+        self.congestion = control(window)
+        self._pacer = Pacer(clock, self._resume) if self.congestion.paced else None
         self.retransmits = 0
         """Segments sent again."""
         self.timeouts = 0
@@ -118,6 +126,8 @@ class Sender:
         """Send no more."""
         self._timer.stop()
         self._segments = self.board.next_
+        if self._pacer is not None:
+            self._pacer.close()
 
     # What an acknowledgement does: tcp_ack().
 
@@ -149,7 +159,12 @@ class Sender:
             lost = board.lost_ever - lost
             self.congestion.reduce(delivered, board.in_flight, lost, news.advanced)
         elif news.advanced:
-            self.congestion.grow(delivered, board.out, self._limited)
+            self.congestion.grow(delivered, board.out, self._limited, now_ns, self.rtt.minimum_ns)
+        if self._pacer is not None:
+            self.congestion.observe(
+                board.newest, board.una, board.delivered, board.in_flight, now_ns=now_ns,
+                least_rtt_ns=self.rtt.minimum_ns,
+            )  # fmt: skip
         self._send_after(after)
 
     # Episodes: tcp_fastretrans_alert().
@@ -256,7 +271,7 @@ class Sender:
         board = self.board
         room = self.congestion.window - board.in_flight
         sent = 0
-        while sent < room and self._more:
+        while sent < room and self._more and not self._must_wait:
             self._transmit_new()
             sent += 1
         self._limited = sent >= room
@@ -269,16 +284,32 @@ class Sender:
     def _transmit_new(self) -> None:
         board = self.board
         first = board.una == board.next_
+        self._pace(board.next_)
         number = board.send_new(self._clock.now_ns)
         if first or self._timer.pending is Pending.PROBE:
             self._timer.restart()
         self._emit(number)
 
+    @property
+    def _must_wait(self) -> bool:
+        return self._pacer is not None and self._pacer.must_wait()
+
+    def _pace(self, segment: int) -> None:
+        if self._pacer is not None:
+            self.congestion.transmitted(segment, self.board.out, self._clock.now_ns)
+            self._pacer.sent(self.congestion.gap_ns)
+
+    def _resume(self) -> None:
+        """The time of the next segment has come."""
+        if self.state is State.RECOVERY or (self.state is State.LOSS and not self._forward):
+            self._send_lost()
+        self._send_new()
+
     def _send_lost(self) -> None:
         board = self.board
         while board.in_flight < self.congestion.window:
             segment = board.hole()
-            if segment is None:
+            if segment is None or self._must_wait:
                 return
             self._transmit_again(segment)
             if self.state is State.RECOVERY:
@@ -287,6 +318,7 @@ class Sender:
                 self._timer.await_timeout()
 
     def _transmit_again(self, segment: Segment) -> None:
+        self._pace(segment.number)
         self.board.send_again(segment, self._clock.now_ns)
         self.retransmits += 1
         self._emit(segment.number)

@@ -17,6 +17,7 @@ from drld.model import FlowId
 from testbed import MTU
 from testbed.sim.clock import Clock
 from testbed.sim.congestion import INITIAL_WINDOW
+from testbed.sim.controls import CONTROLS
 from testbed.sim.host import Host
 from testbed.sim.link import Link
 from testbed.sim.receiver import Ack, Receiver
@@ -47,6 +48,8 @@ class Path:
     """When the jiffies of the group's hosts begin."""
     window: int | None = None
     """Of the receivers, bytes; None if it is never full."""
+    congestion: str = "reno"
+    """The congestion control of the senders."""
 
 
 class Stream:
@@ -75,6 +78,7 @@ class Stream:
             window=INITIAL_WINDOW if syns <= 2 else 1,
             segments=segments,
             most_out=None if window is None else max(window // SEGMENT_BYTES, 1),
+            control=CONTROLS[self._path.congestion],
         )
         self.sender.start()
 

@@ -88,7 +88,7 @@ def test_too_many_requests_are_refused_before_a_list_of_them_is_made() -> None:
 
 def test_traffic_is_needed() -> None:
     assert problems_of(flows=[], limiters=["l1"]) == [
-        "small.toml: flows: missing: no traffic without [[flows]], [[web]] or [churn]"
+        "small.toml: flows: missing: no traffic without [[flows]], [[web]], [[udp]] or [churn]"
     ]
 
 

@@ -1,0 +1,73 @@
+"""A UDP source of the experiment: sends at its times, and counts what comes through its limiter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from drld.model import FlowId
+from testbed.datagrams import UDP_HEADERS, UdpGroup, UdpSource
+from testbed.experiment import NS_PER_S, STEP_NS
+from testbed.sim.clock import Clock
+from testbed.sim.stream import Path
+from testbed.udprecord import UdpReport
+
+
+class UdpSender:
+    """One source."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        group: UdpGroup,
+        source: UdpSource,
+        path: Path,
+        *,
+        run_ns: tuple[int, int],
+        new_flow: Callable[[], FlowId],
+    ) -> None:
+        """Send at the source's times; `run_ns` are the begin and the end of the run."""
+        self._clock = clock
+        self._group = group
+        self._source = source
+        self._path = path
+        self._begin_ns = run_ns[0]
+        self._new_flow = new_flow
+        self._flow_id = new_flow()
+        self._steps = [0] * ((run_ns[1] - run_ns[0]) // STEP_NS)
+        self._sent = 0
+        self._burst = 0
+        """Bursts since `_since_ns`."""
+        self._since_ns = source.start_ns
+        """When it began to send, or the present time `on` began; from the start of the run."""
+        if source.start_ns < source.end_ns:
+            clock.at(run_ns[0] + source.start_ns, self._send)
+
+    def report(self) -> UdpReport:
+        """What became of its packets."""
+        source = self._source
+        return UdpReport(
+            source.id, source.limiter, self._group.table.size,
+            self._group.table.start / NS_PER_S, source.end_ns / NS_PER_S, self._sent,
+            tuple(self._steps),
+        )  # fmt: skip
+
+    def _send(self, _: object) -> None:
+        table = self._group.table
+        for _packet in range(table.burst):
+            if table.ports == "each-packet":
+                self._flow_id = self._new_flow()
+            self._sent += 1
+            self._path.there.send(table.size, self._arrives, self._flow_id)
+        at_ns, since_ns = self._group.next_ns(self._since_ns, self._burst + 1)
+        self._burst = self._burst + 1 if since_ns == self._since_ns else 0
+        self._since_ns = since_ns
+        if at_ns < self._source.end_ns:
+            self._clock.at(self._begin_ns + at_ns, self._send)
+
+    def _arrives(self, flow_id: FlowId) -> None:
+        """A packet comes to the limiter."""
+        size = self._group.table.size
+        if self._path.host.passes(flow_id, size):
+            step = (self._clock.now_ns - self._begin_ns) // STEP_NS
+            if step < len(self._steps):
+                self._steps[step] += size - UDP_HEADERS
