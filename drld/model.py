@@ -10,9 +10,12 @@ Units everywhere: time in integer nanoseconds of one monotonic clock, sizes in I
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from drld.estimate.flows import FlowState
 
 NS_PER_S = 1_000_000_000
 HEARTBEAT = 0
@@ -85,6 +88,12 @@ class Demand:
     """The first interval with traffic after an idle time."""
     idle: bool
     """No byte has arrived for a second."""
+    forwarded_bytes: int = 0
+    """Let through in the last interval."""
+    sample: Collection[FlowState] = ()
+    """The sampled flows, in no order."""
+    rest: float = 0.0
+    """Rate of the flows outside the sample, filtered as `FlowState.fast` is, bytes/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,13 @@ class GlobalView:
     """Age of the oldest estimate that `remote` rests on; None where nobody was heard."""
     unnamed: int = 0
     """Connected limiters beyond those in `connected`, whose names are not known here."""
+    told: float = 0.0
+    """The least of this limiter's own values that any other may still believe: the least that it
+    told in the last `Fabric.news_ns`."""
+    told_lately: float = 0.0
+    """The same over half that time, in which nearly all have heard of it."""
+    news_ns: int = 0
+    """`Fabric.news_ns`."""
 
 
 @dataclass(frozen=True, slots=True)

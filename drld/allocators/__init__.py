@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from drld.allocators.base import Allocator
 from drld.allocators.central import CentralTokenBucket
+from drld.allocators.fair import Fair
 from drld.allocators.fps import FlowProportionalShare, FlowProportionalShareRandomDrop
 from drld.allocators.grd import GlobalRandomDrop
 from drld.allocators.gtb import GlobalTokenBucket
@@ -18,6 +19,7 @@ ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
         "static": Static,
         "gtb": GlobalTokenBucket,
         "grd": GlobalRandomDrop,
+        "fair": Fair,
         "fps": FlowProportionalShare,
         "fps-random-drop": FlowProportionalShareRandomDrop,
     }

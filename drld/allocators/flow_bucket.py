@@ -35,7 +35,7 @@ MARKED_SPANS = 2
 class FlowBuckets:
     """Rate and depth of the flow buckets of one limit."""
 
-    __slots__ = ("scaled", "span_ns")
+    __slots__ = ("per_ns", "scaled", "span_ns")
 
     def __init__(self, enforcement: Enforcement) -> None:
         rate = enforcement.flow_rate
@@ -43,6 +43,7 @@ class FlowBuckets:
         """Nanoseconds a byte, times 2**16; 0: flows are not policed."""
         span_ns = enforcement.flow_depth * NS_PER_S // rate if rate else 0
         self.span_ns = min(span_ns, MAX_SPAN_NS)
+        self.per_ns = enforcement.reserve * NS_PER_S // self.span_ns if self.span_ns else 0
 
     def charged(self, due_ns: int, length: int, now_ns: int) -> int:
         """`due` of a flow's bucket after a packet of `length` bytes."""

@@ -148,9 +148,11 @@ class Policer:
         buckets, slot = self._flow_buckets, self._slot
         if buckets is not None and slot is not None:
             charged_ns = buckets.charged(slot.due_ns, length, now_ns)
-            if buckets.covers(charged_ns, length, now_ns):
-                self._charged_ns = charged_ns
-            elif not bucket.spares(length, self._reserve):
+            owed = charged_ns - now_ns
+            if bucket._tokens >= min(length * 1_000_000_000 + min(owed, buckets.span_ns) * buckets.per_ns, bucket._depth):
+                if buckets.covers(charged_ns, length, now_ns):
+                    self._charged_ns = charged_ns
+            else:
                 if not (marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS)):
                     return self._drop(length)
                 self._charged_ns = charged_ns
