@@ -174,20 +174,20 @@ def test_a_restart_keeps_the_tokens_of_limits_beside_one_that_is_refused(
     fleet: RegistryFleet,
 ) -> None:
     (first,) = fleet.started(1)
-    slower = ("--name", "slower", "--rate", "1600bit", "--burst", "24kB", "--out", "uplink")
+    slower = ("--name", "slower", "--rate", "10kbit", "--burst", "120kB", "--out", "uplink")
     fleet.fleet("add-limit", *slower, "--allocator", "static")
     odd = ("--name", "odd", "--rate", "1mbit", "--burst", "15kB", "--out", "nowhere0")
     assert fleet.fleet("add-limit", *odd, check=False)["refused"]
-    fleet.send(1, 60)
-    wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 60)
+    fleet.send(1, 300)
+    wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 300)
     first.kill()
     first.start()
     fleet.wait(first, lambda report: report["limits"] == 1)
-    fleet.send(1, 24)
-    report = wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 24)
-    assert report["arrived_packets"] == 24
-    # A full bucket would let all pass; this one gets a packet's tokens in five seconds.
-    assert report["forwarded_bytes"] / LENGTH <= 12
+    fleet.send(1, 120)
+    report = wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 120)
+    assert report["arrived_packets"] == 120
+    # A full bucket would let all pass; this one gets a packet's tokens in 0.8 s.
+    assert report["forwarded_bytes"] / LENGTH <= 60
 
 
 def test_auto_starts_with_the_fleets_limits_where_the_kernel_datapath_cannot_be_had(
