@@ -41,13 +41,7 @@ class Problems:
 
     def unknown(self, where: Location, key: str, known: Iterable[str]) -> None:
         """Note a key that does not exist; suggest what may have been meant."""
-        known = list(known)
-        abbreviated = [name for name in known if name.startswith(key)]
-        if close := difflib.get_close_matches(key, known, n=1) or abbreviated:
-            hint = f'did you mean "{close[0]}"?'
-        else:
-            hint = f"known here: {some(known)}" if known else "none is known here"
-        self.add([*where, key], f"unknown key; {hint}")
+        self.add([*where, key], f"unknown key; {hint(key, list(known))}")
 
     def include(self, where: Location, model: type[BaseModel], error: ValidationError) -> None:
         """Note everything that kept `model` from being made of the table at `where`."""
@@ -62,6 +56,14 @@ class Problems:
                 self.unknown(path[:-1], str(location[-1]), _keys(model, location[:-1]))
             else:
                 self.refuse(path, mistake["input"], _allowed(mistake))
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """Which of the known names may have been meant, or which there are."""
+    abbreviated = [other for other in known if other.startswith(name)]
+    if close := difflib.get_close_matches(name, known, n=1) or abbreviated:
+        return f'did you mean "{close[0]}"?'
+    return f"known here: {some(known)}" if known else "none is known here"
 
 
 def show(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,17 @@ from ...registry_factories import KEYS, address, limit, member
 LIMITS = """
 [[limit]]
 name = "a"
+allocator = "fps"
 rate = "1mbit"
 burst = "15kB"
 match = { out = "uplink", destination = "10.9.2.0/24" }
 [[limit]]
 id = 9
 name = "b"
+allocator = "fps"
 rate = "2mbit"
-burst = "15kB"
+excess = "mark"
+weights = { l1 = 2 }
 match = { in = "uplink" }
 mode = "shadow"
 """
@@ -86,13 +90,15 @@ def test_limits_from_a_file(operator: Operator) -> None:
     assert added.startswith("limits 1, 9, revision ")
     assert added.endswith(": applied by 0 of 0\n")
     assert operator.output("limits").splitlines() == [
-        "NAME  ALLOCATOR  MODE     MATCH                      ID         RATE    BURST",
-        "a     fps        enforce  out uplink to 10.9.2.0/24   1  1.00 Mbit/s  15.0 kB",
-        "b     fps        shadow   in uplink                   9  2.00 Mbit/s  15.0 kB",
+        "NAME  ALLOCATOR  MODE     MATCH                      ID         RATE           BURST",
+        "a     fps        enforce  out uplink to 10.9.2.0/24   1  1.00 Mbit/s         15.0 kB",
+        "b     fps        shadow   in uplink                   9  2.00 Mbit/s  62.5 kB (auto)",
     ]
+    second = json.loads(operator.output("limits", "--json"))["limits"][1]
+    assert (second["excess"], second["weights"]) == ("mark", {"l1": 2})
     assert operator.output("remove-limit", "9").startswith("limit 9 removed, revision ")
     options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-    assert operator.output("add-limit", *options).startswith("limit 2, ")
+    assert operator.output("add-limit", *options, "--excess", "mark").startswith("limit 2, ")
     said = operator.refusal("add-limit", *options, "--id", "9")
     assert said == ("drlctl: limit[0]: id: 9: never given out, but etcd /drld/f/limits/9 had it\n")
 

@@ -50,21 +50,42 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "rate of nothing": (
         changed(("10mbit", "0bit")),
-        'limit[0].rate: \'0bit\': a rate from "8bit" (1 B/s) to "100gbit"',
+        'limit[0].rate: \'0bit\': a rate from "10kbit" to "400gbit"',
+    ),
+    "rate below the lowest": (
+        changed(("10mbit", "9.999kbit")),
+        'limit[0].rate: \'9.999kbit\': a rate from "10kbit" to "400gbit"',
+    ),
+    "rate above the highest": (
+        changed(("10mbit", "400.000001gbit")),
+        'limit[0].rate: \'400.000001gbit\': a rate from "10kbit" to "400gbit"',
     ),
     "burst below a packet": (
-        changed(("75kB", "1499B")),
+        changed(("400kB", "1499B")),
         "limit[0].burst: '1499B': "
-        'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
+        '"auto", or a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
     ),
     "burst in bits": (
-        changed(("75kB", "600kbit")),
-        'limit[0].burst: \'600kbit\': a size in bytes such as "75kB" or "64KiB"',
+        changed(("400kB", "600kbit")),
+        'limit[0].burst: \'600kbit\': "auto", or a size in bytes such as "75kB" or "64KiB"',
     ),
     "burst as a number": (
-        changed(('"75kB"', "75000")),
+        changed(('"400kB"', "75000")),
         "limit[0].burst: 75000: "
-        'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
+        '"auto", or a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
+    ),
+    "burst above the largest": (
+        changed(("400kB", "4.1GB")),
+        "limit[0].burst: '4.1GB': "
+        '"auto", or a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
+    ),
+    "automatic burst in capitals": (
+        changed(("400kB", "AUTO")),
+        'limit[0].burst: \'AUTO\': "auto", or a size in bytes such as "75kB" or "64KiB"',
+    ),
+    "interval beyond the longest": (
+        with_limit_key("interval = '11s'"),
+        'limit[0].interval: \'11s\': a duration such as "50ms", from "10ms" to "10s"',
     ),
     "ewma of 1": (with_limit_key("ewma = 1.0"), "limit[0].ewma: 1.0: less than 1"),
     "negative ewma": (
@@ -80,6 +101,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "unknown failure mode": (
         with_limit_key("on_failure = 'fail-open'"),
         "limit[0].on_failure: 'fail-open': 'share', 'open' or 'closed'",
+    ),
+    "unknown excess": (
+        with_limit_key("excess = 'ecn'"),
+        "limit[0].excess: 'ecn': 'drop' or 'mark'",
     ),
     # allocator
     "unknown allocator": (
@@ -132,7 +157,7 @@ WRONG: dict[str, tuple[str, str]] = {
     # shares
     "share of a stranger": (
         with_limit_key("shares = { lim1 = 0.5, lim2 = 0.5, lim3 = 0 }"),
-        'limit[0].shares.lim3: unknown key; did you mean "lim2"?',
+        'limit[0].shares.lim3: lim3 is not a limiter of this fleet; did you mean "lim2"?',
     ),
     "share left out": (
         with_limit_key("shares = { lim1 = 1.0 }"),
@@ -153,6 +178,48 @@ WRONG: dict[str, tuple[str, str]] = {
     "shares as an array": (
         with_limit_key("shares = [0.5, 0.5]"),
         "limit[0].shares: an array: a table",
+    ),
+    # weights
+    "weight of a stranger": (
+        with_limit_key("weights = { lim9 = 2 }"),
+        'limit[0].weights.lim9: lim9 is not a limiter of this fleet; did you mean "lim2"?',
+    ),
+    "weight of a stranger with another name": (
+        with_limit_key("weights = { lim1 = 2, edge = 2 }"),
+        "limit[0].weights.edge: edge is not a limiter of this fleet; known here: lim1, lim2",
+    ),
+    "weight of no name": (
+        with_limit_key("weights = { 'lim/1' = 2 }"),
+        "limit[0].weights.'lim/1': 'lim/1': "
+        "a name: 1 to 64 letters, digits, dots, dashes or underscores",
+    ),
+    "weight of 0": (
+        with_limit_key("weights = { lim1 = 0 }"),
+        "limit[0].weights.lim1: 0: a number above 0 and at most 1000",
+    ),
+    "negative weight": (
+        with_limit_key("weights = { lim1 = -1.5 }"),
+        "limit[0].weights.lim1: -1.5: a number above 0 and at most 1000",
+    ),
+    "weight too high": (
+        with_limit_key("weights = { lim1 = 1000.1 }"),
+        "limit[0].weights.lim1: 1000.1: a number above 0 and at most 1000",
+    ),
+    "weight that is no number": (
+        with_limit_key("weights = { lim1 = nan }"),
+        "limit[0].weights.lim1: nan: a number above 0 and at most 1000",
+    ),
+    "weight as a text": (
+        with_limit_key("weights = { lim1 = '2' }"),
+        "limit[0].weights.lim1: '2': a number above 0 and at most 1000",
+    ),
+    "weight as a boolean": (
+        with_limit_key("weights = { lim1 = true }"),
+        "limit[0].weights.lim1: True: a number above 0 and at most 1000",
+    ),
+    "weights as a number": (
+        with_limit_key("weights = 2"),
+        "limit[0].weights: 2: a table",
     ),
 }
 """The change to a good file, and the one line that is said of it."""

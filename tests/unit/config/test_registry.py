@@ -35,6 +35,11 @@ def test_shares_need_not_name_everybody() -> None:
     assert line == "drld.toml: limit[0].shares: sum to 0.25: the shares of a fleet sum to 1"
 
 
+def test_weights_of_limiters_that_the_file_does_not_name() -> None:
+    text = HEAD + REGISTRY + LIMIT + "weights = { lim1 = 2, lim9 = 0.5 }\n"
+    assert config.parse(text, "f").limits[0].weights == {"lim1": 2.0, "lim9": 0.5}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from drld.registry import state
 from drld.registry.state import Event, Registry
+from drld.spec import Excess
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
 
@@ -52,6 +53,10 @@ BAD_LIMITS = {
     b"[]": "an array: a table",
     limit(1, rate="10mbot"): "rate: '10mbot': a rate such as",
     limit(1, match={}): 'match: exactly one of "in" and "out"',
+    limit(1, burst="automatic"): "burst: 'automatic': \"auto\", or a size",
+    limit(1, excess="ecn"): "excess: 'ecn': 'drop' or 'mark'",
+    limit(1, weights={"a": 0}): "weights.a: 0: a number above 0 and at most 1000",
+    limit(1, weights={"": 1}): "weights.'': '': a name: 1 to 64",
     limit(1, rat="1mbit"): 'rat: unknown key; did you mean "rate"?',
     limit(1, allocator="ctb"): "allocator: 'ctb': an allocator for a fleet",
     limit(1, allocator={"name": "fps", "headroom": -9}): "allocator.headroom",
@@ -60,6 +65,24 @@ BAD_LIMITS = {
     limit(2): "id: 2: 1, as in the key",
     b'"' + b"x" * (300 << 10) + b'"': "more than 262144 bytes",
 }
+
+
+def test_an_automatic_burst_follows_the_rate() -> None:
+    registry = following()
+    for revision, (rate, burst) in enumerate((("10mbit", 312_500), ("20mbit", 625_000)), start=11):
+        changed = limit(1, rate=rate, burst="auto")
+        registry.apply([Event(ONE, changed, revision)], revision)
+        found = registry.limits[1].value
+        assert (found.burst, found.burst_is_automatic) == (burst, True)
+
+
+def test_excess_and_weights_are_the_fleets() -> None:
+    registry = following()
+    changed = limit(1, excess="mark", weights={"a": 2, "nobody": 0.5})
+    registry.apply([Event(ONE, changed, 11)], 11)
+    found = registry.limits[1].value
+    assert found.excess is Excess.MARK
+    assert found.weights == {"a": 2.0, "nobody": 0.5}
 
 
 @pytest.mark.parametrize("value", BAD_LIMITS, ids=lambda value: repr(value[:40]))
