@@ -31,7 +31,7 @@ from drld.config.checks import (
 )
 from drld.config.keys import read_ring
 from drld.config.probes import read_probes
-from drld.config.problems import Location, Problems, show
+from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
 from drld.config.remarks import remarks
 from drld.config.schema import (
@@ -132,7 +132,7 @@ def read_limit(value: object, source: str, interval_ns: int) -> LimitSpec:
         table = _table([], LimitTable, value, problems)
         spec = _limit_spec([], value, table, _Fleet(2, None, interval_ns, open=True), problems)
     else:
-        problems.lines.append(f"{source}: {show(value)}: a table")
+        problems.lines.append(f"{source}: {must_be('a table', value)}")
     if problems.lines or spec is None:
         raise ConfigError(problems.lines)
     return spec

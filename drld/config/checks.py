@@ -94,8 +94,8 @@ def check_on_failure(limits: Sequence[LimitTable | None], problems: Problems) ->
         elif is_open != others:
             problems.add(
                 where,
-                f'"open" on both this limit and limit[{other}], or on neither: with datapath = '
-                '"nfqueue" the limits of an interface and direction share a rule',
+                f'must be "open" on both this limit and limit[{other}], or on neither: with '
+                'datapath = "nfqueue" the limits of an interface and direction share a rule',
             )
 
 

@@ -108,14 +108,14 @@ def test_a_limit_that_is_added_is_enforced_by_all(fleet: RegistryFleet) -> None:
 
 def test_mistakes_are_refused_before_anything_is_written(fleet: RegistryFleet) -> None:
     (first,) = fleet.started(1)
-    assert "limit[0]: rate: '10mbot'" in fleet.fleet(
+    assert "limit[0]: rate: must be a rate" in fleet.fleet(
         "add-limit", *FPS, "--rate", "10mbot", check=False
     )
     fleet.fleet("add-limit", *FPS)
     said = fleet.fleet("add-limit", *FPS, check=False)
-    assert "name: 'customer-a': unique, but etcd /drld/f/limits/1 has it" in said
+    assert "name: must be unique, but etcd /drld/f/limits/1 has it" in said
     said = fleet.fleet("add-limit", *FPS, "--id", "1", check=False)
-    assert "id: 1: never given out, but etcd /drld/f/limits/1 has it" in said
+    assert "id: must be one that was never given out, but etcd /drld/f/limits/1 has it" in said
     said = fleet.fleet("remove", "lim1", check=False)
     assert "lim1 is alive" in said
     assert "no member 'lim9'" in fleet.fleet("remove", "lim9", check=False)
@@ -337,7 +337,7 @@ def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
         report = fleet.wait(daemon, lambda report: report["registry"]["problem_count"] == 20)
         problems = report["registry"]["problems"]
         assert problems["/drld/f/limits/1"].startswith("etcd /drld/f/limits/1: no JSON")
-        assert "rate: 'fast': a rate such as" in problems["/drld/f/limits/9"]
+        assert "rate: must be a rate such as" in problems["/drld/f/limits/9"]
         assert report["registry"]["members"] == 2
         assert names(daemon) == ["customer-a"]
         assert "\x1b" not in daemon.log

@@ -209,11 +209,11 @@ def test_probes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('profile = "off"\nhelpers = 2', "probes.helpers: to be left out, for profile"),
+        ('profile = "off"\nhelpers = 2', "probes.helpers: must be left out, for profile"),
         ('timeout = "600ms"', "probes.timeout: a timeout of 0.6 s is more than half of the period"),
         ('period = "0.9s"', "probes.period: a timeout of 0.5 s is more than half of the period of"),
         ('profile = "wan"\nperiod = "3s"', "probes.period: a timeout of 2 s is more than half of"),
-        ("isolation = 2", "probes.isolation: 2: "),
+        ("isolation = 2", "probes.isolation: must be at least 3 (got 2)"),
         ("helper = 2", 'probes.helper: unknown key; did you mean "helpers"?'),
     ],
 )

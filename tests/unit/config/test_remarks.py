@@ -96,4 +96,4 @@ def test_check_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == f"{file}: {SHALLOW_REMARK}\n"
     file.write_text(GOOD.replace('"10mbit"', '"10mbot"'))
     assert main(["--config", str(file), "--check"]) == 2
-    assert capsys.readouterr().err.startswith(f"{file}: limit[0].rate: '10mbot': ")
+    assert capsys.readouterr().err.startswith(f"{file}: limit[0].rate: must be a rate ")
