@@ -80,7 +80,7 @@ class LimitSpec:
     rate: int
     """The global limit, bytes/s."""
     burst: int
-    """Depth of the single token bucket that the fleet emulates, bytes."""
+    """Depth of the single token bucket that the fleet emulates, bytes; "auto" is resolved."""
     match: Match
     allocator: str
     parameters: object
@@ -94,6 +94,12 @@ class LimitSpec:
     on_failure: OnFailure = OnFailure.DEFAULT
     shares: Mapping[str, float] = field(default_factory=dict)
     """Static share of each limiter, summing to 1; empty means 1/N each."""
+    burst_is_automatic: bool = False
+    """`burst` is `drld.burst.automatic_burst` of the rate."""
+    excess: Excess = Excess.DROP
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Relative weight of each limiter's flows, above 0 to 1000; limiters not named have 1.
+    A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
 
 
 @dataclass(frozen=True, slots=True)

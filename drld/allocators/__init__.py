@@ -13,6 +13,8 @@ from drld.allocators.grd import GlobalRandomDrop
 from drld.allocators.gtb import GlobalTokenBucket
 from drld.allocators.static import Static
 
+DEFAULT_ALLOCATOR = "fps"
+"""That of a limit whose configuration names none; docs/configuration.md and the example say it."""
 ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
     {
         "ctb": CentralTokenBucket,

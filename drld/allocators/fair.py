@@ -39,6 +39,7 @@ class FairParameters:
     rise_s: float = 0.0
     margin: float = 0.1
     cap: bool = True
+    floor: int = 1
     rise: float = 2.0
     idle_s: float = 0.15
 
@@ -170,6 +171,8 @@ class Fair(Allocator):
                 lately = p.rise * L * view.told_lately / (max(weight, view.told_lately) + view.remote) if weight + view.remote else 0
                 fill = min(local, max(lately, limit.static_rate))
             depth = max(limit.burst * self._part(max(fill, 0) / L), limit.static_rate / L * min(2 * limit.burst, p.idle_s * L)) + item
+            if not demand.idle:
+                depth = max(depth, p.floor * item)
         # flows
         n = whole + len(wants)
         flow_rate = flow_depth = reserve = 0
