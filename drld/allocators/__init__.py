@@ -8,6 +8,7 @@ from types import MappingProxyType
 from drld.allocators.base import Allocator
 from drld.allocators.central import CentralTokenBucket
 from drld.allocators.fps import FlowProportionalShare, FlowProportionalShareRandomDrop
+from drld.allocators.fps_paper import PapersFlowProportionalShare
 from drld.allocators.grd import GlobalRandomDrop
 from drld.allocators.gtb import GlobalTokenBucket
 from drld.allocators.static import Static
@@ -20,5 +21,6 @@ ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
         "grd": GlobalRandomDrop,
         "fps": FlowProportionalShare,
         "fps-random-drop": FlowProportionalShareRandomDrop,
+        "fps-paper": PapersFlowProportionalShare,
     }
 )

@@ -83,6 +83,7 @@ from drld.allocators.base import (
     bucket,
 )
 from drld.allocators.random_drop import LEAD, excess_ratio, guarded, leading
+from drld.allocators.start_credit import StartCredit
 from drld.estimate.ewma import Ewma
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
@@ -147,8 +148,7 @@ class FlowProportionalShare(Allocator):
         self._since_evidence_ns = round(parameters.hold_s * NS_PER_S)
         self._since_start_ns = 0
         self._starting = False
-        self._credit_id = 0
-        self._credited = False
+        self._credit = StartCredit(parameters.depth_packets * PACKET_BYTES)
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -213,21 +213,11 @@ class FlowProportionalShare(Allocator):
         return demand.long_rate / demand.flow_rate if demand.flow_rate else self._weight
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
-        initial = self.parameters.depth_packets * PACKET_BYTES
-        if not demand.idle:
-            self._credited = False
-        elif not self._credited:
-            self._credited = True
-            self._credit_id += 1
         # A static share of zero makes the limit in force zero while no peer is heard.
         part = max(local_limit, limit.static_rate) / limit.rate if limit.rate else 0.0
+        initial = self.parameters.depth_packets * PACKET_BYTES
         polices = bucket(local_limit, limit.burst * math.sqrt(part), initial)
-        return Enforcement(
-            fill_rate=polices.fill_rate,
-            depth=polices.depth,
-            credit=initial if self._credit_id else 0,
-            credit_id=self._credit_id,
-        )
+        return self._credit.added_to(polices, idle=demand.idle)
 
 
 class FlowProportionalShareRandomDrop(FlowProportionalShare):

@@ -57,5 +57,6 @@ class DemandEstimator:
             drop_ratio=measurement.dropped_bytes / arrived if arrived else 0.0,
             first=was_idle and arrived > 0,
             idle=self.idle,
+            fastest_rate=max(rates, default=0.0) or None,
         )
         return demand, evict
