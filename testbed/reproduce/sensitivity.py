@@ -164,7 +164,8 @@ def evaluate(results: Results) -> Finding:
             ]  # fmt: skip
     ours = (
         f"GTB: Jain {text(gtb_there, 3)} with 10 ms and no filter (testbed; simulator "
-        f"{text(gtb[smallest], 3)}), below {_FAIR_GTB:g} in {text(unfair)} of the other cells; GRD: at least {text(least_grd, 3)} up to 500 ms, "
+        f"{text(gtb[smallest], 3)}), below {_FAIR_GTB:g} in "
+        f"{text(unfair)} of the other cells; GRD: at least {text(least_grd, 3)} up to 500 ms, "
         f"short-term utilisation {text(used(50, 'grd'), 3)} with 50 ms and "
         f"{text(used(500, 'grd'), 3)} with 500 ms; FPS: at least {text(least_fps, 3)} in all "
         f"cells, utilisation {text(used(50, 'fps'), 3)} and {text(used(500, 'fps'), 3)}"
