@@ -22,7 +22,7 @@ from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.results import Results, text
 
-_ALLOCATORS = ("ctb", "gtb", "grd", "fps", "fps-random-drop")
+_ALLOCATORS = ("ctb", "gtb", "grd", "fps", "fps-paper", "fps-random-drop")
 _JUDGED = ("fps", "fps-random-drop")
 """Those on the testbed; what the others do, and how the two compare, tells the simulator."""
 _QUICK_S = 28
