@@ -20,7 +20,8 @@ Three cases are open in the paper. Where W is 0, line 9 gives 0 and line 10 divi
 the first interval has r_i >= L, line 9 has no solution: in both the weight is r_i / f, the number
 of flows. While no flow has been sampled, the last weight stays.
 
-Both r_i and f are drld's estimates (drld.estimate); f is smoothed more than r_i is.
+Both r_i and f are drld's estimates (drld.estimate). f is smoothed more than line 2 would have it:
+with r_i's own filter the fastest of n flows would be faster, and lean the split further.
 
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; the appendix's fixed point
 w_i = l_i a_i / (l_i - B_i) holds (tests/property). `fps` tells where it departs from this, and why.
