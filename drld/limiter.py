@@ -71,8 +71,9 @@ class Limiter:
         """The peers that were connected last, how many more, and the sum of all these shares."""
         self._lasting = least(membership.rise_ns)
         """That sum, when it has lasted."""
-        self._told = (least(0), least(0))
-        """The least value told within the age of news, and within half of it."""
+        self._told = least(0)
+        """The least value that any other may still believe."""
+        self._news_ns = 0
         self._session = membership.numbering.sessions
         """The newest one that the fabric knows of."""
         self._last_in_force: tuple[float, InForce] | None = None
@@ -87,9 +88,9 @@ class Limiter:
 
     def _remember(self) -> None:
         """Remember what was told for as long as somebody may believe it."""
-        span_ns = self.fabric.news_ns + self.limit.interval_ns
-        whole, half = self._told
-        self._told = whole.over(span_ns), half.over(span_ns // 2)
+        # What others believe is used until their next tick.
+        self._news_ns = self.fabric.news_ns + self.limit.interval_ns
+        self._told = self._told.over(self._news_ns)
 
     def reconfigure(
         self, limit: LimitSpec, membership: Membership, departed: Collection[str] = ()
@@ -131,7 +132,7 @@ class Limiter:
     def at_rest(self) -> bool:
         """Whether a tick would change nothing, for as long as no packet and no update comes and
         the membership stays what it is."""
-        idle = self._demand.idle and not self._value and self._told[0].settled
+        idle = self._demand.idle and not self._value and self._told.settled
         return idle and self.fabric.quiet and self._lasting.settled
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
@@ -144,9 +145,8 @@ class Limiter:
         self._meet(now_ns)
         view = replace(
             self.fabric.view(now_ns),
-            told=self._told[0].latest(now_ns),
-            told_lately=self._told[1].latest(now_ns),
-            news_ns=self.fabric.news_ns,
+            told=self._told.latest(now_ns),
+            news_ns=self._news_ns,
         )
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
@@ -171,8 +171,7 @@ class Limiter:
     def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
         """End a gossip interval; what to tell which of the targets."""
         self._meet(now_ns)
-        for extreme in self._told:
-            extreme.update(self._value, now_ns)
+        self._told.update(self._value, now_ns)
         return self.fabric.publish(self._value, targets, now_ns)
 
     def _meet(self, now_ns: int) -> None:
@@ -200,6 +199,7 @@ class Limiter:
             burst=limit.burst * shares,
             static_rate=limit.rate * own,
             static_burst=limit.burst * own,
+            weight=limit.weights.get(self.membership.name, 1.0),
         )
 
     def _reachable(self, connected: Collection[str], unnamed: int) -> float:

@@ -112,11 +112,9 @@ class GlobalView:
     """Connected limiters beyond those in `connected`, whose names are not known here."""
     told: float = 0.0
     """The least of this limiter's own values that any other may still believe: the least that it
-    told in the last `Fabric.news_ns`."""
-    told_lately: float = 0.0
-    """The same over half that time, in which nearly all have heard of it."""
+    told in the last `news_ns`."""
     news_ns: int = 0
-    """`Fabric.news_ns`."""
+    """How old news of the others may be when it is used, ns: `Fabric.news_ns`, and an interval."""
 
 
 @dataclass(frozen=True, slots=True)

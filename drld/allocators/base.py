@@ -37,6 +37,8 @@ class InForce:
     """This limiter's static share of the whole limit, bytes/s."""
     static_burst: float
     """This limiter's static share of the whole depth, bytes."""
+    weight: float = 1.0
+    """Of this limiter's flows, beside 1 for those of a limiter without a weight."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,8 +130,15 @@ class FlowState:
         if not self.weight:
             return 0.0
         rate = self.rate_sum / self.weight
-        pausing = self.silent_ns >= PAUSE_NS and rate * self.silent_ns >= PAUSE_BYTES * NS_PER_S
-        return 0.0 if pausing else rate
+        return 0.0 if self._pauses(rate) else rate
+
+    @property
+    def paused(self) -> bool:
+        """Whether it has been silent for so long that it counts for nothing."""
+        return self.silent_ns >= PAUSE_NS and self._pauses(self.rate_sum / self.weight)
+
+    def _pauses(self, rate: float) -> bool:
+        return self.silent_ns >= PAUSE_NS and rate * self.silent_ns >= PAUSE_BYTES * NS_PER_S
 
     def update(
         self, counted: int, interval_ns: int, alpha: float, fast_alpha: float, hit: bool

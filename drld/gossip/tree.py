@@ -130,9 +130,9 @@ class Tree(Fabric[_Neighbour]):
 
     @property
     def news_ns(self) -> int:
-        """See `Fabric.news_ns`: up and down the tree, an interval a hop."""
+        """See `Fabric.news_ns`: up and down the tree, half an interval a hop."""
         height = (len(self.membership.peers) + 1).bit_length()
-        return (2 + 2 * height) * self.membership.interval_ns
+        return (1 + height) * self.membership.interval_ns
 
     @property
     def quiet(self) -> bool:
