@@ -107,7 +107,9 @@ class _Sides:
             )
         assert self.bench.packet(data, mark=mark), example
         for limit_id, counts in self._counts.items():
-            assert state.counts(slots[limit_id]) == (*counts, 0, 0, 0, 0), (limit_id, example)
+            counted = state.counts(slots[limit_id])
+            assert [counted.forwarded_bytes, counted.forwarded_packets] == counts, example
+            assert sum(counted) == sum(counts), (limit_id, example)
         assert state.oddities() == self._oddities, example
         for limit in matched:
             assert header is not None

@@ -69,8 +69,10 @@ def test_cpus_that_charge_at_once(bench: Bench, rate: int) -> None:
     depth = 50_000 * LENGTH
     cpus, begin_ns = charge_at_once(bench, Enforcement(fill_rate=rate, depth=depth))
     sent = cpus * PACKETS
-    forwarded_bytes, forwarded, dropped_bytes, dropped, *refused = bench.state.counts(0)
-    assert (forwarded + dropped, refused) == (sent, [0, 0])
+    counted = bench.state.counts(0)
+    forwarded, dropped = counted.forwarded_packets, counted.dropped_packets
+    forwarded_bytes, dropped_bytes = counted.forwarded_bytes, counted.dropped_bytes
+    assert (forwarded + dropped, counted.refused_packets) == (sent, 0)
     assert (forwarded_bytes, dropped_bytes) == (forwarded * LENGTH, dropped * LENGTH)
     # The flow sample counts what arrived.
     assert sum(bench.state.flows(0)[1::2]) == sent * LENGTH
