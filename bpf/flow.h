@@ -51,8 +51,7 @@ inline_always u64 flow_id(struct packet *packet, u64 seed)
 
 #define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
 
-/* Counts a packet of a flow; the flow's place in the table, or NO_PLACE. Who goes on with it puts it
- * into memory, where the verifier forgets it, or it follows each place apart. */
+/* Counts a packet of a flow; the flow's place in the table, or NO_PLACE. */
 inline_always u32 sample(struct drld_flows *table, u64 id, u64 bytes)
 {
 	u32 first = (id >> 60) * DRLD_FLOW_WAYS;
@@ -77,10 +76,12 @@ inline_always u32 sample(struct drld_flows *table, u64 id, u64 bytes)
 	return NO_PLACE;
 }
 
-/* 0 for NO_PLACE. */
-inline_always struct drld_flow_bucket *bucket_at(struct drld_flows *table, u32 place)
+/* 0 for NO_PLACE. By way of memory, where the verifier forgets the place: it would follow each apart. */
+inline_always struct drld_flow_bucket *bucket_at(struct state *state, u32 place)
 {
-	return place == NO_PLACE ? 0 : &table->bucket[place & (NO_PLACE - 1)];
+	*(volatile u32 *)&state->mine->place = place;
+	place = volatile_read(state->mine->place);
+	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
 }
 
 /* All ones where x < y, else 0: without a branch, or the verifier follows each way apart. */
@@ -110,6 +111,9 @@ inline_always int check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 		uncovered = less(span, charged - now) & less(now, start);
 		hopeless |= less(DRLD_MARKED_SPANS * span, charged - now);
 	}
+	*due = charged;
+	if (likely(!(uncovered | mark)))
+		return CHARGED;
 	s64 reserve = cost + volatile_read(limit->flow.reserve), mark_below = cost + mark;
 	s64 tokens = volatile_read(limit->tokens);
 	u64 below = uncovered & less(tokens, reserve), may_mark = less(0, mark);

@@ -61,14 +61,13 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 {
 	u64 cost = packet->length * 1000000000ull, due = 0;
 	int outcome = check(state, cost, present);
-	*(volatile u32 *)&state->mine->place =
-		sample(state->table, packet->flow, packet->length);
+	u32 place = sample(state->table, packet->flow, packet->length);
 	struct drld_flow_bucket *bucket = 0;
 	u32 shadow = state->limit->flags & DRLD_SHADOW;
 	int verdict = TC_ACT_UNSPEC;
 	if (state->mine->flows && likely(outcome == CHARGED)) {
 		int marks = state->limit->flags & DRLD_MARK && ecn_capable(skb, packet);
-		bucket = bucket_at(state->table, volatile_read(state->mine->place));
+		bucket = bucket_at(state, place);
 		outcome = check_flow(state->limit, bucket, packet->length, cost, marks, &due);
 	}
 	if (likely(outcome >= CHARGED))
@@ -76,7 +75,7 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 	count(state->mine, packet, outcome, 1);
 	stir(state->limit);
 	if (unlikely(outcome == DROPPED || outcome == MARKED)) {
-		hit(bucket_at(state->table, volatile_read(state->mine->place)), packet->length);
+		hit(bucket_at(state, place), packet->length);
 		if (!shadow && outcome == DROPPED)
 			verdict = TC_ACT_SHOT;
 		else if (!shadow)
@@ -110,7 +109,7 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		if (state.mine->flows && judged->outcome == CHARGED) {
 			u64 due;
 			int marks = state.limit->flags & DRLD_MARK && ecn_capable(skb, packet);
-			bucket = bucket_at(state.table, judged->place);
+			bucket = bucket_at(&state, judged->place);
 			judged->outcome = check_flow(state.limit, bucket, packet->length, cost,
 						     marks, &due);
 			judged->due_ns = due;
@@ -127,7 +126,7 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 			continue;
 		judged = &room->judged[i];
 		u32 outcome = judged->outcome;
-		bucket = bucket_at(state.table, judged->place);
+		bucket = bucket_at(&state, judged->place);
 		count(state.mine, packet, outcome, forwarded);
 		if (forwarded && outcome >= CHARGED)
 			pay(&state, bucket, cost, judged->due_ns);
