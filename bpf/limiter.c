@@ -46,7 +46,8 @@ inline_always void count(struct drld_counts *mine, struct packet *packet, int ou
 inline_always void pay(struct state *state, struct drld_flow_bucket *bucket, u64 cost, u64 due)
 {
 	charge(state->limit, cost);
-	if (due && bucket)
+	/* Another CPU may have charged the flow meanwhile, and more than one packet. */
+	if (due && bucket && likely(volatile_read(bucket->due_ns) < due))
 		*(volatile u64 *)&bucket->due_ns = due;
 }
 

@@ -7,6 +7,7 @@ has sets, so that of the reference has them.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +20,10 @@ from hypothesis import strategies as st
 from drld.allocators.token_bucket import TokenBucket
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf_compiler import compiled
+from drld.capture.kernel_state import State
 from drld.capture.packet import parse
 from drld.capture.policer import DROP, FORWARD, MARK, Policer, police
+from drld.errors import DatapathError
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
@@ -492,3 +495,115 @@ def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
     assert pair.arrive(now)
     pair.order(Order(0, Enforcement(drop_probability=1.0, fill_rate=1500, depth=10**6), 0))
     assert not pair.arrive(now)
+
+
+@pytest.mark.parametrize("late_ns", [0, 1])
+@pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
+def test_a_debt_is_paid_to_the_nanosecond_and_never_forgiven(
+    benches: dict[int, Bench], kind: int, late_ns: int
+) -> None:
+    """A super-packet of half a megabyte leaves a bucket of 3 kB in debt for half a second."""
+    record = Enforcement(fill_rate=10**6, depth=3000)
+    pair = Pair(benches[kind], [record] * len(benches[kind].limits))
+    large = Arrival(1500, 0, 0, segments=SEGMENTS)
+    assert pair.arrive(large)
+    assert not pair.arrive(large)
+    # A debt of a packet's bytes less 3 kB; then 1,500 bytes, at 1 byte a microsecond.
+    paid_ns = (large.charged - 3000 + 1500) * 1000
+    assert pair.arrive(Arrival(1500, paid_ns - 1 + late_ns, 0)) == bool(late_ns)
+
+
+def test_the_largest_bucket_and_debt_leave_no_63_bits(benches: dict[int, Bench]) -> None:
+    """4 GB, 400 Gbit/s, and a second of pause: more would have run over."""
+    pair = Pair(benches[1], [Enforcement(fill_rate=MAX_RATE, depth=MAX_DEPTH)])
+    large = Arrival(LONGEST, 0, 0, segments=SEGMENTS)
+    for after_ns in (0, 1, 2 * 10**7, 10**8, NS_PER_S, 2**40):
+        assert pair.arrive(replace(large, after_ns=after_ns))
+    pair.order(Order(0, Enforcement(fill_rate=MAX_RATE, depth=1500), 0))
+    assert pair.arrive(large)
+    assert not pair.arrive(large)
+    assert pair.arrive(Arrival(1500, 2**40, 0))
+
+
+POLICED = Enforcement(
+    fill_rate=10**6, depth=60_000, flow_rate=10**5, flow_depth=3000, reserve=60_000
+)
+
+
+def verdicts(pair: Pair, flow: int, count: int = 4, ecn: int = NOT_CAPABLE) -> list[int]:
+    return [pair.arrive(Arrival(1500, 0, 0, flow=flow, ecn=ecn)) for _ in range(count)]
+
+
+def test_a_flow_that_enters_in_the_place_of_another_has_a_bucket_of_its_own(
+    benches: dict[int, Bench],
+) -> None:
+    pair = Pair(benches[1], [POLICED])
+    for flow in range(4):
+        assert verdicts(pair, flow) == [FORWARD, FORWARD, DROP, DROP]
+    # The set is full: who is in no sample is not policed.
+    assert verdicts(pair, 4) == [FORWARD] * 4
+    pair.order(Order(0, POLICED, 0, frozenset({2})))
+    assert verdicts(pair, 4) == [FORWARD, FORWARD, DROP, DROP]
+    assert verdicts(pair, 3) == [DROP] * 4
+
+
+def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:
+    pair = Pair(benches[1], [POLICED])
+    assert verdicts(pair, 0, ecn=2) == [FORWARD, FORWARD, DROP, DROP]
+    pair.reload(Reload(0, Mode.ENFORCE, Excess.MARK))
+    assert verdicts(pair, 0, ecn=2) == [MARK, MARK, DROP, DROP]
+    pair.reload(Reload(0, Mode.SHADOW, Excess.MARK))
+    assert verdicts(pair, 0, ecn=2) == [FORWARD] * 4
+    assert pair.policers[0]._dropped_packets == 8
+
+
+def test_flows_are_not_policed_while_the_daemon_is_dead(benches: dict[int, Bench]) -> None:
+    """By the last level, that is: the fallback is a plain bucket."""
+    bench = benches[1]
+    pair = Pair(bench, [POLICED])
+    bench.state.configure(0, 0, NS_PER_S)
+    assert verdicts(pair, 0) == [FORWARD, FORWARD, DROP, DROP]
+    dead_ns = START_NS + NS_PER_S + 1
+    assert [bench.packet(frame(1500, FLOW), dead_ns, dead_ns) for _ in range(4)] == [FORWARD] * 4
+    bench.state.beat(dead_ns)
+    now_ns = dead_ns + 1
+    # Of the second before, 100 kB: its bucket is full.
+    passed = [bench.packet(frame(1500, FLOW), now_ns, now_ns) for _ in range(4)]
+    assert passed == [FORWARD, FORWARD, DROP, DROP]
+
+
+def test_the_next_daemon_takes_over_buckets_of_flows(benches: dict[int, Bench]) -> None:
+    """The program goes on with the maps in which the dead daemon left it."""
+    bench = benches[1]
+    pair = Pair(bench, [POLICED])
+    before = verdicts(pair, 0), verdicts(pair, 1, 1)
+    assert before == ([FORWARD, FORWARD, DROP, DROP], [FORWARD])
+    bench.adopt(compiled(TEST_FLAGS)["apply"])
+    pair.compare()
+    assert verdicts(pair, 0) == [DROP] * 4
+    assert verdicts(pair, 1) == [FORWARD, DROP, DROP, DROP]
+    pair.order(Order(0, replace(POLICED, flow_rate=10**6), NS_PER_S, frozenset({0})))
+    assert verdicts(pair, 0) == verdicts(pair, 1) == [FORWARD, FORWARD, DROP, DROP]
+
+
+def test_maps_of_another_version_are_not_taken_over(benches: dict[int, Bench]) -> None:
+    state, apply = benches[1].state, compiled(TEST_FLAGS)["apply"]
+    memory = state.maps["control"].memory()
+    struct.pack_into("=I", memory, 8, layout.ABI - 1)
+    try:
+        with pytest.raises(DatapathError, match=f"version {layout.ABI - 1}, not {layout.ABI}"):
+            State.adopt(state.note, apply)
+    finally:
+        struct.pack_into("=I", memory, 8, layout.ABI)
+
+
+def test_maps_that_outgrow_their_room_keep_buckets_of_flows(benches: dict[int, Bench]) -> None:
+    bench = benches[1]
+    pair = Pair(bench, [POLICED])
+    verdicts(pair, 0)
+    larger = State.create(2 * bench.state.capacity, bench.cpus, compiled(TEST_FLAGS)["apply"])
+    with contextlib.closing(larger):
+        bench.state.copy_to(larger)
+        assert any(larger.flow_buckets(0))
+        assert larger.flow_buckets(0) == bench.state.flow_buckets(0)
+        assert larger.flows(0) == bench.state.flows(0)

@@ -6,6 +6,7 @@ import hashlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from .topology import DEADLINE_S, Topology
 pytestmark = pytest.mark.kernel
 
 NOT_ECT, ECT_1, ECT_0, CE = range(4)
+_ECN = Path("/proc/sys/net/ipv4/tcp_ecn")
 Datapaths = Callable[[], RemoteDatapath]
 both_datapaths = pytest.mark.parametrize("datapaths", ["kernel", "nfqueue"], indirect=True)
 
@@ -169,14 +171,28 @@ def test_a_reload_lets_a_limit_mark_and_keeps_its_flows(
     assert (total.forwarded_packets, total.marked_packets, total.dropped_packets) == (30, 10, 6)
 
 
+@pytest.fixture
+def ecn(topology: Topology) -> Iterator[None]:
+    """TCP of both ends asks for ECN."""
+
+    def switch(value: str) -> str:
+        before = _ECN.read_text()
+        _ECN.write_text(value)
+        return before
+
+    before = {role: topology.within(role, lambda: switch("1")) for role in ("source", "sink")}
+    yield
+    for role, value in before.items():
+        topology.within(role, partial(switch, value))
+
+
 @both_families
 @both_datapaths
+@pytest.mark.usefixtures("ecn")
 def test_a_stream_whose_every_packet_is_marked_arrives_whole(
     topology: Topology, datapaths: Datapaths, family: int
 ) -> None:
     """TCP that negotiated ECN, in super-packets."""
-    for role in ("source", "sink"):
-        topology.within(role, lambda: Path("/proc/sys/net/ipv4/tcp_ecn").write_text("1"))
     datapath = datapaths()
     depth = 10**9
     marks_all = Enforcement(fill_rate=0, depth=depth, mark_below=depth)

@@ -57,7 +57,8 @@ def checksum_error(data: bytes) -> int:
     """Of an IPv4 header; 0 if its checksum is right."""
     header = data[: (data[0] & 15) * 4]
     header += bytes((data[0] & 15) * 4 - len(header))
-    return sum(struct.unpack(f"!{len(header) // 2}H", header)) % 0xFFFF
+    words: tuple[int, ...] = struct.unpack(f"!{len(header) // 2}H", header)
+    return sum(words) % 0xFFFF
 
 
 def check_bounds(data: bytes, header: Header) -> None:
