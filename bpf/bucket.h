@@ -180,7 +180,7 @@ inline_always int conforms(struct drld_limit *limit, struct drld_record *record,
 /* As Policer.refuses, up to flows, but for the second look at the clock. What a jiffy's first packet
  * has done on this CPU, the others need not do again: the coarse clock stands still, so nothing is
  * to settle. */
-inline_always int check(struct state *state, u64 cost, u64 present)
+inline_always u64 check(struct state *state, u64 cost, u64 present)
 {
 	struct drld_limit *limit = state->limit;
 	struct drld_counts *mine = state->mine;

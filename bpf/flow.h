@@ -52,9 +52,9 @@ inline_always u64 flow_id(struct packet *packet, u64 seed)
 #define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
 
 /* Counts a packet of a flow; the flow's place in the table, or NO_PLACE. */
-inline_always u32 sample(struct drld_flows *table, u64 id, u64 bytes)
+inline_always u64 sample(struct drld_flows *table, u64 id, u64 bytes)
 {
-	u32 first = (id >> 60) * DRLD_FLOW_WAYS;
+	u64 first = (id >> 60) * DRLD_FLOW_WAYS;
 	struct drld_flow *set = &table->slot[first];
 #pragma unroll
 	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
@@ -77,7 +77,7 @@ inline_always u32 sample(struct drld_flows *table, u64 id, u64 bytes)
 }
 
 /* 0 for NO_PLACE. By way of memory, where the verifier forgets the place: it would follow each apart. */
-inline_always struct drld_flow_bucket *bucket_at(struct state *state, u32 place)
+inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
 {
 	*(volatile u32 *)&state->mine->place = place;
 	place = volatile_read(state->mine->place);
@@ -92,8 +92,8 @@ inline_always u64 less(s64 x, s64 y)
 
 /* What the flow's bucket makes of a packet that the limit's covers: the rest of Policer.refuses.
  * `marks`: whether this packet may be marked. `due`: of the flow's bucket once the packet is
- * forwarded; 0: as it is. Below are masks, all ones for true. */
-inline_always int check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
+ * forwarded; 0: as it is, which is so for one that is dropped. Below are masks, all ones for true. */
+inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
 			     u64 cost, int marks, u64 *due)
 {
 	u64 scaled = volatile_read(limit->flow.scaled), uncovered = 0, hopeless = ~0ull, mark = 0;
@@ -123,7 +123,7 @@ inline_always int check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 		tokens = volatile_read(limit->tokens);
 		below &= less(tokens, reserve);
 	}
-	*due = charged & ~(uncovered & ~below);
+	*due = charged & ~(uncovered & ~below) & ~(below & hopeless);
 	u64 marked = (below | (may_mark & less(tokens, mark_below))) & 1;
 	return (CHARGED + marked) & ~(below & hopeless);
 }

@@ -23,7 +23,7 @@ inline_always void stir(struct drld_limit *limit)
 
 /* The verdict: drld.capture.policer.police. */
 
-inline_always void count(struct drld_counts *mine, struct packet *packet, int outcome,
+inline_always void count(struct drld_counts *mine, struct packet *packet, u64 outcome,
 			 int forwarded)
 {
 	if (likely(outcome != DROPPED && forwarded)) {
@@ -42,12 +42,11 @@ inline_always void count(struct drld_counts *mine, struct packet *packet, int ou
 	}
 }
 
-/* A packet that is forwarded: charge what it conforms to. */
-inline_always void pay(struct state *state, struct drld_flow_bucket *bucket, u64 cost, u64 due)
+/* Of a packet that is forwarded: charge its flow's bucket, unless `due` is 0. */
+inline_always void pay_flow(struct drld_flow_bucket *bucket, u64 due)
 {
-	charge(state->limit, cost);
 	/* Another CPU may have charged the flow meanwhile, and more than one packet. */
-	if (due && bucket && likely(volatile_read(bucket->due_ns) < due))
+	if (bucket && volatile_read(bucket->due_ns) < due)
 		*(volatile u64 *)&bucket->due_ns = due;
 }
 
@@ -60,29 +59,35 @@ inline_always void hit(struct drld_flow_bucket *bucket, u64 bytes)
 inline_always int police_one(struct __sk_buff *skb, struct state *state, struct packet *packet,
 			     u64 present)
 {
-	u64 cost = packet->length * 1000000000ull, due = 0;
-	int outcome = check(state, cost, present);
-	u32 place = sample(state->table, packet->flow, packet->length);
-	struct drld_flow_bucket *bucket = 0;
-	u32 shadow = state->limit->flags & DRLD_SHADOW;
-	int verdict = TC_ACT_UNSPEC;
-	if (state->mine->flows && likely(outcome == CHARGED)) {
+	u64 cost = packet->length * 1000000000ull, due;
+	u64 outcome = check(state, cost, present);
+	u64 place = sample(state->table, packet->flow, packet->length);
+	if (likely(outcome == CHARGED) && state->mine->flows) {
+		struct drld_flow_bucket *bucket = bucket_at(state, place);
 		int marks = state->limit->flags & DRLD_MARK && ecn_capable(skb, packet);
-		bucket = bucket_at(state, place);
 		outcome = check_flow(state->limit, bucket, packet->length, cost, marks, &due);
+		pay_flow(bucket, due);
 	}
-	if (likely(outcome >= CHARGED))
-		pay(state, bucket, cost, due);
+	/* First and apart what nearly all packets need. */
+	if (likely(outcome == CHARGED)) {
+		charge(state->limit, cost);
+		count(state->mine, packet, CHARGED, 1);
+		stir(state->limit);
+		return TC_ACT_UNSPEC;
+	}
+	if (outcome == MARKED)
+		charge(state->limit, cost);
 	count(state->mine, packet, outcome, 1);
 	stir(state->limit);
-	if (unlikely(outcome == DROPPED || outcome == MARKED)) {
-		hit(bucket_at(state, place), packet->length);
-		if (!shadow && outcome == DROPPED)
-			verdict = TC_ACT_SHOT;
-		else if (!shadow)
-			mark(skb, packet);
-	}
-	return verdict;
+	if (outcome == FREE)
+		return TC_ACT_UNSPEC;
+	hit(bucket_at(state, place), packet->length);
+	if (state->limit->flags & DRLD_SHADOW)
+		return TC_ACT_UNSPEC;
+	if (outcome == DROPPED)
+		return TC_ACT_SHOT;
+	mark(skb, packet);
+	return TC_ACT_UNSPEC;
 }
 
 inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet,
@@ -129,8 +134,10 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		u32 outcome = judged->outcome;
 		bucket = bucket_at(&state, judged->place);
 		count(state.mine, packet, outcome, forwarded);
-		if (forwarded && outcome >= CHARGED)
-			pay(&state, bucket, cost, judged->due_ns);
+		if (forwarded && outcome >= CHARGED) {
+			charge(state.limit, cost);
+			pay_flow(bucket, judged->due_ns);
+		}
 		if (outcome == DROPPED || (forwarded && outcome == MARKED))
 			hit(bucket, packet->length);
 		if (outcome == MARKED && !(state.limit->flags & DRLD_SHADOW))
