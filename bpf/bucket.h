@@ -7,9 +7,10 @@
  * two jiffies behind, never ahead, and a bucket's time never runs backward. While it stands still
  * there is nothing to settle: a CPU's first packet of a jiffy under a limit does that, and looks at
  * the heartbeat; for the others it is enough that there are tokens. The exact time is asked for in
- * two cases:
+ * three cases:
  *
  * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
+ * - The tokens do not do for the reserve, or it would be marked (flow.h): likewise.
  * - The bucket is full: what it cannot hold is lost, so it matters when that was.
  *
  * So a packet that conforms is never refused. One that does not may pass if the bucket was full,
@@ -21,6 +22,11 @@
  * what the time is worth; charging is an atomic subtraction. Between a packet's check and its
  * charge other CPUs may charge: the bucket may be overdrawn by one packet a CPU, which the next
  * filling pays back.
+ *
+ * Debt. A packet larger than the depth passes when the bucket is full, and is owed. What a time is
+ * worth is the rate times the time, of which no more counts than `span`: enough to fill the depth
+ * and pay DEBT besides, so that no debt is forgiven, and the sum stays below 2^63 (a depth of 4 GB
+ * twice, 1 GB, and a nanosecond of any rate).
  *
  * Records are double-buffered. `mode` is one word; the other fields are used only if `sequence` has
  * not moved while they were read, for the buffer may be written again by the next but one `apply`.
@@ -47,9 +53,10 @@ inline_always u64 coarse_time(void)
 	return input ? input->coarse_ns : 0;
 }
 
+/* Two times that differ in the higher half alone are two jiffies as well. */
 inline_always u64 jiffy(void)
 {
-	return coarse_time() + 1; /* never 0 */
+	return (coarse_time() + 1) * 0x9e3779b97f4a7c15 >> 32;
 }
 
 inline_always u64 fine_time(void)
@@ -110,23 +117,24 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 	u64 mode = volatile_read(record->mode);
 	if (volatile_read(limit->sequence) != sequence)
 		return; /* `apply` has just settled */
+	s64 worth = rate * ((u64)dt < span ? dt : span);
 	if (!exact && !(mode & DRLD_DRAIN) &&
-	    ((u64)dt >= span ||
-	     (s64)volatile_read(limit->tokens) + (s64)(rate * dt) >= (s64)depth)) {
+	    (s64)volatile_read(limit->tokens) + worth >= (s64)depth) {
 		now = fine_time();
 		dt = now - updated;
+		worth = rate * ((u64)dt < span ? dt : span);
 	}
 	if (compare_and_swap(&limit->updated_ns, updated, now) != updated)
 		return; /* another CPU does it */
 	s64 tokens = volatile_read(limit->tokens), next;
 	if (mode & DRLD_DRAIN) {
-		next = (u64)dt >= span ? 0 : tokens - (s64)(rate * dt);
+		next = tokens - worth;
 		if (next < 0)
 			next = 0;
 		if (next > tokens)
-			next = tokens; /* overdrawn: draining gives nothing back */
+			next = tokens; /* in debt: draining gives nothing back */
 	} else {
-		next = (u64)dt >= span ? depth : tokens + (s64)(rate * dt);
+		next = tokens + worth;
 	}
 	if (next > (s64)depth)
 		next = depth;
@@ -134,18 +142,17 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 		__sync_fetch_and_add(&limit->tokens, next - tokens);
 }
 
-inline_always struct drld_record *record_in_force(struct drld_limit *limit, u32 sequence, u64 now)
+/* Whether the daemon is: else the fallback is in force. */
+inline_always int dead(struct drld_limit *limit, u64 now)
 {
 	u32 zero = 0;
 	struct drld_control *shared = control.lookup(&zero);
-	if (shared &&
-	    unlikely((s64)(now - volatile_read(shared->heartbeat_ns)) > (s64)limit->grace_ns))
-		return &limit->fallback;
-	return &limit->record[sequence & 1];
+	return shared &&
+	       unlikely((s64)(now - volatile_read(shared->heartbeat_ns)) > (s64)limit->grace_ns);
 }
 
 /* What a limit makes of a packet, and what then becomes of it if no other limit refuses. */
-enum { DROPPED, CHARGED, FREE, UNCHECKED };
+enum { DROPPED, UNCHECKED, FREE, CHARGED, MARKED };
 
 /* A limit's state, as this CPU has it. */
 struct state {
@@ -163,18 +170,31 @@ inline_always int find(struct drld_hook *fixed, u32 slot, struct state *state)
 	return state->limit && state->mine && state->table;
 }
 
-/* As Policer.refuses, but for the second look at the clock. What a jiffy's first packet has done on
- * this CPU, the others need not do again: the coarse clock stands still, so nothing is to settle. */
-inline_always int check(struct state *state, u64 cost, u64 present)
+/* TokenBucket.conforms. */
+inline_always int conforms(struct drld_limit *limit, struct drld_record *record, u64 cost)
+{
+	s64 tokens = volatile_read(limit->tokens), depth = volatile_read(record->depth);
+	return likely(tokens >= (s64)cost) || (tokens >= depth && depth);
+}
+
+/* As Policer.refuses, up to flows, but for the second look at the clock. What a jiffy's first packet
+ * has done on this CPU, the others need not do again: the coarse clock stands still, so nothing is
+ * to settle. */
+inline_always u64 check(struct state *state, u64 cost, u64 present)
 {
 	struct drld_limit *limit = state->limit;
 	struct drld_counts *mine = state->mine;
 	u32 sequence = volatile_read(limit->sequence);
-	if (likely(mine->jiffies == present && mine->sequence == sequence &&
-		   (s64)volatile_read(limit->tokens) >= (s64)cost))
+	u64 settled = present << 32 | sequence;
+	if (likely(mine->settled == settled && (s64)volatile_read(limit->tokens) >= (s64)cost))
 		return CHARGED;
 	u64 now = coarse_time();
-	struct drld_record *record = record_in_force(limit, sequence, now);
+	struct drld_record *record = &limit->record[sequence & 1];
+	mine->flows = (volatile_read(limit->flow.scaled) | volatile_read(limit->flow.mark_below)) != 0;
+	if (dead(limit, now)) {
+		record = &limit->fallback;
+		mine->flows = 0;
+	}
 	u64 mode = volatile_read(record->mode);
 	if (mode & DRLD_BUCKET)
 		settle(limit, record, sequence, now, 0);
@@ -182,14 +202,12 @@ inline_always int check(struct state *state, u64 cost, u64 present)
 		return DROPPED;
 	if (!(mode & DRLD_BUCKET))
 		return FREE;
-	if (!(mode >> 8)) {
-		mine->jiffies = present;
-		mine->sequence = sequence;
-	}
-	if (likely((s64)volatile_read(limit->tokens) >= (s64)cost))
+	if (!(mode >> 8))
+		mine->settled = settled;
+	if (likely(conforms(limit, record, cost)))
 		return CHARGED;
 	settle(limit, record, sequence, fine_time(), 1);
-	return (s64)volatile_read(limit->tokens) >= (s64)cost ? CHARGED : DROPPED;
+	return conforms(limit, record, cost) ? CHARGED : DROPPED;
 }
 
 inline_always void charge(struct drld_limit *limit, u64 cost)

@@ -9,7 +9,7 @@
 #ifndef DRLD_H
 #define DRLD_H
 
-#define DRLD_ABI 1
+#define DRLD_ABI 2
 #define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
 #define DRLD_MAX_JUMBO 0x80000	/* payload of a jumbogram: packet.MAX_JUMBO_PAYLOAD */
 #define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
@@ -24,7 +24,10 @@
 
 #define DRLD_BUCKET 1		/* flags of a record: police */
 #define DRLD_DRAIN 2		/* the rate is taken, not given */
-#define DRLD_SHADOW 1		/* flag of a limit: count what would be dropped, drop nothing */
+#define DRLD_SHADOW 1		/* flags of a limit: count what would be dropped, drop nothing */
+#define DRLD_MARK 2		/* ECN-capable packets are marked before they are dropped */
+#define DRLD_SCALE_BITS 16	/* flow_bucket.SCALE_BITS */
+#define DRLD_MARKED_SPANS 2	/* flow_bucket.MARKED_SPANS */
 #define DRLD_ANY_PROTOCOL 256
 
 /* What to enforce. */
@@ -32,10 +35,19 @@ struct drld_record {
 	__u64 mode;		/* threshold << 8 | flags: dropped if a random u32 < threshold */
 	__u64 rate;		/* bytes/s */
 	__u64 depth;		/* tokens */
-	__u64 span;		/* ns after which the rate has filled, or drained, the depth */
+	__u64 span;		/* ns that count at most: the rate fills depth and debt, or drains it */
 };
 
-/* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead. */
+/* What to enforce for each flow. */
+struct drld_flow_record {
+	__u64 scaled;		/* ns a byte of a flow's bucket, times 2^16; 0: flows are not policed */
+	__u64 span;		/* ns in which an empty bucket of a flow fills */
+	__u64 reserve;		/* tokens that only flows within their buckets may use */
+	__u64 mark_below;	/* tokens below which ECN-capable packets are marked; 0: none */
+};
+
+/* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead; the
+ * fallback polices no flow. The first cache line is all that a packet needs whose jiffy is settled. */
 struct drld_limit {
 	__u64 tokens;		/* signed: CPUs that charge at once may overdraw */
 	__u64 updated_ns;
@@ -43,19 +55,25 @@ struct drld_limit {
 	__u32 sequence;
 	__u16 flags;
 	__u16 stirred;		/* 1: has seen a packet since the daemon looked */
+	struct drld_flow_record flow;
 	struct drld_record record[2];
 	struct drld_record fallback;
 	__u64 credit_id;	/* the last that was granted */
 	__u32 id;		/* of the limit; 0: the slot is free */
-	__u32 reserved[13];
+	__u32 reserved[5];
 };
 
-/* What became of a limit's packets on one CPU: each is in one of the three. */
+/* What became of a limit's packets on one CPU, in one cache line. Each is forwarded, dropped or
+ * refused. Counts of packets begin again at 2^32, between two reads at most once. */
 struct drld_counts {
-	__u64 forwarded_bytes, forwarded_packets;
-	__u64 dropped_bytes, dropped_packets;	/* by this limit; would be, in shadow mode */
-	__u64 refused_bytes, refused_packets;	/* by another limit of the packet's list */
-	__u64 jiffies, sequence;	/* when, and of which record, this CPU settled last */
+	__u64 forwarded_bytes;
+	__u64 dropped_bytes;	/* by this limit; would be, in shadow mode */
+	__u64 refused_bytes;	/* by another limit of the packet's list */
+	__u64 marked_bytes;	/* of those forwarded; would be marked, in shadow mode */
+	__u32 forwarded_packets, dropped_packets, refused_packets, marked_packets;
+	__u64 settled;		/* jiffies << 32 | sequence: when, and of which record, settled last */
+	__u32 flows;		/* whether what is in force then looks at flows or marks */
+	__u32 place;		/* of the last packet's flow in the sample */
 };
 
 /* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
@@ -70,8 +88,15 @@ struct drld_flow {
 	__u64 bytes;		/* ever; not reset when the slot gets another flow */
 };
 
+struct drld_flow_bucket {
+	__u64 due_ns;		/* when the bucket is full again; 0 for a new flow */
+	__u64 hits;		/* bytes refused or marked, ever, as `drld_flow.bytes` */
+};
+
+/* Two arrays, as most packets of a limit that polices no flows need the first alone. */
 struct drld_flows {
 	struct drld_flow slot[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];
+	struct drld_flow_bucket bucket[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];
 };
 
 /* What the daemon writes besides records. */
@@ -91,6 +116,7 @@ struct drld_letter {
 	__u32 slot;
 	__u32 reserved;
 	struct drld_record record;
+	struct drld_flow_record flow;
 };
 
 /* Which bits of a packet a hash table's keys hold. */

@@ -9,58 +9,8 @@
  */
 #include "bucket.h"
 #include "packet.h"
-
-/* The flow sample. An id is a hash of the five-tuple; nobody has to turn it back. */
-
-inline_always u64 mixed(u64 x)
-{
-	x ^= x >> 32;
-	x *= 0x9e3779b97f4a7c15;
-	return x ^ x >> 29;
-}
-
-inline_always u64 flow_of(struct packet *packet, u64 seed)
-{
-	return seed ^ ((u64)packet->protocol << 32 | packet->ports);
-}
-
-inline_always u64 flow_between(u64 id, u32 source, u32 destination)
-{
-	return mixed(id * 0xd6e8feb86659fd93 ^ ((u64)source << 32 | destination));
-}
-
-inline_always u64 flow_id(struct packet *packet, u64 seed)
-{
-	u64 id = flow_of(packet, seed);
-	if (packet->family == FAMILY_4)
-		id = flow_between(id, packet->source[0], packet->destination[0]);
-	else if (packet->family == FAMILY_6)
-		no_unroll for (int i = 0; i < 4; i++)
-			id = flow_between(id, packet->source[i], packet->destination[i]);
-	return id | 1;
-}
-
-inline_always void sample(struct drld_flows *table, u64 id, u64 bytes)
-{
-	struct drld_flow *set = &table->slot[(id >> 60) * DRLD_FLOW_WAYS];
-#pragma unroll
-	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		if (likely(volatile_read(set[way].id) == id)) {
-			__sync_fetch_and_add(&set[way].bytes, bytes);
-			return;
-		}
-	}
-#pragma unroll
-	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		u64 was = volatile_read(set[way].id);
-		if (!was)
-			was = compare_and_swap(&set[way].id, 0, id);
-		if (!was || was == id) {
-			__sync_fetch_and_add(&set[way].bytes, bytes);
-			return;
-		}
-	}
-}
+#include "flow.h"
+#include "mark.h"
 
 #include "classify.h"
 
@@ -73,12 +23,16 @@ inline_always void stir(struct drld_limit *limit)
 
 /* The verdict: drld.capture.policer.police. */
 
-inline_always void count(struct drld_counts *mine, struct packet *packet, int outcome,
+inline_always void count(struct drld_counts *mine, struct packet *packet, u64 outcome,
 			 int forwarded)
 {
 	if (likely(outcome != DROPPED && forwarded)) {
 		mine->forwarded_bytes += packet->length;
 		mine->forwarded_packets += packet->segments;
+		if (unlikely(outcome == MARKED)) {
+			mine->marked_bytes += packet->length;
+			mine->marked_packets += packet->segments;
+		}
 	} else if (outcome == DROPPED) {
 		mine->dropped_bytes += packet->length;
 		mine->dropped_packets += packet->segments;
@@ -88,50 +42,113 @@ inline_always void count(struct drld_counts *mine, struct packet *packet, int ou
 	}
 }
 
-inline_always int police_one(struct state *state, struct packet *packet, u64 present)
+/* Of a packet that is forwarded: charge its flow's bucket, unless `due` is 0. */
+inline_always void pay_flow(struct drld_flow_bucket *bucket, u64 due)
 {
-	u64 cost = packet->length * 1000000000ull;
-	int forwarded = 1, outcome = check(state, cost, present);
-	sample(state->table, packet->flow, packet->length);
-	if (unlikely(outcome == DROPPED))
-		forwarded = state->limit->flags & DRLD_SHADOW;
-	else if (likely(outcome == CHARGED))
-		charge(state->limit, cost);
-	count(state->mine, packet, outcome, forwarded);
-	stir(state->limit);
-	return forwarded ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	/* Another CPU may have charged the flow meanwhile, and more than one packet. */
+	if (bucket && volatile_read(bucket->due_ns) < due)
+		*(volatile u64 *)&bucket->due_ns = due;
 }
 
-inline_always int police_many(struct drld_hook *fixed, struct packet *packet, struct scratch *room)
+inline_always void hit(struct drld_flow_bucket *bucket, u64 bytes)
+{
+	if (bucket)
+		__sync_fetch_and_add(&bucket->hits, bytes);
+}
+
+inline_always int police_one(struct __sk_buff *skb, struct state *state, struct packet *packet,
+			     u64 present)
+{
+	u64 cost = packet->length * 1000000000ull, due;
+	u64 outcome = check(state, cost, present);
+	u64 place = sample(state->table, packet->flow, packet->length);
+	if (likely(outcome == CHARGED) && state->mine->flows) {
+		struct drld_flow_bucket *bucket = bucket_at(state, place);
+		int marks = state->limit->flags & DRLD_MARK && ecn_capable(skb, packet);
+		outcome = check_flow(state->limit, bucket, packet->length, cost, marks, &due);
+		pay_flow(bucket, due);
+	}
+	/* First and apart what nearly all packets need. */
+	if (likely(outcome == CHARGED)) {
+		charge(state->limit, cost);
+		count(state->mine, packet, CHARGED, 1);
+		stir(state->limit);
+		return TC_ACT_UNSPEC;
+	}
+	if (outcome == MARKED)
+		charge(state->limit, cost);
+	count(state->mine, packet, outcome, 1);
+	stir(state->limit);
+	if (outcome == FREE)
+		return TC_ACT_UNSPEC;
+	hit(bucket_at(state, place), packet->length);
+	if (state->limit->flags & DRLD_SHADOW)
+		return TC_ACT_UNSPEC;
+	if (outcome == DROPPED)
+		return TC_ACT_SHOT;
+	mark(skb, packet);
+	return TC_ACT_UNSPEC;
+}
+
+inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet,
+			      struct scratch *room)
 {
 	u64 cost = packet->length * 1000000000ull, present = jiffy();
 	struct state state;
-	int forwarded = 1;
-	no_unroll for (u32 i = 0; i < DRLD_MAX_LIST; i++) {
-		u32 slot = room->lists[i];
-		room->outcomes[i] = UNCHECKED;
-		if (!forwarded || room->lists[i] == NO_LIMIT)
-			continue;
-		if (!find(fixed, slot, &state))
-			continue;
-		u32 outcome = check(&state, cost, present);
-		room->outcomes[i] = outcome;
-		if (outcome == DROPPED && !(state.limit->flags & DRLD_SHADOW))
-			forwarded = 0;
-	}
+	struct drld_flow_bucket *bucket;
+	volatile struct judged *judged;
+	room->forwarded = 1;
+	room->marked = 0;
 	no_unroll for (u32 i = 0; i < DRLD_MAX_LIST; i++) {
 		u32 slot = room->lists[i];
 		if (room->lists[i] == NO_LIMIT)
 			break;
 		if (!find(fixed, slot, &state))
 			continue;
-		sample(state.table, packet->flow, packet->length);
-		count(state.mine, packet, room->outcomes[i], forwarded);
-		if (forwarded && room->outcomes[i] == CHARGED)
+		judged = &room->judged[i];
+		judged->due_ns = 0;
+		judged->outcome = UNCHECKED;
+		judged->place = sample(state.table, packet->flow, packet->length);
+		if (!volatile_read(room->forwarded))
+			continue;
+		judged->outcome = check(&state, cost, present);
+		if (state.mine->flows && judged->outcome == CHARGED) {
+			u64 due;
+			int marks = state.limit->flags & DRLD_MARK && ecn_capable(skb, packet);
+			bucket = bucket_at(&state, judged->place);
+			judged->outcome = check_flow(state.limit, bucket, packet->length, cost,
+						     marks, &due);
+			judged->due_ns = due;
+		}
+		if (judged->outcome == DROPPED && !(state.limit->flags & DRLD_SHADOW))
+			room->forwarded = 0;
+	}
+	int forwarded = volatile_read(room->forwarded);
+	no_unroll for (u32 i = 0; i < DRLD_MAX_LIST; i++) {
+		u32 slot = room->lists[i];
+		if (room->lists[i] == NO_LIMIT)
+			break;
+		if (!find(fixed, slot, &state))
+			continue;
+		judged = &room->judged[i];
+		u32 outcome = judged->outcome;
+		bucket = bucket_at(&state, judged->place);
+		count(state.mine, packet, outcome, forwarded);
+		if (forwarded && outcome >= CHARGED) {
 			charge(state.limit, cost);
+			pay_flow(bucket, judged->due_ns);
+		}
+		if (outcome == DROPPED || (forwarded && outcome == MARKED))
+			hit(bucket, packet->length);
+		if (outcome == MARKED && !(state.limit->flags & DRLD_SHADOW))
+			room->marked = 1;
 		stir(state.limit);
 	}
-	return forwarded ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	if (!forwarded)
+		return TC_ACT_SHOT;
+	if (volatile_read(room->marked))
+		mark(skb, packet);
+	return TC_ACT_UNSPEC;
 }
 
 enum { NOT_PLAIN = 1000 }; /* no verdict */
@@ -152,7 +169,7 @@ inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 		return NOT_PLAIN;
 	u64 id = flow_of(&packet, fixed->seed);
 	packet.flow = flow_between(id, packet.source[0], packet.destination[0]) | 1;
-	return police_one(&state, &packet, present);
+	return police_one(skb, &state, &packet, present);
 }
 
 int police(struct __sk_buff *skb)
@@ -193,11 +210,11 @@ int police(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	}
 	if (unlikely(room && volatile_read(room->lists[1]) != NO_LIMIT))
-		return police_many(fixed, &packet, room);
+		return police_many(skb, fixed, &packet, room);
 	struct state state;
 	if (!find(fixed, only, &state))
 		return TC_ACT_UNSPEC;
-	return police_one(&state, &packet, jiffy());
+	return police_one(skb, &state, &packet, jiffy());
 }
 
 /* Put the next letter in force: TokenBucket.program. */
@@ -216,7 +233,8 @@ int apply(struct __sk_buff *skb)
 	if (!limit)
 		return 0;
 	u32 sequence = limit->sequence;
-	struct drld_record *old = record_in_force(limit, sequence, letter->now_ns);
+	struct drld_record *old = dead(limit, letter->now_ns) ? &limit->fallback
+							       : &limit->record[sequence & 1];
 	struct drld_record *next = &limit->record[(sequence + 1) & 1];
 	settle(limit, old, sequence, letter->now_ns, 1);
 	u64 had_bucket = old->mode & DRLD_BUCKET;
@@ -233,6 +251,10 @@ int apply(struct __sk_buff *skb)
 		if (then > depth)
 			then = depth;
 	}
+	limit->flow.span = letter->flow.span;
+	limit->flow.reserve = letter->flow.reserve;
+	limit->flow.mark_below = letter->flow.mark_below;
+	limit->flow.scaled = letter->flow.scaled;
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */
 	u64 before = fetch_and_add(&limit->tokens, then - tokens);
 	asm volatile("" : : "r"(before) : "memory");

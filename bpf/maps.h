@@ -32,10 +32,17 @@ struct walk {
 	__u32 offset, protocol, length, fragmented, later, defect;
 };
 
+/* What one of a packet's limits makes of it; in memory, likewise. */
+struct judged {
+	__u64 due_ns;
+	__u32 outcome, place;
+};
+
 struct scratch {
 	__u8 bytes[2 * DRLD_COPY_BYTES];	/* indices are masked to the first half */
 	__s64 lists[DRLD_MAX_LIST];
-	__u32 outcomes[DRLD_MAX_LIST];
+	struct judged judged[DRLD_MAX_LIST];
+	__u32 forwarded, marked;
 	struct walk walk;
 };
 BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);

@@ -10,6 +10,7 @@
 struct packet {
 	__u32 source[4], destination[4];
 	__u64 flow, length, segments;
+	__u32 header;	 /* where the IP header begins in the frame; NO_HEADER: it has a defect */
 	__u32 transport; /* where the transport header begins, if ports are known */
 	__u32 ports;	 /* source and destination, as they are in the packet */
 	__u8 protocol, family, ports_known; /* families are indices of drld_hook.family */
@@ -22,6 +23,8 @@ struct packet {
 #else
 #define new_packet(name) struct packet name = {}
 #endif
+
+#define NO_HEADER 0xffffffff
 
 enum { FAMILY_4, FAMILY_6, FAMILY_UNKNOWN };
 enum { SOUND, TRUNCATED, MALFORMED };
@@ -214,6 +217,7 @@ inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, 
 	}
 	packet->protocol = walk->protocol;
 	packet->length = walk->length;
+	packet->header = walk->defect ? NO_HEADER : offset;
 	if (walk->defect || walk->fragmented) {
 		struct drld_oddities *counted = odd();
 		if (counted) {
@@ -259,6 +263,7 @@ inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 
 		return 0;
 	packet->protocol = protocol;
 	packet->length = length;
+	packet->header = offset;
 	packet->transport = transport - bytes;
 	packet->ports = *(u32 *)transport;
 	packet->ports_known = 1;
@@ -311,6 +316,7 @@ inline_always int parse_plain4(struct __sk_buff *skb, struct drld_hook *fixed,
 	packet->protocol = protocol;
 	packet->ports = *(u32 *)(bytes + 20);
 	packet->ports_known = 1;
+	packet->header = offset;
 	packet->transport = 20;
 	packet->length = length;
 	packet->segments = 1;

@@ -23,14 +23,15 @@ from drld.model import NS_PER_S, Enforcement
 class TokenBucket:
     """A bucket with a signed fill rate."""
 
-    __slots__ = ("_credit_id", "_depth", "_fill_rate", "_tokens", "_updated_ns")
+    __slots__ = ("_credit_id", "_depth", "_fill_rate", "_tokens", "updated_ns")
 
     def __init__(self, enforcement: Enforcement, now_ns: int) -> None:
         self._fill_rate = enforcement.fill_rate
         self._depth = None if enforcement.depth is None else enforcement.depth * NS_PER_S
         self._tokens = self._depth or 0
         self._credit_id = enforcement.credit_id
-        self._updated_ns = now_ns
+        self.updated_ns = now_ns
+        """Of the last settling."""
 
     @property
     def tokens(self) -> int:
@@ -39,10 +40,10 @@ class TokenBucket:
 
     def settle(self, now_ns: int) -> None:
         """Add (or drain) what the time since the last settling is worth."""
-        dt = now_ns - self._updated_ns
+        dt = now_ns - self.updated_ns
         if dt <= 0:
             return
-        self._updated_ns = now_ns
+        self.updated_ns = now_ns
         if self._depth is not None:
             tokens = self._tokens + self._fill_rate * dt
             # Not by min and max: two calls fewer for each packet.

@@ -265,18 +265,27 @@ class Program:
         """
         return self.timed_run(data, context, repeat)[0]
 
+    def run_on(self, data: bytes, context: bytes) -> tuple[int, bytes]:
+        """As `run`; what it returned, and the packet as it left it."""
+        returned, _, _, packet = self._run(data, context, 1, len(data))
+        return returned, packet
+
     def timed_run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> tuple[int, int]:
         """As `run`; what it returned last, and the mean duration in ns."""
-        returned, duration_ns, _ = self._run(data, context, repeat)
+        returned, duration_ns, _, _ = self._run(data, context, repeat)
         return returned, duration_ns
 
     def run_in_context(self, data: bytes, context: bytes) -> tuple[int, bytes]:
         """As `run`; what it returned, and the context as it left it."""
-        returned, _, left = self._run(data, context, 1)
+        returned, _, left, _ = self._run(data, context, 1)
         return returned, left
 
-    def _run(self, data: bytes, context: bytes, repeat: int) -> tuple[int, int, bytes]:
+    def _run(
+        self, data: bytes, context: bytes, repeat: int, room: int = 0
+    ) -> tuple[int, int, bytes, bytes]:
+        """What it returned, the mean duration in ns, the context, `room` bytes of the packet."""
         packet = ctypes.create_string_buffer(data, len(data))
+        out = ctypes.create_string_buffer(room)
         given = ctypes.create_string_buffer(context, len(context))
         left = ctypes.create_string_buffer(len(context))
         _, memory = _call(
@@ -286,9 +295,9 @@ class Program:
                 self.fd,
                 0,
                 len(data),
-                0,
+                room,
                 _address(packet),
-                0,
+                _address(out) if room else 0,
                 repeat,
                 0,
                 len(context),
@@ -298,7 +307,7 @@ class Program:
             ),
         )
         returned, duration_ns = struct.unpack_from("<i28xI", memory.raw, 4)
-        return returned, duration_ns, left.raw
+        return returned, duration_ns, left.raw, out.raw
 
     def close(self) -> None:
         """Give up the descriptor."""

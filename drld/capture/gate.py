@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from random import Random
 
 from drld.capture.matcher import Matcher
-from drld.capture.packet import Header, outline, parse
+from drld.capture.packet import Header, ecn_capable, outline, parse
 from drld.capture.policer import Policer, police
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
-from drld.spec import Direction, LimitSpec, OnFailure
+from drld.spec import Direction, Excess, LimitSpec, OnFailure
 
 _IN = Direction.IN  # looking up a member of an enumeration takes longer than a name
 
@@ -58,6 +58,9 @@ class Gate:
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
         self.fail_open = False
         """Whether a packet that cannot be judged passes: only if every limit says `open`."""
+        self.marks = False
+        """Whether any limit marks, so that packets must be judged whole: one that was cut off
+        cannot be rewritten, and counts as not ECN-capable."""
 
     def replace(self, limits: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """Judge by these limits from now on; those whose id stays keep counters and tokens."""
@@ -75,6 +78,7 @@ class Gate:
         self._matcher = Matcher(specs)
         self._known.clear()
         self.fail_open = all(limit.on_failure is OnFailure.OPEN for limit in specs)
+        self.marks = any(limit.excess is Excess.MARK for limit in specs)
 
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
@@ -82,7 +86,7 @@ class Gate:
         """Count a packet and decide about it: a verdict of `drld.capture.policer`.
 
         Args:
-            data: its first bytes, from the IP header on.
+            data: its first bytes, from the IP header on; all of it, if it may be marked.
             interface: where it came in, or goes out, by `direction`.
             direction: of the packet at the hook where it was taken.
             mark: the packet's mark.
@@ -91,9 +95,11 @@ class Gate:
         plain, length = outline(data)
         key = plain, interface, direction is _IN, mark
         known = self._known.get(key)
+        sound = True
         if known is None:
             header = self._parse(data)
             length = header.length
+            sound = header.defect is None
             limits = self._matcher.classify(header, interface, direction, mark)
             known = header.flow, [self._policers[limit.id] for limit in limits]
             if plain is not None and self._met_before(key):
@@ -101,11 +107,12 @@ class Gate:
                     self._known.clear()
                 self._known[key] = known
         flow, policers = known
+        capable = self.marks and sound and len(data) == length and ecn_capable(data)
         if len(policers) == 1:
-            return policers[0].police(flow, length, now_ns, self._rng)
+            return policers[0].police(flow, length, now_ns, self._rng, capable)
         if not policers:
             self.counts.unmatched += 1
-        return police(policers, flow, length, now_ns, self._rng)
+        return police(policers, flow, length, now_ns, self._rng, capable=capable)
 
     def _met_before(self, key: Hashable) -> bool:
         """Whether a packet like this came lately, as far as one byte can tell."""

@@ -30,7 +30,7 @@ from drld.capture.attachment import Attachment, attachment
 from drld.capture.bpf import Code, possible_cpus
 from drld.capture.bpf_compiler import compiled
 from drld.capture.kernel_hooks import Hooks
-from drld.capture.kernel_state import State
+from drld.capture.kernel_state import Counts, State
 from drld.capture.link_news import LinkNews
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, Measurement
@@ -48,8 +48,10 @@ class _Counted:
 
     slot: int
     read_ns: int
-    counts: tuple[int, ...]
+    counts: Counts
     flows: tuple[int, ...]
+    hits: tuple[int, ...]
+    """By place of the flow table."""
 
 
 class KernelDatapath:
@@ -121,26 +123,34 @@ class KernelDatapath:
         counted = self._counted[limit_id]
         state = self._attached()
         counts, flows = state.counts(counted.slot), state.flows(counted.slot)
-        forwarded, forwarded_packets, dropped, dropped_packets, refused, refused_packets = (
-            new - old for new, old in zip(counts, counted.counts, strict=True)
-        )
+        new = counts.since(counted.counts)
+        hits = state.hits(counted.slot) if new.dropped_bytes or new.marked_bytes else counted.hits
         measurement = Measurement(
             interval_ns=now_ns - counted.read_ns,
-            arrived_bytes=forwarded + dropped + refused,
-            arrived_packets=forwarded_packets + dropped_packets + refused_packets,
-            forwarded_bytes=forwarded,
-            forwarded_packets=forwarded_packets,
-            dropped_bytes=dropped,
-            dropped_packets=dropped_packets,
+            arrived_bytes=new.forwarded_bytes + new.dropped_bytes + new.refused_bytes,
+            arrived_packets=new.forwarded_packets + new.dropped_packets + new.refused_packets,
+            forwarded_bytes=new.forwarded_bytes,
+            forwarded_packets=new.forwarded_packets,
+            dropped_bytes=new.dropped_bytes,
+            dropped_packets=new.dropped_packets,
             flows={
-                identity: new - old
-                for identity, new, old in zip(
+                identity: there - then
+                for identity, there, then in zip(
                     flows[::2], flows[1::2], counted.flows[1::2], strict=True
                 )
                 if identity
             },
+            hits={
+                identity: there - then
+                for identity, there, then in zip(flows[::2], hits, counted.hits, strict=True)
+                if identity and there != then
+            }
+            if hits is not counted.hits
+            else {},
+            marked_bytes=new.marked_bytes,
+            marked_packets=new.marked_packets,
         )
-        counted.read_ns, counted.counts, counted.flows = now_ns, counts, flows
+        counted.read_ns, counted.counts, counted.flows, counted.hits = now_ns, counts, flows, hits
         return measurement
 
     def program(
@@ -306,7 +316,7 @@ class KernelDatapath:
         self._ids = {slot: limit_id for limit_id, slot in slots.items()}
         self._counted = {
             limit_id: self._counted.get(limit_id)
-            or _Counted(slot, now_ns, state.counts(slot), state.flows(slot))
+            or _Counted(slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot))
             for limit_id, slot in slots.items()
         }
 
@@ -315,8 +325,10 @@ class KernelDatapath:
         for limit_id, slot in kept.items():
             counted = self._counted.get(limit_id)
             if counted is not None:
-                late = zip(counted.counts, new.counts(slot), old.counts(slot), strict=True)
-                counted.counts = tuple(base + there - then for base, there, then in late)
+                late = old.counts(slot).since(new.counts(slot))
+                counted.counts = Counts._make(
+                    [base - more for base, more in zip(counted.counts, late, strict=True)]
+                )
 
 
 def _fit(limits: Sequence[LimitSpec], state: State) -> bool:

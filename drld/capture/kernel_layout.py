@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from struct import Struct
 
+from drld.allocators.flow_bucket import FlowBuckets
 from drld.capture.policer import DRAW_BITS
 from drld.model import NS_PER_S, Enforcement
-from drld.spec import LimitSpec, Mode, OnFailure
+from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
-ABI = 1
+ABI = 2
 MAX_LIST = 8
 MAX_GROUPS = 16
 MAX_ENTRIES = 32
@@ -26,12 +27,14 @@ FAMILIES = (4, 6, 0)
 """In the order of `drld_hook.family`; 0: addresses unknown."""
 
 RECORD = Struct("=QQQQ")
-LIMIT = Struct("=qQQIHH32s32s32sQI52x")
-LETTER = Struct("=QQQI4x32s")
+FLOW_RECORD = Struct("=QQQQ")
+LIMIT = Struct("=qQQIHH32s32s32s32sQI20x")
+LETTER = Struct("=QQQI4x32s32s")
 CONTROL = Struct("=QIIII")
-COUNTS = Struct("=6Q16x")
+COUNTS = Struct("=4Q4I16x")
 ODDITIES = Struct("=4Q32x")
 FLOW = Struct("=QQ")
+FLOW_BUCKET = Struct("=QQ")
 ENTRY = Struct("=IIII")
 KEY4 = Struct("=II4s4s")
 KEY6 = Struct("=II16s16s")
@@ -43,10 +46,10 @@ RANGE = Struct("=HH")
 PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
 TEST = Struct(f"=QQ{MAX_LIST}II4x")
 
-FLOWS_BYTES = FLOW_SLOTS * FLOW.size
+FLOWS_BYTES = FLOW_SLOTS * (FLOW.size + FLOW_BUCKET.size)
 FAMILY_BYTES = FAMILY.size + MAX_GROUPS * GROUP.size
 HOOK_BYTES = HOOK.size + len(FAMILIES) * FAMILY_BYTES
-SCRATCH_BYTES = 2 * 256 + 8 * MAX_LIST + 4 * MAX_LIST + 24
+SCRATCH_BYTES = 2 * 256 + (8 + 16) * MAX_LIST + 8 + 24
 
 SHARED_MAPS = ("control", "limits", "counts", "oddities", "flows", "letters")
 """One of each for a limiter: its state."""
@@ -58,9 +61,15 @@ VALUE_HOOK = 1
 VALUES = {VALUE_HOOK: "hook"}
 """What stands in a compiled program for the addresses of maps' values."""
 
-BUCKET, DRAIN, SHADOW = 1, 2, 1
+BUCKET, DRAIN = 1, 2
+SHADOW, MARK = 1, 2
 _ALWAYS_DROP = 1 << DRAW_BITS
 _FOREVER = 2**63 - 1
+_DEBT = 2**30 * NS_PER_S
+"""Tokens that a bucket may owe without that its filling takes longer than it should: a packet of
+512 kB on each of 2,048 CPUs."""
+_MOST_TOKENS = 2**62
+"""More than the deepest bucket has, and with a packet's below 2**63."""
 _MAX_U64 = 2**64 - 1
 
 
@@ -71,10 +80,23 @@ def record(enforcement: Enforcement) -> bytes:
         return RECORD.pack(threshold << 8, 0, 0, _FOREVER)
     rate = abs(enforcement.fill_rate)
     depth = enforcement.depth * NS_PER_S
-    # Whoever waits so long need not multiply: the product would not fit into 64 bits.
-    span = -(-depth // rate) if rate else _FOREVER
+    # No more time counts, or the product would not fit into 64 bits.
+    span = -(-(depth + _DEBT) // rate) if rate else _FOREVER
     flags = BUCKET | (DRAIN if enforcement.fill_rate < 0 else 0)
     return RECORD.pack(threshold << 8 | flags, rate, depth, span)
+
+
+def flow_record(enforcement: Enforcement) -> bytes:
+    """A `struct drld_flow_record` that does what the enforcement says."""
+    if enforcement.depth is None:
+        return bytes(FLOW_RECORD.size)
+    buckets = FlowBuckets(enforcement)
+    return FLOW_RECORD.pack(
+        buckets.scaled,
+        buckets.span_ns,
+        min(enforcement.reserve * NS_PER_S, _MOST_TOKENS),
+        min(enforcement.mark_below * NS_PER_S, _MOST_TOKENS),
+    )
 
 
 def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
@@ -94,6 +116,7 @@ def letter(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
         enforcement.credit * NS_PER_S,
         slot,
         record(enforcement),
+        flow_record(enforcement),
     )
 
 
@@ -108,6 +131,7 @@ def limit_state(
         0,
         limit_flags(limit),
         0,
+        flow_record(enforcement),
         record(enforcement),
         bytes(RECORD.size),
         fallback(limit, share),
@@ -118,4 +142,5 @@ def limit_state(
 
 def limit_flags(limit: LimitSpec) -> int:
     """The flags of a `struct drld_limit`."""
-    return SHADOW if limit.mode is Mode.SHADOW else 0
+    shadow = SHADOW if limit.mode is Mode.SHADOW else 0
+    return shadow | (MARK if limit.excess is Excess.MARK else 0)

@@ -10,6 +10,7 @@ import itertools
 import struct
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from drld.capture import bpf
 from drld.capture import kernel_layout as layout
@@ -27,13 +28,39 @@ _LETTERS_MAP = ("letters", (4, layout.LETTER.size), LETTERS, bpf.MMAPABLE)
 _MIN_CAPACITY = 64
 _NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
 """The one table of all limits that never had a packet."""
+_NO_HITS = (0,) * layout.FLOW_SLOTS
+_BUCKETS_OFFSET = layout.FLOW_SLOTS * layout.FLOW.size
+"""Of the flow buckets in a `struct drld_flows`."""
+_PACKETS_MASK = 2**32 - 1
 _FRAME = bytes(64)
 """`apply` looks at no packet, but the kernel wants one."""
 
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
-_GRACE_OFFSET, _FLAGS_OFFSET, _STIRRED_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 96
-_ID_OFFSET = 136
+_GRACE_OFFSET, _FLAGS_OFFSET, _STIRRED_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 128
+_ID_OFFSET = 168
 _CURSOR_OFFSET = 20
+
+
+class Counts(NamedTuple):
+    """The counters of a limit, since ever, in the order of `struct drld_counts`.
+
+    Those of packets begin again at 2**32 on each CPU: only differences mean anything (`since`).
+    """
+
+    forwarded_bytes: int
+    dropped_bytes: int
+    refused_bytes: int
+    marked_bytes: int
+    forwarded_packets: int
+    dropped_packets: int
+    refused_packets: int
+    marked_packets: int
+
+    def since(self, earlier: Counts) -> Counts:
+        """What was counted since `earlier`."""
+        differences = [new - old for new, old in zip(self, earlier, strict=True)]
+        packets = [difference & _PACKETS_MASK for difference in differences[4:]]
+        return Counts._make(differences[:4] + packets)
 
 
 class State:
@@ -51,7 +78,7 @@ class State:
             raise DatapathError(f"the maps are of version {abi}, not {layout.ABI}")
         self.capacity: int = capacity
         self.cpus: int = cpus
-        self._counts = struct.Struct(f"={8 * cpus}Q")
+        self._counts = struct.Struct("=" + layout.COUNTS.format[1:] * cpus)
         self._flow_table = struct.Struct(f"={2 * layout.FLOW_SLOTS}Q")
         self._apply = Program.load("apply", apply, self.maps)
 
@@ -192,10 +219,10 @@ class State:
             slot = marks.find(1, slot + 1)
         return slots
 
-    def counts(self, slot: int) -> tuple[int, ...]:
-        """A limit's counters, since ever: the fields of `struct drld_counts` over all CPUs."""
+    def counts(self, slot: int) -> Counts:
+        """A limit's counters, since ever, over all CPUs."""
         values = self._counts.unpack_from(self.maps["counts"].memory(), slot * self._counts.size)
-        return tuple(sum(values[field::8]) for field in range(6))
+        return Counts._make([sum(values[field::8]) for field in range(8)])
 
     def oddities(self) -> Sequence[int]:
         """Truncated, malformed, fragments, unmatched, since ever."""
@@ -208,18 +235,28 @@ class State:
 
     def flows(self, slot: int) -> tuple[int, ...]:
         """A limit's flow table: id, bytes, id, bytes, ..."""
+        table = self._flow_table.unpack_from(self.maps["flows"].memory(), slot * layout.FLOWS_BYTES)
+        return table if any(table) else _NO_FLOWS
+
+    def flow_buckets(self, slot: int) -> tuple[int, ...]:
+        """The flow buckets in the order of the flow table: due_ns, hits, due_ns, hits, ..."""
         table = self._flow_table.unpack_from(
-            self.maps["flows"].memory(), slot * self._flow_table.size
+            self.maps["flows"].memory(), slot * layout.FLOWS_BYTES + _BUCKETS_OFFSET
         )
         return table if any(table) else _NO_FLOWS
 
+    def hits(self, slot: int) -> tuple[int, ...]:
+        """Bytes refused or marked, since ever, by place of the flow table."""
+        buckets = self.flow_buckets(slot)
+        return _NO_HITS if buckets is _NO_FLOWS else buckets[1::2]
+
     def evict(self, slot: int, place: int) -> None:
-        """Free a place of a limit's flow table; its bytes are left to count on from."""
-        _U64.pack_into(
-            self.maps["flows"].memory(),
-            slot * layout.FLOWS_BYTES + place * layout.FLOW.size,
-            0,
-        )
+        """Free a place of a limit's flow table; its bytes and hits are left to count on from."""
+        memory = self.maps["flows"].memory()
+        start = slot * layout.FLOWS_BYTES
+        # The bucket first: as soon as the place is free, a packet may give it to another flow.
+        _U64.pack_into(memory, start + _BUCKETS_OFFSET + place * layout.FLOW_BUCKET.size, 0)
+        _U64.pack_into(memory, start + place * layout.FLOW.size, 0)
 
     def apply(self, records: Mapping[int, Enforcement], now_ns: int) -> None:
         """Put records in force, by slot: one system call for each `LETTERS` of them.

@@ -4,8 +4,9 @@ The firewall (`drld.capture.rules`) leads packets to one queue; the kernel copie
 to a netlink socket, whose descriptor the daemon waits for; `drain` then gives a verdict for each
 and leaves no mark or other trace on it. Verdicts are collected for `BATCH` packets and go back in
 one system call (docs/performance.md). GSO packets are segmented by the kernel before, so every
-packet here has its size on the wire. It is charged when it arrived, as far as that is known
-(`drld.capture.arrival`): a daemon that runs late takes nothing for a burst that was none.
+packet here has its size on the wire. A packet that gets a congestion mark goes back rewritten, so
+packets are copied whole while a limit marks. A packet is charged when it arrived, as far as that is
+known (`drld.capture.arrival`): a daemon that runs late takes nothing for a burst that was none.
 
 What can go wrong:
 
@@ -117,6 +118,7 @@ class NfqueueDatapath:
             self._reinstall(self._session, specs)
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
+        self._attached().queue.copy(whole=self._gate.marks)
 
     def stirred(self) -> Collection[int]:
         """See `Datapath.stirred`."""
@@ -258,7 +260,7 @@ class NfqueueDatapath:
 
     # Packets
 
-    def _verdict(self, packet: netfilterqueue.Packet) -> bool:
+    def _verdict(self, packet: netfilterqueue.Packet) -> int:
         try:
             return self._judge(packet)
         except Exception:
@@ -268,7 +270,7 @@ class NfqueueDatapath:
                 log.exception("error %d in judging a packet", self._errors)
             return self._gate.fail_open
 
-    def _judge(self, packet: netfilterqueue.Packet) -> bool:
+    def _judge(self, packet: netfilterqueue.Packet) -> int:
         if packet.hook in _HOOKS_IN:
             direction, index = _IN, packet.indev
         else:
@@ -276,9 +278,7 @@ class NfqueueDatapath:
         interface = self._interfaces.get(index) or self._resolve(index)
         times = self._arrival.times
         now_ns = times.arrival_ns(packet.get_timestamp()) if times else self._clock()
-        return bool(
-            self._gate.judge(packet.get_payload(), interface, direction, packet.mark, now_ns)
-        )
+        return self._gate.judge(packet.get_payload(), interface, direction, packet.mark, now_ns)
 
     def _resolve(self, index: int) -> str:
         try:

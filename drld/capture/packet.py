@@ -43,6 +43,10 @@ _PORTS = Struct("!HH")
 _IPV4_OUTLINE = Struct("!BxHxxHxBxx12s")  # as above, but addresses and ports in one
 _FRAGMENT_FIELD = Struct("!2xH")
 _JUMBO_LENGTH = Struct("!I")
+_CHECKSUM = Struct("!H")
+
+_CE_IPV4, _CE_IPV6 = 0x03, 0x30
+"""The two bits of ECN in the second byte of a header; both: congestion experienced."""
 
 _IPV4_MORE_OR_OFFSET = 0x3FFF
 _IPV4_OFFSET = 0x1FFF
@@ -128,6 +132,23 @@ def outline(data: bytes) -> tuple[Hashable, int]:
         if length >= 44:
             return data[6:44], length
     return None, 0
+
+
+def ecn_capable(data: bytes) -> bool:
+    """Whether a packet in which `parse` finds no defect is ECN-capable: ECT(0), ECT(1) or CE."""
+    return data[1] & (_CE_IPV4 if data[0] >> 4 == 4 else _CE_IPV6) != 0
+
+
+def marked(data: bytes) -> bytes:
+    """Such a packet with the congestion mark (CE, RFC 3168)."""
+    if data[0] >> 4 == 6:
+        return data[:1] + bytes([data[1] | _CE_IPV6]) + data[2:]
+    service = data[1] | _CE_IPV4
+    # RFC 1624, equation 3: the words differ by what was added to the second byte.
+    (checksum,) = _CHECKSUM.unpack_from(data, 10)
+    checksum = (~checksum & 0xFFFF) + service - data[1]
+    checksum = ~((checksum & 0xFFFF) + (checksum >> 16)) & 0xFFFF
+    return data[:1] + bytes([service]) + data[2:10] + _CHECKSUM.pack(checksum) + data[12:]
 
 
 def _ipv4(data: bytes, present: int) -> Header:

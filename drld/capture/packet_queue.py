@@ -13,8 +13,9 @@ from pathlib import Path
 
 import netfilterqueue
 
-from drld.capture.packet import COPY_BYTES
-from drld.capture.verdicts import Verdicts
+from drld.capture.packet import COPY_BYTES, marked
+from drld.capture.policer import MARK
+from drld.capture.verdicts import Verdicts, copying
 from drld.errors import DatapathError
 
 TURN = 256
@@ -31,9 +32,17 @@ QUEUE_PACKETS = 4096
 SOCKET_BYTES = 4 << 20
 """Receive buffer asked for, which the kernel doubles: a full queue takes 5 MiB of it."""
 
+WHOLE_BYTES = 3800
+"""Of a packet that is copied whole: the library reads messages of 4,096 bytes, and what else is in
+one takes some 200."""
+
+WHOLE_SOCKET_BYTES = 12 << 20
+"""Receive buffer for whole packets of 1,500 bytes: a full queue takes 18 MiB of twice that."""
+
 _QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
 _FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
 _SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
+_SO_RCVBUFFORCE = 33
 
 
 class _TurnOver(Exception):  # noqa: N818 - it is no error
@@ -47,9 +56,9 @@ class PacketQueue:
         self,
         wanted: int | None,
         limiter_name: str,
-        judge: Callable[[netfilterqueue.Packet], bool],
+        judge: Callable[[netfilterqueue.Packet], int],
     ) -> None:
-        """Bind a queue; `judge` says of each packet whether it is forwarded, and does not raise.
+        """Bind a queue; `judge` gives a verdict of `drld.capture.policer`, and does not raise.
 
         Args:
             wanted: its number; None picks one that is free.
@@ -61,6 +70,7 @@ class PacketQueue:
         """
         self._judge = judge
         self._left = 0
+        self._whole = False
         try:
             self._queue = netfilterqueue.NetfilterQueue()
             self.number = self._bind(wanted, limiter_name)
@@ -102,6 +112,22 @@ class PacketQueue:
         """The descriptor that is readable when packets wait."""
         return self._socket.fileno()
 
+    def copy(self, *, whole: bool) -> None:
+        """Have packets that come from now on copied whole, up to `WHOLE_BYTES`, or their headers.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        if whole == self._whole:
+            return
+        try:
+            if whole:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, WHOLE_SOCKET_BYTES)
+            self._socket.send(copying(self.number, WHOLE_BYTES if whole else COPY_BYTES))
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE {self.number}: {error}") from error
+        self._whole = whole
+
     def waiting(self, patience_s: float = 0.0) -> bool:
         """Whether packets wait, or come within this time."""
         return bool(select.select([self._socket], [], [], patience_s)[0])
@@ -118,7 +144,11 @@ class PacketQueue:
         return TURN - self._left
 
     def _on_packet(self, packet: netfilterqueue.Packet) -> None:
-        self._verdicts.give(packet.id, self._judge(packet))
+        verdict = self._judge(packet)
+        if verdict == MARK:
+            self._verdicts.rewrite(packet.id, marked(packet.get_payload()))
+        else:
+            self._verdicts.give(packet.id, verdict)
         self._left -= 1
         if not self._left % BATCH:
             self._send_verdicts()

@@ -10,7 +10,8 @@ Within a limit: random drop, then the limit's bucket, then the bucket of the pac
 (drld.allocators.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
 where its flow's bucket does not cover it, or where the limit's bucket runs low (`mark_below`). It
 is dropped where the limit's bucket is empty, and where its flow owes more than two depths: a flow
-that ignores marks gains nothing.
+that ignores marks gains nothing. A flow's bucket goes by the time up to which the limit's bucket is
+settled; a limit without a bucket has none for its flows.
 
 `drld.capture.nfqueue` runs this for each packet; the kernel datapath repeats it in C.
 """
@@ -85,7 +86,8 @@ class Policer:
 
     def _adopt(self, enforcement: Enforcement) -> None:
         self.drop_threshold = _threshold(enforcement)
-        self._flow_buckets = FlowBuckets(enforcement) if enforcement.flow_rate else None
+        policed = enforcement.flow_rate and enforcement.depth is not None
+        self._flow_buckets = FlowBuckets(enforcement) if policed else None
         self._reserve = enforcement.reserve
         self._mark_below = enforcement.mark_below
 
@@ -147,6 +149,7 @@ class Policer:
         marks = capable and self.marks
         buckets, slot = self._flow_buckets, self._slot
         if buckets is not None and slot is not None:
+            now_ns = bucket.updated_ns
             charged_ns = buckets.charged(slot.due_ns, length, now_ns)
             owed = charged_ns - now_ns
             if bucket._tokens >= min(length * 1_000_000_000 + min(owed, buckets.span_ns) * buckets.per_ns, bucket._depth):

@@ -126,16 +126,20 @@ class FlowState:
         """Since the limit refused or marked a packet of it."""
 
     @property
+    def average(self) -> float:
+        """The mean rate over its life so far, older times counting less, bytes/s."""
+        return self.rate_sum / self.weight if self.weight else 0.0
+
+    @property
     def rate(self) -> float:
-        if not self.weight:
-            return 0.0
-        rate = self.rate_sum / self.weight
+        """The same, and 0 while the flow pauses."""
+        rate = self.average
         return 0.0 if self._pauses(rate) else rate
 
     @property
     def paused(self) -> bool:
         """Whether it has been silent for so long that it counts for nothing."""
-        return self.silent_ns >= PAUSE_NS and self._pauses(self.rate_sum / self.weight)
+        return self._pauses(self.average)
 
     def _pauses(self, rate: float) -> bool:
         return self.silent_ns >= PAUSE_NS and rate * self.silent_ns >= PAUSE_BYTES * NS_PER_S
@@ -190,7 +194,8 @@ class FlowRates:
 
         Evicted: flows silent for `SILENCE_NS`; and while a flow finds no room, an eighth of the
         set, the slowest of those below `CLUSTER` of the unbottlenecked rate that have had
-        `RESIDENCE_NS` to show their rate.
+        `RESIDENCE_NS` to show their rate. A flow in a pause counts with the rate before it: an
+        elephant would not come back for long among very many mice.
         """
         alpha = self.history ** (interval_ns / NS_PER_S)
         fast_alpha = math.exp(-interval_ns / FAST_NS)
@@ -213,9 +218,9 @@ class FlowRates:
     def _slowest(self, leaving: set[FlowId]) -> list[FlowId]:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
         candidates = [
-            (flow.rate, key)
+            (flow.average, key)
             for key, flow in self._flows.items()
-            if key not in leaving and flow.age_ns >= RESIDENCE_NS and flow.rate < floor
+            if key not in leaving and flow.age_ns >= RESIDENCE_NS and flow.average < floor
         ]
         candidates.sort(key=itemgetter(0))
         return [key for _, key in candidates[: max(self.capacity // 8, 1)]]

@@ -19,8 +19,13 @@ from testbed.bench.traffic import LARGE_FRAME, Blast, Tcp
 OVER_EMPTY = ("over an empty program", "ns a packet")
 _EMPTY = ("empty program", "ns a packet")
 _SLICE_S, _WARMUP_S = 0.3, 0.1
-_FULL, _REFUSING = [{"fill_rate": 10**10, "depth": 10**9}], [{"fill_rate": 1, "depth": 1}]
+_BUCKET = {"fill_rate": 10**10, "depth": 10**9}
+_FULL, _REFUSING = [_BUCKET], [{"fill_rate": 1, "depth": 1}]
+_FLOWS = [{**_BUCKET, "flow_rate": 10**9, "flow_depth": 5 * 10**8, "reserve": 5 * 10**8}]
+"""So high a level that each flow is within it."""
+_WITH_FLOWS = "a limit with flow buckets in force"
 _TARGET = Target(40.0, at_least=False)
+_FLOWS_TARGET = Target(30.0, at_least=False)
 
 
 def exits_of(field: Field) -> dict[int, Exit]:
@@ -46,6 +51,7 @@ async def _configurations(setting: Setting) -> list[Row]:
         Program("no limit matches: hook, headers", everything(protocol="tcp"), _FULL),
         Program("a limit without bucket: clock, counters, flow sample", everything(), [{}]),
         Program("a limit with a bucket", everything(), _FULL),
+        Program(_WITH_FLOWS, everything(), _FLOWS),
         Program("a limit of an address: one hash lookup more", prefixes(1), _FULL),
         Program("two limits", everything(2), _FULL),
         Program("a limit that refuses: the exact clock", everything(), _REFUSING),
@@ -56,17 +62,19 @@ async def _configurations(setting: Setting) -> list[Row]:
             "UDP", setting.choose(25, 3), timed(exits_of(field), blast.measure)
         )
     group = "UDP, 1,428 bytes"
+    targets = {"a limit with a bucket": _TARGET, _WITH_FLOWS: _FLOWS_TARGET}
     return [
         row(group, case.name, OVER_EMPTY, differences(seen, empty, "ns"),
-            target=_TARGET if case.name == "a limit with a bucket" else None)
+            target=targets.get(case.name))
         for case, seen in zip(cases, others, strict=True)
     ] + [row(group, "empty program", _EMPTY, values(empty, "ns"))]  # fmt: skip
 
 
 async def _under_tcp(setting: Setting, group: str, offloads: Sequence[str]) -> list[Row]:
-    async with contest(setting, [Program("empty"), Daemon("kernel")], offloads) as field:
+    flows = Program(_WITH_FLOWS, everything(), _FLOWS)
+    async with contest(setting, [Program("empty"), Daemon("kernel"), flows], offloads) as field:
         tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
-        empty, with_it = await field.alternate(
+        empty, with_it, with_flows = await field.alternate(
             group, setting.choose(25, 3), timed(exits_of(field), tcp.measure)
         )
     return [
@@ -76,6 +84,13 @@ async def _under_tcp(setting: Setting, group: str, offloads: Sequence[str]) -> l
             OVER_EMPTY,
             differences(with_it, empty, "ns"),
             target=None if offloads else _TARGET,
+        ),
+        row(
+            group,
+            _WITH_FLOWS,
+            OVER_EMPTY,
+            differences(with_flows, empty, "ns"),
+            target=None if offloads else _FLOWS_TARGET,
         ),
         row(group, "empty program", _EMPTY, values(empty, "ns")),
     ]

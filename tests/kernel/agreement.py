@@ -14,10 +14,19 @@ from ipaddress import ip_network
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import Code
 from drld.capture.bpf_compiler import compiled
+from drld.capture.kernel_state import Counts
 from drld.capture.matcher import Matcher
-from drld.capture.packet import COPY_BYTES, Header, parse
+from drld.capture.packet import (
+    COPY_BYTES,
+    MAX_JUMBO_PAYLOAD,
+    Header,
+    ecn_capable,
+    marked,
+    parse,
+)
+from drld.capture.policer import FORWARD, MARK
 from drld.model import Enforcement
-from drld.spec import Direction, LimitSpec, Match
+from drld.spec import Direction, Excess, LimitSpec, Match
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
 from tests.fuzz.targets.base import Target
@@ -29,11 +38,13 @@ INTERFACE = "eth0"
 _MASK = (1 << 64) - 1
 
 
-def limit(number: int, prefix: str | None = None, **conditions: object) -> LimitSpec:
+def limit(
+    number: int, prefix: str | None = None, excess: Excess = Excess.DROP, **conditions: object
+) -> LimitSpec:
     """A limit on what goes out."""
     destination = ip_network(prefix) if prefix else None
     match = Match(INTERFACE, Direction.OUT, destination=destination, **conditions)  # type: ignore[arg-type]  # whatever conditions the caller names
-    return limit_spec(id=number, name=f"l{number}", match=match)
+    return limit_spec(id=number, name=f"l{number}", match=match, excess=excess)
 
 
 LIMITS = {
@@ -50,7 +61,10 @@ LIMITS = {
         limit(4, "fd00::/16"),
         limit(5),
     ],
+    "a limit that marks": [limit(1, excess=Excess.MARK)],
 }
+_LOW = Enforcement(depth=MAX_JUMBO_PAYLOAD * 2, mark_below=MAX_JUMBO_PAYLOAD * 2)
+"""Marks whatever is ECN-capable, and forwards whatever comes, while its bucket is full."""
 
 
 class Agreement:
@@ -87,7 +101,12 @@ class Agreement:
 class _Sides:
     def __init__(self, code: Mapping[str, Code], limits: list[LimitSpec]) -> None:
         self.bench = Bench(code, limits)
-        self.bench.reset([Enforcement()] * len(limits), 0)
+        self._marks = limits[0].excess is Excess.MARK
+        self._marked = 0
+        record = _LOW if self._marks else Enforcement()
+        self._full = layout.limit_state(limits[0], record, record, 0, 0)[:8]
+        """The tokens of a full bucket, the first field of a limit's state."""
+        self.bench.reset([record] * len(limits), 0)
         self._matcher = Matcher(limits)
         self._counts = {limit.id: [0, 0] for limit in limits}
         self._oddities = [0, 0, 0, 0]
@@ -105,9 +124,17 @@ class _Sides:
             state.maps["flows"].memory()[start : start + layout.FLOWS_BYTES] = bytes(
                 layout.FLOWS_BYTES
             )
-        assert self.bench.packet(data, mark=mark), example
-        for limit_id, counts in self._counts.items():
-            assert state.counts(slots[limit_id]) == (*counts, 0, 0, 0, 0), (limit_id, example)
+        verdict = FORWARD
+        if self._marks:
+            state.write_limit(0, 0, self._full)
+            if packet is not None and header is not None and header.defect is None:
+                self._marked += ecn_capable(packet)
+                verdict = MARK if ecn_capable(packet) and marked(packet) != packet else FORWARD
+        assert self.bench.packet(data, mark=mark) == verdict, example
+        for limit_id, (size, count) in self._counts.items():
+            counted = state.counts(slots[limit_id])
+            wanted = Counts(size, 0, 0, counted.marked_bytes, count, 0, 0, self._marked)
+            assert counted == wanted, (limit_id, example)
         assert state.oddities() == self._oddities, example
         for limit in matched:
             assert header is not None

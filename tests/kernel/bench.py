@@ -6,21 +6,26 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 
 from drld.capture import kernel_classifier as classifier
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import ARRAY, MMAPABLE, Code, Map, Program
 from drld.capture.kernel_state import State
 from drld.capture.kernel_tables import hook_maps
+from drld.capture.packet import marked
+from drld.capture.policer import DROP, FORWARD, MARK
 from drld.model import Enforcement
 from drld.spec import LimitSpec
+
+from ..fuzz.frames import packet_of
 
 TEST_FLAGS = ("-DDRLD_TEST=1",)
 SEED = 0x0123456789ABCDEF
 ETHERNET = bytes.fromhex("020000000102 020000000101")
 GRACE_NS = 10**18
 
-FORWARD, DROP = -1, 2
+_GO_ON, _SHOT = -1, 2
 _CONTEXT_BYTES = 192
 _MARK_OFFSET, _GSO_SEGS_OFFSET, _GSO_SIZE_OFFSET = 8, 164, 176
 
@@ -35,6 +40,15 @@ class Draws(Random):
     def getrandbits(self, k: int) -> int:
         assert k == 32
         return self._values.pop(0)
+
+
+class Flow(NamedTuple):
+    """A place of a limit's flow table; bytes and hits are those of earlier flows, too."""
+
+    place: int
+    size: int
+    due_ns: int
+    hits: int
 
 
 class Bench:
@@ -85,8 +99,8 @@ class Bench:
         mark: int = 0,
         segment: int = 0,
         segments: int = 0,
-    ) -> bool:
-        """Whether this frame, Ethernet header first, is forwarded.
+    ) -> int:
+        """The verdict about this frame, Ethernet header first: one of `drld.capture.policer`.
 
         `segment` is the payload of one segment of a GSO packet; `segments` their number, where
         the kernel has counted them already.
@@ -98,9 +112,31 @@ class Bench:
         struct.pack_into("=I", context, _MARK_OFFSET, mark)
         struct.pack_into("=I", context, _GSO_SIZE_OFFSET, segment)
         struct.pack_into("=I", context, _GSO_SEGS_OFFSET, segments)
-        verdict = self.program.run(data, bytes(context))
-        assert verdict in (FORWARD, DROP)
-        return verdict == FORWARD
+        verdict, left = self.program.run_on(data, bytes(context))
+        assert verdict in (_GO_ON, _SHOT)
+        if verdict == _SHOT:
+            return DROP
+        if left == data:
+            return FORWARD
+        start = len(data) - len(packet_of(data) or b"")
+        assert left == data[:start] + marked(data[start:])
+        return MARK
+
+    def flows(self, slot: int) -> dict[int, Flow]:
+        """The flows of the sample by their identity."""
+        table, buckets = self.state.flows(slot), self.state.flow_buckets(slot)
+        rows = zip(table[::2], table[1::2], buckets[::2], buckets[1::2], strict=True)
+        return {
+            identity: Flow(place, size, due_ns, hits)
+            for place, (identity, size, due_ns, hits) in enumerate(rows)
+            if identity
+        }
+
+    def adopt(self, apply: Code) -> None:
+        """What the next daemon does after a crash: find the maps that the program keeps."""
+        state = State.adopt(self.state.note, apply)
+        self.state.close()
+        self.state = state
 
     def tokens(self, slot: int) -> tuple[int, int]:
         """Tokens, and the time that they are of."""

@@ -16,7 +16,7 @@ class BreakableDatapath(NfqueueDatapath):
 
     broken = False
 
-    def _judge(self, packet: Packet) -> bool:
+    def _judge(self, packet: Packet) -> int:
         if self.broken:
             raise ArithmeticError("judging is broken")
         return super()._judge(packet)

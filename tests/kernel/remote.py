@@ -105,6 +105,12 @@ class RemoteDatapath:
             dropped_bytes=old.dropped_bytes + new.dropped_bytes,
             dropped_packets=old.dropped_packets + new.dropped_packets,
             flows=new.flows,
+            hits={
+                flow: old.hits.get(flow, 0) + new.hits.get(flow, 0)
+                for flow in {**old.hits, **new.hits}
+            },
+            marked_bytes=old.marked_bytes + new.marked_bytes,
+            marked_packets=old.marked_packets + new.marked_packets,
         )
         return self.totals[limit_id]
 

@@ -63,14 +63,30 @@ def charge_at_once(bench: Bench, enforcement: Enforcement) -> tuple[int, int]:
     return len(cpus), begun[0]
 
 
+def test_cpus_that_refuse_a_flow_at_once(bench: Bench) -> None:
+    """No hit is lost, and the limit's bucket bounds them, whatever the flow's bucket says."""
+    depth = 50_000 * LENGTH
+    charge_at_once(
+        bench,
+        Enforcement(depth=depth, flow_rate=1, flow_depth=LENGTH * 1000, reserve=depth - LENGTH),
+    )
+    counted = bench.state.counts(0)
+    (flow,) = bench.flows(0).values()
+    assert flow.hits == counted.dropped_bytes > 0
+    assert 1000 * LENGTH <= counted.forwarded_bytes <= depth
+    assert flow.due_ns > 0
+
+
 @pytest.mark.parametrize("rate", [0, 10**9])
 def test_cpus_that_charge_at_once(bench: Bench, rate: int) -> None:
     # So deep that it does not run full while the CPUs have other things to do.
     depth = 50_000 * LENGTH
     cpus, begin_ns = charge_at_once(bench, Enforcement(fill_rate=rate, depth=depth))
     sent = cpus * PACKETS
-    forwarded_bytes, forwarded, dropped_bytes, dropped, *refused = bench.state.counts(0)
-    assert (forwarded + dropped, refused) == (sent, [0, 0])
+    counted = bench.state.counts(0)
+    forwarded, dropped = counted.forwarded_packets, counted.dropped_packets
+    forwarded_bytes, dropped_bytes = counted.forwarded_bytes, counted.dropped_bytes
+    assert (forwarded + dropped, counted.refused_packets) == (sent, 0)
     assert (forwarded_bytes, dropped_bytes) == (forwarded * LENGTH, dropped * LENGTH)
     # The flow sample counts what arrived.
     assert sum(bench.state.flows(0)[1::2]) == sent * LENGTH

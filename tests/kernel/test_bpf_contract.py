@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drld.allocators import flow_bucket
 from drld.capture import kernel_layout as layout
 from drld.capture import kernel_state, packet
 from drld.capture.bpf_compiler import SOURCES, compiled
@@ -19,12 +20,14 @@ pytestmark = pytest.mark.kernel
 
 SIZES = {
     "drld_record": layout.RECORD.size,
+    "drld_flow_record": layout.FLOW_RECORD.size,
     "drld_limit": layout.LIMIT.size,
     "drld_letter": layout.LETTER.size,
     "drld_control": layout.CONTROL.size,
     "drld_counts": layout.COUNTS.size,
     "drld_oddities": layout.ODDITIES.size,
     "drld_flow": layout.FLOW.size,
+    "drld_flow_bucket": layout.FLOW_BUCKET.size,
     "drld_flows": layout.FLOWS_BYTES,
     "drld_entry": layout.ENTRY.size,
     "drld_key4": layout.KEY4.size,
@@ -41,6 +44,8 @@ OFFSETS = {
     ("drld_limit", "grace_ns"): kernel_state._GRACE_OFFSET,
     ("drld_limit", "flags"): kernel_state._FLAGS_OFFSET,
     ("drld_limit", "fallback"): kernel_state._FALLBACK_OFFSET,
+    ("drld_limit", "record"): 64,
+    ("drld_flows", "bucket"): kernel_state._BUCKETS_OFFSET,
     ("drld_limit", "id"): kernel_state._ID_OFFSET,
     ("drld_control", "cursor"): kernel_state._CURSOR_OFFSET,
     ("drld_family", "group"): layout.FAMILY.size,
@@ -61,6 +66,9 @@ NUMBERS = {
     "DRLD_BUCKET": layout.BUCKET,
     "DRLD_DRAIN": layout.DRAIN,
     "DRLD_SHADOW": layout.SHADOW,
+    "DRLD_MARK": layout.MARK,
+    "DRLD_SCALE_BITS": flow_bucket.SCALE_BITS,
+    "DRLD_MARKED_SPANS": flow_bucket.MARKED_SPANS,
 }
 
 

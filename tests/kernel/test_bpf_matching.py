@@ -32,6 +32,7 @@ from scapy.packet import Packet, Raw
 from drld.capture.bpf import Code
 from drld.capture.bpf_compiler import compiled
 from drld.capture.gate import Gate
+from drld.capture.kernel_state import Counts
 from drld.capture.packet import COPY_BYTES, parse
 from drld.errors import DatapathError
 from drld.model import Enforcement
@@ -198,13 +199,19 @@ def compare(bench: Bench, gate: Gate, example: object) -> None:
     for limit in bench.limits:
         policer = gate._policers[limit.id]
         counted = bench.state.counts(bench.slots[limit.id])
-        assert counted == (
-            policer._forwarded_bytes,
-            policer._forwarded_packets,
-            policer._dropped_bytes,
-            policer._dropped_packets,
-            policer._arrived_bytes - policer._forwarded_bytes - policer._dropped_bytes,
-            policer._arrived_packets - policer._forwarded_packets - policer._dropped_packets,
+        assert counted == Counts(
+            forwarded_bytes=policer._forwarded_bytes,
+            forwarded_packets=policer._forwarded_packets,
+            dropped_bytes=policer._dropped_bytes,
+            dropped_packets=policer._dropped_packets,
+            refused_bytes=policer._arrived_bytes
+            - policer._forwarded_bytes
+            - policer._dropped_bytes,
+            refused_packets=policer._arrived_packets
+            - policer._forwarded_packets
+            - policer._dropped_packets,
+            marked_bytes=0,
+            marked_packets=0,
         ), (limit, example)
 
 
@@ -231,7 +238,9 @@ def test_a_gso_packet_counts_as_its_segments(
     )
     headers = len(data) - payload
     assert bench.packet(frame(data), segment=segment, segments=segments if counted else 0)
-    assert bench.state.counts(0)[:2] == (payload + segments * headers, segments)
+    seen = bench.state.counts(0)
+    assert seen.forwarded_bytes == payload + segments * headers
+    assert seen.forwarded_packets == segments
     assert sum(bench.state.flows(0)[1::2]) == payload + segments * headers
 
 

@@ -1,12 +1,14 @@
 import struct
+from dataclasses import replace
 from ipaddress import ip_network
 from random import Random
 
 import pytest
 
 from drld.capture.gate import Gate
+from drld.capture.policer import FORWARD, MARK
 from drld.model import Enforcement
-from drld.spec import Direction, LimitSpec, Match, OnFailure
+from drld.spec import Direction, Excess, LimitSpec, Match, OnFailure
 
 from ..factories import limit_spec
 
@@ -21,9 +23,9 @@ def limit(
     return limit_spec(id=limit_id, match=match, on_failure=on_failure)
 
 
-def udp(length: int = 1000, fragment: int = 0, ihl: int = 5) -> bytes:
+def udp(length: int = 1000, fragment: int = 0, ihl: int = 5, ecn: int = 0) -> bytes:
     first = 0x40 | ihl
-    fixed = struct.pack("!BBHHHBBH", first, 0, length, 7, fragment, 64, 17, 0)
+    fixed = struct.pack("!BBHHHBBH", first, ecn, length, 7, fragment, 64, 17, 0)
     return fixed + bytes([10, 0, 0, 1, 10, 9, 2, 1]) + struct.pack("!HH", 1024, 53)
 
 
@@ -107,3 +109,36 @@ def test_packets_that_cannot_be_judged_pass_only_if_every_limit_is_open(gate: Ga
     ):
         gate.replace([(limit(i, setting), OPEN) for i, setting in enumerate(settings, 1)], 0)
         assert gate.fail_open is expected
+
+
+LOW = Enforcement(depth=10**6, mark_below=10**6)
+"""Marks whatever is ECN-capable."""
+
+
+def whole(**conditions: int) -> bytes:
+    """A packet of 1,000 bytes that was not cut off."""
+    return udp(**conditions).ljust(1000, b"\0")
+
+
+@pytest.mark.parametrize(("ecn", "verdict"), [(0, FORWARD), (1, MARK), (2, MARK), (3, MARK)])
+def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict: int) -> None:
+    gate.replace([(replace(limit(1), excess=Excess.MARK), LOW)], 0)
+    assert gate.marks
+    # The second is remembered, the third is known.
+    assert [judge(gate, whole(ecn=ecn)) for _ in range(3)] == [verdict] * 3
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [udp(ecn=2), whole(ecn=2, ihl=4), whole(ecn=2, length=21)],
+    ids=["cut off", "header too short", "contradicts itself"],
+)
+def test_what_cannot_be_rewritten_is_not_capable(gate: Gate, packet: bytes) -> None:
+    gate.replace([(replace(limit(1), excess=Excess.MARK), LOW)], 0)
+    assert judge(gate, packet) == FORWARD
+
+
+def test_no_limit_marks_unless_it_says_so(gate: Gate) -> None:
+    gate.replace([(limit(1), LOW)], 0)
+    assert not gate.marks
+    assert judge(gate, whole(ecn=2)) == FORWARD

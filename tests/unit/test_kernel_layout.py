@@ -10,22 +10,25 @@ from ..factories import limit_spec
 @pytest.mark.parametrize(
     ("rate", "depth", "span"),
     [
-        (1_250_000, 1500, 1_200_000),
-        (-1_250_000, 1500, 1_200_000),
-        (7, 1, 142_857_143),
+        (1_250_000, 1500, 858_994_659_200),
+        (-1_250_000, 1500, 858_994_659_200),
+        (7, 1, 153_391_689_285_714_286),
         (0, 1500, 2**63 - 1),
-        (12_500_000_000, 4 * 10**9, 320_000_000),
+        (50_000_000_000, 4 * 10**9, 101_474_837),
     ],
 )
-def test_a_record_says_when_its_bucket_is_full(rate: int, depth: int, span: int) -> None:
+def test_a_record_says_how_much_time_counts(rate: int, depth: int, span: int) -> None:
+    """So much that it fills the bucket from a debt of 2**30 bytes."""
     mode, packed_rate, packed_depth, packed_span = layout.RECORD.unpack(
         layout.record(Enforcement(fill_rate=rate, depth=depth))
     )
     assert (packed_rate, packed_depth) == (abs(rate), depth * NS_PER_S)
     assert packed_span == span
     assert mode == layout.BUCKET | (layout.DRAIN if rate < 0 else 0)
-    # What is multiplied fits into 63 bits.
-    assert packed_rate * (packed_span if rate else 0) < 2**63
+    # What is multiplied fits into 63 bits, even if a full bucket is there already.
+    worth = packed_rate * (packed_span if rate else 0)
+    assert packed_depth + worth < 2**63
+    assert not rate or 0 <= worth - packed_depth - 2**30 * NS_PER_S < packed_rate
 
 
 def test_the_probability_is_scaled_to_the_draw() -> None:

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from drld.capture.packet import MAX_EXTENSIONS, Defect, Header, parse
+from drld.capture.packet import MAX_EXTENSIONS, Defect, Header, ecn_capable, marked, parse
 from drld.model import FlowKey
 
 A4, B4 = bytes([10, 0, 0, 1]), bytes([10, 9, 2, 1])
@@ -277,3 +277,21 @@ def test_mapped_addresses_are_ipv6_addresses() -> None:
     packet[8:24] = bytes(10) + b"\xff\xff" + A4
     header = parse(bytes(packet))
     assert (header.family, header.flow.source) == (6, bytes(10) + b"\xff\xff" + A4)
+
+
+@pytest.mark.parametrize(("ecn", "capable"), [(0, False), (1, True), (2, True), (3, True)])
+def test_ecn_capable_packets_are_told_by_two_bits(ecn: int, capable: bool) -> None:
+    service = 0b101110_00 | ecn
+    assert ecn_capable(bytes([0x45, service])) == capable
+    assert ecn_capable(struct.pack("!I", 6 << 28 | service << 20 | 0xFFFFF)) == capable
+
+
+def test_a_mark_sets_both_bits_and_keeps_the_checksum_right() -> None:
+    # The sum of RFC 1071 over this header, with TOS 0xB9 (ECT(1)): 0x2056, and 2 less with CE.
+    before = bytes.fromhex("45b905dc 00004000 40112056 0a000001 0a000002")
+    assert sum(struct.unpack("!10H", before)) % 0xFFFF == 0
+    after = marked(before + PORTS)
+    assert after == bytes.fromhex("45bb05dc 00004000 40112054 0a000001 0a000002") + PORTS
+    assert marked(after) == after
+    six = ipv6(PORTS)
+    assert marked(six) == bytes([0x60, 0x30]) + six[2:]

@@ -5,24 +5,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.capture.verdicts import Verdicts
+from drld.capture.verdicts import Verdicts, copying
 
 QUEUE = 4711
 
 
-def messages(content: bytes) -> list[tuple[int, int]]:
-    """(verdict, id) of each batch verdict, read as the kernel reads them."""
+BATCH, ONE, CONFIGURE = 0x0303, 0x0301, 0x0302
+
+
+def parsed(content: bytes) -> list[tuple[int, dict[int, bytes]]]:
+    """Kind and attributes of each message, read as the kernel reads them."""
     found = []
     while content:
         length, kind, flags = struct.unpack_from("=IHH", content)
-        assert (kind, flags) == (0x0303, 1)
+        assert flags == 1
+        assert length % 4 == 0
         family, version, queue = struct.unpack_from("!BBH", content, 16)
         assert (family, version, queue) == (socket.AF_UNSPEC, 0, QUEUE)
-        assert struct.unpack_from("=HH", content, 20) == (length - 20, 2)
-        found.append(struct.unpack_from("!II", content, 24))
-        assert length == 32
+        attributes, offset = {}, 20
+        while offset < length:
+            size, name = struct.unpack_from("=HH", content, offset)
+            attributes[name] = content[offset + 4 : offset + size]
+            offset += (size + 3) & ~3
+        assert offset == length
+        found.append((kind, attributes))
         content = content[length:]
     return found
+
+
+def messages(content: bytes) -> list[tuple[int, int]]:
+    """(verdict, id) of each batch verdict."""
+    found = parsed(content)
+    assert all((kind, set(attributes)) == (BATCH, {2}) for kind, attributes in found)
+    return [struct.unpack("!II", attributes[2]) for _, attributes in found]
+
+
+def test_a_rewritten_packet_is_decided_between_its_neighbours() -> None:
+    verdicts = Verdicts(QUEUE)
+    for number in (1, 2):
+        verdicts.give(number, True)
+    verdicts.rewrite(3, b"\x45 with an odd length...")
+    verdicts.give(4, True)
+    assert parsed(verdicts.take()) == [
+        (BATCH, {2: struct.pack("!II", 1, 2)}),
+        (ONE, {2: struct.pack("!II", 1, 3), 10: b"\x45 with an odd length..."}),
+        (BATCH, {2: struct.pack("!II", 1, 4)}),
+    ]
+    assert verdicts.take() == b""
+
+
+def test_how_much_is_copied_is_said_as_the_kernel_wants_it() -> None:
+    # struct nfqnl_msg_config_params: __be32 copy_range, __u8 copy_mode (2: the packet); packed
+    assert parsed(copying(QUEUE, 3800)) == [(CONFIGURE, {2: struct.pack("!IB", 3800, 2)})]
 
 
 def test_equal_verdicts_are_one_message() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import struct
 
-from drld.capture.packet import MAX_JUMBO_PAYLOAD, Header, outline, parse
+from drld.capture.packet import (
+    MAX_JUMBO_PAYLOAD,
+    Header,
+    ecn_capable,
+    marked,
+    outline,
+    parse,
+)
 from tests.fuzz.targets.base import Target
 
 
@@ -28,7 +35,30 @@ def check_packet(data: bytes) -> bool:
     plain, length = outline(data)
     if plain is not None:
         assert (header.defect, header.fragment, header.length) == (None, False, length)
+    if header.defect is None:
+        check_mark(data, header)
     return header.defect is None
+
+
+def check_mark(data: bytes, header: Header) -> None:
+    """A mark changes the two bits and the checksum that covers them, and nothing else."""
+    after = marked(data)
+    assert ecn_capable(after)
+    assert parse(after) == header
+    assert marked(after) == after
+    if header.family == 4:
+        assert checksum_error(after) == checksum_error(data)
+        assert after[2:10] + after[12:] == data[2:10] + data[12:]
+    else:
+        assert after[2:] == data[2:]
+
+
+def checksum_error(data: bytes) -> int:
+    """Of an IPv4 header; 0 if its checksum is right."""
+    header = data[: (data[0] & 15) * 4]
+    header += bytes((data[0] & 15) * 4 - len(header))
+    words: tuple[int, ...] = struct.unpack(f"!{len(header) // 2}H", header)
+    return sum(words) % 0xFFFF
 
 
 def check_bounds(data: bytes, header: Header) -> None:

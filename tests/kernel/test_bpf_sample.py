@@ -1,0 +1,89 @@
+"""Elephants come into the flow table of the BPF program, too: its sets have four places each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from drld.capture.bpf_compiler import compiled
+from drld.capture.packet import parse
+from drld.model import Enforcement, FlowId
+
+from ..elephants import ELEPHANTS, LENGTH, TICKS_A_SECOND, elephants_sampled, traffic
+from ..factories import limit_spec
+from .agreement import flow_identity
+from .bench import ETHERNET, TEST_FLAGS, Bench
+
+pytestmark = pytest.mark.kernel
+
+_HEAD = ETHERNET + b"\x08\x00"
+_FIXED = struct.pack("!BBHHHBBH", 0x45, 0, 28, 0, 0, 64, 17, 0)
+SIZE = 28
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    bench = Bench(compiled(TEST_FLAGS), [limit_spec(id=1)])
+    yield bench
+    bench.close()
+
+
+def packet(number: int) -> bytes:
+    """A packet of a flow of its own."""
+    source = (10 << 24 | number).to_bytes(4, "big")
+    return _FIXED + source + bytes([10, 255, 0, 1]) + struct.pack("!HHHH", 1, 2, 8, 0)
+
+
+def identity(number: int) -> int:
+    return flow_identity(parse(packet(number)))
+
+
+def sets() -> dict[int, list[int]]:
+    """Numbers of flows by their set of the table."""
+    found: dict[int, list[int]] = {}
+    for number in range(1000):
+        found.setdefault(identity(number) >> 60, []).append(number)
+    return found
+
+
+def sampled(bench: Bench, elephants: list[int], mice: int, share: float, seconds: int) -> list[int]:
+    """How many of the elephants, by their numbers, are in the table after each tick."""
+    bench.reset([Enforcement()], 0)
+    before: dict[int, int] = {}
+    numbers = elephants + list(range(1000, 1000 + mice))
+
+    def count(arrived: list[int]) -> dict[FlowId, int]:
+        for number in arrived:
+            bench.packet(_HEAD + packet(numbers[number]))
+        counted: dict[FlowId, int] = {}
+        for flow, (place, size, _, _) in bench.flows(0).items():
+            counted[flow] = (size - before.get(place, 0)) // SIZE * LENGTH
+            before[place] = size
+        return counted
+
+    def evict(leaving: list[FlowId]) -> None:
+        for flow, state in bench.flows(0).items():
+            if flow in leaving:
+                bench.state.evict(0, state.place)
+
+    packets = traffic(Random(1), mice, share, seconds * TICKS_A_SECOND)
+    return elephants_sampled(packets, count, evict, [identity(number) for number in elephants])
+
+
+@pytest.mark.parametrize("mice", [10_000, 100_000])
+def test_elephants_come_into_the_table_and_stay(bench: Bench, mice: int) -> None:
+    """Three in each of six sets, and two more: more crowded than most."""
+    crowded = [number for _, members in sorted(sets().items())[:7] for number in members[:3]]
+    seen = sampled(bench, crowded[:ELEPHANTS], mice, 0.5, 10)
+    assert set(seen[5 * TICKS_A_SECOND :]) == {ELEPHANTS}
+
+
+def test_of_a_set_four_elephants_are_in_the_table(bench: Bench) -> None:
+    """The fifth and sixth find no room, and are not policed as flows."""
+    members = list(sets().values())
+    elephants = members[0][:6] + [number for others in members[1:8] for number in others[:2]]
+    seen = sampled(bench, elephants, 10_000, 0.5, 8)
+    assert set(seen[5 * TICKS_A_SECOND :]) == {ELEPHANTS - 2}

@@ -1,0 +1,225 @@
+"""Congestion marks on real packets, on both datapaths, as their receiver sees them."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from drld.model import Enforcement
+from drld.spec import Excess, Mode
+
+from .packets import (
+    LENGTH,
+    PAYLOAD,
+    SINK,
+    SOURCE,
+    TCP_NUMBER,
+    UDP_NUMBER,
+    both_directions,
+    both_families,
+    limit,
+    only,
+)
+from .remote import RemoteDatapath, RemoteKernelDatapath, RemoteNfqueueDatapath
+from .topology import DEADLINE_S, Topology
+
+pytestmark = pytest.mark.kernel
+
+NOT_ECT, ECT_1, ECT_0, CE = range(4)
+_ECN = Path("/proc/sys/net/ipv4/tcp_ecn")
+Datapaths = Callable[[], RemoteDatapath]
+both_datapaths = pytest.mark.parametrize("datapaths", ["kernel", "nfqueue"], indirect=True)
+
+
+@pytest.fixture
+def datapaths(topology: Topology, request: pytest.FixtureRequest) -> Iterator[Datapaths]:
+    """Starts a process with a datapath; it ends with the test."""
+    processes: list[RemoteDatapath] = []
+
+    def start() -> RemoteDatapath:
+        namespace = topology.names["limiter"]
+        if request.param == "kernel":
+            processes.append(RemoteKernelDatapath(namespace, "lim1"))
+        else:
+            processes.append(RemoteNfqueueDatapath(namespace, "lim1", "iptables", None))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+
+
+def per_flow(family: int, packets: int) -> Enforcement:
+    """Let so many packets of each flow pass, and nobody else use what is left."""
+    depth = 100 * LENGTH[family]
+    return Enforcement(depth=depth, flow_rate=8, flow_depth=packets * LENGTH[family], reserve=depth)
+
+
+def send(topology: Topology, family: int, ecn: int, packets: int, port: int = 7001) -> None:
+    with topology.udp("source", SOURCE[family], port) as sender:
+        if family == 4:
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn)
+        else:
+            sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, ecn)
+        for _ in range(packets):
+            sender.sendto(bytes(PAYLOAD), (SINK[family], 9000))
+
+
+def receiver(topology: Topology, family: int) -> socket.socket:
+    """A socket at the sink that says how its packets were marked."""
+    made = topology.udp("sink", SINK[family], 9000)
+    made.settimeout(DEADLINE_S)
+    if family == 4:
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    else:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+    return made
+
+
+def received(sink: socket.socket, packets: int) -> list[int]:
+    """The two bits of so many packets; they are whole."""
+    marks = []
+    for _ in range(packets):
+        data, ((_, _, content),), _, _ = sink.recvmsg(2000, 64)
+        assert data == bytes(PAYLOAD)
+        marks.append(content[0] & 3)
+    return marks
+
+
+@both_families
+@both_directions
+@both_datapaths
+def test_a_capable_flow_beyond_its_bucket_is_marked_and_then_dropped(
+    topology: Topology, datapaths: Datapaths, interface: str, family: int
+) -> None:
+    datapath = datapaths()
+    marks = limit(1, interface, protocol=UDP_NUMBER, excess=Excess.MARK)
+    datapath.attach((marks, per_flow(family, 10)))
+    with receiver(topology, family) as sink:
+        send(topology, family, ECT_0, 25)
+        total = datapath.wait(1, 25)
+        assert received(sink, 20) == [ECT_0] * 10 + [CE] * 10
+        # Who is not capable is dropped; another flow has a bucket of its own.
+        send(topology, family, NOT_ECT, 25, port=7002)
+        total = datapath.wait(1, 50)
+        assert received(sink, 10) == [NOT_ECT] * 10
+    assert (total.marked_packets, total.marked_bytes) == (10, 10 * LENGTH[family])
+    assert (total.forwarded_packets, total.dropped_packets) == (30, 20)
+    assert sorted(total.hits.values()) == [15 * LENGTH[family]] * 2
+
+
+@both_datapaths
+def test_what_bears_the_mark_already_keeps_it(topology: Topology, datapaths: Datapaths) -> None:
+    datapath = datapaths()
+    datapath.attach((limit(1, "out0", protocol=UDP_NUMBER, excess=Excess.MARK), per_flow(4, 10)))
+    with receiver(topology, 4) as sink:
+        send(topology, 4, CE, 25)
+        total = datapath.wait(1, 25)
+        assert received(sink, 20) == [CE] * 20
+    assert total.marked_packets == 10
+
+
+@both_families
+@both_datapaths
+def test_of_several_limits_one_mark_marks(
+    topology: Topology, datapaths: Datapaths, family: int
+) -> None:
+    datapath = datapaths()
+    site = limit(2, "out0", protocol=UDP_NUMBER)
+    shadow = limit(3, "out0", protocol=UDP_NUMBER, excess=Excess.MARK, mode=Mode.SHADOW)
+    customer = limit(1, "out0", SINK[family], protocol=UDP_NUMBER, excess=Excess.MARK)
+    datapath.attach(
+        (customer, per_flow(family, 10)),
+        (site, only(18, LENGTH[family])),
+        (shadow, per_flow(family, 5)),
+    )
+    with receiver(topology, family) as sink:
+        send(topology, family, ECT_1, 25)
+        total = datapath.wait(1, 25)
+        assert received(sink, 18) == [ECT_1] * 10 + [CE] * 8
+    # What the site refuses is charged to no bucket and marked by nobody.
+    assert (total.marked_packets, total.dropped_packets) == (8, 0)
+    assert datapath.wait(2, 25).dropped_packets == 7
+    assert datapath.wait(3, 25).marked_packets == 5
+
+
+@both_datapaths
+def test_a_reload_lets_a_limit_mark_and_keeps_its_flows(
+    topology: Topology, datapaths: Datapaths
+) -> None:
+    datapath = datapaths()
+    datapath.attach((limit(1, "out0", protocol=UDP_NUMBER), per_flow(4, 10)))
+    with receiver(topology, 4) as sink:
+        send(topology, 4, ECT_0, 12)
+        datapath.wait(1, 12)
+        assert received(sink, 10) == [ECT_0] * 10
+        marks = limit(1, "out0", protocol=UDP_NUMBER, excess=Excess.MARK)
+        datapath.attach((marks, per_flow(4, 10)))
+        send(topology, 4, ECT_0, 12)
+        total = datapath.wait(1, 24)
+        assert received(sink, 10) == [CE] * 10
+        datapath.attach((limit(1, "out0", protocol=UDP_NUMBER), per_flow(4, 30)))
+        send(topology, 4, ECT_0, 12)
+        total = datapath.wait(1, 36)
+        assert received(sink, 10) == [ECT_0] * 10
+    assert (total.forwarded_packets, total.marked_packets, total.dropped_packets) == (30, 10, 6)
+
+
+@pytest.fixture
+def ecn(topology: Topology) -> Iterator[None]:
+    """TCP of both ends asks for ECN."""
+
+    def switch(value: str) -> str:
+        before = _ECN.read_text()
+        _ECN.write_text(value)
+        return before
+
+    before = {role: topology.within(role, lambda: switch("1")) for role in ("source", "sink")}
+    yield
+    for role, value in before.items():
+        topology.within(role, partial(switch, value))
+
+
+@both_families
+@both_datapaths
+@pytest.mark.usefixtures("ecn")
+def test_a_stream_whose_every_packet_is_marked_arrives_whole(
+    topology: Topology, datapaths: Datapaths, family: int
+) -> None:
+    """TCP that negotiated ECN, in super-packets."""
+    datapath = datapaths()
+    depth = 10**9
+    marks_all = Enforcement(fill_rate=0, depth=depth, mark_below=depth)
+    datapath.attach((limit(1, "in0", protocol=TCP_NUMBER, excess=Excess.MARK), marks_all))
+    content = b"".join(hashlib.sha256(bytes([n % 256])).digest() for n in range(10_000))
+    came = bytearray()
+    kind = socket.AF_INET if family == 4 else socket.AF_INET6
+
+    def accept() -> None:
+        made, _ = listening.accept()
+        with made:
+            while data := made.recv(65536):
+                came.extend(data)
+
+    def listen() -> socket.socket:
+        return socket.create_server((SINK[family], 9000), family=kind)
+
+    with topology.within("sink", listen) as listening:
+        reader = threading.Thread(target=accept)
+        reader.start()
+        with topology.within("source", lambda: socket.socket(kind)) as sender:
+            sender.settimeout(DEADLINE_S)
+            sender.connect((SINK[family], 9000))
+            sender.sendall(content)
+        reader.join(DEADLINE_S)
+    assert bytes(came) == content
+    total = datapath.total(1)
+    # All but what is not ECN-capable: SYN, pure acknowledgements, FIN.
+    assert total.marked_bytes >= len(content)
+    assert total.dropped_packets == 0
