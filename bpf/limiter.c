@@ -131,15 +131,15 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		if (!find(fixed, slot, &state))
 			continue;
 		judged = &room->judged[i];
-		u32 outcome = judged->outcome;
-		bucket = bucket_at(&state, judged->place);
+		u64 outcome = judged->outcome;
 		count(state.mine, packet, outcome, forwarded);
 		if (forwarded && outcome >= CHARGED) {
 			charge(state.limit, cost);
-			pay_flow(bucket, judged->due_ns);
+			if (judged->due_ns)
+				pay_flow(bucket_at(&state, judged->place), judged->due_ns);
 		}
-		if (outcome == DROPPED || (forwarded && outcome == MARKED))
-			hit(bucket, packet->length);
+		if (unlikely(outcome == DROPPED || (forwarded && outcome == MARKED)))
+			hit(bucket_at(&state, judged->place), packet->length);
 		if (outcome == MARKED && !(state.limit->flags & DRLD_SHADOW))
 			room->marked = 1;
 		stir(state.limit);
