@@ -90,7 +90,6 @@ class LimitSpec:
     ewma: float
     """Weight that history one second old keeps, 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE
-    excess: Excess = Excess.DROP
     on_failure: OnFailure = OnFailure.DEFAULT
     shares: Mapping[str, float] = field(default_factory=dict)
     """Static share of each limiter, summing to 1; empty means 1/N each."""

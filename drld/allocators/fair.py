@@ -91,6 +91,9 @@ DEPTH_ITEMS = 6
 """Least depth of a limiter with traffic, in packets: TCP's smallest windows, and its probes."""
 DEPTH_S = 2.0
 """The same in seconds of the static share, where that is less, as it is at very low rates."""
+LOAN_S = 0.25
+"""Least time for which a limiter may borrow its static share: with short intervals the news is young,
+and TCP's swings are as long as ever."""
 REFILL_S = 1.0
 """Time in which a limiter wants back what its bucket or account lacks."""
 LEAST_MISSING = 64
@@ -102,7 +105,7 @@ _LEAST_FLOW_RATE = 64
 class FairParameters:
     """Parameters of `fair`."""
 
-    margin: float = 0.1
+    margin: float = 0.2
     """Part of the limit by which the fleet may exceed it for as long as weights keep changing; 0 is
     the strict rule. Weights of short flows change all the time: docs/allocators.md has the price."""
     headroom: float = 0.1
@@ -218,7 +221,9 @@ class Fair(Allocator):
         interval_s = interval_ns / NS_PER_S
         static = limit.static_rate / limit.rate
         idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + IDLE_ITEMS * PACKET_BYTES
-        least_depth = min(max(DEPTH_S * limit.static_rate, PACKET_BYTES), DEPTH_ITEMS * PACKET_BYTES)
+        least_depth = min(
+            max(DEPTH_S * limit.static_rate, PACKET_BYTES), DEPTH_ITEMS * PACKET_BYTES
+        )
         fill_rate, strict = local_limit, limit.rate
         if view.connected or view.unnamed:
             told = view.told / (view.told + view.remote) if view.told else 0.0
@@ -229,7 +234,8 @@ class Fair(Allocator):
             depth = max(depth, least_depth)
         # A limiter on its own is one bucket.
         depth = min(depth, max(limit.burst, IDLE_ITEMS * PACKET_BYTES))
-        borrowed = max(2 * view.news_ns / NS_PER_S * limit.static_rate, limit.static_burst)
+        borrowed = max(2 * view.news_ns / NS_PER_S, LOAN_S) * limit.static_rate
+        borrowed = max(borrowed, limit.static_burst)
         self._account.settle(
             demand.forwarded_bytes,
             (1 + self.parameters.margin) * strict,

@@ -61,9 +61,11 @@ class TokenBucket:
         cost = length * NS_PER_S
         return self._tokens >= cost or 0 < self._depth == self._tokens
 
-    def spares(self, length: int, reserve: int) -> bool:
-        """Whether a packet of `length` bytes leaves at least `reserve` bytes of tokens."""
-        return self._depth is None or self._tokens >= (length + reserve) * NS_PER_S
+    def spares(self, length: int, left: int) -> bool:
+        """Whether a packet of `length` bytes leaves so many tokens, or meets a full bucket."""
+        if self._depth is None:
+            return True
+        return self._tokens >= length * NS_PER_S + left or self._tokens == self._depth
 
     def charge(self, length: int) -> None:
         """Take the tokens of a packet that conforms."""

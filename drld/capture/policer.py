@@ -24,7 +24,7 @@ from random import Random
 from drld.allocators.flow_bucket import MARKED_SPANS, FlowBuckets
 from drld.allocators.token_bucket import TokenBucket
 from drld.estimate.flows import FlowSample, FlowSlot
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import Excess, LimitSpec, Mode
 
 DRAW_BITS = 32
@@ -50,7 +50,6 @@ class Policer:
         "_marked_bytes",
         "_marked_packets",
         "_read_ns",
-        "_reserve",
         "_slot",
         "_verdict",
         "bucket",
@@ -88,7 +87,6 @@ class Policer:
         self.drop_threshold = _threshold(enforcement)
         policed = enforcement.flow_rate and enforcement.depth is not None
         self._flow_buckets = FlowBuckets(enforcement) if policed else None
-        self._reserve = enforcement.reserve
         self._mark_below = enforcement.mark_below
 
     @property
@@ -151,16 +149,15 @@ class Policer:
         if buckets is not None and slot is not None:
             now_ns = bucket.updated_ns
             charged_ns = buckets.charged(slot.due_ns, length, now_ns)
-            owed = charged_ns - now_ns
-            if bucket._tokens >= min(length * 1_000_000_000 + min(owed, buckets.span_ns) * buckets.per_ns, bucket._depth):
+            if bucket.spares(length, buckets.left(charged_ns, now_ns)):
                 if buckets.covers(charged_ns, length, now_ns):
                     self._charged_ns = charged_ns
-            else:
-                if not (marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS)):
-                    return self._drop(length)
+            elif marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS):
                 self._charged_ns = charged_ns
                 self._verdict = MARK
-        if marks and self._mark_below and not bucket.spares(length, self._mark_below):
+            else:
+                return self._drop(length)
+        if marks and self._mark_below and not bucket.spares(length, self._mark_below * NS_PER_S):
             self._verdict = MARK
         return False
 

@@ -43,9 +43,7 @@ class DemandEstimator:
         instant = arrived * NS_PER_S / interval_ns
         if self.idle or was_idle:
             self._rate.restart()
-        evict = self._flow_rates.update(
-            measurement.flows, arrived, interval_ns, measurement.hits
-        )
+        evict = self._flow_rates.update(measurement.flows, arrived, interval_ns, measurement.hits)
         if self.idle:
             evict = list({*evict, *measurement.flows})
             self._flow_rates = FlowRates()
