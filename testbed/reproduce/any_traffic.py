@@ -164,7 +164,7 @@ def draw(results: Results, directory: Path) -> list[Path]:
                 label = None
         axes.axvline(1.0, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
         axes.set_yticks(range(len(cases)), [runs.case.key for runs in cases])
-        axes.invert_yaxis()
+        axes.set_ylim(len(cases) - 0.5, -0.5)
         axes.set_xscale("symlog", linthresh=1.0)
         axes.set_xlim(left=0)
         axes.set_xlabel("Rate of TCP flows over their max-min shares (first run)")

@@ -36,7 +36,7 @@ JUDGED = "fair"
 ALLOCATORS = ("ctb", "fair", "fps", "fps-paper", "grd")
 _DECENTRAL = ("fair", "fps", "fps-paper", "grd")
 _TREE = "gossip.fabric=tree"
-_WAKE_S = 10.0
+_WAKE_S = 4.0
 """When the idle fleets wake up."""
 _REPEAT = 5
 
