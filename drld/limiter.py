@@ -16,7 +16,7 @@ plain bucket, whatever the allocator.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drld.allocators import ALLOCATORS
@@ -71,6 +71,8 @@ class Limiter:
         """The peers that were connected last, how many more, and the sum of all these shares."""
         self._lasting = least(membership.rise_ns)
         """That sum, when it has lasted."""
+        self._told = (least(0), least(0))
+        """The least value told within the age of news, and within half of it."""
         self._session = membership.numbering.sessions
         """The newest one that the fabric knows of."""
         self._last_in_force: tuple[float, InForce] | None = None
@@ -81,6 +83,13 @@ class Limiter:
             quantity=allocator.quantity,
             share=self._share,
         )
+        self._remember()
+
+    def _remember(self) -> None:
+        """Remember what was told for as long as somebody may believe it."""
+        span_ns = self.fabric.news_ns + self.limit.interval_ns
+        whole, half = self._told
+        self._told = whole.over(span_ns), half.over(span_ns // 2)
 
     def reconfigure(
         self, limit: LimitSpec, membership: Membership, departed: Collection[str] = ()
@@ -107,6 +116,7 @@ class Limiter:
             factor = self._reachable(connected, unnamed) / before_sum if before_sum else 0.0
         self._lasting = self._lasting.over(membership.rise_ns, factor)
         self.fabric.reconfigure(membership)
+        self._remember()
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Take in an update of this limit from a peer."""
@@ -121,7 +131,7 @@ class Limiter:
     def at_rest(self) -> bool:
         """Whether a tick would change nothing, for as long as no packet and no update comes and
         the membership stays what it is."""
-        idle = self._demand.idle and not self._value
+        idle = self._demand.idle and not self._value and self._told[0].settled
         return idle and self.fabric.quiet and self._lasting.settled
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
@@ -132,7 +142,12 @@ class Limiter:
         """
         demand, evict = self._demand.update(measurement)
         self._meet(now_ns)
-        view = self.fabric.view(now_ns)
+        view = replace(
+            self.fabric.view(now_ns),
+            told=self._told[0].latest(now_ns),
+            told_lately=self._told[1].latest(now_ns),
+            news_ns=self.fabric.news_ns,
+        )
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         self._value = allocation.value
@@ -156,6 +171,8 @@ class Limiter:
     def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
         """End a gossip interval; what to tell which of the targets."""
         self._meet(now_ns)
+        for extreme in self._told:
+            extreme.update(self._value, now_ns)
         return self.fabric.publish(self._value, targets, now_ns)
 
     def _meet(self, now_ns: int) -> None:

@@ -10,9 +10,12 @@ Units everywhere: time in integer nanoseconds of one monotonic clock, sizes in I
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from drld.estimate.flows import FlowState
 
 NS_PER_S = 1_000_000_000
 HEARTBEAT = 0
@@ -58,6 +61,11 @@ class Measurement:
     flows: Mapping[FlowId, int] = field(default_factory=dict)
     """Bytes that arrived in this interval for each flow of the bounded sample; a flow that is
     in the sample but was silent has the value 0."""
+    hits: Mapping[FlowId, int] = field(default_factory=dict)
+    """Bytes of sampled flows that this limit refused or marked; flows without any are left out."""
+    marked_bytes: int = 0
+    """Forwarded with a congestion mark (RFC 3168); part of `forwarded_*`."""
+    marked_packets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,12 @@ class Demand:
     """The first interval with traffic after an idle time."""
     idle: bool
     """No byte has arrived for a second."""
+    forwarded_bytes: int = 0
+    """Let through in the last interval."""
+    sample: Collection[FlowState] = ()
+    """The sampled flows, in no order."""
+    rest: float = 0.0
+    """Rate of the flows outside the sample, filtered as `FlowState.fast` is, bytes/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,13 @@ class GlobalView:
     """Age of the oldest estimate that `remote` rests on; None where nobody was heard."""
     unnamed: int = 0
     """Connected limiters beyond those in `connected`, whose names are not known here."""
+    told: float = 0.0
+    """The least of this limiter's own values that any other may still believe: the least that it
+    told in the last `Fabric.news_ns`."""
+    told_lately: float = 0.0
+    """The same over half that time, in which nearly all have heard of it."""
+    news_ns: int = 0
+    """`Fabric.news_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +122,13 @@ class Enforcement:
     """What a datapath must do for one limit until the next tick.
 
     Random drop comes first and takes no token. Tokens are settled at the old rate before a new
-    one applies and stay within [0, depth]. `depth` None means no bucket. A credit is added once
+    one applies and never exceed the depth. `depth` None means no bucket. A credit is added once
     for each new `credit_id`, so that repeating a record grants nothing twice.
+
+    Fair dropping (`flow_rate` above 0): each flow of the sample has a bucket of its own beside the
+    limit's (drld.allocators.flow_bucket). A packet that its flow's bucket does not cover passes
+    only while the limit's bucket holds more than `reserve`, so that flows below `flow_rate` find
+    tokens.
     """
 
     drop_probability: float = 0.0
@@ -113,6 +139,14 @@ class Enforcement:
     credit: int = 0
     """Bytes."""
     credit_id: int = 0
+    flow_rate: int = 0
+    """Fill rate of each sampled flow's bucket, bytes/s; 0: flows are not policed one by one."""
+    flow_depth: int = 0
+    """Depth of each sampled flow's bucket, bytes."""
+    reserve: int = 0
+    """Tokens of the limit's bucket that only flows within their own buckets may use, bytes."""
+    mark_below: int = 0
+    """Tokens of the limit's bucket below which ECN-capable packets are marked, bytes; 0: none."""
 
 
 class Quantity(enum.Enum):

@@ -33,6 +33,14 @@ class Mode(enum.Enum):
     SHADOW = "shadow"
 
 
+class Excess(enum.Enum):
+    """What becomes of packets above the limit."""
+
+    DROP = "drop"
+    MARK = "mark"
+    """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
+
+
 class OnFailure(enum.Enum):
     """What happens to a limit's packets when the daemon is dead."""
 
@@ -72,7 +80,7 @@ class LimitSpec:
     rate: int
     """The global limit, bytes/s."""
     burst: int
-    """Depth of the single token bucket that the fleet emulates, bytes."""
+    """Depth of the single token bucket that the fleet emulates, bytes; "auto" is resolved."""
     match: Match
     allocator: str
     parameters: object
@@ -82,9 +90,16 @@ class LimitSpec:
     ewma: float
     """Weight that history one second old keeps, 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE
+    excess: Excess = Excess.DROP
     on_failure: OnFailure = OnFailure.DEFAULT
     shares: Mapping[str, float] = field(default_factory=dict)
     """Static share of each limiter, summing to 1; empty means 1/N each."""
+    burst_is_automatic: bool = False
+    """`burst` is `drld.burst.automatic_burst` of the rate."""
+    excess: Excess = Excess.DROP
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Relative weight of each limiter's flows, above 0 to 1000; limiters not named have 1.
+    A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
 
 
 @dataclass(frozen=True, slots=True)

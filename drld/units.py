@@ -18,10 +18,10 @@ from drld.errors import DrldError
 
 KILO, MEGA, GIGA = 10**3, 10**6, 10**9
 
-MIN_RATE = 1
-"""Bytes/s."""
-MAX_RATE = 12_500_000_000
-"""Bytes/s: 100 Gbit/s."""
+MIN_RATE = 1250
+"""Bytes/s: 10 kbit/s."""
+MAX_RATE = 50_000_000_000
+"""Bytes/s: 400 Gbit/s."""
 MAX_INTEGER = 2**63 - 1
 """Sizes and durations have to fit the 64-bit integers of the kernel's side."""
 
@@ -68,7 +68,7 @@ def parse_rate(text: str) -> int:
     A fraction of a byte per second is cut off, so that a limit is never above what was asked.
 
     Raises:
-        QuantityError: not a rate, an ambiguous one, or one outside 1 B/s to 100 Gbit/s.
+        QuantityError: not a rate, an ambiguous one, or one outside 10 kbit/s to 400 Gbit/s.
     """
     number, unit = _split(text, 'a rate such as "10mbit"')
     factor = _BIT_RATES.get(unit.lower().removesuffix("/s")) or _BYTE_RATES.get(unit)
@@ -83,7 +83,7 @@ def parse_rate(text: str) -> int:
         raise QuantityError(text, 'a rate such as "10mbit"')
     rate = int(number * factor / 8)
     if not MIN_RATE <= rate <= MAX_RATE:
-        raise QuantityError(text, 'a rate from "8bit" (1 B/s) to "100gbit"')
+        raise QuantityError(text, 'a rate from "10kbit" to "400gbit"')
     return rate
 
 

@@ -103,11 +103,11 @@ def _check_lives(tables: Sequence[EventTable], duration_ns: int, problems: Probl
         at = f"at {event.at_ns / 1e9:g} s"
         if event.do.kill is not None:
             if event.do.kill in dead:
-                problems.refuse([*where, "kill"], event.do.kill, f"is dead already {at}")
+                problems.add([*where, "kill"], f"{event.do.kill} is dead already {at}")
                 return
             dead.add(event.do.kill)
         if event.do.start is not None:
             if event.do.start not in dead:
-                problems.refuse([*where, "start"], event.do.start, f"was not killed {at}")
+                problems.add([*where, "start"], f"{event.do.start} was not killed {at}")
                 return
             dead.discard(event.do.start)

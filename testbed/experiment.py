@@ -386,7 +386,7 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
     events.check(table.events, names, experiment.limiters, experiment.duration_ns, problems)
     for name in {*table.allocators} & {*CENTRAL}:
         if any(event.kill for event in table.events):
-            problems.refuse(["allocators"], name, "has no limiter of those that `events` kill")
+            problems.add(["allocators"], f"{name} has no limiter of those that `events` kill")
 
 
 def _check_sources(experiment: Experiment, problems: Problems) -> None:

@@ -24,6 +24,7 @@ FORBIDDEN = {
 PURE = sorted(
     path
     for pattern in (
+        "drld/burst.py",
         "drld/model.py",
         "drld/spec.py",
         "drld/units.py",

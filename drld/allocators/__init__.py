@@ -7,17 +7,21 @@ from types import MappingProxyType
 
 from drld.allocators.base import Allocator
 from drld.allocators.central import CentralTokenBucket
+from drld.allocators.fair import Fair
 from drld.allocators.fps import FlowProportionalShare, FlowProportionalShareRandomDrop
 from drld.allocators.grd import GlobalRandomDrop
 from drld.allocators.gtb import GlobalTokenBucket
 from drld.allocators.static import Static
 
+DEFAULT_ALLOCATOR = "fps"
+"""That of a limit whose configuration names none; docs/configuration.md and the example say it."""
 ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
     {
         "ctb": CentralTokenBucket,
         "static": Static,
         "gtb": GlobalTokenBucket,
         "grd": GlobalRandomDrop,
+        "fair": Fair,
         "fps": FlowProportionalShare,
         "fps-random-drop": FlowProportionalShareRandomDrop,
     }

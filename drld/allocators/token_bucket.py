@@ -3,10 +3,13 @@
 Tokens are counted in bytes x 10**-9 (so a rate in bytes/s times a time in ns is exact): integers
 only, no rounding, no remainder lost. The rules, which the BPF program repeats to the byte:
 
-- settle:  dt = max(now - updated, 0);  tokens += fill_rate * dt, then clamped to [0, depth]. A
-  negative fill rate drains (GTB). Time never runs backward: a `now` before the last one changes
-  nothing. Settling in between changes nothing either: only charges and records do.
-- a packet conforms when a whole token for each of its bytes is there; charging takes them.
+- settle:  dt = max(now - updated, 0);  tokens += fill_rate * dt, at most the depth. A negative
+  fill rate drains (GTB), at most to zero. Time never runs backward: a `now` before the last one
+  changes nothing. Settling in between changes nothing either: only charges and records do.
+- a packet conforms when a whole token for each of its bytes is there; charging takes them. A
+  packet larger than the depth conforms when the bucket is full, and leaves it in debt, or a
+  super-packet of 64 kB (GSO) could never pass a small bucket. Nothing else passes until the debt is
+  paid.
 - program: settle at the old rate first, then set rate and depth; shrinking the depth clamps the
   tokens, growing it adds none; then the credit is added, once for each new `credit_id`.
 - `depth` None is no bucket: every packet conforms. A bucket begins full.
@@ -43,15 +46,23 @@ class TokenBucket:
         if self._depth is not None:
             tokens = self._tokens + self._fill_rate * dt
             # Not by min and max: two calls fewer for each packet.
-            if tokens < 0:
-                tokens = 0
-            elif tokens > self._depth:
+            if tokens > self._depth:
                 tokens = self._depth
+            elif tokens < 0 and self._fill_rate < 0:
+                # Draining takes what is there; it neither makes a debt nor pays one.
+                tokens = min(self._tokens, 0)
             self._tokens = tokens
 
     def conforms(self, length: int) -> bool:
         """Whether a packet of `length` bytes may pass at the time of the last settling."""
-        return self._depth is None or self._tokens >= length * NS_PER_S
+        if self._depth is None:
+            return True
+        cost = length * NS_PER_S
+        return self._tokens >= cost or 0 < self._depth == self._tokens
+
+    def spares(self, length: int, reserve: int) -> bool:
+        """Whether a packet of `length` bytes leaves at least `reserve` bytes of tokens."""
+        return self._depth is None or self._tokens >= (length + reserve) * NS_PER_S
 
     def charge(self, length: int) -> None:
         """Take the tokens of a packet that conforms."""

@@ -78,8 +78,8 @@ class Gate:
 
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
-    ) -> bool:
-        """Count a packet and decide whether it is forwarded.
+    ) -> int:
+        """Count a packet and decide about it: a verdict of `drld.capture.policer`.
 
         Args:
             data: its first bytes, from the IP header on.

@@ -276,7 +276,9 @@ class NfqueueDatapath:
         interface = self._interfaces.get(index) or self._resolve(index)
         times = self._arrival.times
         now_ns = times.arrival_ns(packet.get_timestamp()) if times else self._clock()
-        return self._gate.judge(packet.get_payload(), interface, direction, packet.mark, now_ns)
+        return bool(
+            self._gate.judge(packet.get_payload(), interface, direction, packet.mark, now_ns)
+        )
 
     def _resolve(self, index: int) -> str:
         try:

@@ -4,7 +4,13 @@ A packet falls under an ordered list of limits (customer, then site). All are ch
 order, random drop before the bucket within each; the first enforcing limit that refuses ends the
 check and counts the drop. Only a packet that none refuses is charged, and then every limit that
 it conforms to is charged: so all pay, or none. A limit in shadow mode is checked and charged
-like any other and counts what it would have dropped, but refuses nothing.
+like any other and counts what it would have dropped or marked, but refuses and marks nothing.
+
+Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
+(drld.allocators.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
+where its flow's bucket does not cover it, or where the limit's bucket runs low (`mark_below`). It
+is dropped where the limit's bucket is empty, and where its flow owes more than two depths: a flow
+that ignores marks gains nothing.
 
 `drld.capture.nfqueue` runs this for each packet; the kernel datapath repeats it in C.
 """
@@ -14,28 +20,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
+from drld.allocators.flow_bucket import MARKED_SPANS, FlowBuckets
 from drld.allocators.token_bucket import TokenBucket
-from drld.estimate.flows import FlowSample
+from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import Enforcement, FlowId, Measurement
-from drld.spec import LimitSpec, Mode
+from drld.spec import Excess, LimitSpec, Mode
 
 DRAW_BITS = 32
 """A packet is dropped at random when a draw of so many bits is below the scaled probability."""
 
+DROP, FORWARD, MARK = 0, 1, 2
+"""Verdicts: a truth value of whether the packet passes. `MARK`: with a congestion mark."""
+
 
 class Policer:
-    """One limit's counters, flow sample, random drop and token bucket."""
+    """One limit's counters, flow sample, random drop, token bucket and flow buckets."""
 
     __slots__ = (
         "_arrived_bytes",
         "_arrived_packets",
+        "_charged_ns",
         "_dropped_bytes",
         "_dropped_packets",
+        "_flow_buckets",
         "_forwarded_bytes",
         "_forwarded_packets",
+        "_mark_below",
+        "_marked_bytes",
+        "_marked_packets",
         "_read_ns",
+        "_reserve",
+        "_slot",
+        "_verdict",
         "bucket",
         "drop_threshold",
+        "marks",
         "sample",
         "shadow",
     )
@@ -43,20 +62,32 @@ class Policer:
     def __init__(self, limit: LimitSpec, enforcement: Enforcement, now_ns: int) -> None:
         self.sample = FlowSample()
         self.bucket = TokenBucket(enforcement, now_ns)
-        self.drop_threshold = _threshold(enforcement)
         self._read_ns = now_ns
+        self._slot: FlowSlot | None = None
+        """Of the packet that is being judged, as are the next two."""
+        self._charged_ns: int | None = None
+        """Its flow's bucket once it is forwarded; None: that bucket is not charged."""
+        self._verdict = FORWARD
+        self._adopt(enforcement)
         self._clear()
         self.reconfigure(limit)
 
     def reconfigure(self, limit: LimitSpec) -> None:
         """Take over a changed configuration of the same limit; counters and tokens stay."""
         self.shadow = limit.mode is Mode.SHADOW
+        self.marks = limit.excess is Excess.MARK
 
     def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
         """Enforce this record from now on, and drop the named flows from the sample."""
         self.bucket.program(enforcement, now_ns)
-        self.drop_threshold = _threshold(enforcement)
+        self._adopt(enforcement)
         self.sample.evict(evict)
+
+    def _adopt(self, enforcement: Enforcement) -> None:
+        self.drop_threshold = _threshold(enforcement)
+        self._flow_buckets = FlowBuckets(enforcement) if enforcement.flow_rate else None
+        self._reserve = enforcement.reserve
+        self._mark_below = enforcement.mark_below
 
     @property
     def stirred(self) -> bool:
@@ -65,6 +96,7 @@ class Policer:
 
     def read(self, now_ns: int) -> Measurement:
         """What was counted since the last read."""
+        flows, hits = self.sample.take()
         measurement = Measurement(
             interval_ns=now_ns - self._read_ns,
             arrived_bytes=self._arrived_bytes,
@@ -73,7 +105,10 @@ class Policer:
             forwarded_packets=self._forwarded_packets,
             dropped_bytes=self._dropped_bytes,
             dropped_packets=self._dropped_packets,
-            flows=self.sample.take(),
+            flows=flows,
+            hits=hits,
+            marked_bytes=self._marked_bytes,
+            marked_packets=self._marked_packets,
         )
         self._read_ns = now_ns
         self._clear()
@@ -83,58 +118,110 @@ class Policer:
         self._arrived_bytes = self._arrived_packets = 0
         self._forwarded_bytes = self._forwarded_packets = 0
         self._dropped_bytes = self._dropped_packets = 0
+        self._marked_bytes = self._marked_packets = 0
 
     def arrive(self, flow: FlowId, length: int) -> None:
         """Count a packet and sample its flow, whatever becomes of it."""
         self._arrived_bytes += length
         self._arrived_packets += 1
-        self.sample.observe(flow, length)
+        self._slot = self.sample.observe(flow, length)
 
-    def refuses(self, length: int, now_ns: int, rng: Random) -> bool:
-        """Check a packet, and count it as dropped if it may not pass."""
+    def refuses(self, length: int, now_ns: int, rng: Random, capable: bool = False) -> bool:
+        """Check the packet that has just arrived, and count it as dropped if it may not pass.
+
+        Args:
+            length: its bytes.
+            now_ns: when it arrived.
+            rng: draws for random drop.
+            capable: whether it is ECN-capable (ECT).
+        """
         bucket = self.bucket
         bucket.settle(now_ns)
         threshold = self.drop_threshold
-        if (threshold and rng.getrandbits(DRAW_BITS) < threshold) or not bucket.conforms(length):
-            self._dropped_bytes += length
-            self._dropped_packets += 1
-            return True
+        self._verdict = FORWARD
+        self._charged_ns = None
+        if threshold and rng.getrandbits(DRAW_BITS) < threshold:
+            return self._drop(length)
+        if not bucket.conforms(length):
+            return self._drop(length)
+        marks = capable and self.marks
+        buckets, slot = self._flow_buckets, self._slot
+        if buckets is not None and slot is not None:
+            charged_ns = buckets.charged(slot.due_ns, length, now_ns)
+            owed = charged_ns - now_ns
+            if bucket._tokens >= min(length * 1_000_000_000 + min(owed, buckets.span_ns) * buckets.per_ns, bucket._depth):
+                if buckets.covers(charged_ns, length, now_ns):
+                    self._charged_ns = charged_ns
+            else:
+                if not (marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS)):
+                    return self._drop(length)
+                self._charged_ns = charged_ns
+                self._verdict = MARK
+        if marks and self._mark_below and not bucket.spares(length, self._mark_below):
+            self._verdict = MARK
         return False
 
-    def forward(self, length: int) -> None:
-        """Charge a packet that conforms and count it as forwarded."""
+    def _drop(self, length: int) -> bool:
+        self._dropped_bytes += length
+        self._dropped_packets += 1
+        if self._slot is not None:
+            self._slot.hits += length
+        return True
+
+    def forward(self, length: int) -> int:
+        """Charge a packet that conforms and count it as forwarded; `FORWARD` or `MARK`."""
         self.bucket.charge(length)
         self._forwarded_bytes += length
         self._forwarded_packets += 1
+        slot = self._slot
+        if slot is not None and self._charged_ns is not None:
+            slot.due_ns = self._charged_ns
+        if self._verdict is MARK:
+            self._marked_bytes += length
+            self._marked_packets += 1
+            if slot is not None:
+                slot.hits += length
+        # A limit in shadow mode touches no packet.
+        return FORWARD if self.shadow else self._verdict
 
-    def police(self, flow: FlowId, length: int, now_ns: int, rng: Random) -> bool:
+    def police(
+        self, flow: FlowId, length: int, now_ns: int, rng: Random, capable: bool = False
+    ) -> int:
         """What `police` does where this limit is the only one, in half the time."""
         self.arrive(flow, length)
-        if self.refuses(length, now_ns, rng):
-            return self.shadow
-        self.forward(length)
-        return True
+        if self.refuses(length, now_ns, rng, capable):
+            return FORWARD if self.shadow else DROP
+        return self.forward(length)
 
 
 def police(
-    policers: Sequence[Policer], flow: FlowId, length: int, now_ns: int, rng: Random
-) -> bool:
+    policers: Sequence[Policer],
+    flow: FlowId,
+    length: int,
+    now_ns: int,
+    rng: Random,
+    *,
+    capable: bool = False,
+) -> int:
     """Decide about a packet of `length` bytes that falls under these limits.
 
+    `capable` says whether it is ECN-capable.
+
     Returns:
-        True to forward it, False to drop it.
+        `DROP`, `FORWARD`, or `MARK`: forward it with a congestion mark.
     """
     for policer in policers:
         policer.arrive(flow, length)
     passing = []
     for policer in policers:
-        if not policer.refuses(length, now_ns, rng):
+        if not policer.refuses(length, now_ns, rng, capable):
             passing.append(policer)
         elif not policer.shadow:
-            return False
+            return DROP
+    verdict = FORWARD
     for policer in passing:
-        policer.forward(length)
-    return True
+        verdict = max(verdict, policer.forward(length))
+    return verdict
 
 
 def _threshold(enforcement: Enforcement) -> int:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from drld.cli.client import Daemon, Refused
-from drld.cli.output import NONE, json_option, write_json, write_table
+from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
-from drld.units import human_rate, human_size
+from drld.units import human_rate
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
@@ -157,7 +157,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
 @click.option("--id", type=int, help="Default: the smallest that was never given out.")
 @click.option("--name")
 @click.option("--rate", help='Such as "10mbit".')
-@click.option("--burst", help='Such as "75kB".')
+@click.option("--burst", help='Such as "75kB"; default: "auto", 0.25 s of the rate.')
 @click.option("--in", "in_", metavar="INTERFACE", help="Packets that arrive at it.")
 @click.option("--out", metavar="INTERFACE", help="Packets that leave by it.")
 @click.option("--source", metavar="PREFIX")
@@ -171,6 +171,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
 @click.option("--ewma", type=float)
 @click.option("--mode")
 @click.option("--on-failure")
+@click.option("--excess", help='"drop" or "mark".')
 @click.option("--replace", is_flag=True, help="Change the limit of this id or name.")
 @waiting
 @json_option
@@ -368,7 +369,7 @@ def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
         " ".join(parts),
         str(limit_id),
         human_rate(limit.rate * 8),
-        human_size(limit.burst),
+        burst(limit.burst, limit.burst_is_automatic),
     )
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import click
 
 from drld.cli.client import Daemon
-from drld.cli.output import NONE, json_option, rate_or_none, write_fields, write_json
+from drld.cli.output import NONE, burst, json_option, rate_or_none, write_fields, write_json
 from drld.control.schema import FleetView, LimitReport
 from drld.units import human_duration, human_rate, human_size
 
@@ -42,13 +42,15 @@ def _fields(report: LimitReport) -> list[tuple[str, str]]:
         (
             "limit",
             f"{report['name']} (id {report['id']}), {report['allocator']}, {report['mode']}, "
-            f"on failure {report['on_failure']}",
+            f"on failure {report['on_failure']}, excess {report['excess']}",
         ),
         (
             "rate",
-            f"{human_rate(report['rate_bps'])}, burst {human_size(report['burst_bytes'])}, "
+            f"{human_rate(report['rate_bps'])}, "
+            f"burst {burst(report['burst_bytes'], report['burst_is_automatic'])}, "
             f"every {human_duration(report['interval_s'])}",
         ),
+        *([("weights", _weights(report["weights"]))] if report["weights"] else []),
         ("in force", human_rate(report["limit_in_force_bps"])),
         ("demand", f"{human_rate(report['demand_bps'])}, {report['flows']} flows sampled"),
         ("fleet", _fleet(report["fleet"])),
@@ -58,6 +60,10 @@ def _fields(report: LimitReport) -> list[tuple[str, str]]:
         ("forwarded", _amount(report["forwarded_bytes"], report["forwarded_packets"])),
         ("dropped", _amount(report["dropped_bytes"], report["dropped_packets"])),
     ]
+
+
+def _weights(weights: dict[str, float]) -> str:
+    return ", ".join([*(f"{name} {weight:g}" for name, weight in weights.items()), "others 1"])
 
 
 def _fleet(fleet: FleetView) -> str:

@@ -7,7 +7,7 @@ from typing import cast
 import click
 
 from drld.cli.client import Daemon
-from drld.cli.output import json_option, rate_or_none, write_json, write_table
+from drld.cli.output import burst, json_option, rate_or_none, write_json, write_table
 from drld.control.schema import LimitReport
 from drld.units import human_rate, human_size
 
@@ -17,6 +17,7 @@ _HEADERS = (
     "MODE",
     "ID",
     "RATE",
+    "BURST",
     "IN FORCE",
     "DEMAND",
     "LOCAL LIMIT",
@@ -46,6 +47,7 @@ def _row(report: LimitReport) -> tuple[str, ...]:
         report["mode"],
         str(report["id"]),
         human_rate(report["rate_bps"]),
+        burst(report["burst_bytes"], report["burst_is_automatic"]),
         human_rate(report["limit_in_force_bps"]),
         human_rate(report["demand_bps"]),
         rate_or_none(report["local_limit_bps"]),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from drld.units import human_rate
+from drld.units import human_rate, human_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +51,11 @@ def table_row(row: Sequence[str], widths: Sequence[int], left: int) -> str:
         for index, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
     return "  ".join(cells).rstrip()
+
+
+def burst(size: int, automatic: bool) -> str:
+    """The depth of a limit's bucket in bytes: `312 kB (auto)`."""
+    return f"{human_size(size)} (auto)" if automatic else human_size(size)
 
 
 def rate_or_none(bits_per_s: float | None) -> str:

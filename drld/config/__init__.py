@@ -15,11 +15,14 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from drld.allocators import DEFAULT_ALLOCATOR
+from drld.burst import automatic_burst
 from drld.config.allocator import read_allocator
 from drld.config.checks import (
     check_alone,
     check_datapath,
     check_fleet,
+    check_limiters,
     check_limits,
     check_match,
     check_on_failure,
@@ -28,7 +31,7 @@ from drld.config.checks import (
 )
 from drld.config.keys import read_ring
 from drld.config.probes import read_probes
-from drld.config.problems import Location, Problems, show
+from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
 from drld.config.remarks import remarks
 from drld.config.schema import (
@@ -44,6 +47,7 @@ from drld.config.schema import (
 from drld.errors import ConfigError
 from drld.spec import (
     Direction,
+    Excess,
     GossipSpec,
     LimiterSpec,
     LimitSpec,
@@ -128,7 +132,7 @@ def read_limit(value: object, source: str, interval_ns: int) -> LimitSpec:
         table = _table([], LimitTable, value, problems)
         spec = _limit_spec([], value, table, _Fleet(2, None, interval_ns, open=True), problems)
     else:
-        problems.lines.append(f"{source}: {show(value)}: a table")
+        problems.lines.append(f"{source}: {must_be('a table', value)}")
     if problems.lines or spec is None:
         raise ConfigError(problems.lines)
     return spec
@@ -283,7 +287,9 @@ def _limit_spec(
     """Check one limit against the rest of the file, and make its spec where it has no mistake."""
     if not isinstance(written, dict):
         return None
-    allocator = read_allocator([*where, "allocator"], written.get("allocator", "fps"), problems)
+    allocator = read_allocator(
+        [*where, "allocator"], written.get("allocator", DEFAULT_ALLOCATOR), problems
+    )
     if allocator:
         check_alone([*where, "allocator"], allocator[0], fleet.size, problems)
     if table is None:
@@ -293,13 +299,14 @@ def _limit_spec(
         check_sum([*where, "shares"], table.shares, problems)
     elif fleet.members is not None:
         check_shares([*where, "shares"], table.shares, fleet.members, problems)
+        check_limiters([*where, "weights"], table.weights, fleet.members, problems)
     if allocator is None:
         return None
     return LimitSpec(
         id=table.id,
         name=table.name,
         rate=table.rate,
-        burst=table.burst,
+        burst=automatic_burst(table.rate) if table.burst == "auto" else table.burst,
         match=_match_spec(table.match),
         allocator=allocator[0],
         parameters=allocator[1],
@@ -308,6 +315,9 @@ def _limit_spec(
         mode=Mode(table.mode),
         on_failure=OnFailure(table.on_failure or "default"),
         shares=table.shares,
+        burst_is_automatic=table.burst == "auto",
+        excess=Excess(table.excess),
+        weights=table.weights,
     )
 
 

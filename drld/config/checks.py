@@ -7,12 +7,12 @@ Each check looks only at tables that are fine by themselves, so that one mistake
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from ipaddress import ip_address
 from typing import TypeVar
 
 from drld.config.fields import PROTOCOLS, WITH_PORTS
-from drld.config.problems import Location, Problems, dotted, some
+from drld.config.problems import Location, Problems, dotted, hint, some
 from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
 from drld.spec import format_endpoint
 
@@ -94,8 +94,8 @@ def check_on_failure(limits: Sequence[LimitTable | None], problems: Problems) ->
         elif is_open != others:
             problems.add(
                 where,
-                f'"open" on both this limit and limit[{other}], or on neither: with datapath = '
-                '"nfqueue" the limits of an interface and direction share a rule',
+                f'must be "open" on both this limit and limit[{other}], or on neither: with '
+                'datapath = "nfqueue" the limits of an interface and direction share a rule',
             )
 
 
@@ -122,12 +122,21 @@ def check_shares(
     """Shares, where given, name every limiter of the fleet and no other, and sum to 1."""
     if not shares:
         return
-    for name in shares:
-        if name not in members:
-            problems.unknown(where, name, sorted(members))
+    check_limiters(where, shares, members, problems)
     if missing := sorted(set(members) - set(shares)):
         problems.add(where, f"missing {some(missing)}: every limiter of the fleet has a share")
     check_sum(where, shares, problems)
+
+
+def check_limiters(
+    where: Location, names: Iterable[str], members: Collection[str], problems: Problems
+) -> None:
+    """Names are those of limiters of the fleet."""
+    for name in names:
+        if name not in members:
+            known = hint(name, sorted(members))
+            stranger = dotted([name])
+            problems.add([*where, name], f"{stranger} is not a limiter of this fleet; {known}")
 
 
 def check_sum(where: Location, shares: dict[str, float], problems: Problems) -> None:

@@ -10,17 +10,17 @@ import math
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import PlainValidator
 
 from drld import units
+from drld.burst import MAX_BURST, MIN_BURST
 
 T = TypeVar("T")
 
-MIN_BURST, MAX_BURST = 1500, 4 * units.GIGA
-"""Bytes: one full-size packet, and a third of a second at the highest rate."""
 MIN_INTERVAL_NS, MAX_INTERVAL_NS = 10 * units.MEGA, 10 * units.GIGA
+MAX_WEIGHT = 1000
 
 PROTOCOLS = {
     "icmp": 1,
@@ -225,6 +225,30 @@ def _number(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= _MAX_MARK else None
 
 
+_size_of_burst = quantity(
+    units.parse_size,
+    'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
+    MIN_BURST,
+    MAX_BURST,
+)
+
+
+def _burst_or_auto(value: object) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    try:
+        return _size_of_burst(value)
+    except ValueError as error:
+        raise ValueError(f'"auto", or {error}') from None
+
+
+def _weight(value: object) -> float:
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+    if not 0 < number <= MAX_WEIGHT:
+        raise ValueError(f"a number above 0 and at most {MAX_WEIGHT}")
+    return float(number)
+
+
 Rate = Annotated[
     int,
     PlainValidator(
@@ -232,18 +256,11 @@ Rate = Annotated[
     ),
 ]
 """Bytes/s."""
-Burst = Annotated[
-    int,
-    PlainValidator(
-        quantity(
-            units.parse_size,
-            'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
-            MIN_BURST,
-            MAX_BURST,
-        )
-    ),
-]
+Burst = Annotated[int, PlainValidator(_size_of_burst)]
 """Bytes."""
+BurstOrAuto = Annotated[int | Literal["auto"], PlainValidator(_burst_or_auto)]
+"""Bytes, or "auto": of the size that `drld.burst.automatic_burst` gives it."""
+Weight = Annotated[float, PlainValidator(_weight)]
 Interval = Annotated[
     int,
     PlainValidator(

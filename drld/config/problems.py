@@ -21,6 +21,14 @@ _USER = re.compile(r"://.*@", re.DOTALL)
 
 Location = Sequence[int | str]
 
+_COMPARISONS = (
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("greater than", "above"),
+    ("less than", "below"),
+)
+"""Pydantic's words for bounds, and ours."""
+
 
 class Problems:
     """The mistakes found so far in one file."""
@@ -35,19 +43,16 @@ class Problems:
 
     def refuse(self, where: Location, value: object, allowed: str) -> None:
         """Note that `value` stands where only what `allowed` describes may stand."""
-        key = next((part for part in reversed(where) if isinstance(part, str)), "")
-        hidden = key in _SECRET and isinstance(value, str)
-        self.add(where, f"{'a text' if hidden else show(value)}: {allowed}")
+        self._refuse(where, value, f"must be {allowed}")
 
     def unknown(self, where: Location, key: str, known: Iterable[str]) -> None:
         """Note a key that does not exist; suggest what may have been meant."""
-        known = list(known)
-        abbreviated = [name for name in known if name.startswith(key)]
-        if close := difflib.get_close_matches(key, known, n=1) or abbreviated:
-            hint = f'did you mean "{close[0]}"?'
-        else:
-            hint = f"known here: {some(known)}" if known else "none is known here"
-        self.add([*where, key], f"unknown key; {hint}")
+        self.add([*where, key], f"unknown key; {hint(key, list(known))}")
+
+    def _refuse(self, where: Location, value: object, claim: str) -> None:
+        key = next((part for part in reversed(where) if isinstance(part, str)), "")
+        hidden = key in _SECRET and isinstance(value, str)
+        self.add(where, f"{claim} (got {'a text' if hidden else show(value)})")
 
     def include(self, where: Location, model: type[BaseModel], error: ValidationError) -> None:
         """Note everything that kept `model` from being made of the table at `where`."""
@@ -61,7 +66,20 @@ class Problems:
             elif mistake["type"] == "extra_forbidden":
                 self.unknown(path[:-1], str(location[-1]), _keys(model, location[:-1]))
             else:
-                self.refuse(path, mistake["input"], _allowed(mistake))
+                self._refuse(path, mistake["input"], _claim(mistake))
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """Which of the known names may have been meant, or which there are."""
+    abbreviated = [other for other in known if other.startswith(name)]
+    if close := difflib.get_close_matches(name, known, n=1) or abbreviated:
+        return f'did you mean "{close[0]}"?'
+    return f"known here: {some(known)}" if known else "none is known here"
+
+
+def must_be(allowed: str, value: object) -> str:
+    """Say what may stand where `value` stands."""
+    return f"must be {allowed} (got {show(value)})"
 
 
 def show(value: object) -> str:
@@ -95,20 +113,23 @@ def dotted(where: Location) -> str:
     return path
 
 
-def _allowed(mistake: ErrorDetails) -> str:
-    """What may stand there: our own words, or pydantic's without their preamble."""
+def _claim(mistake: ErrorDetails) -> str:
+    """What must hold there: our own words, or pydantic's."""
     if mistake["type"] == "value_error":
-        return str(mistake["ctx"]["error"])
+        return f"must be {mistake['ctx']['error']}"
     if mistake["type"] in ("model_type", "dict_type"):
-        return "a table"
+        return "must be a table"
     if mistake["type"] == "list_type":
-        return "an array"
-    if mistake["type"] in ("too_short", "too_long"):
-        bounds = mistake["ctx"]
-        if mistake["type"] == "too_short":
-            return f"with {bounds['min_length']} or more elements, not {bounds['actual_length']}"
-        return f"with {bounds['max_length']} or fewer elements, not {bounds['actual_length']}"
-    return re.sub(r"^(Input|String) should (be |have )?", "", mistake["msg"])
+        return "must be an array"
+    bounds = mistake.get("ctx", {})
+    if mistake["type"] == "too_short":
+        return f"must have {bounds['min_length']} or more elements, not {bounds['actual_length']}"
+    if mistake["type"] == "too_long":
+        return f"must have {bounds['max_length']} or fewer elements, not {bounds['actual_length']}"
+    claim = re.sub(r"^\w+ should ", "must ", mistake["msg"])
+    for words, word in _COMPARISONS:
+        claim = claim.replace(words, word)
+    return claim
 
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:

@@ -48,7 +48,7 @@ def _go_together(table: RegistryTable, problems: Problems) -> bool:
             problems.add(["registry", other], f"missing: registry.{key} needs it")
     secure = {url.startswith("https:") for url in table.endpoints}
     if len(secure) == 2:
-        problems.add(["registry", "endpoints"], "all of them https, or none")
+        problems.add(["registry", "endpoints"], "must be all of them https, or none")
     for key in ("ca", "cert"):
         if getattr(table, key) is not None and secure == {False}:
             problems.add(["registry", key], "is for endpoints that begin with https://")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from drld.burst import automatic_burst, is_shallow
 from drld.config.problems import some
+from drld.model import NS_PER_S
 from drld.spec import LimiterSpec
-from drld.units import format_duration
+from drld.units import format_duration, format_size
+
+LONGEST_TUNED_NS = NS_PER_S
+"""The longest estimate interval for which the allocators' time constants hold."""
 
 
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on a configuration, the registry's part included."""
-    return [*_open(spec), *_slow(spec)]
+    return [*_open(spec), *_shallow(spec), *_long(spec), *_slow(spec)]
 
 
 def _open(spec: LimiterSpec) -> list[str]:
@@ -18,6 +23,34 @@ def _open(spec: LimiterSpec) -> list[str]:
     return [
         "gossip.accept_unauthenticated: anybody is believed who says that he has no key: for the "
         "way from no keys to keys (docs/security.md)"
+    ]
+
+
+def _shallow(spec: LimiterSpec) -> list[str]:
+    shallow = [limit for limit in spec.limits if is_shallow(limit.burst, limit.rate)]
+    if not shallow:
+        return []
+    names = some(
+        [
+            f"{limit.name} ({format_size(limit.burst)}, 0.25 s are "
+            f"{format_size(automatic_burst(limit.rate))})"
+            for limit in shallow
+        ]
+    )
+    return [
+        f"limit.burst: below 0.25 s of the rate: {names}: a lone TCP flow may then stay below the "
+        'rate; write a larger burst, or "auto" (docs/configuration.md)'
+    ]
+
+
+def _long(spec: LimiterSpec) -> list[str]:
+    long = [limit for limit in spec.limits if limit.interval_ns > LONGEST_TUNED_NS]
+    if not long:
+        return []
+    names = some([f"{limit.name} ({format_duration(limit.interval_ns)})" for limit in long])
+    return [
+        f"limit.interval: above {format_duration(LONGEST_TUNED_NS)}: {names}: the time constants "
+        "of the allocators hold for intervals from 10ms to 1s (docs/configuration.md)"
     ]
 
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.fields import (
     Absence,
-    Burst,
+    BurstOrAuto,
     DatapathName,
     Endpoint,
     EtcdUrl,
@@ -28,6 +29,7 @@ from drld.config.fields import (
     Rate,
     SocketPath,
     TimeToLive,
+    Weight,
 )
 from drld.units import GIGA, MEGA
 
@@ -130,12 +132,14 @@ class LimitTable(Table):
     id: Annotated[int, Field(ge=1, le=65535)]
     name: Name
     rate: Rate
-    burst: Burst
+    burst: BurstOrAuto = "auto"
     match: MatchTable
     # A name, or a table of a name and the allocator's own parameters: drld.config.allocator.
-    allocator: Any = "fps"
+    allocator: Any = DEFAULT_ALLOCATOR
     interval: Interval | None = None
     ewma: Annotated[float, Field(ge=0, lt=1)] = 0.1
     mode: Literal["enforce", "shadow"] = "enforce"
     on_failure: Literal["share", "open", "closed"] | None = None
+    excess: Literal["drop", "mark"] = "drop"
     shares: dict[str, Share] = Field(default_factory=dict)
+    weights: dict[Name, Weight] = Field(default_factory=dict)

@@ -189,9 +189,15 @@ class LimitReport(TypedDict):
     allocator: str
     mode: str
     on_failure: str
+    excess: str
+    """`drop` or `mark`."""
     rate_bps: float
     burst_bytes: int
+    burst_is_automatic: bool
+    """`burst_bytes` follows from the rate."""
     interval_s: float
+    weights: dict[str, float]
+    """Relative weight of limiters' flows, by name; limiters not named have 1."""
     limit_in_force_bps: float
     """The global limit less the shares of disconnected limiters."""
     demand_bps: float

@@ -43,7 +43,9 @@ class DemandEstimator:
         instant = arrived * NS_PER_S / interval_ns
         if self.idle or was_idle:
             self._rate.restart()
-        evict = self._flow_rates.update(measurement.flows, arrived, interval_ns)
+        evict = self._flow_rates.update(
+            measurement.flows, arrived, interval_ns, measurement.hits
+        )
         if self.idle:
             evict = list({*evict, *measurement.flows})
             self._flow_rates = FlowRates()
@@ -57,5 +59,8 @@ class DemandEstimator:
             drop_ratio=measurement.dropped_bytes / arrived if arrived else 0.0,
             first=was_idle and arrived > 0,
             idle=self.idle,
+            forwarded_bytes=measurement.forwarded_bytes,
+            sample=self._flow_rates.states,
+            rest=self._flow_rates.rest.fast,
         )
         return demand, evict

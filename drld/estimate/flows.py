@@ -32,7 +32,8 @@ rates that halve in a second, the fastest would seem the only unbottlenecked one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 
 from drld.model import NS_PER_S, FlowId
@@ -44,48 +45,85 @@ PAUSE_NS = 3 * NS_PER_S // 10
 PAUSE_BYTES = 4 * 1500
 SILENCE_NS = 3 * NS_PER_S
 HISTORY = 0.7
+FAST_NS = NS_PER_S // 2
+"""Time constant of `FlowState.fast`: some round trips, and short beside what people notice."""
+NEVER_NS = 1 << 61
+
+
+class FlowSlot:
+    """What a datapath keeps of one flow of the sample."""
+
+    __slots__ = ("due_ns", "hits", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """Bytes since the last take."""
+        self.hits = 0
+        """Of them, bytes that the limit refused or marked."""
+        self.due_ns = 0
+        """Of the flow's bucket (drld.allocators.flow_bucket)."""
 
 
 class FlowSample:
     """Byte counters of at most `capacity` flows."""
 
-    __slots__ = ("_bytes", "capacity")
+    __slots__ = ("_slots", "capacity")
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
-        self._bytes: dict[FlowId, int] = {}
+        self._slots: dict[FlowId, FlowSlot] = {}
 
-    def observe(self, flow: FlowId, length: int) -> None:
-        """Count a packet of `length` bytes if its flow is, or may come, into the set."""
-        counted = self._bytes
-        before = counted.get(flow)
-        if before is not None:
-            counted[flow] = before + length
-        elif len(counted) < self.capacity:
-            counted[flow] = length
+    def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
+        """Count a packet of `length` bytes if its flow is, or may come, into the set.
 
-    def take(self) -> dict[FlowId, int]:
-        """Bytes of each flow since the last take; the counters start at 0 again."""
-        taken = self._bytes
-        self._bytes = dict.fromkeys(taken, 0)
-        return taken
+        Returns:
+            The flow's slot; None where it is not in the set.
+        """
+        slot = self._slots.get(flow)
+        if slot is not None:
+            slot.size += length
+        elif len(self._slots) < self.capacity:
+            slot = self._slots[flow] = FlowSlot(length)
+        return slot
+
+    def take(self) -> tuple[dict[FlowId, int], dict[FlowId, int]]:
+        """Bytes of each flow since the last take, and of them those refused or marked.
+
+        Both begin at 0 again. Flows of which nothing was refused or marked are not in the second.
+        """
+        counted, hits = {}, {}
+        for flow, slot in self._slots.items():
+            counted[flow] = slot.size
+            slot.size = 0
+            if slot.hits:
+                hits[flow] = slot.hits
+                slot.hits = 0
+        return counted, hits
 
     def evict(self, flows: Iterable[FlowId]) -> None:
         """Drop flows from the set; those that are not in it are ignored."""
         for flow in flows:
-            self._bytes.pop(flow, None)
+            self._slots.pop(flow, None)
 
 
-class _Flow:
-    """Numerator and weight of one flow's start-corrected EWMA, and its times."""
+class FlowState:
+    """What the ticks so far say of one flow."""
 
-    __slots__ = ("age_ns", "rate_sum", "silent_ns", "weight")
+    __slots__ = ("age_ns", "fast", "last", "rate_sum", "silent_ns", "unhit_ns", "weight")
 
     def __init__(self) -> None:
         self.rate_sum = 0.0
+        """Numerator of the start-corrected EWMA, and its weight."""
         self.weight = 0.0
+        self.fast = 0.0
+        """EWMA of `FAST_NS` that climbs from zero, bytes/s: those of all flows sum to the EWMA of
+        the limiter's arrivals, whichever flows come and go."""
+        self.last = 0.0
+        """Rate over the last interval, bytes/s."""
         self.age_ns = 0
         self.silent_ns = 0
+        self.unhit_ns = NEVER_NS
+        """Since the limit refused or marked a packet of it."""
 
     @property
     def rate(self) -> float:
@@ -95,11 +133,17 @@ class _Flow:
         pausing = self.silent_ns >= PAUSE_NS and rate * self.silent_ns >= PAUSE_BYTES * NS_PER_S
         return 0.0 if pausing else rate
 
-    def update(self, counted: int, interval_ns: int, alpha: float) -> None:
-        self.rate_sum = alpha * self.rate_sum + (1 - alpha) * counted * NS_PER_S / interval_ns
+    def update(
+        self, counted: int, interval_ns: int, alpha: float, fast_alpha: float, hit: bool
+    ) -> None:
+        """Take in the bytes of one interval, and whether the limit refused or marked any."""
+        self.last = last = counted * NS_PER_S / interval_ns
+        self.rate_sum = alpha * self.rate_sum + (1 - alpha) * last
+        self.fast = fast_alpha * self.fast + (1 - fast_alpha) * last
         self.weight = alpha * self.weight + (1 - alpha)
         self.age_ns += interval_ns
         self.silent_ns = 0 if counted else self.silent_ns + interval_ns
+        self.unhit_ns = 0 if hit else self.unhit_ns + interval_ns
 
 
 class FlowRates:
@@ -109,8 +153,9 @@ class FlowRates:
         """`history`: weight that history one second old keeps (drld.estimate.ewma)."""
         self.capacity = capacity
         self.history = history
-        self._flows: dict[FlowId, _Flow] = {}
-        self._rest = _Flow()
+        self._flows: dict[FlowId, FlowState] = {}
+        self.rest = FlowState()
+        """Of all flows outside the sample, as if they were one."""
 
     @property
     def rates(self) -> list[float]:
@@ -120,10 +165,19 @@ class FlowRates:
     @property
     def total(self) -> float:
         """Sum of all rates, flows outside the sample included, bytes/s."""
-        return sum(self.rates) + self._rest.rate
+        return sum(self.rates) + self.rest.rate
+
+    @property
+    def states(self) -> Collection[FlowState]:
+        """The flows in the sample, in no order."""
+        return self._flows.values()
 
     def update(
-        self, counted: Mapping[FlowId, int], arrived_bytes: int, interval_ns: int
+        self,
+        counted: Mapping[FlowId, int],
+        arrived_bytes: int,
+        interval_ns: int,
+        hits: Collection[FlowId] = (),
     ) -> list[FlowId]:
         """Take in one interval; return the flows to evict from the sample.
 
@@ -132,12 +186,16 @@ class FlowRates:
         `RESIDENCE_NS` to show their rate.
         """
         alpha = self.history ** (interval_ns / NS_PER_S)
+        fast_alpha = math.exp(-interval_ns / FAST_NS)
         for key in self._flows.keys() - counted.keys():
             del self._flows[key]
         for key, size in counted.items():
-            self._flows.setdefault(key, _Flow()).update(size, interval_ns, alpha)
+            flow = self._flows.get(key)
+            if flow is None:
+                flow = self._flows[key] = FlowState()
+            flow.update(size, interval_ns, alpha, fast_alpha, key in hits)
         rest = max(arrived_bytes - sum(counted.values()), 0)
-        self._rest.update(rest, interval_ns, alpha)
+        self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False)
         evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
         if rest:
             evicted += self._slowest(set(evicted))

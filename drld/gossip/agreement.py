@@ -1,7 +1,8 @@
 """Whether limiters mean the same by their limits, and if not, by which of them.
 
-Theory of operation. Each limit has a hash of what the fleet must agree upon: id, rate, burst,
-allocator with its parameters, estimate interval, shares. So have the settings of the fabric, under
+Theory of operation. Each limit has a hash of what the fleet must agree upon: id, rate, burst
+(in bytes, written or automatic), allocator with its parameters, estimate interval, shares, excess,
+weights (a weight of 1 is the same as none). So have the settings of the fabric, under
 the id that no limit has. The digest of a set of limits is the exclusive or of their hashes. Every
 probe and acknowledgement carries one: of the limits that the low bits of its sequence number
 select, all of them as a rule. Two limiters whose digests of all differ disagree. Ordered by their
@@ -165,7 +166,8 @@ def _hash_of_limit(limit: LimitSpec) -> int:
     return _hash(
         (
             *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
-            *(limit.interval_ns, sorted(limit.shares.items())),
+            *(limit.interval_ns, sorted(limit.shares.items()), limit.excess.value),
+            sorted(item for item in limit.weights.items() if item[1] != 1),
         )
     )
 

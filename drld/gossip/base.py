@@ -76,6 +76,13 @@ class Fabric(ABC, Generic[AnyLink]):
 
     @property
     @abstractmethod
+    def news_ns(self) -> int:
+        """The age of news, ns: what is believed of a connected limiter is something that it told
+        no longer ago, between two events (docs/conservative-rule.md).
+        """
+
+    @property
+    @abstractmethod
     def quiet(self) -> bool:
         """Whether nobody in the fleet wants anything, as far as is known here.
 

@@ -40,6 +40,10 @@ class Extreme:
             steps.popleft()
         return steps[0][0]
 
+    def latest(self, now_ns: int) -> float:
+        """The extreme, with the value that was given last; 0 where none was."""
+        return self.update(self._steps[-1][0], now_ns) if self._steps else 0.0
+
     def over(self, span_ns: int, factor: float = 1.0) -> Extreme:
         """The same of another span, as if all values had been so many times as large."""
         changed = Extreme(span_ns, self._overrules)

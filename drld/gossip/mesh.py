@@ -51,6 +51,8 @@ OWN_SUM = 1.0
 """The weight that has the receiver count its own sum."""
 _SCALE = 2.0**-70
 _LEAST = 2.0**-126
+SURVIVED_NEWS = 3
+"""Updates in a row that may be lost before what is believed is older than `news_ns`."""
 WHOLE = 1
 """The epoch of who is connected to all its peers."""
 
@@ -136,6 +138,11 @@ class Mesh(Fabric[_Origin]):
 
     def _new_link(self) -> _Origin:
         return _Origin()
+
+    @property
+    def news_ns(self) -> int:
+        """See `Fabric.news_ns`: a round, a path as long, a look into the socket; three lost."""
+        return (3 + SURVIVED_NEWS) * self.membership.interval_ns
 
     @property
     def quiet(self) -> bool:

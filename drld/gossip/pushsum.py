@@ -138,6 +138,11 @@ class PushSum(Fabric[_Peer]):
         return _Peer()
 
     @property
+    def news_ns(self) -> int:
+        """See `Fabric.news_ns`: mass has spread to about one per cent, and no further."""
+        return self._settling_ns
+
+    @property
     def detection_ns(self) -> int:
         """See `Fabric`: an epoch may have to wait for two settling times, and then settles."""
         return self.membership.detection_ns + 3 * self._settling(1)

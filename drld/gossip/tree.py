@@ -129,6 +129,12 @@ class Tree(Fabric[_Neighbour]):
         return _Neighbour()
 
     @property
+    def news_ns(self) -> int:
+        """See `Fabric.news_ns`: up and down the tree, an interval a hop."""
+        height = (len(self.membership.peers) + 1).bit_length()
+        return (2 + 2 * height) * self.membership.interval_ns
+
+    @property
     def quiet(self) -> bool:
         """See `Fabric.quiet`."""
         return self._rest.quiet and self._bridge.settled

@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from drld.config.problems import must_be
 from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd
 from drld.registry.keys import Keys, source
@@ -93,7 +94,7 @@ class Fleet:
             spec = self._validated(table, what)
             self._check(spec, what, standing, names, given_out - set(ids), replace=replace)
             if spec.id in ids:
-                raise ConfigError([f"{what}.id: {spec.id}: unique, but another has it"])
+                raise ConfigError([f"{what}.id: {must_be('unique, but another has it', spec.id)}"])
             key = self.keys.limit(spec.id)
             changes[key] = write_limit(table)
             used = self.keys.given_out(spec.id)
@@ -206,11 +207,12 @@ class Fleet:
         key = source(self.keys.limit(spec.id))
         if spec.id in given_out and not (replace and spec.id in standing):
             state = "has it; --replace changes it" if spec.id in standing else "had it"
-            raise ConfigError([f"{what}: id: {spec.id}: never given out, but {key} {state}"])
+            new = f"one that was never given out, but {key} {state}"
+            raise ConfigError([f"{what}: id: {must_be(new, spec.id)}"])
         other = names.get(spec.name)
         if other is not None and other != spec.id:
-            where = source(self.keys.limit(other))
-            raise ConfigError([f"{what}: name: {spec.name!r}: unique, but {where} has it"])
+            unique = f"unique, but {source(self.keys.limit(other))} has it"
+            raise ConfigError([f"{what}: name: {must_be(unique, spec.name)}"])
 
     async def _commit(self, changes: Mapping[str, bytes | None], where: Mapping[str, int]) -> int:
         fleet = self.keys.fleet

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from drld.config.checks import unreachable
+from drld.config.problems import must_be
 from drld.registry.keys import source
 from drld.registry.state import Held, Registry
 from drld.spec import LimiterSpec, LimitSpec, PeerSpec, format_endpoint
@@ -75,7 +76,7 @@ def _peers(
             reason = f"unique, but {where[address]} is the same"
         if reason:
             if name in registry.members:
-                problems[key] = f"{source(key)}: address: {shown!r}: {reason}"
+                problems[key] = f"{source(key)}: address: {must_be(reason, shown)}"
             continue
         names[name] = address
         where[address] = source(key)
@@ -98,14 +99,12 @@ def _limits(
         limit = held.value
         key = registry.keys.limit(limit_id)
         if limit_id in ids:
-            problems[key] = (
-                f"{source(key)}: id: {limit_id}: unique, but {ids[limit_id]} is the same"
-            )
+            unique = f"unique, but {ids[limit_id]} is the same"
+            problems[key] = f"{source(key)}: id: {must_be(unique, limit_id)}"
             continue
         if limit.name in names:
-            problems[key] = (
-                f"{source(key)}: name: {limit.name!r}: unique, but {names[limit.name]} is the same"
-            )
+            unique = f"unique, but {names[limit.name]} is the same"
+            problems[key] = f"{source(key)}: name: {must_be(unique, limit.name)}"
             if limit_id not in before or before[limit_id].name in names:
                 continue
             limit = before[limit_id]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from drld.config import read_limit
 from drld.config.fields import Endpoint
-from drld.config.problems import Problems, show
+from drld.config.problems import Problems, must_be
 from drld.errors import ConfigError
 from drld.registry.keys import Keys, source
 from drld.registry.state import Member
@@ -149,7 +149,7 @@ def _record(model: type[Any], value: bytes, key: str) -> Any:
     given = parsed(value, key)
     problems = Problems(source(key))
     if not isinstance(given, dict):
-        raise ConfigError([f"{source(key)}: {show(given)}: a table"])
+        raise ConfigError([f"{source(key)}: {must_be('a table', given)}"])
     try:
         return model.model_validate(given)
     except ValidationError as error:

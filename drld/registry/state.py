@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from drld.config.problems import must_be
 from drld.errors import ConfigError
 from drld.registry.keys import Keys, source
 from drld.spec import LimitSpec
@@ -315,7 +316,8 @@ class Registry:
         elif (limit_id := self.keys.limit_of(key)) is not None:
             limit = self._read.limit(value, key)
             if limit.id != limit_id:
-                raise ConfigError([f"{source(key)}: id: {limit.id}: {limit_id}, as in the key"])
+                same = f"{limit_id}, as in the key"
+                raise ConfigError([f"{source(key)}: id: {must_be(same, limit.id)}"])
             self._weigh(key, self.limits.get(limit_id), value)
             self.limits[limit_id] = Held(limit, value, revision)
         else:

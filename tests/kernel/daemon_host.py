@@ -20,9 +20,9 @@ from .topology import DEADLINE_S, wait_for
 ROOT = Path(__file__).parents[2]
 
 CENTRAL = (
-    'rate = "8kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
+    'rate = "10kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
 )
-"""1,000 bytes/s: a burst of ten packets passes, and then one a second. UDP alone, for a new
+"""1,250 bytes/s: a burst of ten packets passes, and then one each 0.8 s. UDP alone, for a new
 interface reports the multicast groups that it is in."""
 SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
 

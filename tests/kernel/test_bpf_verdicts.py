@@ -154,7 +154,7 @@ class Pair:
         coarse_ns = self.now_ns - packet.behind_ns
         for bucket in self.buckets:
             bucket.fine_ns = self.now_ns
-        expected = police(self.policers, FLOW, packet.length, coarse_ns, Draws(packet.draws))
+        expected = bool(police(self.policers, FLOW, packet.length, coarse_ns, Draws(packet.draws)))
         assert expected == self.bench.packet(
             frame(packet.length), coarse_ns, self.now_ns, packet.draws
         )

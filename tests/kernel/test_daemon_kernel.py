@@ -66,7 +66,7 @@ def test_a_limit_is_enforced_and_counted_to_the_byte(
         )
         passed = [packet for packet in capture.wait(10) if len(packet) == LENGTH]
         assert sink.recv(2000) == bytes(PAYLOAD)
-    # Ten at once, and one more for each second that this took.
+    # Ten at once, and one more for each 0.8 s that this took.
     assert 10 <= len(passed) <= 13
     assert report["arrived_bytes"] == 30 * LENGTH
     assert report["forwarded_packets"] == len(passed)
@@ -201,16 +201,16 @@ def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
     daemon.start()
     send(topology, 5)
     wait_for(lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 5)
-    faster = CENTRAL.replace("8kbit", "16kbit")
+    faster = CENTRAL.replace("10kbit", "20kbit")
     second = CENTRAL.replace("out0", "in0")
     daemon.configure({"customer-a": faster, "customer-b": second})
     daemon.signal(signal.SIGHUP)
     assert daemon.wait_for_log("reloaded")
     assert [limit["name"] for limit in daemon.ask("limits")] == ["customer-a", "customer-b"]
     report = wait_for(
-        lambda: daemon.limit("customer-a"), lambda report: report["fill_rate_bps"] == 16_000
+        lambda: daemon.limit("customer-a"), lambda report: report["fill_rate_bps"] == 20_000
     )
-    assert (report["rate_bps"], report["fill_rate_bps"]) == (16_000, 16_000)
+    assert (report["rate_bps"], report["fill_rate_bps"]) == (20_000, 20_000)
     assert report["arrived_packets"] == 5
     assert daemon.stop() == 0
     assert not rules(topology)
@@ -233,7 +233,7 @@ def test_a_reload_that_hangs_keeps_no_daemon_from_stopping(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda text: text.replace('"8kbit"', '"fast"'), "limit[0].rate"),
+        (lambda text: text.replace('"10kbit"', '"fast"'), "limit[0].rate"),
         (lambda text: text.replace('"lim1"', '"lim2"'), "limiter.name"),
     ],
 )

@@ -106,7 +106,7 @@ class ForgetfulGate:
 
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
-    ) -> bool:
+    ) -> int:
         header = parse(data)
         if header.defect is not None and header.defect.malformed:
             self.counts.malformed += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,17 +27,22 @@ def test_a_written_duration_reads_back(duration_ns: int) -> None:
 
 
 @given(
-    st.decimals(min_value=Decimal("0.001"), max_value=Decimal(99), places=9),
+    st.decimals(min_value=Decimal("0.001"), max_value=Decimal(999), places=9),
     st.sampled_from([("bit", 0), ("kbit", 3), ("mbit", 6), ("gbit", 9)]),
 )
-def test_a_rate_is_read_exactly_and_never_above(number: Decimal, unit: tuple[str, int]) -> None:
+def test_a_rate_is_read_exactly_and_never_above_or_is_out_of_bounds(
+    number: Decimal, unit: tuple[str, int]
+) -> None:
     name, power = unit
     with localcontext() as context:
         context.prec = 60
         bits = number.scaleb(power)
-    if bits < 8:
+    text = f"{number:f}{name}"
+    if not units.MIN_RATE <= bits // 8 <= units.MAX_RATE:
+        with pytest.raises(units.QuantityError, match='a rate from "10kbit" to "400gbit"'):
+            units.parse_rate(text)
         return
-    rate = units.parse_rate(f"{number:f}{name}")
+    rate = units.parse_rate(text)
     assert rate * 8 <= bits < (rate + 1) * 8
 
 

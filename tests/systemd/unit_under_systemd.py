@@ -93,7 +93,7 @@ def test_reload_waits_and_reports(service: Service, figure: Figure) -> None:
     assert service.pid == pid
     assert service.ask("limit", "show", "a")["rate_bps"] == 20e6
     assert "20mbot" in service.ask("status")["config"]["reload_error"]
-    assert re.search(r"drlctl\[.*limit\[0\].rate: '20mbot'", service.journal())
+    assert re.search(r"drlctl\[.*limit\[0\].rate: must be a rate .*'20mbot'", service.journal())
 
 
 def test_a_killed_daemon_is_followed_without_a_window(service: Service, figure: Figure) -> None:

@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from drld import config
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.session import Met
+from drld.report import limit_report
+from drld.spec import Excess, LimiterSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec
 from ..factories import limiter_spec as spec
+from .config.good import GOOD
 
 
 def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
@@ -29,6 +33,35 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
     assert set(bench.transport.peers) == {"b", "c"}
     assert bench.datapath.attached == [faster, third]
+
+
+def test_an_automatic_burst_follows_the_rate() -> None:
+    def configured(rate: str) -> LimiterSpec:
+        text = GOOD.replace("10mbit", rate).replace('burst = "400kB"\n', 'allocator = "static"\n')
+        return config.parse(text, "f")
+
+    bench = Bench(configured("10mbit"))
+    entry = bench.engine.entries[1]
+    assert limit_report(entry, 0)["burst_bytes"] == 312_500
+    bench.engine.reconfigure(configured("20mbit"), TICK_NS)
+    bench.engine.tick(2 * TICK_NS)
+    report = limit_report(entry, 2 * TICK_NS)
+    assert (report["burst_bytes"], report["burst_is_automatic"]) == (625_000, True)
+    # Of two limiters each has half of the bucket.
+    assert report["depth_bytes"] == 312_500
+
+
+def test_a_reload_changes_excess_and_weights() -> None:
+    bench = Bench(spec(FIRST))
+    entry = bench.engine.entries[1]
+    report = limit_report(entry, 0)
+    assert (report["excess"], report["weights"]) == ("drop", {})
+    assert not report["burst_is_automatic"]
+    changed = replace(FIRST, excess=Excess.MARK, weights={"b": 2.0})
+    bench.engine.reconfigure(spec(changed), TICK_NS)
+    assert bench.engine.entries[1] is entry
+    report = limit_report(entry, TICK_NS)
+    assert (report["excess"], report["weights"]) == ("mark", {"b": 2.0})
 
 
 def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:

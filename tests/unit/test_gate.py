@@ -32,7 +32,7 @@ def gate() -> Gate:
     return Gate(Random(1))
 
 
-def judge(gate: Gate, data: bytes, *, direction: Direction = OUT, now_ns: int = 0) -> bool:
+def judge(gate: Gate, data: bytes, *, direction: Direction = OUT, now_ns: int = 0) -> int:
     return gate.judge(data, "eth1", direction, 0, now_ns)
 
 

@@ -43,7 +43,8 @@ def test_evicted_flows_leave_the_sample() -> None:
 
 def test_all_limits_are_charged_or_none() -> None:
     customer = policer(Enforcement(fill_rate=0, depth=10_000))
-    site = policer(Enforcement(fill_rate=0, depth=1000))
+    site = policer(Enforcement(fill_rate=0, depth=1400))
+    site.bucket.charge(400)
     assert not police([customer, site], flow(0), 1500, 0, RNG)
     assert customer.bucket.tokens == 10_000
     read = customer.read(50 * MS)
@@ -55,8 +56,10 @@ def test_all_limits_are_charged_or_none() -> None:
 
 
 def test_the_first_refusal_ends_the_check() -> None:
-    customer = policer(Enforcement(fill_rate=0, depth=1000))
-    site = policer(Enforcement(fill_rate=0, depth=1000))
+    customer = policer(Enforcement(fill_rate=0, depth=1400))
+    site = policer(Enforcement(fill_rate=0, depth=1400))
+    customer.bucket.charge(1)
+    site.bucket.charge(1)
     assert not police([customer, site], flow(0), 1500, 0, RNG)
     assert customer.read(1).dropped_packets == 1
     assert site.read(1).dropped_packets == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
-from drld.spec import ProbeSpec
+from drld.spec import Excess, ProbeSpec
 
 from ..factories import gossip_spec, limit_spec
 
@@ -443,6 +444,46 @@ def test_limits_that_differ_are_named() -> None:
                 answer = Control(Kind.ACK, message.sequence, subject("b"), digest)
                 bench.probes.receive("b", answer, bench.now)
     assert bench.probes.agreement.disagreements() == {"b": [77]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"burst": 312_500},
+        {"burst": 312_500, "burst_is_automatic": True},
+        {"excess": Excess.MARK},
+        {"weights": {"a": 2.0}},
+        {"weights": {"a": 1.0, "b": 2.0}},
+        {"shares": {"a": 0.5, "b": 0.5}},
+    ],
+    ids=repr,
+)
+def test_limiters_disagree_that_have_another(changes: dict[str, Any]) -> None:
+    assert digest_of() != digest_of(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"burst_is_automatic": True},
+        {"weights": {"a": 1.0}},
+        {"name": "another"},
+    ],
+    ids=repr,
+)
+def test_limiters_agree_whose_limits_do_the_same(changes: dict[str, Any]) -> None:
+    """A name, how a burst was written, and a weight that is the default's change nothing."""
+    assert digest_of() == digest_of(**changes)
+
+
+def test_the_order_of_weights_changes_nothing() -> None:
+    one, other = {"a": 2.0, "b": 3.0}, {"b": 3.0, "a": 2.0}
+    assert digest_of(weights=one) == digest_of(weights=other)
+    assert digest_of(weights=one) != digest_of(weights={"a": 3.0, "b": 2.0})
+
+
+def digest_of(**changes: Any) -> int:
+    return Agreement([limit_spec(**changes)], gossip_spec(), NS_PER_S).digest(ALL)
 
 
 def test_after_a_reload_it_knows_what_it_knew() -> None:

@@ -77,7 +77,7 @@ def test_other_flows_may_run_beside() -> None:
         ({"limiters": 20_000, "most": 6}, "churn.most: times the limiters may be 100000 flows"),
         ({"every": "0s"}, "churn.every: must not be zero"),
         ({"life": "0s"}, "churn.life: must not be zero"),
-        ({"most": 0}, "churn.most: 0: "),
+        ({"most": 0}, "churn.most: must be at least 1 (got 0)"),
         ({"fill": "2s"}, "churn.fill: must be shorter than a `life`"),
     ],
 )

@@ -37,17 +37,23 @@ def problems_of(**changes: Any) -> list[str]:
     [
         ({"requests": None}, "web[0]: needs either `requests` (a second) or `concurrent`"),
         ({"concurrent": 3}, "web[0]: needs either `requests` (a second) or `concurrent`"),
-        ({"requests": -1.0}, "web[0].requests: -1.0: greater than or equal to 0"),
-        ({"requests": 20_000}, "web[0].requests: 20000: less than or equal to 10000"),
-        ({"requests": "many"}, "web[0].requests: 'many': "),
-        ({"limiter": "L1"}, "web[0].limiter: 'L1': "),
-        ({"name": "f1"}, "web[0].name: 'f1': a name that is not taken"),
-        ({"rtt": 40}, 'web[0].rtt: 40: a duration such as "50ms"'),
-        ({"loss": 1.0}, "web[0].loss: 1.0: "),
+        ({"requests": -1.0}, "web[0].requests: must be at least 0 (got -1.0)"),
+        ({"requests": 20_000}, "web[0].requests: must be at most 10000 (got 20000)"),
+        ({"requests": "many"}, "web[0].requests: must be a valid number"),
+        ({"limiter": "L1"}, "web[0].limiter: must match pattern"),
+        ({"name": "f1"}, "web[0].name: must be a name that is not taken"),
+        ({"rtt": 40}, 'web[0].rtt: must be a duration such as "50ms"'),
+        ({"loss": 1.0}, "web[0].loss: must be below 1 (got 1.0)"),
         ({"queue": "15kB"}, "web[0].queue: means nothing without a `rate`"),
-        ({"sizes": {"shape": 0, "least": "1kB", "most": "2kB"}}, "web[0].sizes.shape: 0: "),
+        (
+            {"sizes": {"shape": 0, "least": "1kB", "most": "2kB"}},
+            "web[0].sizes.shape: must be above 0 (got 0)",
+        ),
         ({"sizes": {"shape": 1, "least": "1kB"}}, "web[0].sizes.most: missing"),
-        ({"sizes": {"shape": 1, "least": 1000, "most": "2kB"}}, "web[0].sizes.least: 1000: a size"),
+        (
+            {"sizes": {"shape": 1, "least": 1000, "most": "2kB"}},
+            "web[0].sizes.least: must be a size",
+        ),
         (
             {"sizes": {"shape": 1, "least": "3kB", "most": "2kB"}},
             "web[0].sizes: needs 1 B <= `least` <= `most`",
@@ -67,11 +73,14 @@ def test_a_mistake_in_a_web_group_is_named_with_its_key(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"web": ["w2"], "requests": 1}, "demand[0].web: 'w2': one of w1"),
+        ({"web": ["w2"], "requests": 1}, "demand[0].web: must be one of w1 (got 'w2')"),
         ({"web": [], "requests": 1}, "demand[0].web: "),
         ({"web": ["w1"]}, "demand[0]: needs either `requests`"),
         ({"web": ["w1"], "concurrent": 2}, "demand[0].web: the demand of 'w1' is told as `reque"),
-        ({"web": ["w1"], "requests": 1, "at": "x"}, "demand[0].at: 'x': "),
+        (
+            {"web": ["w1"], "requests": 1, "at": "x"},
+            'demand[0].at: must be a duration such as "50ms" or "1.5s" (got \'x\')',
+        ),
     ],
 )
 def test_a_mistake_in_a_change_of_demand_is_named_with_its_key(

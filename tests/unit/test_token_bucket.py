@@ -101,22 +101,47 @@ def test_no_depth_is_no_bucket() -> None:
     assert tokens.tokens == 1500
 
 
+def test_a_packet_larger_than_the_depth_passes_a_full_bucket_into_debt() -> None:
+    tokens = bucket(fill_rate=1_000_000, depth=18_000)
+    assert take(tokens, 64_000, 0)
+    assert tokens.tokens == -46_000
+    assert not take(tokens, 1, 46 * MS)
+    assert take(tokens, 1000, 47 * MS)
+    # The bucket is not full before it was left alone for the time that fills it.
+    assert not take(tokens, 64_000, 64 * MS)
+    assert take(tokens, 64_000, 65 * MS)
+
+
+def test_a_bucket_without_depth_passes_nothing() -> None:
+    assert not take(bucket(fill_rate=0, depth=0), 1, NS_PER_S)
+
+
+def test_draining_neither_makes_nor_pays_a_debt() -> None:
+    tokens = bucket(fill_rate=0, depth=1000)
+    assert take(tokens, 1500, 0)
+    tokens.program(Enforcement(fill_rate=-RATE, depth=1000), 0)
+    tokens.settle(NS_PER_S)
+    assert tokens.tokens == -500
+
+
 packets = st.lists(
     st.tuples(st.integers(0, 100 * MS), st.integers(1, 65_535)), min_size=1, max_size=200
 )
 
 
 @given(packets, st.integers(0, 10**10), st.integers(1, 10**6))
-def test_never_forwards_more_than_rate_times_time_plus_depth(
+def test_never_forwards_more_than_rate_times_time_plus_depth_and_a_packet(
     trace: list[tuple[int, int]], rate: int, depth: int
 ) -> None:
     tokens = bucket(rate, depth)
-    now_ns = passed = 0
+    now_ns = passed = debt = 0
     for gap_ns, length in trace:
         now_ns += gap_ns
         if take(tokens, length, now_ns):
             passed += length
-        assert passed * NS_PER_S <= rate * now_ns + depth * NS_PER_S
+            # A packet larger than the depth leaves a debt.
+            debt = max(debt, length - depth)
+        assert passed * NS_PER_S <= rate * now_ns + (depth + debt) * NS_PER_S
 
 
 @given(packets, st.integers(0, 10**8), st.integers(1, 10**6))

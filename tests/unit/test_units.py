@@ -16,18 +16,19 @@ from drld.errors import DrldError
         ("10mbit", 1_250_000),
         ("1.5gbit", 187_500_000),
         ("800kbit", 100_000),
-        ("8bit", 1),
-        ("100bit", 12),
-        ("100gbit", units.MAX_RATE),
+        ("10kbit", units.MIN_RATE),
+        ("10001bit", 1_250),
+        ("100gbit", 12_500_000_000),
+        ("400gbit", units.MAX_RATE),
         ("10Mbit", 1_250_000),
         ("10 Mbit/s", 1_250_000),
         (" 10mbit ", 1_250_000),
         ("125kB/s", 125_000),
         ("125KB/s", 125_000),
         ("1.25MB/s", 1_250_000),
-        ("12.5GB/s", units.MAX_RATE),
-        ("1B/s", 1),
-        ("0.000008mbit", 1),
+        ("50GB/s", units.MAX_RATE),
+        ("1250B/s", units.MIN_RATE),
+        ("0.01mbit", units.MIN_RATE),
     ],
 )
 def test_a_rate_is_read_as_bytes_per_second(text: str, rate: int) -> None:
@@ -110,9 +111,10 @@ def test_what_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) 
     [
         (units.parse_rate, "10mbot", 'a rate such as "10mbit"'),
         (units.parse_rate, "10", 'a rate such as "10mbit", with its unit'),
-        (units.parse_rate, "0mbit", 'a rate from "8bit" (1 B/s) to "100gbit"'),
-        (units.parse_rate, "7bit", 'a rate from "8bit" (1 B/s) to "100gbit"'),
-        (units.parse_rate, "100.1gbit", 'a rate from "8bit" (1 B/s) to "100gbit"'),
+        (units.parse_rate, "0mbit", 'a rate from "10kbit" to "400gbit"'),
+        (units.parse_rate, "9999bit", 'a rate from "10kbit" to "400gbit"'),
+        (units.parse_rate, "400.1gbit", 'a rate from "10kbit" to "400gbit"'),
+        (units.parse_rate, "50.000000001GB/s", 'a rate from "10kbit" to "400gbit"'),
         (
             units.parse_rate,
             "10kbps",
@@ -178,10 +180,11 @@ def test_a_refusal_says_what_is_allowed(
     ("rate", "text"),
     [
         (1, "8bit"),
+        (units.MIN_RATE, "10kbit"),
         (1_250_000, "10mbit"),
         (187_500_000, "1.5gbit"),
         (1_250_001, "10000.008kbit"),
-        (units.MAX_RATE, "100gbit"),
+        (units.MAX_RATE, "400gbit"),
     ],
 )
 def test_rates_are_written_shortly(rate: int, text: str) -> None:

@@ -105,8 +105,10 @@ burst = "4GB"
 match = { in = "eth0", source = "fd00::/64", protocol = "udp", destination_port = [80, "8-9"] }
 allocator = { name = "fps", headroom = 0.2 }
 on_failure = "closed"
+excess = "mark"
+weights = { lim1 = 0.5 }
 """
-    return [example().encode(), minimal, b"peer = []" + minimal]
+    return [example().encode(), minimal, b"peer = []" + minimal.replace(b'"4GB"', b'"auto"')]
 
 
 WORDS = (
@@ -125,6 +127,7 @@ WORDS = (
     *(b"name", b"listen", b"control", b"control_group", b"datapath", b"firewall", b"queue"),
     *(b"timestamps", b"fabric", b"branching", b"interval", b"address", b"id", b"rate", b"burst"),
     *(b"allocator", b"ewma", b"mode", b"on_failure", b"shares", b"match", b"in", b"out"),
+    *(b"excess", b"weights", b'"mark"', b'"drop"', b"{ lim1 = 2 }", b'"400gbit"', b'"10kbit"'),
     *(b"source", b"destination", b"protocol", b"source_port", b"destination_port", b"mark"),
     *(b'"auto"', b'"kernel"', b'"nfqueue"', b'"mesh"', b'"pushsum"', b'"tree"', b'"ctb"', b'"grd"'),
     *(b'"gtb"', b'"static"', b'"fps"', b'"fps-random-drop"', b'"shadow"', b'"open"', b'"share"'),

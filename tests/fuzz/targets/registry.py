@@ -88,10 +88,12 @@ def seeds() -> list[bytes]:
     fleet = b"fleet=" + FLEET.encode()
     both = [b"members/a=" + member(1), b"members/b=" + member(2)]
     one, two = b"limits/1=" + limit(1), b"limits/2=" + limit(2, shares={"a": 0.5, "b": 0.5})
+    marking = b"limits/1=" + limit(1, burst="auto", excess="mark", weights={"a": 2, "c": 0.5})
     alive = b'alive/b={"address":"127.0.0.2:7946","applied":3,"refused":{"limits/1":"no"}}'
     scripts = [
         [fleet, *both, one, two, alive],
         [fleet, *both, one, b"read", b"limits/2", b"members/b", two],
+        [fleet, *both, one, marking, two, b"read"],
         [fleet, *both, one, b"wipe", b"fleet=" + OTHER.encode(), two, b"read"],
         [fleet, one, b"limits/1={}", b"limits/1=" + limit(2), b"members/b=[]", b"read"],
     ]
@@ -102,6 +104,7 @@ WORDS = (
     *(b"fleet=", b"members/", b"limits/", b"alive/", b"removed/", b"wipe\n", b"read\n", b"\n"),
     *(b"=", b"a", b"b", b"1", b"2", b"65535", b"65536", b"0", b"..", b"/", b"\x00", b"\xff"),
     *(b'"id":', b'"name":', b'"rate":', b'"burst":', b'"match":', b'"out":', b'"in":', b"null"),
+    *(b'"excess":', b'"weights":', b'"auto"', b'"mark"', b'"drop"', b'"400gbit"', b'{"a":2}'),
     *(b'"shares":', b'"allocator":', b'"address":', b'"joined":', b'"since":', b'"applied":'),
     *(b'"refused":', b'"10mbit"', b'"75kB"', b'"127.0.0.2:7946"', b'"ctb"', b'"fps"', b"true"),
     *(b"NaN", b"1e999", b'"\\ud800"', b"{", b"}", b"[", b"]", b"[" * 3000, b","),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,17 @@ from ...registry_factories import KEYS, address, limit, member
 LIMITS = """
 [[limit]]
 name = "a"
+allocator = "fps"
 rate = "1mbit"
 burst = "15kB"
 match = { out = "uplink", destination = "10.9.2.0/24" }
 [[limit]]
 id = 9
 name = "b"
+allocator = "fps"
 rate = "2mbit"
-burst = "15kB"
+excess = "mark"
+weights = { l1 = 2 }
 match = { in = "uplink" }
 mode = "shadow"
 """
@@ -86,22 +90,30 @@ def test_limits_from_a_file(operator: Operator) -> None:
     assert added.startswith("limits 1, 9, revision ")
     assert added.endswith(": applied by 0 of 0\n")
     assert operator.output("limits").splitlines() == [
-        "NAME  ALLOCATOR  MODE     MATCH                      ID         RATE    BURST",
-        "a     fps        enforce  out uplink to 10.9.2.0/24   1  1.00 Mbit/s  15.0 kB",
-        "b     fps        shadow   in uplink                   9  2.00 Mbit/s  15.0 kB",
+        "NAME  ALLOCATOR  MODE     MATCH                      ID         RATE           BURST",
+        "a     fps        enforce  out uplink to 10.9.2.0/24   1  1.00 Mbit/s         15.0 kB",
+        "b     fps        shadow   in uplink                   9  2.00 Mbit/s  62.5 kB (auto)",
     ]
+    second = json.loads(operator.output("limits", "--json"))["limits"][1]
+    assert (second["excess"], second["weights"]) == ("mark", {"l1": 2})
     assert operator.output("remove-limit", "9").startswith("limit 9 removed, revision ")
     options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-    assert operator.output("add-limit", *options).startswith("limit 2, ")
+    assert operator.output("add-limit", *options, "--excess", "mark").startswith("limit 2, ")
     said = operator.refusal("add-limit", *options, "--id", "9")
-    assert said == ("drlctl: limit[0]: id: 9: never given out, but etcd /drld/f/limits/9 had it\n")
+    assert said == (
+        "drlctl: limit[0]: id: must be one that was never given out, but etcd "
+        "/drld/f/limits/9 had it (got 9)\n"
+    )
 
 
 def test_all_of_a_file_or_nothing(operator: Operator) -> None:
     bad = operator.file("bad.toml", LIMITS.replace('"2mbit"', '"fast"'))
-    assert "drlctl: limit[1]: rate: 'fast': a rate such as" in operator.refusal("add-limit", bad)
+    assert (
+        "drlctl: limit[1]: rate: must be a rate such as \"10mbit\" (got 'fast')"
+        in operator.refusal("add-limit", bad)
+    )
     twice = operator.file("twice.toml", LIMITS.replace('"b"', '"a"'))
-    assert "limit[1]: name: 'a': unique" in operator.refusal("add-limit", twice)
+    assert "limit[1]: name: must be unique" in operator.refusal("add-limit", twice)
     odd = operator.file("odd.toml", '[limiter]\nname = "x"\n')
     assert "it needs [[limit]] tables, and nothing else" in operator.refusal("add-limit", odd)
     assert not [key for key in operator.etcd.get("/drld/f/") if "limits" in key]
@@ -161,7 +173,7 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
     operator.etcd.put(KEYS.limit(3), limit(3, rate="fast"))
     result = operator.drlctl("limits")
     assert result.exit_code == 0
-    assert "nobody can use etcd /drld/f/limits/3: rate: 'fast'" in result.stderr
+    assert "nobody can use etcd /drld/f/limits/3: rate: must be a rate" in result.stderr
     options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
     assert "/limits/3 has it; --replace" in operator.refusal("add-limit", *options, "--id", "3")
     replaced = operator.output("add-limit", *options, "--id", "3", "--replace")
@@ -171,7 +183,7 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
     operator.etcd.put(KEYS.member("a"), '{"address": "10.0.0.1"}')
     result = operator.drlctl("members")
     assert result.exit_code == 0
-    assert "nobody can use etcd /drld/f/members/a: address: '10.0.0.1'" in result.stderr
+    assert "nobody can use etcd /drld/f/members/a: address: must be an address" in result.stderr
     assert operator.output("remove", "a", "--wait", "0").startswith("a removed")
 
 

@@ -92,9 +92,9 @@ async def test_status_of_a_daemon_with_a_registry(control: Path, daemon: FakeDae
 
 async def test_limits(control: Path) -> None:
     assert await output(control, "limits") == lines("""
-        NAME        ALLOCATOR  MODE     ID         RATE     IN FORCE       DEMAND  LOCAL LIMIT  DROP P  FLOWS  FORWARDED  DROPPED
-        customer-a  fps        enforce   1  10.0 Mbit/s  6.67 Mbit/s  3.12 Mbit/s  3.05 Mbit/s   0.000      3     129 MB  1.20 MB
-        b           grd        shadow   20  1.50 Gbit/s  1.50 Gbit/s      0 bit/s            -   0.125      0        0 B      0 B
+        NAME        ALLOCATOR  MODE     ID         RATE          BURST     IN FORCE       DEMAND  LOCAL LIMIT  DROP P  FLOWS  FORWARDED  DROPPED
+        customer-a  fps        enforce   1  10.0 Mbit/s  312 kB (auto)  6.67 Mbit/s  3.12 Mbit/s  3.05 Mbit/s   0.000      3     129 MB  1.20 MB
+        b           grd        shadow   20  1.50 Gbit/s        2.00 MB  1.50 Gbit/s      0 bit/s            -   0.125      0        0 B      0 B
     """)  # noqa: E501 -- as wide as it is
 
 
@@ -105,8 +105,8 @@ async def test_no_limits_are_headers_alone(control: Path, daemon: FakeDaemon) ->
 
 async def test_limit_show(control: Path) -> None:
     assert await output(control, "limit", "show", "customer-a") == lines("""
-        limit        customer-a (id 1), fps, enforce, on failure share
-        rate         10.0 Mbit/s, burst 75.0 kB, every 50.0 ms
+        limit        customer-a (id 1), fps, enforce, on failure share, excess drop
+        rate         10.0 Mbit/s, burst 312 kB (auto), every 50.0 ms
         in force     6.67 Mbit/s
         demand       3.12 Mbit/s, 3 flows sampled
         fleet        weight 3.02 here, 7.10 elsewhere (lim2, 2 more), age 43.0 ms
@@ -120,8 +120,9 @@ async def test_limit_show(control: Path) -> None:
 
 async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
     assert await output(control, "limit", "show", "b") == lines("""
-        limit        b (id 20), grd, shadow, on failure open
+        limit        b (id 20), grd, shadow, on failure open, excess mark
         rate         1.50 Gbit/s, burst 2.00 MB, every 500 ms
+        weights      lim1 2, lim3 0.25, others 1
         in force     1.50 Gbit/s
         demand       0 bit/s, 0 flows sampled
         fleet        rate 0 bit/s here, 1.00 Gbit/s elsewhere (nobody), age -

@@ -20,7 +20,7 @@ address = "10.0.0.2:7946"
 id = 1
 name = "a"
 rate = "10mbit"
-burst = "75kB"
+burst = "400kB"
 match = { out = "eth1" }
 """
 

@@ -43,17 +43,17 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "array of limiters": (
         changed(("[limiter]", "[[limiter]]")),
-        "limiter: an array: one table, [limiter]",
+        "limiter: must be one table, [limiter] (got an array)",
     ),
     "one bracket": (
         changed(("[[peer]]", "[peer]")),
-        "peer: a table: an array of tables: [[peer]], with two brackets",
+        "peer: must be an array of tables: [[peer]], with two brackets (got a table)",
     ),
     "peers by name": (
         changed(('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', "")).replace(
             "[limiter]", 'peer = ["lim2"]\n[limiter]'
         ),
-        "peer[0]: 'lim2': a table",
+        "peer[0]: must be a table (got 'lim2')",
     ),
     "no name": (changed(('name = "lim1"\n', "")), "limiter.name: missing"),
     "no rate": (changed(('rate = "10mbit"\n', "")), "limit[0].rate: missing"),
@@ -61,191 +61,201 @@ WRONG: dict[str, tuple[str, str]] = {
     # [limiter]
     "limiter name with a space": (
         changed(("lim1", "lim 1")),
-        "limiter.name: 'lim 1': a name: 1 to 64 letters, digits, dots, dashes or underscores",
+        "limiter.name: must be a name: 1 to 64 letters, digits, dots, dashes or underscores (got "
+        "'lim 1')",
     ),
     "long name": (
         changed(('"lim1"', '"' + "x" * 65 + '"')),
-        f"limiter.name: '{'x' * 59}...: "
-        "a name: 1 to 64 letters, digits, dots, dashes or underscores",
+        "limiter.name: must be a name: 1 to 64 letters, digits, dots, dashes or underscores (got "
+        "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...)",
     ),
     "name that is a number": (
         changed(('"lim1"', "1")),
-        "limiter.name: 1: a name: 1 to 64 letters, digits, dots, dashes or underscores",
+        "limiter.name: must be a name: 1 to 64 letters, digits, dots, dashes or underscores (got "
+        "1)",
     ),
     "listen without a port": (
         changed(("10.0.0.1:7946", "10.0.0.1")),
-        "limiter.listen: '10.0.0.1': "
-        'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+        'limiter.listen: must be an address and a port such as "10.0.0.1:7946" or '
+        "\"[fd00::1]:7946\" (got '10.0.0.1')",
     ),
     "listen on a port": (
         changed(('"10.0.0.1:7946"', "7946")),
-        'limiter.listen: 7946: an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+        'limiter.listen: must be an address and a port such as "10.0.0.1:7946" or '
+        '"[fd00::1]:7946" (got 7946)',
     ),
     "listen on a host name": (
         changed(("10.0.0.1:7946", "lim1.example.net:7946")),
-        "limiter.listen: 'lim1.example.net:7946': an address and a port such as "
-        '"10.0.0.1:7946" or "[fd00::1]:7946", and no host name',
+        'limiter.listen: must be an address and a port such as "10.0.0.1:7946" or '
+        "\"[fd00::1]:7946\", and no host name (got 'lim1.example.net:7946')",
     ),
     "IPv6 without brackets": (
         changed(("10.0.0.1:7946", "fd00::1:7946")),
-        "limiter.listen: 'fd00::1:7946': "
-        'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+        'limiter.listen: must be an address and a port such as "10.0.0.1:7946" or '
+        "\"[fd00::1]:7946\" (got 'fd00::1:7946')",
     ),
     "IPv4 in brackets": (
         changed(("10.0.0.1:7946", "[10.0.0.1]:7946")),
-        "limiter.listen: '[10.0.0.1]:7946': "
-        'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"',
+        'limiter.listen: must be an address and a port such as "10.0.0.1:7946" or '
+        "\"[fd00::1]:7946\" (got '[10.0.0.1]:7946')",
     ),
     "IPv6 zone": (
         changed(("10.0.0.1:7946", "[fe80::1%eth0]:7946")),
-        "limiter.listen: '[fe80::1%eth0]:7946': an address without a zone, and IPv4 as IPv4",
+        "limiter.listen: must be an address without a zone, and IPv4 as IPv4 (got "
+        "'[fe80::1%eth0]:7946')",
     ),
     "IPv4 as IPv6": (
         changed(("10.0.0.1:7946", "[::ffff:10.0.0.1]:7946")),
-        "limiter.listen: '[::ffff:10.0.0.1]:7946': an address without a zone, and IPv4 as IPv4",
+        "limiter.listen: must be an address without a zone, and IPv4 as IPv4 (got "
+        "'[::ffff:10.0.0.1]:7946')",
     ),
     "wildcard": (
         changed(("10.0.0.1:7946", "0.0.0.0:7946")),
-        "limiter.listen: '0.0.0.0:7946': "
-        "one address, not the wildcard: a daemon binds the address it announces",
+        "limiter.listen: must be one address, not the wildcard: a daemon binds the address it "
+        "announces (got '0.0.0.0:7946')",
     ),
     "IPv6 wildcard": (
         changed(("10.0.0.1:7946", "[::]:7946")),
-        "limiter.listen: '[::]:7946': "
-        "one address, not the wildcard: a daemon binds the address it announces",
+        "limiter.listen: must be one address, not the wildcard: a daemon binds the address it "
+        "announces (got '[::]:7946')",
     ),
     "multicast": (
         changed(("10.0.0.2:7946", "224.0.0.1:7946")),
-        "peer[0].address: '224.0.0.1:7946': the address of one host",
+        "peer[0].address: must be the address of one host (got '224.0.0.1:7946')",
     ),
     "broadcast": (
         changed(("10.0.0.2:7946", "255.255.255.255:7946")),
-        "peer[0].address: '255.255.255.255:7946': the address of one host",
+        "peer[0].address: must be the address of one host (got '255.255.255.255:7946')",
     ),
     "port 0": (
         changed(("10.0.0.1:7946", "10.0.0.1:0")),
-        "limiter.listen: '10.0.0.1:0': a port from 1 to 65535",
+        "limiter.listen: must be a port from 1 to 65535 (got '10.0.0.1:0')",
     ),
     "port above 65535": (
         changed(("10.0.0.1:7946", "10.0.0.1:70000")),
-        "limiter.listen: '10.0.0.1:70000': a port from 1 to 65535",
+        "limiter.listen: must be a port from 1 to 65535 (got '10.0.0.1:70000')",
     ),
     "relative socket": (
         changed(("[limiter]", "[limiter]\ncontrol = 'lim1.sock'")),
-        "limiter.control: 'lim1.sock': an absolute path such as \"/run/drld/lim1.sock\"",
+        'limiter.control: must be an absolute path such as "/run/drld/lim1.sock" (got '
+        "'lim1.sock')",
     ),
     "socket path too long": (
         changed(("[limiter]", f"[limiter]\ncontrol = '/{'x' * 107}'")),
-        f"limiter.control: '/{'x' * 58}...: a path of at most 107 bytes, none of them zero",
+        "limiter.control: must be a path of at most 107 bytes, none of them zero (got "
+        "'/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...)",
     ),
     **{
         f"group {written}": (
             changed(("[limiter]", f"[limiter]\ncontrol_group = {written}")),
-            f'limiter.control_group: {written}: a group of this host, such as "drld" or 1000',
+            'limiter.control_group: must be a group of this host, such as "drld" or 1000 '
+            f"(got {written})",
         )
         for written in ("-1", "4294967295", "'1000'", "'a b'")
     },
     "unknown timestamps": (
         changed(("[limiter]", "[limiter]\ntimestamps = 'hardware'")),
-        "limiter.timestamps: 'hardware': 'auto', 'ebpf', 'kernel' or 'read'",
+        "limiter.timestamps: must be 'auto', 'ebpf', 'kernel' or 'read' (got 'hardware')",
     ),
     "firewall on the kernel datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nfirewall = 'nft'")),
-        'limiter.firewall: \'nft\': "auto", for datapath = "kernel" needs no firewall',
+        'limiter.firewall: must be "auto", for datapath = "kernel" needs no firewall (got \'nft\')',
     ),
     "queue on the kernel datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nqueue = 0")),
-        'limiter.queue: 0: left out, for datapath = "kernel" has no queue',
+        'limiter.queue: must be left out, for datapath = "kernel" has no queue (got 0)',
     ),
     "a share that nfqueue cannot keep up": (
         changed(
             ("[limiter]", "[limiter]\ndatapath = 'nfqueue'"),
             ("[[limit]]", "[[limit]]\non_failure = 'share'"),
         ),
-        'limit[0].on_failure: \'share\': "open" or "closed", for with datapath = "nfqueue" '
-        "nobody can keep up a share",
+        'limit[0].on_failure: must be "open" or "closed", for with datapath = "nfqueue" nobody '
+        "can keep up a share (got 'share')",
     ),
     "open and closed in one rule of nfqueue": (
         changed(("[limiter]", "[limiter]\ndatapath = 'nfqueue'"))
         + LIMIT.replace("id = 1", "id = 2").replace('"a"', "'b'\non_failure = 'open'"),
-        'limit[1].on_failure: "open" on both this limit and limit[0], or on neither: with '
+        'limit[1].on_failure: must be "open" on both this limit and limit[0], or on neither: with '
         'datapath = "nfqueue" the limits of an interface and direction share a rule',
     ),
     "timestamps on the kernel datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\ntimestamps = 'read'")),
-        "limiter.timestamps: 'read': "
-        '"auto", for datapath = "kernel" judges packets as they arrive',
+        'limiter.timestamps: must be "auto", for datapath = "kernel" judges packets as they '
+        "arrive (got 'read')",
     ),
     "unknown datapath": (
         changed(("[limiter]", "[limiter]\ndatapath = 'xdp'")),
-        'limiter.datapath: \'xdp\': "auto", "kernel" or "nfqueue"',
+        'limiter.datapath: must be "auto", "kernel" or "nfqueue" (got \'xdp\')',
     ),
     "unknown firewall": (
         changed(("[limiter]", "[limiter]\nfirewall = 'ufw'")),
-        "limiter.firewall: 'ufw': 'auto', 'nft', 'iptables' or 'none'",
+        "limiter.firewall: must be 'auto', 'nft', 'iptables' or 'none' (got 'ufw')",
     ),
     "queue out of range": (
         changed(("[limiter]", "[limiter]\nqueue = 65536")),
-        "limiter.queue: 65536: less than or equal to 65535",
+        "limiter.queue: must be at most 65535 (got 65536)",
     ),
     "queue as a text": (
         changed(("[limiter]", "[limiter]\nqueue = '1'")),
-        "limiter.queue: '1': a valid integer",
+        "limiter.queue: must be a valid integer (got '1')",
     ),
     "queue as a truth": (
         changed(("[limiter]", "[limiter]\nqueue = true")),
-        "limiter.queue: True: a valid integer",
+        "limiter.queue: must be a valid integer (got True)",
     ),
     # [gossip]
     "unknown fabric": (
         GOOD + "[gossip]\nfabric = 'gossip'",
-        "gossip.fabric: 'gossip': 'mesh', 'pushsum' or 'tree'",
+        "gossip.fabric: must be 'mesh', 'pushsum' or 'tree' (got 'gossip')",
     ),
     "no branching": (
         GOOD + "[gossip]\nbranching = 0",
-        "gossip.branching: 0: greater than or equal to 1",
+        "gossip.branching: must be at least 1 (got 0)",
     ),
     "interval as a number": (
         GOOD + "[gossip]\ninterval = 50",
-        'gossip.interval: 50: a duration such as "50ms", from "10ms" to "10s"',
+        'gossip.interval: must be a duration such as "50ms", from "10ms" to "10s" (got 50)',
     ),
     "interval without a unit": (
         GOOD + "[gossip]\ninterval = '50'",
-        'gossip.interval: \'50\': a duration such as "50ms" or "1.5s", with its unit',
+        'gossip.interval: must be a duration such as "50ms" or "1.5s", with its unit (got \'50\')',
     ),
     "interval too short": (
         GOOD + "[gossip]\ninterval = '9.999ms'",
-        'gossip.interval: \'9.999ms\': a duration such as "50ms", from "10ms" to "10s"',
+        'gossip.interval: must be a duration such as "50ms", from "10ms" to "10s" (got '
+        "'9.999ms')",
     ),
     "interval too long": (
         with_limit_key("interval = '10.001s'"),
-        'limit[0].interval: \'10.001s\': a duration such as "50ms", from "10ms" to "10s"',
+        'limit[0].interval: must be a duration such as "50ms", from "10ms" to "10s" (got '
+        "'10.001s')",
     ),
     # [[peer]]
     "own name among the peers": (
         changed(("lim2", "lim1")),
-        "peer[0].name: 'lim1': unique, but limiter.name is the same",
+        "peer[0].name: must be unique, but limiter.name is the same (got 'lim1')",
     ),
     "own address among the peers": (
         changed(("10.0.0.2:7946", "10.0.0.1:7946")),
-        "peer[0].address: '10.0.0.1:7946': unique, but limiter.listen is the same",
+        "peer[0].address: must be unique, but limiter.listen is the same (got '10.0.0.1:7946')",
     ),
     "peer twice": (
         GOOD + '[[peer]]\nname = "lim2"\naddress = "10.0.0.3:7946"',
-        "peer[1].name: 'lim2': unique, but peer[0].name is the same",
+        "peer[1].name: must be unique, but peer[0].name is the same (got 'lim2')",
     ),
     "peer address twice": (
         GOOD + '[[peer]]\nname = "lim3"\naddress = "10.0.0.2:7946"',
-        "peer[1].address: '10.0.0.2:7946': unique, but peer[0].address is the same",
+        "peer[1].address: must be unique, but peer[0].address is the same (got '10.0.0.2:7946')",
     ),
     "peer of another family": (
         changed(("10.0.0.2:7946", "[fd00::2]:7946")),
-        "peer[0].address: 'fd00::2': IPv4, as limiter.listen",
+        "peer[0].address: must be IPv4, as limiter.listen (got 'fd00::2')",
     ),
     "listen on loopback": (
         changed(("10.0.0.1:7946", "127.0.0.1:7946")),
-        "peer[0].address: '10.0.0.2': an address that limiter.listen (127.0.0.1) can reach: "
-        "both loopback, or neither",
+        "peer[0].address: must be an address that limiter.listen (127.0.0.1) can reach: both "
+        "loopback, or neither (got '10.0.0.2')",
     ),
 }
 """The change to a good file, and the one line that is said of it."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from drld import config
-from drld.allocators import ALLOCATORS
+from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
 from drld.config.probes import PROFILES
 from drld.errors import ConfigError
-from drld.spec import Direction, GossipSpec, Match, Mode, OnFailure, PeerSpec, ProbeSpec
+from drld.spec import Direction, Excess, GossipSpec, Match, Mode, OnFailure, PeerSpec, ProbeSpec
 from tests.factories import example
 from tests.unit.config.good import (
     GOOD,
@@ -39,13 +39,52 @@ def test_defaults() -> None:
     assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
     (limit,) = spec.limits
     assert (limit.id, limit.name) == (1, "a")
-    assert (limit.rate, limit.burst) == (1_250_000, 75_000)
+    assert (limit.rate, limit.burst) == (1_250_000, 400_000)
     assert limit.match == Match("eth1", Direction.OUT)
-    assert limit.allocator == "fps"
-    assert limit.parameters == ALLOCATORS["fps"].Parameters()
+    assert limit.allocator == DEFAULT_ALLOCATOR
+    assert limit.parameters == ALLOCATORS[DEFAULT_ALLOCATOR].Parameters()
     assert (limit.interval_ns, limit.ewma) == (50_000_000, 0.1)
     assert (limit.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.DEFAULT)
     assert limit.shares == {}
+    assert limit.weights == {}
+    assert limit.excess == Excess.DROP
+    assert not limit.burst_is_automatic
+
+
+@pytest.mark.parametrize("written", ['burst = "auto"\n', ""])
+@pytest.mark.parametrize(
+    ("rate", "burst"),
+    [
+        ("10kbit", 1_500),
+        ("100kbit", 3_125),
+        ("10mbit", 312_500),
+        ("400gbit", 4_000_000_000),
+    ],
+)
+def test_an_automatic_burst_is_a_quarter_of_a_second_of_the_rate(
+    written: str, rate: str, burst: int
+) -> None:
+    text = changed(('burst = "400kB"\n', written), ("10mbit", rate))
+    (limit,) = config.parse(text, "f").limits
+    assert (limit.burst, limit.burst_is_automatic) == (burst, True)
+
+
+def test_a_written_burst_is_not_automatic_though_it_is_as_large() -> None:
+    (limit,) = config.parse(changed(("400kB", "312.5kB")), "f").limits
+    assert (limit.burst, limit.burst_is_automatic) == (312_500, False)
+
+
+@pytest.mark.parametrize("excess", Excess)
+def test_excess_is_dropped_or_marked(excess: Excess) -> None:
+    text = with_limit_key(f'excess = "{excess.value}"')
+    assert config.parse(text, "f").limits[0].excess is excess
+
+
+def test_weights_are_of_limiters_and_not_of_all() -> None:
+    text = with_limit_key("weights = { lim2 = 2, lim1 = 0.001 }")
+    assert config.parse(text, "f").limits[0].weights == {"lim1": 0.001, "lim2": 2.0}
+    text = with_limit_key("weights = { lim2 = 1000 }")
+    assert config.parse(text, "f").limits[0].weights == {"lim2": 1000.0}
 
 
 @pytest.mark.parametrize(("written", "group"), [("1000", 1000), ("'drld'", "drld"), ("0", 0)])
@@ -87,7 +126,7 @@ def test_the_defaults_in_the_example_are_the_defaults() -> None:
     text = example()
     start = text.index("[[limit]]")
     one = text[: text.index("[[limit]]", start + 1)]
-    required = ("name =", "listen =", "address =", "id =", "rate =", "burst =", "match =", "[")
+    required = ("name =", "listen =", "address =", "id =", "rate =", "match =", "[")
     bare = "\n".join(line for line in one.splitlines() if line.startswith(required))
     assert config.parse(one, "full") == config.parse(bare, "bare")
 
@@ -170,11 +209,11 @@ def test_probes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('profile = "off"\nhelpers = 2', "probes.helpers: to be left out, for profile"),
+        ('profile = "off"\nhelpers = 2', "probes.helpers: must be left out, for profile"),
         ('timeout = "600ms"', "probes.timeout: a timeout of 0.6 s is more than half of the period"),
         ('period = "0.9s"', "probes.period: a timeout of 0.5 s is more than half of the period of"),
         ('profile = "wan"\nperiod = "3s"', "probes.period: a timeout of 2 s is more than half of"),
-        ("isolation = 2", "probes.isolation: 2: "),
+        ("isolation = 2", "probes.isolation: must be at least 3 (got 2)"),
         ("helper = 2", 'probes.helper: unknown key; did you mean "helpers"?'),
     ],
 )

@@ -122,16 +122,19 @@ def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("tag = 5", "gossip.tag: 5"),
+        ("tag = 5", "gossip.tag: must be 4, 8 or 16 (got 5)"),
         ('tag = "4"', "gossip.tag"),
-        ("use = 4", "gossip.use: 4"),
-        ("use = true", "gossip.use: True"),
-        ('keys = [{ id = 0, file = "/k" }]', "gossip.keys[0].id: 0"),
-        ('keys = [{ id = 4, file = "/k" }]', "gossip.keys[0].id: 4"),
+        ("use = 4", "gossip.use: must be at most 3 (got 4)"),
+        ("use = true", "gossip.use: must be a valid integer (got True)"),
+        ('keys = [{ id = 0, file = "/k" }]', "gossip.keys[0].id: must be at least 1 (got 0)"),
+        ('keys = [{ id = 4, file = "/k" }]', "gossip.keys[0].id: must be at most 3 (got 4)"),
         ('keys = [{ id = 1, file = "k" }]', "gossip.keys[0].file: "),
         ("keys = [{ id = 1 }]", "gossip.keys[0].file: missing"),
         ('keys = "secret"', "gossip.keys"),
-        ("accept_unauthenticated = 1", "gossip.accept_unauthenticated: 1"),
+        (
+            "accept_unauthenticated = 1",
+            "gossip.accept_unauthenticated: must be a valid boolean (got 1)",
+        ),
     ],
 )
 def test_mistakes_name_the_key(line: str, said: str) -> None:
@@ -143,7 +146,7 @@ def test_mistakes_name_the_key(line: str, said: str) -> None:
 def test_an_id_is_given_once(file: Path) -> None:
     assert_one_line(
         with_gossip(f"keys = [{entry(1, file)}, {entry(1, file)}]", "use = 1"),
-        "gossip.keys[1].id: 1: unique",
+        "gossip.keys[1].id: must be unique (got 1)",
     )
 
 

@@ -78,7 +78,8 @@ def test_what_is_said_of_a_large_fleet_stays_a_line() -> None:
     )
     text = with_limit_key("shares = { stranger = 1 }").replace("[[peer]]", peers + "[[peer]]", 1)
     stranger, missing = problems(text)
-    assert stranger.startswith("drld.toml: limit[0].shares.stranger: unknown key; known here: lim1")
+    said = "stranger is not a limiter of this fleet; known here: lim1"
+    assert stranger.startswith(f"drld.toml: limit[0].shares.stranger: {said}")
     assert missing.startswith("drld.toml: limit[0].shares: missing lim1, lim10, lim100, ")
     assert missing.endswith(" and 923 more: every limiter of the fleet has a share")
     assert max(map(len, (stranger, missing))) < 1000

@@ -120,7 +120,9 @@ def keys(*, required: bool = False) -> list[Any]:
 @pytest.mark.parametrize(("place", "key"), keys())
 def test_a_value_of_the_wrong_type(good: dict[str, Any], place: Place, key: str) -> None:
     inside(good, place.where)[key] = WRONG
-    assert the_line(good).startswith(f"f: {place.path}.{key}: datetime.date(2007, 8, 27): ")
+    line = the_line(good)
+    assert line.startswith(f"f: {place.path}.{key}: must be ")
+    assert line.endswith(f" (got {WRONG!r})")
 
 
 @pytest.mark.parametrize(("place", "key"), keys(required=True))
@@ -138,18 +140,29 @@ def test_a_key_that_nobody_knows(good: dict[str, Any], place: Place) -> None:
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.path)
 def test_no_table(good: dict[str, Any], place: Place) -> None:
     inside(good, place.where[:-1])[place.where[-1]] = WRONG
-    assert the_line(good).startswith(f"f: {place.path}: datetime.date(2007, 8, 27): ")
+    line = the_line(good)
+    assert line.startswith(f"f: {place.path}: must be ")
+    assert line.endswith(f" (got {WRONG!r})")
 
 
 @pytest.mark.parametrize(
     ("where", "value", "said"),
     [
         (("gossip", "use"), 3, "gossip.use: there is no key 3"),
-        (("registry", "endpoints", 1), 1, "registry.endpoints[1]: 1: the URL of"),
-        (("registry", "interfaces", "uplink"), "*", "registry.interfaces.uplink: '*': the name of"),
-        (("registry", "interfaces", "up*"), "eth1", "registry.interfaces.'up*': 'up*': the name"),
-        (("limit", 2, "rate"), "1mbot", "limit[2].rate: '1mbot': a rate such as"),
-        (("limit", 1, "shares", "l2"), "x", "limit[1].shares.l2: 'x': a valid number"),
+        (
+            ("registry", "endpoints", 1),
+            1,
+            "registry.endpoints[1]: must be the URL of an etcd server such as "
+            '"https://10.0.0.9:2379" (got 1)',
+        ),
+        (
+            ("registry", "interfaces", "uplink"),
+            "*",
+            "registry.interfaces.uplink: must be the name of",
+        ),
+        (("registry", "interfaces", "up*"), "eth1", "registry.interfaces.'up*': must be the name"),
+        (("limit", 2, "rate"), "1mbot", "limit[2].rate: must be a rate such as"),
+        (("limit", 1, "shares", "l2"), "x", "limit[1].shares.l2: must be a valid number"),
         (("limit", 0, "allocator", "growth"), 0, "limit[0].allocator.growth: "),
     ],
 )
@@ -164,4 +177,6 @@ def test_every_allocator_names_its_parameters(good: dict[str, Any]) -> None:
     for name in ALLOCATORS:
         for key in _parameters_table(name).model_fields:
             good["limit"][0]["allocator"] = {"name": name, key: WRONG}
-            assert f"f: limit[0].allocator.{key}: datetime" in the_line(good)
+            line = the_line(good)
+            assert line.startswith(f"f: limit[0].allocator.{key}: must be ")
+            assert line.endswith(f" (got {WRONG!r})")

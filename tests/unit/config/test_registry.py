@@ -35,26 +35,39 @@ def test_shares_need_not_name_everybody() -> None:
     assert line == "drld.toml: limit[0].shares: sum to 0.25: the shares of a fleet sum to 1"
 
 
+def test_weights_of_limiters_that_the_file_does_not_name() -> None:
+    text = HEAD + REGISTRY + LIMIT + "weights = { lim1 = 2, lim9 = 0.5 }\n"
+    assert config.parse(text, "f").limits[0].weights == {"lim1": 2.0, "lim9": 0.5}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("https://etcd1:2379", "etcd1:2379", "registry.endpoints[0]: 'etcd1:2379': the URL of"),
-        ("https://etcd1:2379", "http://e:99999", "registry.endpoints[0]: 'http://e:99999': a port"),
-        ('"https://etcd1:2379"', "", "registry.endpoints: an array: with 1 or more elements"),
-        ('["https://etcd1:2379"]', '"https://e:1"', "registry.endpoints: 'https://e:1': an array"),
-        ('"edge"', '"a/b"', "registry.fleet: 'a/b': a name"),
-        ('"edge"', '"edge"\nttl = "1s"', "registry.ttl: '1s': a duration such as"),
-        ('"edge"', '"edge"\nforget_after = "1s"', "registry.forget_after: '1s': a duration"),
+        ("https://etcd1:2379", "etcd1:2379", "registry.endpoints[0]: must be the URL of"),
+        ("https://etcd1:2379", "http://e:99999", "registry.endpoints[0]: must be a port"),
+        (
+            '"https://etcd1:2379"',
+            "",
+            "registry.endpoints: must have 1 or more elements, not 0 (got an array)",
+        ),
+        ('["https://etcd1:2379"]', '"https://e:1"', "registry.endpoints: must be an array"),
+        ('"edge"', '"a/b"', "registry.fleet: must be a name"),
+        ('"edge"', '"edge"\nttl = "1s"', "registry.ttl: must be a duration such as"),
+        ('"edge"', '"edge"\nforget_after = "1s"', "registry.forget_after: must be a duration"),
         (
             '"edge"',
             '"edge"\nttl = "2m"\nforget_after = "2m"',
-            "registry.forget_after: '120s': longer than registry.ttl, 120s, for which",
+            "registry.forget_after: must be longer than registry.ttl, 120s, for which",
         ),
         ('"edge"', '"edge"\nuser = "x"', "registry.password_file: missing: registry.user needs it"),
         ('"edge"', '"edge"\nkey = "/k"', "registry.cert: missing: registry.key needs it"),
-        ('"edge"', '"edge"\ncache = "c"', "registry.cache: 'c': an absolute path"),
-        ('"edge"', '"edge"\ninterfaces = { up = "*" }', "registry.interfaces.up: '*': the name of"),
-        ('2379"', '2379", "http://e:1"', "registry.endpoints: all of them https, or none"),
+        ('"edge"', '"edge"\ncache = "c"', "registry.cache: must be an absolute path"),
+        (
+            '"edge"',
+            '"edge"\ninterfaces = { up = "*" }',
+            "registry.interfaces.up: must be the name of",
+        ),
+        ('2379"', '2379", "http://e:1"', "registry.endpoints: must be all of them https, or none"),
         ("https", "http", None),
     ],
 )
@@ -73,7 +86,10 @@ def test_mistakes(old: str, new: str, said: str | None) -> None:
 def test_hosts_that_no_resolver_takes_are_refused(host: str) -> None:
     """They ended the daemon: what resolves names raises errors of other kinds."""
     (line,) = problems(HEAD + REGISTRY.replace("etcd1", host))
-    assert line.endswith('the URL of an etcd server such as "https://10.0.0.9:2379"')
+    assert line.startswith(
+        "drld.toml: registry.endpoints[0]: must be the URL of an etcd server such as "
+        '"https://10.0.0.9:2379" (got '
+    )
 
 
 @pytest.mark.parametrize("host", ["10.0.0.9", "etcd-1.example.org.", 63 * "a", "[fd00::9]"])
@@ -129,8 +145,9 @@ def test_no_password_of_a_url_is_shown(where: str, url: str) -> None:
 def test_who_writes_a_password_into_a_url_is_told_where_it_belongs() -> None:
     (line,) = problems(HEAD + REGISTRY.replace("https://", "https://u:hunter2@"))
     assert line == (
-        "drld.toml: registry.endpoints[0]: 'https://...@etcd1:2379': the URL of an etcd server "
-        'such as "https://10.0.0.9:2379"; registry.user and registry.password_file say who we are'
+        "drld.toml: registry.endpoints[0]: must be the URL of an etcd server "
+        'such as "https://10.0.0.9:2379"; registry.user and registry.password_file say who we are '
+        "(got 'https://...@etcd1:2379')"
     )
 
 
@@ -139,19 +156,20 @@ def test_who_writes_a_password_into_a_url_is_told_where_it_belongs() -> None:
     [
         (
             HEAD + REGISTRY + 'user = "u"\npassword_file = "hunter2"\n',
-            "registry.password_file: a text: an absolute path",
+            "registry.password_file: must be an absolute path",
         ),
-        (HEAD + '[gossip]\nkeys = "hunter2"\n' + LIMIT, "gossip.keys: a text: an array"),
-        (HEAD + '[gossip]\nkeys = ["hunter2"]\n' + LIMIT, "gossip.keys[0]: a text: a table"),
+        (HEAD + '[gossip]\nkeys = "hunter2"\n' + LIMIT, "gossip.keys: must be an array"),
+        (HEAD + '[gossip]\nkeys = ["hunter2"]\n' + LIMIT, "gossip.keys[0]: must be a table"),
         (
             HEAD + '[gossip]\nkeys = [{ id = 1, file = "hunter2" }]\n' + LIMIT,
-            "gossip.keys[0].file: a text: an absolute path",
+            "gossip.keys[0].file: must be an absolute path",
         ),
     ],
 )
 def test_a_secret_in_the_place_of_its_file_is_not_shown(text: str, said: str) -> None:
     (line,) = problems(text)
     assert line.startswith(f"drld.toml: {said}")
+    assert line.endswith(" (got a text)")
 
 
 def test_a_central_bucket_has_no_fleet() -> None:

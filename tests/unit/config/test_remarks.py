@@ -8,26 +8,80 @@ import pytest
 
 from drld import config
 from drld.daemon import main
-from tests.unit.config.good import GOOD, LIMIT
+from tests.factories import example
+from tests.unit.config.good import GOOD, LIMIT, changed
 
+SHALLOW = changed(("400kB", "75kB"))
 SLOW = GOOD + LIMIT.replace("id = 1", "id = 2").replace('"a"', '"b"\ninterval = "500ms"')
 REMARK = (
     "limit.interval: longer than gossip.interval, 50ms: b (500ms): news of the others waits for so "
     "long, and until it is taken in a fleet that is cut apart may exceed the limit "
     "(docs/conservative-rule.md)"
 )
+SHALLOW_REMARK = (
+    "limit.burst: below 0.25 s of the rate: a (75kB, 0.25 s are 312.5kB): a lone TCP flow may then "
+    'stay below the rate; write a larger burst, or "auto" (docs/configuration.md)'
+)
+
+
+def remarks(text: str) -> list[str]:
+    return config.remarks(config.parse(text, "f"))
 
 
 def test_limits_that_are_estimated_more_seldom_than_gossiped() -> None:
-    assert config.remarks(config.parse(GOOD, "f")) == []
-    assert config.remarks(config.parse(SLOW, "f")) == [REMARK]
+    assert remarks(GOOD) == []
+    assert remarks(SLOW) == [REMARK]
     as_often = '[gossip]\ninterval = "500ms"\n'
-    assert config.remarks(config.parse(SLOW + as_often, "f")) == []
+    assert remarks(SLOW + as_often) == []
 
 
 def test_one_that_is_alone_has_no_others_to_hear_of() -> None:
     alone = SLOW.replace('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', "")
-    assert config.remarks(config.parse(alone, "f")) == []
+    assert remarks(alone) == []
+
+
+def test_a_burst_below_a_quarter_of_a_second() -> None:
+    assert remarks(SHALLOW) == [SHALLOW_REMARK]
+    assert remarks(SHALLOW.replace("75kB", "312499B")) == [
+        SHALLOW_REMARK.replace("75kB", "312.499kB")
+    ]
+    assert remarks(SHALLOW.replace("75kB", "312500B")) == []
+    assert remarks(SHALLOW.replace("75kB", "auto")) == []
+    assert remarks(SHALLOW.replace('burst = "75kB"\n', "")) == []
+
+
+def test_all_limits_of_a_small_burst_are_on_one_line() -> None:
+    second = LIMIT.replace("id = 1", "id = 2").replace('"a"', '"b"').replace("400kB", "80kB")
+    (line,) = remarks(SHALLOW + second)
+    assert "a (75kB, 0.25 s are 312.5kB), b (80kB, 0.25 s are 312.5kB): a lone" in line
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "count"),
+    [
+        ("10kbit", "1500B", 0),
+        ("128gbit", "3.999GB", 1),
+        ("128gbit", "4GB", 0),
+        ("129gbit", "3.999GB", 0),
+        ("400gbit", "1500B", 0),
+    ],
+)
+def test_nobody_is_asked_for_more_than_the_largest_burst(rate: str, burst: str, count: int) -> None:
+    text = SHALLOW.replace("10mbit", rate).replace("75kB", burst)
+    assert len(remarks(text)) == count
+
+
+def test_an_interval_above_a_second() -> None:
+    long = '[gossip]\ninterval = "{}"\n'
+    assert remarks(GOOD + long.format("1s")) == []
+    assert remarks(GOOD + long.format("1.001s")) == [
+        "limit.interval: above 1s: a (1.001s): the time constants of the allocators hold for "
+        "intervals from 10ms to 1s (docs/configuration.md)"
+    ]
+
+
+def test_the_example_draws_none() -> None:
+    assert remarks(example()) == []
 
 
 def test_check_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +91,9 @@ def test_check_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr()
     assert shown.out == f"{file}: ok (limits: 2, peers: 1)\n"
     assert shown.err == f"{file}: {REMARK}\n"
+    file.write_text(SHALLOW)
+    assert main(["--config", str(file), "--check"]) == 0
+    assert capsys.readouterr().err == f"{file}: {SHALLOW_REMARK}\n"
     file.write_text(GOOD.replace('"10mbit"', '"10mbot"'))
     assert main(["--config", str(file), "--check"]) == 2
-    assert capsys.readouterr().err.startswith(f"{file}: limit[0].rate: '10mbot': ")
+    assert capsys.readouterr().err.startswith(f"{file}: limit[0].rate: must be a rate ")

@@ -235,7 +235,7 @@ async def test_what_cannot_be_used_is_logged_once(
         await until(lambda: len(host.spec.limits) == 2)
         await until(lambda: "not in force" in caplog.text)
     (line,) = [line for line in caplog.messages if "not in force" in line]
-    assert "etcd /drld/f/limits/1: rate: 'fast': a rate such as" in line
+    assert "etcd /drld/f/limits/1: rate: must be a rate such as" in line
 
 
 async def test_a_reload_changes_the_interval_of_limits_that_do_not_say_theirs(

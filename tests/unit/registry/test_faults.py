@@ -104,12 +104,14 @@ async def test_a_limiter_that_was_renamed_waits_until_its_old_name_is_removed(
         async with renamed.running():
             await until(lambda: KEYS.member("b") in first.agent.report()["problems"])
             assert (
-                "address: '127.0.0.2:7946': unique, but etcd /drld/f/members/old is the"
+                "address: must be unique, but etcd /drld/f/members/old is the"
                 in (first.agent.report()["problems"][KEYS.member("b")])
             )
             await until(lambda: KEYS.member("old") in renamed.agent.report()["problems"])
             said = renamed.agent.report()["problems"][KEYS.member("old")]
-            assert said.endswith("unique, but drld.toml (limiter.listen) is the same")
+            assert said.endswith(
+                "unique, but drld.toml (limiter.listen) is the same (got '127.0.0.2:7946')"
+            )
 
             def told() -> bool:
                 found = json.loads(server.get(KEYS.alive("a"))[KEYS.alive("a")])

@@ -58,10 +58,10 @@ def test_the_files_limits_come_first_and_win() -> None:
     assert [found.id for found in spec.limits] == [2, 3]
     assert spec.limits[0] is own
     assert problems == {
-        KEYS.limit(1): "etcd /drld/f/limits/1: name: 'own': unique, but drld.toml (limit[0].name) "
-        "is the same",
-        KEYS.limit(2): "etcd /drld/f/limits/2: id: 2: unique, but drld.toml (limit[0].id) is the "
-        "same",
+        KEYS.limit(1): "etcd /drld/f/limits/1: name: must be unique, but drld.toml (limit[0].name) "
+        "is the same (got 'own')",
+        KEYS.limit(2): "etcd /drld/f/limits/2: id: must be unique, but drld.toml (limit[0].id) is "
+        "the same (got 2)",
     }
 
 
@@ -100,7 +100,9 @@ def test_members_that_cannot_be_reached_are_no_peers() -> None:
         fleet(b=b'{"address": "[fd00::1]:7946"}', c=b'{"address": "10.0.0.1:7946"}')
     )
     assert spec.peers == ()
-    assert problems[KEYS.member("b")].endswith("IPv4, as limiter.listen")
+    assert problems[KEYS.member("b")].endswith(
+        "must be IPv4, as limiter.listen (got '[fd00::1]:7946')"
+    )
     assert "both loopback, or neither" in problems[KEYS.member("c")]
 
 

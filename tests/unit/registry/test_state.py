@@ -6,6 +6,7 @@ import pytest
 
 from drld.registry import state
 from drld.registry.state import Event, Registry
+from drld.spec import Excess
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
 
@@ -49,17 +50,39 @@ BAD_LIMITS = {
     b"": "no JSON",
     b"\xff": "no JSON",
     b"[" * 100_000: "no JSON",
-    b"[]": "an array: a table",
-    limit(1, rate="10mbot"): "rate: '10mbot': a rate such as",
+    b"[]": "must be a table (got an array)",
+    limit(1, rate="10mbot"): "rate: must be a rate such as \"10mbit\" (got '10mbot')",
     limit(1, match={}): 'match: exactly one of "in" and "out"',
+    limit(1, burst="automatic"): 'burst: must be "auto", or a size',
+    limit(1, excess="ecn"): "excess: must be 'drop' or 'mark' (got 'ecn')",
+    limit(1, weights={"a": 0}): "weights.a: must be a number above 0 and at most 1000 (got 0)",
+    limit(1, weights={"": 1}): "weights.'': must be a name: 1 to 64",
     limit(1, rat="1mbit"): 'rat: unknown key; did you mean "rate"?',
-    limit(1, allocator="ctb"): "allocator: 'ctb': an allocator for a fleet",
+    limit(1, allocator="ctb"): "allocator: must be an allocator for a fleet",
     limit(1, allocator={"name": "fps", "headroom": -9}): "allocator.headroom",
     limit(1, shares={"a": 0.5}): "shares: sum to 0.5",
     limit(1, ewma=float("nan")): "ewma",
-    limit(2): "id: 2: 1, as in the key",
+    limit(2): "id: must be 1, as in the key (got 2)",
     b'"' + b"x" * (300 << 10) + b'"': "more than 262144 bytes",
 }
+
+
+def test_an_automatic_burst_follows_the_rate() -> None:
+    registry = following()
+    for revision, (rate, burst) in enumerate((("10mbit", 312_500), ("20mbit", 625_000)), start=11):
+        changed = limit(1, rate=rate, burst="auto")
+        registry.apply([Event(ONE, changed, revision)], revision)
+        found = registry.limits[1].value
+        assert (found.burst, found.burst_is_automatic) == (burst, True)
+
+
+def test_excess_and_weights_are_the_fleets() -> None:
+    registry = following()
+    changed = limit(1, excess="mark", weights={"a": 2, "nobody": 0.5})
+    registry.apply([Event(ONE, changed, 11)], 11)
+    found = registry.limits[1].value
+    assert found.excess is Excess.MARK
+    assert found.weights == {"a": 2.0, "nobody": 0.5}
 
 
 @pytest.mark.parametrize("value", BAD_LIMITS, ids=lambda value: repr(value[:40]))
@@ -81,12 +104,15 @@ def test_a_bad_limit_keeps_the_last_good_one_and_names_key_and_field(value: byte
     ("value", "said"),
     [
         (b"{}", "address: missing"),
-        (b'{"address": 7}', "address: 7: an address and a port"),
+        (b'{"address": 7}', "address: must be an address and a port"),
         (b'{"address": "0.0.0.0:7946"}', "one address, not the wildcard"),
-        (b'{"address": "127.0.0.2:7946", "joined": "yes"}', "joined: 'yes'"),
-        (b'{"address": "127.0.0.2:7946", "since": -1}', "since: -1"),
+        (
+            b'{"address": "127.0.0.2:7946", "joined": "yes"}',
+            "joined: must be a valid boolean (got 'yes')",
+        ),
+        (b'{"address": "127.0.0.2:7946", "since": -1}', "since: must be at least 0 (got -1)"),
         (b'{"address": "127.0.0.2:7946", "since": 1e400}', "since"),
-        (b"null", "None: a table"),
+        (b"null", "must be a table (got None)"),
     ],
 )
 def test_a_bad_member_stays_what_it_was(value: bytes, said: str) -> None:
