@@ -18,7 +18,8 @@ from pydantic import Field, PlainValidator, ValidationError, model_validator
 from drld import units
 from drld.allocators import ALLOCATORS
 from drld.config.allocator import read_allocator
-from drld.config.fields import MIN_BURST, Burst, Interval, Rate
+from drld.burst import automatic_burst
+from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
@@ -82,16 +83,12 @@ PAPER: dict[str, dict[str, Any]] = {"grd": {"lead": 0.0, "guard": False}}
 """Parameters with which allocators are the paper's, where drld's defaults are others."""
 
 
-_AUTO_BURST_S = 0.25
-"""Of the rate: the burst where none is given."""
-
-
 class LimitTable(Table):
     """The global limit."""
 
     rate: Rate
     burst: Burst
-    """Where it is left out or "auto", 0.25 s of the rate, and at least a packet."""
+    """Where it is left out or "auto", the automatic burst (`drld.burst`)."""
     ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Static share of each limiter; empty means the same for each."""
@@ -112,8 +109,7 @@ class LimitTable(Table):
             rate = units.parse_rate(values["rate"])
         except (KeyError, TypeError, units.QuantityError):
             rate = 0
-        burst = max(round(_AUTO_BURST_S * rate), MIN_BURST)
-        return {**values, "burst": units.format_size(burst)}
+        return {**values, "burst": units.format_size(automatic_burst(rate))}
 
 
 class GossipTable(Table):
