@@ -17,8 +17,8 @@ from pydantic import Field, PlainValidator, ValidationError, model_validator
 
 from drld import units
 from drld.allocators import ALLOCATORS
-from drld.config.allocator import read_allocator
 from drld.burst import automatic_burst
+from drld.config.allocator import read_allocator
 from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
