@@ -98,6 +98,8 @@ class LimitTable(Table):
     """What happens to the packets of a limiter whose daemon is dead."""
     interval: Interval | None = None
     """The estimate interval; None is that of gossip."""
+    excess: Literal["drop", "mark"] | None = None
+    """What happens to packets above the limit; None is drld's default."""
 
     @model_validator(mode="before")
     @classmethod
@@ -132,6 +134,8 @@ class FlowsTable(PathTable):
 
     limiter: Places
     congestion: Congestion = "reno"
+    ecn: bool = False
+    gso: bool = False
     count: Annotated[int, Field(ge=1, le=10_000)]
     start: Duration = 0
     spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS

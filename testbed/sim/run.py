@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -140,9 +141,11 @@ class Simulation:
         self._there[source.name] = there
         host = self._hosts[self.layout.path[source.name]]
         window = self._experiment.table.window
-        congestion = source.table.congestion if isinstance(source, Group) else "reno"
-        phase_ns = rng.randrange(JIFFY_NS)
-        return Path(there, back, host, phase_ns, window, congestion)
+        path = Path(there, back, host, phase_ns=rng.randrange(JIFFY_NS), window=window)
+        if not isinstance(source, Group):
+            return path
+        flows = source.table
+        return replace(path, congestion=flows.congestion, ecn=flows.ecn, gso=flows.gso)
 
     def _udp_path(self, source: UdpGroup, rng: Random) -> Path:
         """Make the link of a group of UDP sources; nothing comes back."""

@@ -149,6 +149,8 @@ def test_a_rate_that_is_none_is_refused_and_not_the_burst() -> None:
     [
         {"udp": [udp()]},
         {"flows": [{"limiter": "l1", "count": 1, "rtt": "40ms", "congestion": "cubic"}]},
+        {"flows": [{"limiter": "l1", "count": 1, "rtt": "40ms", "ecn": True}]},
+        {"flows": [{"limiter": "l1", "count": 1, "rtt": "40ms", "gso": True}]},
     ],
 )
 def test_the_testbed_refuses_what_it_has_not(changes: dict[str, Any]) -> None:
