@@ -54,7 +54,7 @@ class State(enum.Enum):
     """After a retransmission timeout."""
 
 
-_REDUCING = frozenset({State.CWR, State.RECOVERY})
+_REDUCING = (State.CWR, State.RECOVERY)
 """tcp_in_cwnd_reduction()."""
 
 
@@ -295,7 +295,8 @@ class Sender:
         board = self.board
         room = self.congestion.window - board.in_flight
         sent = 0
-        while sent < room and self._more and not self._must_wait:
+        pacer = self._pacer
+        while sent < room and self._more and (pacer is None or not pacer.must_wait()):
             self._transmit_new()
             sent += 1
         self._limited = sent >= room
@@ -308,20 +309,16 @@ class Sender:
     def _transmit_new(self) -> None:
         board = self.board
         first = board.una == board.next_
-        self._pace(board.next_)
+        if self._pacer is not None:
+            self._pace(self._pacer, board.next_)
         number = board.send_new(self._clock.now_ns)
         if first or self._timer.pending is Pending.PROBE:
             self._timer.restart()
         self._emit(number)
 
-    @property
-    def _must_wait(self) -> bool:
-        return self._pacer is not None and self._pacer.must_wait()
-
-    def _pace(self, segment: int) -> None:
-        if self._pacer is not None:
-            self.congestion.transmitted(segment, self.board.out, self._clock.now_ns)
-            self._pacer.sent(self.congestion.gap_ns)
+    def _pace(self, pacer: Pacer, segment: int) -> None:
+        self.congestion.transmitted(segment, self.board.out, self._clock.now_ns)
+        pacer.sent(self.congestion.gap_ns)
 
     def _resume(self) -> None:
         """The time of the next segment has come."""
@@ -330,10 +327,10 @@ class Sender:
         self._send_new()
 
     def _send_lost(self) -> None:
-        board = self.board
+        board, pacer = self.board, self._pacer
         while board.in_flight < self.congestion.window:
             segment = board.hole()
-            if segment is None or self._must_wait:
+            if segment is None or (pacer is not None and pacer.must_wait()):
                 return
             self._transmit_again(segment)
             if self.state in _REDUCING:
@@ -342,7 +339,8 @@ class Sender:
                 self._timer.await_timeout()
 
     def _transmit_again(self, segment: Segment) -> None:
-        self._pace(segment.number)
+        if self._pacer is not None:
+            self._pace(self._pacer, segment.number)
         self.board.send_again(segment, self._clock.now_ns)
         self.retransmits += 1
         self._emit(segment.number)
