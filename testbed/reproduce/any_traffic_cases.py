@@ -121,6 +121,7 @@ def _trickles(limiters: int) -> Case:
         f"udp.0.limiter=l1..l{limiters - 1}",
         f"flows.0.limiter=l{limiters}",
         pace=0.006 * limiters,
+        in_quick=limiters <= 40,
     )
 
 
@@ -225,6 +226,7 @@ def _elephants(mice: int) -> Case:
         f"udp.0.count={mice}",
         f"udp.0.period={mice // 5000}s",
         pace=0.4,
+        in_quick=mice <= 10_000,
     )
 
 
@@ -281,7 +283,7 @@ CASES = (
         [Bound(share_of("l1"), least=0.27, most=0.33), Bound(AGGREGATE), Bound(JAIN)],
         _TREE,
         pace=0.8,
-        quick={"seconds": 26},
+        in_quick=False,
     ),
     _case(
         "uneven",
