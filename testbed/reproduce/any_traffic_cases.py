@@ -16,6 +16,7 @@ from testbed.reproduce.any_traffic_measures import (
     AGGREGATE,
     BYTES,
     JAIN,
+    RESENT,
     SPLIT_ERROR,
     T80,
     WINDOWS,
@@ -109,6 +110,19 @@ def _udp(mbit: int) -> Case:
         "any-udp",
         [Bound(least_share(), least=0.9), Bound(most_share("udp"), most=1.1)],
         f"udp.0.rate={mbit}mbit",
+    )
+
+
+def _marked(key: str, title: str, experiment: str, *settings: str) -> Case:
+    """Flows that use ECN, and a limit that marks; shown, as it is no default."""
+    return _case(
+        f"ecn-{key}",
+        f"{title}, marks in the place of drops",
+        experiment,
+        [Bound(AGGREGATE), Bound(JAIN), Bound(RESENT)],
+        "limit.excess=mark",
+        *settings,
+        quick={"seconds": 20, "warmup": "8s"},
     )
 
 
@@ -239,6 +253,7 @@ CASES = (
             Bound(AGGREGATE, least=0.98, most=1.01),
             Bound(JAIN, least=0.995),
             Bound(WINDOWS, least=1.0, worst=True),
+            Bound(RESENT),
         ],
         _TREE,
         quick={"seconds": 20, "warmup": "8s"},
@@ -252,6 +267,11 @@ CASES = (
     ),
     _case("bbr", "BBR beside New Reno and CUBIC, both limiters", "any-bbr",
           [Bound(JAIN, least=0.9)]),
+    _marked("baseline", "baseline", "baseline", _TREE, "flows.0.ecn=true", "flows.1.ecn=true"),
+    _marked(
+        "lone", "a lone New Reno flow", "any-lone-cubic", "flows.0.ecn=true", "flows.0.rtt=40ms",
+        "flows.0.congestion=reno", "limit.rate=10mbit", "limit.burst=75kB",
+    ),
     _trickles(40),
     _trickles(100),
     *(_low_rate(kbit) for kbit in (10, 50, 100)),

@@ -211,6 +211,16 @@ WINDOWS = Measure(
 )
 
 
+def _resent(seen: Seen) -> float:
+    """Of all segments that limiters forwarded in the whole run, about."""
+    step_s = seen.run["series_step_s"]
+    forwarded = sum(seen.totals) * step_s / 8 / MTU
+    return sum(int(flow["retransmits"]) for flow in seen.run["flows"]) / forwarded
+
+
+RESENT = Measure("segments sent again, over full packets forwarded", _resent)
+
+
 def _excess(seen: Seen) -> float:
     """The largest sum of bytes above the limit over any time that begins and ends with a step."""
     step_s = seen.run["series_step_s"]

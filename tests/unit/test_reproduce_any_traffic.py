@@ -19,6 +19,7 @@ from testbed.reproduce.any_traffic_measures import (
     AGGREGATE,
     BYTES,
     JAIN,
+    RESENT,
     SPLIT_ERROR,
     T80,
     WORST_FIFTH,
@@ -116,6 +117,14 @@ def test_fairness_and_use() -> None:
     assert AGGREGATE.ideal(seen) == pytest.approx(1.0)
     # A third of the limit is due at the first limiter.
     assert SPLIT_ERROR.of(seen) == pytest.approx(1 / 3 - 0.3)
+
+
+def test_segments_sent_again_are_a_part_of_what_was_forwarded() -> None:
+    seen = a_seen(THREE)
+    for flow in seen.run["flows"]:
+        flow["retransmits"] = 100
+    # 10 Mbit/s for 20 s are 16,667 packets.
+    assert RESENT.of(seen) == pytest.approx(300 / 16_667, rel=1e-3)
 
 
 def pulse(mbit: float, begin_s: float, end_s: float) -> Rate:
