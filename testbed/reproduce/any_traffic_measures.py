@@ -214,7 +214,7 @@ WINDOWS = Measure(
 def _resent(seen: Seen) -> float:
     """Of all segments that limiters forwarded in the whole run, about."""
     step_s = seen.run["series_step_s"]
-    forwarded = sum(seen.totals) * step_s / 8 / MTU
+    forwarded: float = sum(seen.totals) * step_s / 8 / MTU
     return sum(int(flow["retransmits"]) for flow in seen.run["flows"]) / forwarded
 
 
