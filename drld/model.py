@@ -88,6 +88,8 @@ class Demand:
     """The first interval with traffic after an idle time."""
     idle: bool
     """No byte has arrived for a second."""
+    fastest_rate: float | None = None
+    """Rate of the fastest flow of the sample, bytes/s; None while the sample is empty."""
     forwarded_bytes: int = 0
     """Let through in the last interval."""
     sample: Collection[FlowState] = ()

@@ -40,6 +40,7 @@ TITLES = {
     "grd": "Global random drop (GRD)",
     "fps": "Flow proportional share (FPS)",
     "fps-random-drop": "FPS with random drop",
+    "fps-paper": "Flow proportional share as the paper prints it",
 }
 STYLE: dict[Any, Any] = {
     "font.size": 10,

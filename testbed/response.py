@@ -26,7 +26,7 @@ STEP_S = STEP_NS / NS_PER_S
 WINDOW_S = 1.0
 FAIR_ENOUGH = 0.8
 GRACE_S = 1.0
-"""After an event, before the total has to be within the limit again."""
+"""After an event, before the total has to be within the limit again; told apart until then."""
 
 _LEAST_S = 2 * WINDOW_S
 """An event that is followed so soon by another, or by the end, is not judged."""
@@ -95,6 +95,9 @@ def responses(
                 "kind": "+".join(sorted({change.kind for change in together})),
                 "what": [change.what for change in together],
                 "limit_bps": situation.limit_bps,
+                "first_1s_bps": _highest(
+                    forwarded, at_s, min(at_s + GRACE_S - STEP_S + WINDOW_S, until_s)
+                ),
                 "highest_1s_bps": _highest(forwarded, at_s + GRACE_S, until_s),
                 "in_force_s": None
                 if situation.in_force_bps == before_bps

@@ -104,6 +104,7 @@ def demand(
         drop_ratio=drop_ratio,
         first=first,
         idle=idle,
+        fastest_rate=flow_rate,
     )
 
 

@@ -9,6 +9,7 @@ from drld.allocators.base import Allocator
 from drld.allocators.central import CentralTokenBucket
 from drld.allocators.fair import Fair
 from drld.allocators.fps import FlowProportionalShare, FlowProportionalShareRandomDrop
+from drld.allocators.fps_paper import PapersFlowProportionalShare
 from drld.allocators.grd import GlobalRandomDrop
 from drld.allocators.gtb import GlobalTokenBucket
 from drld.allocators.static import Static
@@ -24,5 +25,6 @@ ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
         "fair": Fair,
         "fps": FlowProportionalShare,
         "fps-random-drop": FlowProportionalShareRandomDrop,
+        "fps-paper": PapersFlowProportionalShare,
     }
 )

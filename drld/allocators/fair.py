@@ -32,14 +32,18 @@ class FairParameters:
     flow_s: float = 0.25
     ledger: bool = True
     repay: float = 0.02
-    refill_s: float = 2.0
+    refill_s: float = 1.0
     root: bool = True
     dl: float = 1.0
     fall_s: float = 0.0
     rise_s: float = 0.0
     margin: float = 0.1
     cap: bool = True
-    floor: int = 1
+    full: bool = False
+    floor: int = 6
+    floor_s: float = 2.0
+    items: int = 2
+    vrefill: bool = True
     rise: float = 2.0
     idle_s: float = 0.15
 
@@ -58,6 +62,9 @@ class Fair(Allocator):
         self._strict = 0.0
         self._most = 0.0
         self._weight = 0.0
+        self._missing = 0.0
+        self._tokens = 1e18
+        self._fill = 0.0
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -82,15 +89,9 @@ class Fair(Allocator):
             want = min(want, p.reach * self._recent + 2 * PACKET_BYTES * NS_PER_S / _RECENT_NS)
         weight = want / level
         weight = 0.0 if demand.idle else weight
-        fall = math.exp(-dt / p.fall_s) if p.fall_s else 0.0
-        if weight < self._weight and not demand.idle:
-            weight = self._weight * fall + weight * (1 - fall)
-        elif self._awake_ns > _YOUNG_NS and p.rise_s:
-            rise = math.exp(-dt / p.rise_s)
-            weight = self._weight * rise + weight * (1 - rise)
+        if not whole and self._missing > 0.05 * PACKET_BYTES:
+            weight = max(weight, (self._missing / p.refill_s) / level)
         self._weight = weight
-        if p.ledger and self._balance is not None and self._most:
-            weight += max(self._most - self._balance - self._most * .05, 0.0) / p.refill_s / level * (1 if not whole else 0)
         total = weight + W
         local = L * weight / total if total else limit.static_rate
         enforcement, local = self._enforce(demand, view, limit, weight, local, whole, wants, copies, dt, interval_ns)
@@ -138,41 +139,35 @@ class Fair(Allocator):
         p = self.parameters
         L = limit.rate
         item = PACKET_BYTES
+        total = weight + view.remote
+        fill = local
+        if view.connected:
+            m = view.told_lately
+            lately = p.rise * L * m / (max(weight, m) + view.remote) if m else 0.0
+            fill = min(local, max(lately, limit.static_rate))
+        floor = min(max(p.floor_s * limit.static_rate, item), p.floor * item)
+        idle_depth = limit.static_rate / L * min(2 * limit.burst, p.idle_s * L) + p.items * item
+        depth = max(limit.burst * self._part(max(fill, 0) / L) + item, idle_depth)
+        if not demand.idle:
+            depth = max(depth, floor)
         if p.ledger and view.connected:
-            news_s = view.news_ns / NS_PER_S + dt
-            told = view.told
-            total = max(weight, told) + view.remote
-            strict = (1 + p.margin) * L * told / total if total else limit.static_rate
-            lately = L * view.told_lately / (max(weight, view.told_lately) + view.remote) if total else limit.static_rate
-            self._most = 0.0
-            loan = limit.static_rate * news_s * p.dl
-            part = max(strict, 0.0) / L
-            most = limit.burst * self._part(part) + loan + limit.static_burst + item
-            self._most = most
+            m = view.told if p.full else view.told_lately
+            strict = (1 + p.margin) * L * m / (max(weight, m) + view.remote) if m else 0.0
+            if not total: strict = limit.static_rate
+            loan = max(limit.static_rate * (view.news_ns / NS_PER_S + dt) * p.dl, limit.static_burst)
+            most = limit.burst * self._part(min(strict / L,1)) + loan + max(floor, p.items * item)
             if self._balance is None:
                 self._balance = most
-            # what the last interval was worth, at the strict rate then in force
             self._balance = min(self._balance + self._strict * dt - demand.forwarded_bytes, most)
             self._strict = strict
-            soft = min(local, max(lately, strict, limit.static_rate))
-            depth = limit.burst * self._part(max(local, 0.0) / L) 
-            depth = max(depth, limit.static_rate / L * min(2 * limit.burst, p.idle_s * L)) + item
             depth = max(min(depth, self._balance), item)
-            lend = (self._balance - depth) / (2 * interval_ns / NS_PER_S)
-            fill = min(soft, strict + max(lend, 0.0))
-            if self._balance < most * 0.9 and fill > strict * (1 - p.repay) and lately <= strict:
-                fill = strict * (1 - p.repay)
-            fill = max(fill, 0.0)
-            if not total:
-                fill = min(soft, limit.static_rate)
-        else:
-            fill = local
-            if p.cap and view.connected:
-                lately = p.rise * L * view.told_lately / (max(weight, view.told_lately) + view.remote) if weight + view.remote else 0
-                fill = min(local, max(lately, limit.static_rate))
-            depth = max(limit.burst * self._part(max(fill, 0) / L), limit.static_rate / L * min(2 * limit.burst, p.idle_s * L)) + item
-            if not demand.idle:
-                depth = max(depth, p.floor * item)
+            fill = max(0,min(fill, strict + (self._balance - depth) / (2 * dt)))
+        # bucket estimate
+        self._tokens = min(self._tokens + self._fill * dt - demand.forwarded_bytes, depth)
+        self._fill = fill
+        self._missing = max(idle_depth - self._tokens, 0.0)
+        if p.ledger and view.connected and p.vrefill:
+            self._missing = max(self._missing, most - self._balance)
         # flows
         n = whole + len(wants)
         flow_rate = flow_depth = reserve = 0

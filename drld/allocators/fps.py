@@ -19,7 +19,8 @@ r = (1 + h) * r_i and W is the remote weight.
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
 sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
 
-Where we deviate from figure 2, and why (what comes of it: docs/reproduction.md):
+Where we deviate from figure 2, and why (figure 2 as printed is `fps-paper`; what comes of each is
+in docs/fps.md and docs/reproduction.md):
 
 1. r_i / f, not l_i / f. At the fixed point they are equal, as r_i = l_i. Elsewhere the quotient
    of two rates that went through the same filter keeps the number of flows while the limit moves
@@ -28,8 +29,9 @@ Where we deviate from figure 2, and why (what comes of it: docs/reproduction.md)
 2. f is not the fastest flow but the mean of the fast ones (drld.estimate.flows), for the maximum
    of n noisy rates grows with n and would cost the limiter with more flows part of its share.
 3. "Demand >= limit" is tested by evidence: a drop in the last interval, or demand above
-   `saturation` of the local limit. TCP under a policer averages a few per cent below its limit,
-   so the literal test would ratchet the limit down between losses. Evidence counts for `hold_s`.
+   `saturation` of the local limit. Evidence counts for `hold_s`. The literal test takes the dip
+   after each loss for the other regime: with few flows it costs a per cent or two of the limit,
+   with the baseline's ten nothing.
 4. Headroom. With l_i exactly the demand, noise alone saturates a limiter whose flows are all
    bottlenecked elsewhere, and it would claim the share of all its flows. (1 + h) * saturation
    must therefore exceed 1.
@@ -50,8 +52,10 @@ Depth. N limiters could burst N depths if each had the limit's own, but flows th
 do not all lose at once, so that what TCP needs of a bucket falls more slowly than its rate
 (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004). The depth is scaled with the square
 root of the local limit's part of L, or of the static share's where that is larger, for short flows
-come in bursts while a limiter has little. At most sqrt(2 N) depths come of it. A new flow's SYN
-and initial window (RFC 6928) must pass in any case: `depth_packets`.
+come in bursts while a limiter has little. A new flow's SYN and initial window (RFC 6928) must pass
+in any case: `depth_packets`. So N limiters hold at most sqrt(2 N) depths; where a static share's
+depth is below an initial window (18 kB), N initial windows more: 8.8 MB in all at 490 limiters of
+equal shares and 75 kB, which is 118 depths.
 
 Slow start (end of section 3.2.2). An idle limiter's limit is zero and its bucket may be empty: it
 is granted `depth_packets` of tokens as a credit when it falls idle. The paper then gives a new flow
@@ -83,6 +87,7 @@ from drld.allocators.base import (
     bucket,
 )
 from drld.allocators.random_drop import LEAD, excess_ratio, guarded, leading
+from drld.allocators.start_credit import StartCredit
 from drld.estimate.ewma import Ewma
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
@@ -147,8 +152,7 @@ class FlowProportionalShare(Allocator):
         self._since_evidence_ns = round(parameters.hold_s * NS_PER_S)
         self._since_start_ns = 0
         self._starting = False
-        self._credit_id = 0
-        self._credited = False
+        self._credit = StartCredit(parameters.depth_packets * PACKET_BYTES)
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -213,21 +217,11 @@ class FlowProportionalShare(Allocator):
         return demand.long_rate / demand.flow_rate if demand.flow_rate else self._weight
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
-        initial = self.parameters.depth_packets * PACKET_BYTES
-        if not demand.idle:
-            self._credited = False
-        elif not self._credited:
-            self._credited = True
-            self._credit_id += 1
         # A static share of zero makes the limit in force zero while no peer is heard.
         part = max(local_limit, limit.static_rate) / limit.rate if limit.rate else 0.0
+        initial = self.parameters.depth_packets * PACKET_BYTES
         polices = bucket(local_limit, limit.burst * math.sqrt(part), initial)
-        return Enforcement(
-            fill_rate=polices.fill_rate,
-            depth=polices.depth,
-            credit=initial if self._credit_id else 0,
-            credit_id=self._credit_id,
-        )
+        return self._credit.added_to(polices, idle=demand.idle)
 
 
 class FlowProportionalShareRandomDrop(FlowProportionalShare):

@@ -59,6 +59,7 @@ class DemandEstimator:
             drop_ratio=measurement.dropped_bytes / arrived if arrived else 0.0,
             first=was_idle and arrived > 0,
             idle=self.idle,
+            fastest_rate=max(rates, default=0.0) or None,
             forwarded_bytes=measurement.forwarded_bytes,
             sample=self._flow_rates.states,
             rest=self._flow_rates.rest.fast,

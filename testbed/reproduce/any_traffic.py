@@ -22,7 +22,7 @@ from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.results import Results, difference, text
 
-_NAMES = {**NAMES, "fair": "fair", "fps-paper": "FPS of the paper"}
+_NAMES = {**NAMES, "fair": "fair"}
 _MAX_MIN = "max-min"
 _MOST_GROUPS = 8
 """Of a case, in the table of rates."""

@@ -277,9 +277,10 @@ T80 = Measure("t80 after an event, median", _t80, unit="s")
 
 def _highest_after_events(seen: Seen) -> float:
     found = [
-        rate / event["limit_bps"]
+        event[key] / event["limit_bps"]
         for event in seen.run["events"]
-        for _, rate in seen.sliding(_WINDOW_S, event["at_s"], event["until_s"])
+        for key in ("first_1s_bps", "highest_1s_bps")
+        if event[key] is not None
     ]
     return max(found, default=math.nan)
 

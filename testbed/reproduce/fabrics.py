@@ -75,7 +75,9 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         f"error of the total that a limiter believes in: {'; '.join(stand)}",
-        "The paper has push-sum alone and shows no errors.",
+        "The paper has push-sum alone and shows no errors. Push-sum makes up for a lost update "
+        "with the next one of its link, which of 490 limiters comes after 163 intervals; a tree "
+        "loses nothing by it.",
         [Table("Fabrics under FPS, 50 ms, branching 3",
                ["fabric", "limiters", "loss", "error of the total", "aggregate", "highest 1 s",
                 "Jain", "control traffic", "processor a tick, us", "memory, kB"], rows)],

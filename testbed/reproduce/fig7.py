@@ -22,7 +22,7 @@ _TOP_MBIT = 15.0
 _WINDOW_S, _STEP_S = 3.0, 0.2
 _TOLERANCE_MBIT = 0.5
 _PATIENCE_S = 5.0
-_JUDGED = ("fps", "fps-random-drop")
+_JUDGED = ("fps", "fps-paper", "fps-random-drop")
 ALLOCATORS = (*_JUDGED, "ctb")
 
 BOTTLENECK = Series(

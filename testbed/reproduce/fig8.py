@@ -19,6 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
+from testbed.reproduce.baseline import HASTY as NO_FILTER
 from testbed.reproduce.baseline import NAMES
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
@@ -35,8 +36,6 @@ _MEASURED_S = 20
 _GRD_FAILS_BEYOND = 50
 _LOSSES = (0.005, 0.05)
 """The first is what the paper's figure 9 met."""
-_EWMA_AN_INTERVAL = 0.1
-_INTERVALS_A_SECOND = 20
 _PACKETS_PACE, _LIMITER_PACE = 0.1, 0.0018
 """Seconds that the simulator takes for one second of 50 Mbit/s, and for one of a limiter."""
 
@@ -81,13 +80,7 @@ LOSSY = {
     loss: _series(_SIZES[-1], _USUAL, f"loss-{loss:g}", f"gossip.loss={loss:g}", allocators=["fps"])
     for loss in _LOSSES
 }
-HASTY = {
-    n: _series(
-        n, _USUAL, "hasty", f"limit.ewma={_EWMA_AN_INTERVAL**_INTERVALS_A_SECOND:.0e}",
-        allocators=["grd", "fps"],
-    )
-    for n in _SIZES
-}  # fmt: skip
+HASTY = {n: _series(n, _USUAL, "hasty", NO_FILTER, allocators=["grd", "fps"]) for n in _SIZES}
 """The estimate of the interval before keeps a tenth of its weight."""
 
 
@@ -149,7 +142,9 @@ def evaluate(results: Results) -> Finding:
         "The paper's 2.88 Kbps a limiter are kilobytes a second: 22.6 % of the limit at 490, not "
         "below 3 %. GRD fails to limit where hardly anything filters its rates, which is one "
         "reading of the paper's EWMA of 0.1; with ours (a tenth of the weight after a second) it "
-        "loses fairness rather than the limit.",
+        "loses fairness rather than the limit. Push-sum makes up for a lost update with the next "
+        "one of its link, which of 490 limiters comes after 163 intervals; a tree loses nothing "
+        "by it.",
         [
             Table(f"Branching {_USUAL}: aggregate over the limit, and Jain's index",
                   ["limiters", "CTB", "GRD", "FPS", "Jain: CTB", "GRD", "FPS"], rows),

@@ -49,11 +49,13 @@ def text(summaries: Sequence[Summary]) -> str:
 
 
 def score(summary: Summary) -> str:
-    """How many checks hold."""
+    """How many checks hold, and how many could not be judged."""
     checks = summary["checks"]
     held = sum(check["verdict"] == Verdict.PASSED.value for check in checks)
+    unknown = len(unmet(summary, Verdict.MISSING))
+    missed = f", {unknown} not measured" if unknown else ""
     quick = " (a quick run: few and short)" if summary["quick"] else ""
-    return f"{held} of {len(checks)} checks hold{quick}"
+    return f"{held} of {len(checks)} checks hold{missed}{quick}"
 
 
 def difference(summary: Summary) -> str:

@@ -66,6 +66,12 @@ def totals(
     )
 
 
+def share_within(run: Run, limit_bps: float, most: float = 1.10) -> float:
+    """Part of the windows of 1 s in which no more than `most` times the limit was forwarded."""
+    rates = totals(run, 1.0)
+    return sum(rate <= most * limit_bps for rate in rates) / len(rates)
+
+
 def forwarded(run: Run, limiter: str, begin_s: float, end_s: float) -> float:
     """Mean rate of one limiter, bits/s."""
     (rate,) = windows(

@@ -2,7 +2,9 @@
 
 The paper omits the details. Here: the baseline for every interval from 10 to 500 ms and every
 1-second EWMA parameter from 0 (no filter) to 0.75, in the simulator, as heat maps; and some of the
-cells on the testbed, to compare.
+cells on the testbed, to compare. What the paper says of the smallest interval without a filter is
+judged on the testbed: the simulator has no structure below 10 ms (batches of acknowledgements, the
+host's scheduler), and is wrong there about GTB and GRD.
 
 `use` is what the limiters forwarded in windows of 1 s, cut at the limit, over it: too little in one
 second cannot be made good by too much in another.
@@ -113,13 +115,14 @@ def evaluate(results: Results) -> Finding:
 
     gtb, fps = over_grid("gtb"), over_grid("fps")
     smallest = (_INTERVALS_MS[0], 0)
+    gtb_there = results.jain(SPOTS[smallest].name, "gtb")
     elsewhere = [jain for cell, jain in gtb.items() if cell != smallest and jain is not None]
     unfair = sum(jain < _FAIR_GTB for jain in elsewhere) / len(elsewhere) if elsewhere else None
     least_grd = _extreme(min, along("grd"))
     least_fps = _extreme(min, fps.values())
     checks = [
-        Check("GTB is fair with the smallest interval and no filter: Jain's index", gtb[smallest],
-              least=_FAIR_GTB),
+        Check("GTB is fair with the smallest interval and no filter, on the testbed: Jain's index",
+              gtb_there, least=_FAIR_GTB),
         Check("GTB is unfair almost everywhere else: part of the cells with Jain's index below "
               f"{_FAIR_GTB:g}", unfair, least=0.8),
         Check("GTB is fairer where round trips are longer: Jain's index with 200 ms less that "
@@ -151,12 +154,17 @@ def evaluate(results: Results) -> Finding:
             )
             rows.append([f"{NAMES[allocator]}, {cell[0]} ms, EWMA {cell[1]:g}", text(here, 3),
                          text(there, 3), text(used_here, 3), text(used_there, 3)])  # fmt: skip
-            checks.append(
-                Check(f"Testbed and simulator agree, {rows[-1][0]}: difference of Jain's index",
-                      difference(here, there), least=-0.05, most=0.05)
-            )  # fmt: skip
+            checks += [
+                Check(f"Testbed and simulator agree, {rows[-1][0]}: difference of {what}",
+                      difference(*pair), least=-0.05, most=0.05)
+                for what, pair in (
+                    ("Jain's index", (here, there)),
+                    ("the aggregates, of the limit", (used_here, used_there)),
+                )
+            ]  # fmt: skip
     ours = (
-        f"GTB: Jain {text(gtb[smallest], 3)} with 10 ms and no filter, below {_FAIR_GTB:g} in "
+        f"GTB: Jain {text(gtb_there, 3)} with 10 ms and no filter (testbed; simulator "
+        f"{text(gtb[smallest], 3)}), below {_FAIR_GTB:g} in "
         f"{text(unfair)} of the other cells; GRD: at least {text(least_grd, 3)} up to 500 ms, "
         f"short-term utilisation {text(used(50, 'grd'), 3)} with 50 ms and "
         f"{text(used(500, 'grd'), 3)} with 500 ms; FPS: at least {text(least_fps, 3)} in all "
@@ -166,7 +174,10 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "With a heavy filter GTB's shares move so slowly that a minute does not show where to.",
+        "With a heavy filter GTB's shares move so slowly that a minute does not show where to. "
+        "The simulator's GTB and GRD are not to be trusted with 10 ms and no filter, for it has no "
+        "structure below 10 ms. Random drop's probability stands still for an interval, and at "
+        "500 ms TCP moves meanwhile.",
         [Table("Cells on the testbed", header, rows)] if rows else [],
     )
 

@@ -1,17 +1,20 @@
-"""Properties of FPS, the appendix's fixed point above all."""
+"""Properties of `fps` and `fps-paper`, the appendix's fixed point above all."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from drld.allocators.base import InForce
-from drld.allocators.fps import FlowProportionalShare, FpsParameters
+from drld.allocators import ALLOCATORS
+from drld.allocators.base import Allocator, InForce
 from drld.estimate.flows import unbottlenecked_rate
 from drld.model import Demand, GlobalView
 
 from ..factories import TICK_NS
 
 LIMIT = 1_250_000.0
+FPS = ("fps", "fps-paper")
 
 
 def saturated(flow_rates: list[float]) -> Demand:
@@ -25,6 +28,7 @@ def saturated(flow_rates: list[float]) -> Demand:
         drop_ratio=0.01,
         first=False,
         idle=False,
+        fastest_rate=max(flow_rates),
     )
 
 
@@ -32,24 +36,32 @@ def in_force() -> InForce:
     return InForce(rate=LIMIT, burst=75_000, static_rate=LIMIT / 2, static_burst=37_500)
 
 
-def settle(flow_rates: list[float], remote: float) -> tuple[float, float]:
+def make(name: str) -> Allocator:
+    return ALLOCATORS[name](ALLOCATORS[name].Parameters())
+
+
+def settle(name: str, flow_rates: list[float], remote: float) -> tuple[float, float]:
     """Weight and local limit that a limiter with these flows arrives at."""
-    allocator = FlowProportionalShare(FpsParameters())
+    allocator = make(name)
     view = GlobalView(remote=remote, connected=frozenset({"other"}), age_ns=0)
+    demand = replace(saturated(flow_rates), first=True)
     for _ in range(60):
-        allocation = allocator.allocate(saturated(flow_rates), view, in_force(), TICK_NS)
+        allocation = allocator.allocate(demand, view, in_force(), TICK_NS)
+        demand = replace(demand, first=False)
     assert allocation.local_limit is not None
     return allocation.value, allocation.local_limit
 
 
+@pytest.mark.parametrize("name", FPS)
 @given(
-    st.lists(
+    limiters=st.lists(
         st.tuples(st.integers(1, 20), st.lists(st.floats(0, 0.39), max_size=5)),
         min_size=2,
         max_size=6,
     )
 )
 def test_the_ideal_allocation_is_a_fixed_point(
+    name: str,
     limiters: list[tuple[int, list[float]]],
 ) -> None:
     """Appendix: w_i = l_i a_i / (l_i - B_i), and those weights give back the ideal l_i.
@@ -66,24 +78,43 @@ def test_the_ideal_allocation_is_a_fixed_point(
     ]
     for index, (count, slow) in enumerate(limiters):
         remote = sum(weights) - weights[index]
-        weight, local_limit = settle([fair] * count + [fair * part for part in slow], remote)
+        flow_rates = [fair] * count + [fair * part for part in slow]
+        weight, local_limit = settle(name, flow_rates, remote)
         assert weight == pytest.approx(weights[index])
         assert local_limit == pytest.approx(ideal[index])
 
 
+@given(st.integers(1, 5), st.integers(1, 5), st.floats(1e-4, 1))
+def test_the_papers_weight_climbs_to_the_fixed_point_from_what_slow_start_showed(
+    own: int, remote: int, part: float
+) -> None:
+    """The reciprocal of the weight goes on to f/L + f W/L of itself: a contraction, as f W < L."""
+    allocator = make("fps-paper")
+    view = GlobalView(remote=remote, connected=frozenset({"other"}), age_ns=0)
+    fair = LIMIT / (own + remote)
+    first = replace(saturated([part * fair]), first=True)
+    values = [allocator.allocate(first, view, in_force(), 10 * TICK_NS).value]
+    for _ in range(300):
+        allocation = allocator.allocate(saturated([fair] * own), view, in_force(), 10 * TICK_NS)
+        values.append(allocation.value)
+    assert values == pytest.approx(sorted(values))
+    assert values[-1] == pytest.approx(own)
+
+
+@pytest.mark.parametrize("name", FPS)
 @given(
-    st.lists(st.floats(1, 1e7), max_size=64),
-    st.floats(0, 1e6),
-    st.floats(0, 1),
-    st.booleans(),
-    st.booleans(),
+    flow_rates=st.lists(st.floats(1, 1e7), max_size=64),
+    remote=st.floats(0, 1e6),
+    drop_ratio=st.floats(0, 1),
+    first=st.booleans(),
+    idle=st.booleans(),
 )
 def test_any_demand_and_view_give_a_limit_within_the_limit(
-    flow_rates: list[float], remote: float, drop_ratio: float, first: bool, idle: bool
+    name: str, *, flow_rates: list[float], remote: float, drop_ratio: float, first: bool, idle: bool
 ) -> None:
     assume(not (first and idle))
     total = 0.0 if idle else sum(flow_rates)
-    allocator = FlowProportionalShare(FpsParameters())
+    allocator = make(name)
     view = GlobalView(remote=remote, connected=frozenset({"other"}), age_ns=0)
     demand = Demand(
         rate=total,
@@ -94,6 +125,7 @@ def test_any_demand_and_view_give_a_limit_within_the_limit(
         drop_ratio=drop_ratio,
         first=first,
         idle=idle,
+        fastest_rate=None if idle else max(flow_rates, default=None),
     )
     for _ in range(3):
         allocation = allocator.allocate(demand, view, in_force(), TICK_NS)
@@ -105,26 +137,9 @@ def test_any_demand_and_view_give_a_limit_within_the_limit(
         assert allocation.enforcement.depth >= 18_000
 
 
-@given(st.lists(st.floats(0.1, 100), min_size=2, max_size=20))
-def test_equal_views_make_the_local_limits_sum_to_the_limit(counts: list[float]) -> None:
-    """Flow counts need not be whole: `counts` are weights that limiters have settled on."""
-    limits = []
-    for count in counts:
-        allocator = FlowProportionalShare(FpsParameters())
-        fair = LIMIT / sum(counts)
-        demand = Demand(
-            rate=fair * count,
-            instant_rate=fair * count,
-            flow_rate=fair,
-            long_rate=fair * count,
-            flows=1,
-            drop_ratio=0.01,
-            first=False,
-            idle=False,
-        )
-        view = GlobalView(remote=sum(counts) - count, connected=frozenset({"other"}), age_ns=0)
-        for _ in range(60):
-            allocation = allocator.allocate(demand, view, in_force(), TICK_NS)
-        assert allocation.local_limit is not None
-        limits.append(allocation.local_limit)
+@pytest.mark.parametrize("name", FPS)
+@given(counts=st.lists(st.integers(1, 100), min_size=2, max_size=20))
+def test_equal_views_make_the_local_limits_sum_to_the_limit(name: str, counts: list[int]) -> None:
+    fair = LIMIT / sum(counts)
+    limits = [settle(name, [fair] * count, sum(counts) - count)[1] for count in counts]
     assert sum(limits) == pytest.approx(LIMIT)

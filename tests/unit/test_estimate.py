@@ -193,6 +193,7 @@ def test_demand_is_rate_and_drop_ratio() -> None:
     assert (demand.rate, demand.instant_rate) == (100_000, 100_000)
     assert demand.long_rate == pytest.approx(100_000)
     assert demand.flow_rate == pytest.approx(100_000)
+    assert demand.fastest_rate == pytest.approx(100_000)
     assert demand.drop_ratio == pytest.approx(0.2)
     assert demand.first
     assert not demand.idle
@@ -205,6 +206,7 @@ def test_first_demand_after_idle_time_counts_whole() -> None:
         demand, evict = estimator.update(measurement(0))
     assert demand.idle
     assert demand.flow_rate is None
+    assert demand.fastest_rate is None
     assert evict == [flow(0)]
     demand, _ = estimator.update(measurement(1000))
     assert demand.first
@@ -228,3 +230,10 @@ def test_demand_stays_within_what_was_measured(arrivals: list[int], tick_ms: int
         peak = max(peak, demand.instant_rate)
         assert 0 <= demand.rate <= peak * (1 + 1e-9)
         assert 0 <= demand.long_rate <= peak * (1 + 1e-9)
+
+
+def test_the_fastest_flow_is_not_the_mean_of_the_fast_ones() -> None:
+    flows = {flow(0): 3000, flow(1): 2000}
+    demand, _ = DemandEstimator(0.1).update(measurement(5000, flows=flows))
+    assert demand.flow_rate == pytest.approx(50_000)
+    assert demand.fastest_rate == pytest.approx(60_000)

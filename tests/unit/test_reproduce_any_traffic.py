@@ -170,11 +170,11 @@ def test_t80_is_the_median_of_all_flows_of_all_events() -> None:
 
 
 def test_the_first_second_after_an_event_counts() -> None:
-    event = {**EVENT, "flows": []}
-    assert AFTER_EVENTS.of(a_seen(THREE, pulse(20, 5, 6), events=[event])) == pytest.approx(2.0)
-    assert AFTER_EVENTS.of(a_seen(THREE, pulse(20, 9, 10), events=[event])) == pytest.approx(0.5)
-    half = {**event, "limit_bps": 5e6}
-    assert AFTER_EVENTS.of(a_seen(THREE, pulse(20, 9, 10), events=[half])) == pytest.approx(1.0)
+    event = {**EVENT, "flows": [], "first_1s_bps": 12e6, "highest_1s_bps": 11e6}
+    assert AFTER_EVENTS.of(a_seen(THREE, events=[event])) == pytest.approx(1.2)
+    later = {**event, "first_1s_bps": None, "limit_bps": 5e6}
+    assert AFTER_EVENTS.of(a_seen(THREE, events=[event, later])) == pytest.approx(2.2)
+    assert math.isnan(AFTER_EVENTS.of(a_seen(THREE)))
 
 
 # The figure.

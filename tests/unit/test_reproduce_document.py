@@ -57,6 +57,13 @@ def test_a_row_says_what_differs_and_details_say_how_it_was_taken() -> None:
     assert document.endswith(f"{END}\nafter\n")
 
 
+def test_a_check_that_was_not_measured_is_told_from_one_that_failed() -> None:
+    checks = [{"verdict": verdict} for verdict in ("ok", "not measured", "not measured")]
+    document = updated(EMPTY, [a_summary("one", checks=checks, quick=False)], TITLES)
+    (row,) = the_rows(document)
+    assert "| 1 of 3 checks hold, 2 not measured | TCP is another." in row
+
+
 def test_figures_that_were_not_taken_this_time_stay() -> None:
     document = updated(EMPTY, [a_summary("three"), a_summary("two")], TITLES)
     document = updated(document, [a_summary("one"), a_summary("two", ours="2.0")], TITLES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -141,20 +142,30 @@ def test_the_survivors_of_a_death_share_what_is_left() -> None:
     assert [flow["id"] for flow in back["flows"]] == ["f2.1", "f2.2", "f2.3"]
 
 
-def test_the_highest_second_is_one_that_begins_a_second_after_the_event() -> None:
+def joined_while(more: Callable[[float], float]) -> dict[str, Any]:
+    """A join; `more` is what passes beside 10 Mbit/s, megabits until so long after the event."""
     small = experiment(seconds=SECONDS, allocators=["fps"], flows=JOINING)
     rng = random.Random(1)
     flows = [flow for group in small.groups for flow in small.flows(group, rng)]
     pairs = [(flow, flow_goodput([FAIR] * STEPS, id=flow.id, syn_s=flow.start_ns / 1e9))
              for flow in flows]  # fmt: skip
     since_s = pairs[1][1].syn_s
+    (event,) = responses(
+        small, pairs, [], lambda when_s: (10 * when_s + more(when_s - since_s)) * 1e6 / 8, {}
+    )
+    return event
 
-    def forwarded(when_s: float) -> float:
-        """20 Mbit/s until 1.1 s after the event, 10 Mbit/s then."""
-        return (when_s + min(when_s, since_s + 1.1)) * 10e6 / 8
 
-    (event,) = responses(small, pairs, [], forwarded, {})
+def test_the_first_second_is_told_apart_from_those_that_begin_later() -> None:
+    event = joined_while(lambda since_s: 10 * min(since_s, 1.1))
+    assert event["first_1s_bps"] == pytest.approx(20e6)
     assert event["highest_1s_bps"] == pytest.approx(11e6)
+
+
+def test_what_comes_later_is_not_of_the_first_second() -> None:
+    event = joined_while(lambda since_s: 10 * max(since_s - 1.9, 0.0))
+    assert event["first_1s_bps"] == pytest.approx(10e6)
+    assert event["highest_1s_bps"] > 15e6
 
 
 def test_nothing_is_judged_where_there_is_web_traffic() -> None:

@@ -1,0 +1,31 @@
+"""Tokens for the first packets of a flow that begins at an idle limiter (paper, section 3.2.2).
+
+The local limit of an idle limiter is zero and its bucket may be empty, so a SYN would be lost and
+the flow could not show its demand. A limiter that falls idle is granted a credit, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drld.model import Enforcement
+
+
+class StartCredit:
+    """Grants `size` bytes each time that a limiter falls idle."""
+
+    __slots__ = ("_credit_id", "_granted", "_size")
+
+    def __init__(self, size: int) -> None:
+        """`size`: bytes."""
+        self._size = size
+        self._credit_id = 0
+        self._granted = False
+
+    def added_to(self, enforcement: Enforcement, *, idle: bool) -> Enforcement:
+        """`enforcement` with the last credit granted; call it once an interval."""
+        if idle and not self._granted:
+            self._credit_id += 1
+        self._granted = idle
+        credit = self._size if self._credit_id else 0
+        return replace(enforcement, credit=credit, credit_id=self._credit_id)
