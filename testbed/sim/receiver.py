@@ -96,6 +96,11 @@ class Receiver:
         self.next_ = 0
         """The segment that is expected."""
 
+    @property
+    def held(self) -> int:
+        """Segments that have come and wait for one before them."""
+        return sum(end - first for first, end in self._blocks)
+
     def receive(self, segment: int, marked: bool = False, reduced: bool = False) -> None:
         """Take in a segment.
 

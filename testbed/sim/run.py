@@ -13,6 +13,7 @@ from drld.errors import ConfigError
 from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.report import local_limit_bps
+from testbed import MTU
 from testbed.believed import BelievedTotal, error_of
 from testbed.datagrams import UdpGroup
 from testbed.events import EventTable
@@ -247,6 +248,7 @@ class Simulation:
             link={"backend": "simulated"},
             cpu={},
             web=tuple(site.report() for site in self.sites),
+            held_bytes=MTU * sum(item.held for _, group in groups for item in group),
             udp=tuple(source.report() for source in self.udp),
             events=tuple(self._experiment.events),
             limits_in_force=self._limits_in_force,

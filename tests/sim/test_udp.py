@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.sim.run import simulate
+from testbed.sim.run import Simulation, simulate
 
 from ..testbed_factories import experiment
 
@@ -69,6 +69,20 @@ def test_a_new_port_for_each_packet_is_a_new_flow_for_each() -> None:
 
     # As one flow it counts as one of three. As many it claims what it would in a bucket: all.
     assert tcp("one") > 2 * tcp("each-packet")
+
+
+def test_what_receivers_hold_back_at_the_end_is_accounted_for() -> None:
+    """Of many flows that lose much some have losses that are not made good before the end."""
+    flows = [{"limiter": "l1", "count": 40, "rtt": "40ms"}]
+    limit = {"rate": "2mbit", "burst": "75kB"}
+    simulation = Simulation(experiment(flows=flows, limit=limit), "ctb", 1)
+    simulation.carry_out()
+    seen = simulation.observation()
+    forwarded = sum(host.forwarded for host in simulation.fleet.hosts)
+    delivered = sum(sum(item["bytes"]) for item in seen.received) // 1448 * 1500
+    assert seen.held_bytes > 10 * 1500
+    # What else was forwarded are handshakes, resets, and segments that came twice.
+    assert delivered + seen.held_bytes == pytest.approx(forwarded, abs=10_000)
 
 
 def test_the_same_seed_gives_the_same_record_to_the_byte() -> None:

@@ -193,6 +193,17 @@ def test_goodput_has_to_fit_what_was_forwarded_with_udp_in_it() -> None:
         recorded(500_000)
 
 
+def test_what_receivers_hold_back_is_no_goodput_and_was_forwarded() -> None:
+    small = experiment()
+    layout = plan(small, "fps", 1)
+    seen = observation(small, layout, {"f1": 375_000, "f2": 875_000})
+    for item in seen.received:
+        item["bytes"] = [count // 2 for count in item["bytes"]]
+    with pytest.raises(MeasurementError, match="do not fit"):
+        record(small, "fps", 1, layout, seen)
+    record(small, "fps", 1, layout, replace(seen, held_bytes=2_500_000))
+
+
 def test_the_table_has_the_udp_sources_rate() -> None:
     result = {"limiters": ["l1", "l2"], "limit_bps": 10e6, "runs": [recorded(125_000)]}
     header, row = (line.split() for line in table_of(result).splitlines())
