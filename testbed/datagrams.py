@@ -37,7 +37,7 @@ class UdpTable(Table):
 
     name: Name | None = None
     limiter: Places
-    count: Annotated[int, Field(ge=1, le=10_000)] = 1
+    count: Annotated[int, Field(ge=1, le=100_000)] = 1
     rate: Rate | None = None
     """Of each source."""
     period: Duration | None = None

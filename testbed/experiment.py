@@ -17,8 +17,9 @@ from pydantic import Field, PlainValidator, ValidationError, model_validator
 
 from drld import units
 from drld.allocators import ALLOCATORS
+from drld.burst import automatic_burst
 from drld.config.allocator import read_allocator
-from drld.config.fields import MIN_BURST, Burst, Interval, Rate
+from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
@@ -82,16 +83,12 @@ PAPER: dict[str, dict[str, Any]] = {"grd": {"lead": 0.0, "guard": False}}
 """Parameters with which allocators are the paper's, where drld's defaults are others."""
 
 
-_AUTO_BURST_S = 0.25
-"""Of the rate: the burst where none is given."""
-
-
 class LimitTable(Table):
     """The global limit."""
 
     rate: Rate
     burst: Burst
-    """Where it is left out or "auto", 0.25 s of the rate, and at least a packet."""
+    """Where it is left out or "auto", the automatic burst (`drld.burst`)."""
     ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Static share of each limiter; empty means the same for each."""
@@ -101,6 +98,8 @@ class LimitTable(Table):
     """What happens to the packets of a limiter whose daemon is dead."""
     interval: Interval | None = None
     """The estimate interval; None is that of gossip."""
+    excess: Literal["drop", "mark"] | None = None
+    """What happens to packets above the limit; None is drld's default."""
 
     @model_validator(mode="before")
     @classmethod
@@ -112,8 +111,7 @@ class LimitTable(Table):
             rate = units.parse_rate(values["rate"])
         except (KeyError, TypeError, units.QuantityError):
             rate = 0
-        burst = max(round(_AUTO_BURST_S * rate), MIN_BURST)
-        return {**values, "burst": units.format_size(burst)}
+        return {**values, "burst": units.format_size(automatic_burst(rate))}
 
 
 class GossipTable(Table):
@@ -136,6 +134,8 @@ class FlowsTable(PathTable):
 
     limiter: Places
     congestion: Congestion = "reno"
+    ecn: bool = False
+    gso: bool = False
     count: Annotated[int, Field(ge=1, le=10_000)]
     start: Duration = 0
     spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS

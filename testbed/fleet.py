@@ -297,6 +297,7 @@ def daemon_document(
         "shares": None if central else limit.shares or None,
         "on_failure": limit.on_failure,
         "interval": None if limit.interval is None else units.format_duration(limit.interval),
+        "excess": limit.excess,
     }
     return {
         "limiter": {

@@ -64,6 +64,9 @@ class Observation:
     """Of every web group."""
     udp: tuple[UdpReport, ...] = ()
     """Of every UDP source."""
+    held_bytes: int = 0
+    """IP bytes that came and were not delivered, as something before them is missing at the end of
+    a flow; 0 where it is not known."""
     events: tuple[Event, ...] = ()
     """The experiment's, at the times when they were carried out."""
     limits_in_force: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
@@ -186,7 +189,7 @@ def _check_goodput(
     delivered = sum(sum(flow.steps) for flow in flows)
     delivered += sum(received_in(report, 0) for report in seen.web)
     forwarded = sum(_increase(seen, f"forwarded/{limiter}", 0.0, end_s) for limiter in counted)
-    forwarded -= sum(report.ip_bytes() for report in seen.udp)
+    forwarded -= seen.held_bytes + sum(report.ip_bytes() for report in seen.udp)
     requests = sum(len(report.fetches) for report in seen.web)
     check_goodput(delivered, forwarded, OVERHEAD * requests)
 

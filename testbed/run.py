@@ -72,6 +72,11 @@ def refuse(experiment: Experiment) -> None:
         problems.append(
             "flows.congestion: only the simulator has others than reno (python -m testbed.sim)"
         )
+    problems += [
+        f"flows.{key}: only the simulator has it (python -m testbed.sim)"
+        for key in ("ecn", "gso")
+        if any(getattr(group.table, key) for group in experiment.groups)
+    ]
     if max(len(experiment.limiters), len(experiment.sources)) > _MOST_LINKS:
         problems.append(
             f"limiters: more than {_MOST_LINKS} of them, or of groups, are for the simulator "

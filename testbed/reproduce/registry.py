@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from testbed.reproduce import (
+    any_traffic,
     daemons,
     fabrics,
     fig3,
@@ -44,6 +45,7 @@ FIGURES: Mapping[str, Figure] = {
         fig9.FIGURE,
         responsiveness.FIGURE,
         trust.FIGURE,
+        any_traffic.FIGURE,
         *daemons.FIGURES,
     )
 }

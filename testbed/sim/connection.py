@@ -42,6 +42,11 @@ class Connection(Stream):
         """Packets that were sent again."""
         return max(self._syns - 1, 0) + (self.sender.retransmits if self.sender else 0)
 
+    @property
+    def held(self) -> int:
+        """Segments that have come and were not delivered, as one before them is missing."""
+        return 0 if self._receiver is None else self._receiver.held
+
     def _begin(self, _: object) -> None:
         self._open = True
         self.syn_ns = self._clock.now_ns

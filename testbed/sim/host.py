@@ -102,13 +102,22 @@ class Host:
         """That of the limit."""
         return self._policer
 
-    def passes(self, flow: FlowId, length: int) -> bool:
-        """Whether a packet of `length` IP bytes that arrives now is let through."""
+    def passes(self, flow: FlowId, length: int, capable: bool = False) -> int:
+        """The verdict on a packet of `length` IP bytes that arrives now.
+
+        Args:
+            flow: its flow.
+            length: its bytes; of a super-packet those of all its segments.
+            capable: whether it is ECN-capable.
+
+        Returns:
+            `DROP` (false), `FORWARD`, or `MARK` (`drld.capture.policer`).
+        """
         self.arrived += length
-        if self._policer.police(flow, length, self._clock.now_ns, self._rng):
+        verdict = self._policer.police(flow, length, self._clock.now_ns, self._rng, capable)
+        if verdict:
             self.forwarded += length
-            return True
-        return False
+        return verdict
 
     def _tick(self, life: int) -> None:
         if life != self._life:

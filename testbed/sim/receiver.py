@@ -10,6 +10,8 @@ Segments are numbered; how many bytes one carries does not matter here. Acknowle
 - Else 40 ms later at the latest; the time adapts to what comes, and never exceeds the larger of
   40 ms and the round-trip time.
 - Up to three SACK blocks, the newest first.
+- A congestion mark is echoed at once, and in all acknowledgements from then on until a segment says
+  that the window was reduced (RFC 3168, section 6.1.3; `tcp_ecn_check_ce`, `tcp_ecn_accept_cwr`).
 
 What is left out: Linux delays the SACKs of one round trip beyond the third by up to 1 ms to send
 fewer; the window never closes, as the testbed's receivers read at once.
@@ -25,6 +27,8 @@ from testbed.sim.rtt import MIN_RTO_NS
 from testbed.sim.timer import Timer
 
 QUICK_ACKS = 16
+QUICK_ACKS_MARKED = 2
+"""After the first mark that is echoed."""
 LEAST_DELAY_NS = 40_000_000
 MOST_BLOCKS = 3
 
@@ -38,6 +42,8 @@ class Ack(NamedTuple):
     """Ranges that have come beyond (first, one after the last), the newest first."""
     duplicate: int | None = None
     """The segment that has come twice."""
+    echo: bool = False
+    """A mark has come to which the sender is not known to have answered (ECE)."""
 
 
 class Receiver:
@@ -49,6 +55,7 @@ class Receiver:
         "_clock",
         "_delay_ns",
         "_deliver",
+        "_echo",
         "_last_ns",
         "_most_delay_ns",
         "_quick",
@@ -79,6 +86,7 @@ class Receiver:
         self._delay_ns = 0
         """Linux's ATO; 0 until data has come."""
         self._quick = 0
+        self._echo = False
         self._last_ns = 0
         """When data in order came last."""
         self._unacknowledged = 0
@@ -88,8 +96,21 @@ class Receiver:
         self.next_ = 0
         """The segment that is expected."""
 
-    def receive(self, segment: int) -> None:
-        """Take in a segment."""
+    @property
+    def held(self) -> int:
+        """Segments that have come and wait for one before them."""
+        return sum(end - first for first, end in self._blocks)
+
+    def receive(self, segment: int, marked: bool = False, reduced: bool = False) -> None:
+        """Take in a segment.
+
+        Args:
+            segment: its number.
+            marked: whether it bears a congestion mark (CE).
+            reduced: whether it says that the window was reduced (CWR).
+        """
+        if marked or reduced:
+            self._note_congestion(marked, reduced)
         if segment == self.next_:
             self._in_order()
             return
@@ -131,6 +152,15 @@ class Receiver:
         elif not self._timer.running:
             self._timer.set(min(self._delay_ns, self._most_delay_ns))
 
+    def _note_congestion(self, marked: bool, reduced: bool) -> None:
+        if reduced:
+            # The sender's window may be that of this segment alone: it is answered at once.
+            self._echo = False
+            self._quick = max(self._quick, 1)
+        if marked and not self._echo:
+            self._echo = True
+            self._quick = max(self._quick, QUICK_ACKS_MARKED)
+
     def _note_arrival(self) -> None:
         """How long to wait for a second segment follows from how long the last ones took."""
         now_ns = self._clock.now_ns
@@ -158,4 +188,4 @@ class Receiver:
             if not self._quick:
                 self._delay_ns = LEAST_DELAY_NS
         most = MOST_BLOCKS if duplicate is None else MOST_BLOCKS - 1
-        self._acknowledge(Ack(self.next_, tuple(self._blocks[:most]), duplicate))
+        self._acknowledge(Ack(self.next_, tuple(self._blocks[:most]), duplicate, self._echo))

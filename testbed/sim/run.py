@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from drld.errors import ConfigError
 from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.report import local_limit_bps
+from testbed import MTU
 from testbed.believed import BelievedTotal, error_of
 from testbed.datagrams import UdpGroup
 from testbed.events import EventTable
@@ -140,9 +142,11 @@ class Simulation:
         self._there[source.name] = there
         host = self._hosts[self.layout.path[source.name]]
         window = self._experiment.table.window
-        congestion = source.table.congestion if isinstance(source, Group) else "reno"
-        phase_ns = rng.randrange(JIFFY_NS)
-        return Path(there, back, host, phase_ns, window, congestion)
+        path = Path(there, back, host, phase_ns=rng.randrange(JIFFY_NS), window=window)
+        if not isinstance(source, Group):
+            return path
+        flows = source.table
+        return replace(path, congestion=flows.congestion, ecn=flows.ecn, gso=flows.gso)
 
     def _udp_path(self, source: UdpGroup, rng: Random) -> Path:
         """Make the link of a group of UDP sources; nothing comes back."""
@@ -244,6 +248,7 @@ class Simulation:
             link={"backend": "simulated"},
             cpu={},
             web=tuple(site.report() for site in self.sites),
+            held_bytes=MTU * sum(item.held for _, group in groups for item in group),
             udp=tuple(source.report() for source in self.udp),
             events=tuple(self._experiment.events),
             limits_in_force=self._limits_in_force,

@@ -9,6 +9,9 @@ Segments are numbered and all of one size. What is modelled, and where it stands
   that Linux has) says how much is sent for what is delivered
 - tail loss probes (RFC 8985, section 7): a new segment, beyond the window if it must be, after two
   round trips of silence; the last one again where there is no new one
+- explicit congestion notification (RFC 3168), where asked for: an echoed mark reduces the window as
+  a loss does, once a round trip, and the next new segment says so; segments sent again are not
+  ECN-capable
 - the retransmission timeout (RFC 6298), from 200 ms on, doubling; forward RTO recovery (RFC 5682),
   with the window restored where the timeout turns out to have been premature
 
@@ -19,7 +22,7 @@ The window is another module's: New Reno's (`testbed.sim.congestion`), or that o
 replaces it (`testbed.sim.controls`). A control that paces has each segment wait for its time
 (`testbed.sim.pacer`).
 
-What is left out: super-packets (off in the testbed), the pacing of New Reno and CUBIC, and undoing
+What is left out: the pacing of New Reno and CUBIC, and undoing
 a reduction because of duplicate SACKs or timestamps.
 """
 
@@ -44,9 +47,15 @@ class State(enum.Enum):
     OPEN = "open"
     DISORDER = "disorder"
     """Something was acknowledged out of order."""
+    CWR = "cwr"
+    """The window is being reduced after a congestion mark."""
     RECOVERY = "recovery"
     LOSS = "loss"
     """After a retransmission timeout."""
+
+
+_REDUCING = (State.CWR, State.RECOVERY)
+"""tcp_in_cwnd_reduction()."""
 
 
 class _After(enum.Enum):
@@ -112,6 +121,8 @@ class Sender:
         self._probe_end: int | None = None
         self._probe_again = False
         """The probe was a segment sent before."""
+        self._reduced = False
+        """The window was reduced, and no segment has said so yet."""
 
     @property
     def finished(self) -> bool:
@@ -121,6 +132,11 @@ class Sender:
     def start(self) -> None:
         """Send the first window."""
         self._send_new()
+
+    def tells_reduction(self) -> bool:
+        """Whether the new segment that leaves now says that the window was reduced (CWR)."""
+        reduced, self._reduced = self._reduced, False
+        return reduced
 
     def close(self) -> None:
         """Send no more."""
@@ -147,15 +163,15 @@ class Sender:
             self._end_probe(ack, news)
         after = _After.NOTHING
         self._patient = False
-        dubious = news.sacked or not news.advanced or ack.duplicate is not None
+        dubious = news.sacked or not news.advanced or ack.duplicate is not None or ack.echo
         if dubious or self.state is not State.OPEN:
-            after = self._alert(news)
+            after = self._alert(news, ack.echo)
         # For what was sent later than the first segment last was, the timer is not set anew: else
         # a timeout could be put off for ever in a recovery.
         if not self._patient and (news.advanced or news.earlier_than_head):
             self._set_timer()
         delivered = board.delivered - delivered
-        if self.state is State.RECOVERY:
+        if self.state in _REDUCING:
             lost = board.lost_ever - lost
             self.congestion.reduce(delivered, board.in_flight, lost, news.advanced)
         elif news.advanced:
@@ -169,8 +185,11 @@ class Sender:
 
     # Episodes: tcp_fastretrans_alert().
 
-    def _alert(self, news: Digest) -> _After:
+    def _alert(self, news: Digest, echo: bool) -> _After:
         board = self.board
+        if self.state is State.CWR and board.una > self._high:
+            self.congestion.end_reduction()
+            self.state = State.OPEN
         if self.state is State.RECOVERY and board.una >= self._high:
             self.congestion.end_reduction()
             self.state = State.OPEN
@@ -185,7 +204,11 @@ class Sender:
         else:
             self._detect()
         if not board.lost:
-            self._keep_open()
+            if echo and self.state in (State.OPEN, State.DISORDER):
+                self._begin_reduction()
+                self.state = State.CWR
+            if self.state is not State.CWR:
+                self._keep_open()
             return _After.NOTHING
         self._enter_recovery()
         return _After.LOST
@@ -217,13 +240,14 @@ class Sender:
         return min(self.rtt.minimum_ns // 4, self.rtt.smoothed_ns)
 
     def _enter_recovery(self) -> None:
-        if self.state is not State.RECOVERY:
+        if self.state not in _REDUCING:
             self._begin_reduction()
         self.state = State.RECOVERY
 
     def _begin_reduction(self) -> None:
         self._high = self.board.next_
         self._probe_end = None
+        self._reduced = True
         self.congestion.begin_reduction()
 
     def _process_loss(self, news: Digest) -> tuple[_After, bool]:
@@ -271,33 +295,30 @@ class Sender:
         board = self.board
         room = self.congestion.window - board.in_flight
         sent = 0
-        while sent < room and self._more and not self._must_wait:
+        pacer = self._pacer
+        while sent < room and self._more and (pacer is None or not pacer.must_wait()):
             self._transmit_new()
             sent += 1
         self._limited = sent >= room
         if sent:
-            if self.state is State.RECOVERY:
+            if self.state in _REDUCING:
                 self.congestion.sent(sent)
-            if self.state is State.OPEN:
+            if self.state in (State.OPEN, State.CWR):
                 self._timer.await_probe(advancing=False)
 
     def _transmit_new(self) -> None:
         board = self.board
         first = board.una == board.next_
-        self._pace(board.next_)
+        if self._pacer is not None:
+            self._pace(self._pacer, board.next_)
         number = board.send_new(self._clock.now_ns)
         if first or self._timer.pending is Pending.PROBE:
             self._timer.restart()
         self._emit(number)
 
-    @property
-    def _must_wait(self) -> bool:
-        return self._pacer is not None and self._pacer.must_wait()
-
-    def _pace(self, segment: int) -> None:
-        if self._pacer is not None:
-            self.congestion.transmitted(segment, self.board.out, self._clock.now_ns)
-            self._pacer.sent(self.congestion.gap_ns)
+    def _pace(self, pacer: Pacer, segment: int) -> None:
+        self.congestion.transmitted(segment, self.board.out, self._clock.now_ns)
+        pacer.sent(self.congestion.gap_ns)
 
     def _resume(self) -> None:
         """The time of the next segment has come."""
@@ -306,19 +327,20 @@ class Sender:
         self._send_new()
 
     def _send_lost(self) -> None:
-        board = self.board
+        board, pacer = self.board, self._pacer
         while board.in_flight < self.congestion.window:
             segment = board.hole()
-            if segment is None or self._must_wait:
+            if segment is None or (pacer is not None and pacer.must_wait()):
                 return
             self._transmit_again(segment)
-            if self.state is State.RECOVERY:
+            if self.state in _REDUCING:
                 self.congestion.sent(1)
             if segment.number == board.una and self._timer.pending is not Pending.REORDERING:
                 self._timer.await_timeout()
 
     def _transmit_again(self, segment: Segment) -> None:
-        self._pace(segment.number)
+        if self._pacer is not None:
+            self._pace(self._pacer, segment.number)
         self.board.send_again(segment, self._clock.now_ns)
         self.retransmits += 1
         self._emit(segment.number)
@@ -327,7 +349,7 @@ class Sender:
 
     def _set_timer(self) -> None:
         """tcp_set_xmit_timer()."""
-        if self.state is State.OPEN and self.board.una < self.board.next_:
+        if self.state in (State.OPEN, State.CWR) and self.board.una < self.board.next_:
             self._timer.await_probe(advancing=True)
         else:
             self._timer.restart()
@@ -388,7 +410,7 @@ class Sender:
         board, now_ns = self.board, self._clock.now_ns
         self.timeouts += 1
         self._probe_end = None
-        fresh = self.state in (State.OPEN, State.DISORDER)
+        fresh = self.state in (State.OPEN, State.DISORDER, State.CWR)
         head = board.segments[board.una]
         for segment in list(board.segments.values()):
             if segment is head or (
@@ -396,11 +418,12 @@ class Sender:
             ):
                 board.mark_lost(segment)
         again = (
-            not fresh
+            self.state not in (State.OPEN, State.DISORDER)
             and self._high > board.una
             and (self.state is not State.LOSS or self._expirations > 0)
         )
         self.congestion.time_out(board.in_flight, again)
+        self._reduced = True
         self.state = State.LOSS
         self._high = board.next_
         self._forward = fresh or self._expirations > 0

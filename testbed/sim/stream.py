@@ -7,12 +7,17 @@
 What the two kinds of connections have in common: long flows, which the sender opens
 (`connection.py`), and web requests, where the receiver does (`download.py`). The limiter sees IP
 packets: 60 bytes of SYN, 1,500 for a full segment, 52 for what carries no data.
+
+With `gso` what leaves at one moment, in order, leaves in super-packets of up to 44 segments. A
+limiter judges one as a whole, and charges it as the segments that it stands for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from drld.capture.policer import MARK
 from drld.model import FlowId
 from testbed import MTU
 from testbed.sim.clock import Clock
@@ -27,6 +32,8 @@ from testbed.sim.sender import Sender
 SYN_BYTES = 60
 HEADER_BYTES = 52
 SEGMENT_BYTES = MTU - HEADER_BYTES
+_MOST_SEGMENTS = 44
+"""Of a super-packet: 64 kB."""
 LINEAR_SYNS = 4
 """SYNs repeated after the same second before the time doubles (tcp_syn_linear_timeouts)."""
 
@@ -50,6 +57,24 @@ class Path:
     """Of the receivers, bytes; None if it is never full."""
     congestion: str = "reno"
     """The congestion control of the senders."""
+    ecn: bool = False
+    """Both ends use explicit congestion notification."""
+    gso: bool = False
+    """Senders make super-packets."""
+
+
+class Packet(NamedTuple):
+    """What leaves a sender as one, where it is more than a plain segment."""
+
+    first: int
+    """The first of its segments."""
+    segments: int
+    length: int
+    """Bytes of all its segments."""
+    capable: bool
+    """It is ECN-capable."""
+    reduced: bool
+    """It says that the window was reduced."""
 
 
 class Stream:
@@ -61,6 +86,9 @@ class Stream:
         self._clock = clock
         self._flow_id = flow_id
         self._path = path
+        self._plain = not path.ecn and not path.gso
+        self._leaving: list[Packet] = []
+        """What leaves at this very moment, with `gso`."""
 
     def _begin_receiving(self, rtt_ns: int) -> None:
         self._receiver = Receiver(
@@ -91,7 +119,50 @@ class Stream:
         raise NotImplementedError
 
     def _emit(self, segment: int) -> None:
-        self._path.there.send(self._length(segment), self._arrives, segment)
+        if self._plain:
+            self._path.there.send(self._length(segment), self._arrives, segment)
+            return
+        sender = self.sender
+        assert sender is not None
+        capable = self._path.ecn and not sender.board.segments[segment].ever_resent
+        reduced = capable and sender.tells_reduction()
+        packet = Packet(segment, 1, self._length(segment), capable, reduced)
+        if not self._path.gso:
+            self._send(packet)
+            return
+        if not self._leaving:
+            self._clock.at(self._clock.now_ns, self._flush)
+        self._leaving.append(packet)
+
+    def _flush(self, _: object) -> None:
+        """Send what has left at this moment, in super-packets."""
+        leaving, self._leaving = self._leaving, []
+        whole = leaving[0]
+        for packet in leaving[1:]:
+            follows = packet.first == whole.first + whole.segments
+            alike = packet.capable == whole.capable
+            if follows and alike and whole.segments < _MOST_SEGMENTS:
+                whole = whole._replace(
+                    segments=whole.segments + 1,
+                    length=whole.length + packet.length,
+                    reduced=whole.reduced or packet.reduced,
+                )
+            else:
+                self._send(whole)
+                whole = packet
+        self._send(whole)
+
+    def _send(self, packet: Packet) -> None:
+        self._path.there.send(packet.length, self._packet_arrives, packet)
+
+    def _packet_arrives(self, packet: Packet) -> None:
+        """It comes to the limiter."""
+        verdict = self._path.host.passes(self._flow_id, packet.length, packet.capable)
+        if not verdict:
+            return
+        assert self._receiver is not None
+        for segment in range(packet.first, packet.first + packet.segments):
+            self._receiver.receive(segment, verdict == MARK, packet.reduced)
 
     def _arrives(self, segment: int) -> None:
         """A segment comes to the limiter."""

@@ -7,6 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.sim.controls import CONTROLS
 from testbed.sim.scoreboard import Scoreboard
 
 from ..examples import examples
@@ -26,13 +27,14 @@ def recount(board: Scoreboard) -> tuple[int, int, int]:
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(st.integers(1, 80), LOSSES, LOSSES, st.integers(1, 30))
+@given(st.integers(1, 80), LOSSES, LOSSES, st.integers(1, 30), st.sampled_from(sorted(CONTROLS)))
 def test_everything_arrives_whatever_is_lost(
-    segments: int, lost: frozenset[int], lost_acks: frozenset[int], window: int
+    segments: int, lost: frozenset[int], lost_acks: frozenset[int], window: int, control: str
 ) -> None:
     pair = Pair(
         segments=segments,
         window=window,
+        control=control,
         loses=lambda segment, copy: len(pair.sent) - 1 in lost,
         loses_ack=lambda number: number in lost_acks,
     )
@@ -57,10 +59,10 @@ def test_everything_arrives_whatever_is_lost(
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(st.integers(0, 2**32), st.floats(0.0, 0.3))
-def test_random_loss_never_stops_it(seed: int, loss: float) -> None:
+@given(st.integers(0, 2**32), st.floats(0.0, 0.3), st.sampled_from(sorted(CONTROLS)))
+def test_random_loss_never_stops_it(seed: int, loss: float, control: str) -> None:
     rng = Random(seed)
-    pair = Pair(loses=lambda segment, copy: rng.random() < loss, segments=300)
+    pair = Pair(loses=lambda segment, copy: rng.random() < loss, segments=300, control=control)
     pair.sender.start()
     pair.run(1e7)
     assert pair.delivered == 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from testbed.sim.clock import Clock
+from testbed.sim.controls import CONTROLS
 from testbed.sim.receiver import Ack, Receiver
 from testbed.sim.sender import Sender
 
@@ -27,6 +28,8 @@ class Pair:
         segments: int | None = None,
         window: int = 10,
         most_out: int | None = None,
+        control: str = "reno",
+        rtt_ns: int = RTT_NS,
     ) -> None:
         """`loses(segment, copy)` counts the copies of each segment from 1; acks from 0."""
         self.clock = Clock()
@@ -37,13 +40,14 @@ class Pair:
         """As the receiver sent them."""
         self._loses, self._loses_ack = loses, loses_ack
         self._copies: dict[int, int] = {}
+        self._one_way_ns = rtt_ns // 2
         self._free_ns = 0
         """When the next segment can leave."""
         self.sender = Sender(
-            self.clock, self._emit, rtt_ns=RTT_NS, segments=segments, window=window,
-            most_out=most_out,
+            self.clock, self._emit, rtt_ns=rtt_ns, segments=segments, window=window,
+            most_out=most_out, control=CONTROLS[control],
         )  # fmt: skip
-        self.receiver = Receiver(self.clock, self._acknowledge, self._deliver, rtt_ns=RTT_NS)
+        self.receiver = Receiver(self.clock, self._acknowledge, self._deliver, rtt_ns=rtt_ns)
 
     def run(self, ms: float) -> None:
         """Until this time."""
@@ -58,12 +62,12 @@ class Pair:
         copy = self._copies[segment] = self._copies.get(segment, 0) + 1
         if not self._loses(segment, copy):
             self._free_ns = max(self._free_ns + SPACING_NS, self.clock.now_ns)
-            self.clock.at(self._free_ns + RTT_NS // 2, self.receiver.receive, segment)
+            self.clock.at(self._free_ns + self._one_way_ns, self.receiver.receive, segment)
 
     def _acknowledge(self, ack: Ack) -> None:
         self.acks.append((self.clock.now_ns, ack))
         if not self._loses_ack(len(self.acks) - 1):
-            self.clock.at(self.clock.now_ns + RTT_NS // 2, self.sender.acknowledge, ack)
+            self.clock.at(self.clock.now_ns + self._one_way_ns, self.sender.acknowledge, ack)
 
     def _deliver(self, count: int) -> None:
         self.delivered += count

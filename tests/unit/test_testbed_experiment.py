@@ -75,8 +75,8 @@ def test_a_mistake_is_named_with_its_key(changes: dict[str, Any], problem: str) 
     ("changes", "problem"),
     [
         ({"count": 0}, "flows[0].count: must be at least 1 (got 0)"),
-        ({"limiter": "L1"}, "flows[0].limiter: must match pattern"),
-        ({"limiter": "a-name-too-long"}, "flows[0].limiter: must match pattern"),
+        ({"limiter": "L1"}, "flows[0].limiter: must be a name of up to 11 characters"),
+        ({"limiter": "a-name-too-long"}, "flows[0].limiter: must be a name of up to 11 characters"),
         ({"name": "out"}, "flows[0].name: must be a name that is not taken (got 'out')"),
         ({"name": "f2"}, "flows[1].name: must be a name that is not taken (got 'f2')"),
         ({"start": "2s", "end": "1s"}, "flows[0].end: not after the start"),

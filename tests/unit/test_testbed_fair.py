@@ -6,9 +6,13 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from testbed.experiment import Experiment
-from testbed.fair import Change, Situation, changes, water_level
+from testbed.datagrams import UdpSource
+from testbed.experiment import Experiment, Flow
+from testbed.fair import Change, Situation, changes, deserved, udp_sources, water_level
+from tests.examples import examples
 from tests.testbed_factories import experiment
 
 
@@ -126,3 +130,70 @@ def test_a_situation_follows_the_changes() -> None:
     assert of_the_first == pytest.approx([8e6, 4e6, 2e6])
     found.apply(Change(2.0, "leave", "f1.1"), flows)
     assert found.fair_bps() == pytest.approx({"f2.1": 3e6, "f2.2": 3e6})
+
+
+def of_all(small: Experiment, begin_s: float = 0.0, end_s: float = 4.0) -> dict[str, float]:
+    """What everything of an experiment deserves; flows start when they are to."""
+    rng = random.Random(1)
+    sources: list[tuple[Flow | UdpSource, float]] = [
+        (flow, group.table.start / 1e9)
+        for group in small.groups
+        for flow in small.flows(group, rng)
+    ]
+    sources += udp_sources(small.udp, small.duration_ns)
+    return deserved(small, sources, small.events, begin_s, end_s)
+
+
+@pytest.mark.parametrize(
+    ("rate", "udp_bps", "tcp_bps"),
+    [("1mbit", 1e6, 3e6), ("2.5mbit", 2.5e6, 2.5e6), ("20mbit", 2.5e6, 2.5e6)],
+)
+def test_a_udp_source_gets_its_rate_or_what_all_others_get(
+    rate: str, udp_bps: float, tcp_bps: float
+) -> None:
+    found = of_all(experiment(udp=[{"limiter": "l2", "rate": rate}]))
+    assert found == pytest.approx(
+        {"u1.1": udp_bps, "f1.1": tcp_bps, "f2.1": tcp_bps, "f2.2": tcp_bps}
+    )
+
+
+def test_sources_of_a_group_have_a_rate_each_and_count_when_they_are_on() -> None:
+    udp = {"limiter": "l2", "rate": "2mbit", "count": 2, "on": "1s", "off": "1s"}
+    found = of_all(experiment(udp=[udp]))
+    assert [found["u1.1"], found["u1.2"], found["f1.1"]] == pytest.approx([1e6, 1e6, 8e6 / 3])
+
+
+def test_what_is_deserved_is_the_mean_over_the_time_that_a_flow_lives() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "40ms"},
+        {"limiter": "l2", "count": 1, "rtt": "40ms", "start": "2s", "end": "3s"},
+    ]
+    whole = experiment(flows=flows)
+    assert of_all(whole) == pytest.approx({"f1.1": 8.75e6, "f2.1": 5e6})
+    assert of_all(whole, 2.5, 3.5) == pytest.approx({"f1.1": 7.5e6, "f2.1": 5e6})
+    # A flow that does not live in that time deserves nothing, and is left out.
+    assert of_all(whole, 3.0, 4.0) == pytest.approx({"f1.1": 10e6})
+
+
+def test_a_udp_source_that_comes_and_goes_is_there_in_between() -> None:
+    udp = {"limiter": "l2", "rate": "4mbit", "start": "2s", "end": "3s"}
+    found = of_all(experiment(flows=FEW, udp=[udp]))
+    assert found == pytest.approx({"f1.1": 9e6, "u1.1": 4e6})
+
+
+FEW = [{"limiter": "l1", "count": 1, "rtt": "40ms"}]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.floats(1.0, 1e9),
+    st.lists(st.one_of(st.floats(0.0, 1e9), st.just(float("inf"))), min_size=1, max_size=40),
+)
+def test_the_level_is_that_of_max_min_fairness(capacity: float, ceilings: list[float]) -> None:
+    """All is given away, or all have what they want; who has less than the level wants no more."""
+    level = water_level(capacity, ceilings)
+    given_away = sum(min(ceiling, level) for ceiling in ceilings)
+    if level == float("inf"):
+        assert sum(ceilings) <= capacity * (1 + 1e-9)
+    else:
+        assert given_away == pytest.approx(capacity, rel=1e-6)
