@@ -78,9 +78,14 @@ RECENT_NS = NS_PER_S // 10
 """Time constant of what arrived lately."""
 REACH_PACKETS = 2
 """Packets in `RECENT_NS` by which a limiter may exceed its reach, or slow flows would not count."""
-FLOW_S = 0.25
+FLOW_S = 0.5
 """Depth of a flow's bucket, in seconds of its level: a TCP window at the longest common round trip."""
-RESERVE = 0.25
+CROWD_COPIES = 1.25
+CROWD = 2.0
+CROWD_RESERVE = 3
+"""Factor of the level where the sample holds only some of the flows: these must not be cut before the
+others are, or the sample would carry less and less, and count as more and more flows."""
+RESERVE = 0.5
 """Part of the bucket that a flow with an empty bucket of its own leaves to others."""
 IDLE_S = 0.15
 """Depth of a limiter without traffic, in seconds of its static share: what a fleet that wakes up
@@ -168,7 +173,12 @@ class Fair(Allocator):
         enforcement = self._police(demand, view, limit, weight, local_limit, interval_ns)
         if demand.flows > 1 or demand.rest:
             level = water_level(max(enforcement.fill_rate, 1.0) / copies, wants, unlimited)
-            enforcement = _with_flow_buckets(enforcement, level)
+            reserve = RESERVE * (enforcement.depth or 0)
+            if copies > CROWD_COPIES:
+                rates = sorted(flow.fast for flow in demand.sample)
+                level = CROWD * max(level, rates[len(rates) * 9 // 10])
+                reserve = min(reserve, CROWD_RESERVE * PACKET_BYTES)
+            enforcement = _with_flow_buckets(enforcement, level, reserve)
         return Allocation(weight, enforcement, enforcement.fill_rate)
 
     def _wants(
@@ -179,10 +189,10 @@ class Fair(Allocator):
         more = 1 + self.parameters.headroom
         young_ns, hold_ns = max(YOUNG_NS, interval_ns), max(HOLD_NS, interval_ns)
         wants: list[float] = []
-        unlimited, sampled = 0, 0.0
+        unlimited, sampled = 0, sum(flow.fast for flow in demand.sample)
+        crowd = demand.rest > (CROWD_COPIES - 1) * sampled
         for flow in demand.sample:
-            sampled += flow.fast
-            if flow.age_ns <= young_ns and flow.last:
+            if not crowd and flow.age_ns <= young_ns and flow.last:
                 wants.append(2 * max(flow.rate, flow.last))
             elif flow.paused:
                 continue
@@ -257,9 +267,8 @@ def _depth(burst: float, share: float) -> float:
     return burst * min(math.sqrt(share), 2 * share)
 
 
-def _with_flow_buckets(polices: Enforcement, level: float) -> Enforcement:
+def _with_flow_buckets(polices: Enforcement, level: float, reserve: float) -> Enforcement:
     """The same with a bucket for each flow, filled at the level."""
     rate = max(round(level), _LEAST_FLOW_RATE)
     depth = max(round(FLOW_S * rate), INITIAL_WINDOW_PACKETS * PACKET_BYTES)
-    reserve = round(RESERVE * (polices.depth or 0))
-    return replace(polices, flow_rate=rate, flow_depth=depth, reserve=reserve)
+    return replace(polices, flow_rate=rate, flow_depth=depth, reserve=round(reserve))
