@@ -96,23 +96,27 @@ inline_always u64 less(s64 x, s64 y)
 inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
 			     u64 cost, int marks, u64 *due)
 {
-	u64 scaled = volatile_read(limit->flow.scaled), uncovered = 0, hopeless = ~0ull, mark = 0;
-	u64 charged = 0;
-	if (marks) {
-		mark = volatile_read(limit->flow.mark_below);
-		hopeless = 0;
-	}
-	if (scaled && bucket) {
+	u64 scaled = volatile_read(limit->flow.scaled), charged = 0, uncovered = 0, mark = 0;
+	u64 hopeless = ~0ull;
+	*due = 0;
+	if (likely(scaled && bucket)) {
 		u64 now = volatile_read(limit->updated_ns), start = volatile_read(bucket->due_ns);
 		u64 span = volatile_read(limit->flow.span);
 		u64 worth = length * scaled >> DRLD_SCALE_BITS;
-		start += (now - start) & less(start, now);
+		if (start < now)
+			start = now;
 		charged = start + worth;
+		*due = charged;
+		if (likely(charged - now <= span && !marks))
+			return CHARGED;
 		uncovered = less(span, charged - now) & less(now, start);
-		hopeless |= less(DRLD_MARKED_SPANS * span, charged - now);
+		hopeless = less(DRLD_MARKED_SPANS * span, charged - now);
 	}
-	*due = charged;
-	if (likely(!(uncovered | mark)))
+	if (marks)
+		mark = volatile_read(limit->flow.mark_below);
+	else
+		hopeless = ~0ull;
+	if (!(uncovered | mark))
 		return CHARGED;
 	s64 reserve = cost + volatile_read(limit->flow.reserve), mark_below = cost + mark;
 	s64 tokens = volatile_read(limit->tokens);
