@@ -4,8 +4,8 @@ The limit's bucket is fair to flows that slow down alike when they lose packets,
 So each flow of a limit's sample has a bucket of its own, filled at the level that no flow may
 exceed while others want more (`Enforcement.flow_rate`). A packet passes only if it leaves the part
 of the reserve that its flow has used of its own bucket: all of the reserve if that bucket does not
-cover the packet, nothing if it is full. So what nobody else wants is not lost, flows below the level
-find tokens, and of two flows below it the one that sends less finds them first.
+cover the packet, nothing if it is full. So what nobody else wants is not lost, flows below the
+level find tokens, and of two flows below it the one that sends less finds them first.
 
 All buckets of a limit have the same rate and depth, so a bucket is one number, its virtual
 scheduling time (the GCRA of ITU-T I.371; a phantom queue): the time `due` at which it is full
