@@ -218,7 +218,7 @@ class FlowRates:
     def _slowest(self, leaving: set[FlowId], rest: float) -> list[FlowId]:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
         sampled = sum(flow.fast for flow in self._flows.values())
-        if rest > sampled:
+        if self._flows and rest > sampled:
             # The sample shows little of the traffic: half of it makes room.
             floor = max(floor, sampled / len(self._flows))
         candidates = [
