@@ -226,7 +226,9 @@ class Fair(Allocator):
         )
         fill_rate, strict = local_limit, limit.rate
         if view.connected or view.unnamed:
-            told = view.told / (view.told + view.remote) if view.told else 0.0
+            # What is told next counts as well: others may use it before this limiter's next tick.
+            least = min(view.told, weight)
+            told = least / (least + view.remote) if least else 0.0
             fill_rate = min(local_limit, max(RISE * limit.rate * told, limit.static_rate))
             strict = limit.rate * told if weight + view.remote else limit.static_rate
         depth = max(_depth(limit.burst, fill_rate / limit.rate) + PACKET_BYTES, idle_depth)
@@ -248,7 +250,9 @@ class Fair(Allocator):
         passed = self._fill_rate * interval_s - demand.forwarded_bytes
         self._tokens = min(self._tokens + passed, depth)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
-        self._fill_rate = self._account.fill_rate(fill_rate, depth, interval_s)
+        # After a late or an extra tick the next one may be further away than the last was.
+        longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
         return Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
 
 
