@@ -235,7 +235,9 @@ class Fair(Allocator):
         """Fill rate as far as peers can know of it, and the strict share, bytes/s."""
         if not (view.connected or view.unnamed):
             return local_limit, limit.rate
-        strict = limit.rate * view.told / (view.told + view.remote) if view.told else 0.0
+        # What is told next counts as well: peers may use it before this limiter's next tick.
+        least = min(view.told, weight)
+        strict = limit.rate * least / (least + view.remote) if least else 0.0
         fill_rate = min(local_limit, max(RISE * strict, limit.static_rate))
         # Where nobody wants anything, all have their static share.
         return fill_rate, strict if weight + view.remote else limit.static_rate
@@ -273,7 +275,9 @@ class Fair(Allocator):
         passed = self._fill_rate * interval_s - demand.forwarded_bytes
         self._tokens = min(self._tokens + passed, depth)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
-        self._fill_rate = self._account.fill_rate(fill_rate, depth, interval_s)
+        # After a late or an extra tick the next one may be further away than the last was.
+        longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
         return Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
 
 
