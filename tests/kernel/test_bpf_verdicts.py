@@ -95,11 +95,11 @@ class TwoClocks(TokenBucket):
         self.settle(self.fine_ns)
         return super().conforms(length)
 
-    def spares(self, length: int, reserve: int) -> bool:
-        if super().spares(length, reserve):
+    def spares(self, length: int, left: int) -> bool:
+        if super().spares(length, left):
             return True
         self.settle(self.fine_ns)
-        return super().spares(length, reserve)
+        return super().spares(length, left)
 
 
 class Sets(FlowSample):
