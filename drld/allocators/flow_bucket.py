@@ -31,6 +31,8 @@ from drld.model import NS_PER_S, Enforcement
 SCALE_BITS = 16
 MAX_SCALED = 1 << 44
 MAX_SPAN_NS = 1 << 61
+MAX_TOKENS = 1 << 62
+"""Of a reserve: more than the deepest bucket has, and with a packet's below 2**63."""
 MARKED_SPANS = 2
 """Depths that an ECN-capable flow may owe: it is marked beyond the first, refused beyond this."""
 
@@ -46,7 +48,7 @@ class FlowBuckets:
         """Nanoseconds a byte, times 2**16; 0: flows are not policed."""
         span_ns = enforcement.flow_depth * NS_PER_S // rate if rate else 0
         self.span_ns = min(span_ns, MAX_SPAN_NS)
-        reserve = enforcement.reserve * NS_PER_S
+        reserve = min(enforcement.reserve * NS_PER_S, MAX_TOKENS)
         self.per_ns = reserve // self.span_ns if self.span_ns else 0
         """Tokens to leave for each nanosecond owed."""
 
