@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from testbed import netns
 from testbed.crew import Child, Crew
-from testbed.errors import DisturbedError
-from testbed.experiment import NS_PER_S, STEP_NS, Experiment
+from testbed.experiment import STEP_NS, Experiment
 from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, source_role
-from testbed.udprecord import UdpReport
-
-LATE_NS = 50_000_000
-"""A packet that was sent later than this fails the run."""
+from testbed.udprecord import UdpReport, udp_reports
 
 
 class UdpSources:
@@ -65,30 +60,13 @@ class UdpSources:
         """What became of the sources' packets.
 
         Raises:
-            DisturbedError: a packet was sent more than 50 ms late.
+            DisturbedError: a packet was sent late (`testbed.udprecord`).
         """
         if not self._processes:
             return ()
         sent, received = [
             (await process.receive(timeout_s))["result"] for process in self._processes
         ]
-        if sent["late_ns"] > LATE_NS:
-            raise DisturbedError(
-                f"a UDP packet was sent {sent['late_ns'] / 1e6:.0f} ms late "
-                f"(at most {LATE_NS / 1e6:.0f} ms)"
-            )
-        return self._reports(sent["sent"], received)
-
-    def _reports(self, sent: list[int], received: list[dict[str, Any]]) -> tuple[UdpReport, ...]:
-        counted = {(item["address"], item["source"]): item["bytes"] for item in received}
-        nothing = [0] * (self._duration_ns // STEP_NS)
-        packets = iter(sent)
-        return tuple(
-            UdpReport(
-                source.id, source.limiter, group.table.size,
-                group.table.start / NS_PER_S, source.end_ns / NS_PER_S, next(packets),
-                tuple(counted.get((self._layout.source_address[group.name], number), nothing)),
-            )
-            for group, sources in zip(self._groups, self._sources, strict=True)
-            for number, source in enumerate(sources)
-        )  # fmt: skip
+        addresses = [self._layout.source_address[group.name] for group in self._groups]
+        planned = list(zip(self._groups, addresses, self._sources, strict=True))
+        return udp_reports(planned, sent, received, self._duration_ns // STEP_NS)

@@ -1,8 +1,8 @@
 """UDP traffic of a run, as processes of the testbed.
 
 `python -m testbed.udptraffic send` sends for all UDP sources of a run (`testbed.datagrams`),
-through a raw socket in the namespace of each group: a source port is then a number in a header, and takes
-no descriptor. It runs before ordinary processes, and tells how late its latest packet was.
+through a raw socket in the namespace of each group: a source port is then a number in a header, and
+takes no descriptor. It runs before ordinary processes, and tells how late its latest packet was.
 
 `python -m testbed.udptraffic receive` runs in the sink. It counts the payload of each source, in
 bytes, in steps of 200 ms.
