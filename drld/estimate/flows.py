@@ -168,8 +168,8 @@ class FlowRates:
         self.rest = FlowState()
         """Of all flows outside the sample, as if they were one."""
         self._ahead = 0
-        """Bytes of the sample that are not in the total yet: a datapath that counts while it is read
-        shows a packet in one of them first."""
+        """Bytes of the sample that are not in the total yet: a datapath that counts while it is
+        read shows a packet in one of them first."""
 
     @property
     def rates(self) -> list[float]:

@@ -150,7 +150,7 @@ def test_a_full_set_that_every_flow_is_in_stays() -> None:
 
 
 def test_a_packet_that_the_sample_shows_before_the_total_evicts_nobody() -> None:
-    """The kernel counts while it is read, so a tick may see the last packet in one of two places."""
+    """The kernel counts while it is read: a tick may see the last packet in one of two places."""
     flows = FlowRates()
     for _ in range(50):
         assert not flows.update({flow(0): 9000, flow(1): 1000}, 8500, TICK_NS)
