@@ -207,7 +207,7 @@ class _Run:
         for group in self._experiment.groups:
             self._senders[group.name] = await self._crew.start_module(
                 f"sender {group.name}",
-                netns.namespace(source_role(group.name)),
+                netns.namespace(layout.senders[group.name]),
                 "traffic",
                 {
                     "source": layout.source_address[group.name],
@@ -353,7 +353,11 @@ def _counters(layout: Plan) -> list[dict[str, str]]:
     counters = []
     for limiter in layout.limiters:
         inside = netns.namespace(limiter_role(limiter))
-        groups = [group for group, through in layout.path.items() if through == limiter]
+        groups = [
+            group
+            for group, through in layout.path.items()
+            if through == limiter and layout.senders[group] == source_role(group)
+        ]
         counters += [
             _counter(f"forwarded/{limiter}", sink, sink_device(limiter), "rx"),
             _counter(f"gossip/{limiter}", inside, "ctl", "tx"),

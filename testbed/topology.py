@@ -11,6 +11,9 @@ or a web server (its clients are in the sink), has its own source and its own in
 limiter, named after the group; `wan` tells the groups of a limiter apart by policy routing. Limits
 match `out`, the limiter's interface towards the sink.
 
+A group of flows with `egress` has neither source nor path: the limiter sends it from an address on
+its loopback interface.
+
 In a central topology (`ctb`) there is one limiter, and every group goes through it.
 
 Addresses: 10.1.<group>.0/24 sources, 10.2.<group>.0/24 data, 10.3.<limiter>.0/24 gossip,
@@ -24,7 +27,7 @@ import fcntl
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -108,6 +111,8 @@ class Plan:
     """By limiter."""
     gossip_address: dict[str, str]
     """By limiter."""
+    senders: dict[str, str] = field(default_factory=dict)
+    """Role of the namespace that a group is sent from, by group: its own, or its limiter's."""
     ecn: tuple[str, ...] = ()
     """Roles of the namespaces whose connections ask for ECN."""
     super_packets: tuple[End, ...] = ()
@@ -152,12 +157,21 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         )
         commands[role] = [f"route add 10.3.0.0/16 via {control.near.address}"]
     path: dict[str, str] = {}
+    senders: dict[str, str] = {}
     ecn: list[str] = []
     super_packets: list[End] = []
     sources = (*experiment.sources, *experiment.udp)
     for g, group in enumerate(sources, 1):
         limiter = limiters[0] if central else group.limiter
-        role, source = limiter_role(limiter), source_role(group.name)
+        path[group.name] = limiter
+        role, source, network = limiter_role(limiter), source_role(group.name), f"10.1.{g}.0/24"
+        commands[SINK].append(f"route add {network} via 10.4.{number[limiter]}.1")
+        if isinstance(group.table, FlowsTable) and group.table.egress:
+            senders[group.name] = role
+            commands[role].append(f"address add 10.1.{g}.2/32 dev lo")
+            ecn += [role] if group.table.ecn else []
+            continue
+        senders[group.name] = source
         uplink = veth(1, g, (WAN, f"s-{group.name}"), (source, "eth0"))
         data = veth(2, g, (WAN, data_device(group.name)), (role, group.name))
         veths += [uplink, data]
@@ -175,7 +189,6 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         if isinstance(way, FlowsTable):
             ecn += [source] if way.ecn else []
             super_packets += [uplink.far, data.near] if way.gso else []
-        network = f"10.1.{g}.0/24"
         table = _FIRST_TABLE + g
         commands[WAN] += [
             f"route add default via {data.far.address} table {table}",
@@ -183,8 +196,6 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         ]
         commands[source] = [f"route add default via {uplink.near.address}"]
         commands[role].append(f"route add {network} via {data.near.address}")
-        commands[SINK].append(f"route add {network} via 10.4.{number[limiter]}.1")
-        path[group.name] = limiter
     return Plan(
         veths=tuple(veths),
         commands=commands,
@@ -194,6 +205,7 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         source_address={group.name: f"10.1.{g}.2" for g, group in enumerate(sources, 1)},
         sink_address={limiter: f"10.4.{i}.2" for limiter, i in number.items()},
         gossip_address={limiter: f"10.3.{i}.2" for limiter, i in number.items()},
+        senders=senders,
         ecn=tuple(ecn),
         super_packets=tuple(super_packets),
     )

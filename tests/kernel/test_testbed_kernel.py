@@ -146,6 +146,23 @@ async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
     assert 0 < found["aggregate_bps"] < 8e6
 
 
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_what_the_limited_hosts_send_themselves_falls_under_the_limit(
+    make_links: MakeLinks, datapath: str
+) -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True, "congestion": "cubic"},
+        {"limiter": "l2", "count": 2, "rtt": "0s", "egress": True},
+        {"limiter": "l2", "count": 1, "rtt": "10ms"},
+    ]
+    found = await run(make_links, "fair", datapath, seconds=4, warmup="2s", flows=flows)
+    assert len(found["flows"]) == 4
+    assert all(flow["connected_s"] is not None for flow in found["flows"])
+    assert min(sum(flow["goodput_series_bps"]) for flow in found["flows"]) > 0
+    assert min(found["share"].values()) > 0
+    assert 0 < found["aggregate_bps"] < 20e6
+
+
 async def test_three_daemons_of_a_tree_share_a_limit(make_links: MakeLinks) -> None:
     """One of them is told what the others want by the third alone."""
     flows = [*FLOWS, {"limiter": "l3", "count": 3, "rtt": "10ms"}]

@@ -126,6 +126,25 @@ def test_who_asks_for_ecn_and_where_super_packets_stay_whole() -> None:
     ]  # fmt: skip
 
 
+def test_a_group_that_its_limiter_sends_has_no_path() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "40ms"},
+        {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True, "ecn": True},
+        {"limiter": "l2", "count": 1, "rtt": "0s", "egress": True},
+    ]
+    layout = plan(experiment(flows=flows), "fair", 1)
+    assert layout.path == {"f1": "l1", "f2": "l1", "f3": "l2"}
+    assert layout.senders == {"f1": "src-f1", "f2": "lim-l1", "f3": "lim-l2"}
+    assert layout.source_address == {"f1": "10.1.1.2", "f2": "10.1.2.2", "f3": "10.1.3.2"}
+    assert layout.ecn == ("lim-l1",)
+    assert {"src-f2", "src-f3"}.isdisjoint(layout.commands)
+    assert set(links(layout)) == {"c-l1", "c-l2", "d-f1", "s-f1"}
+    assert "address add 10.1.2.2/32 dev lo" in layout.commands["lim-l1"]
+    assert "route add 10.1.3.0/24 via 10.4.2.1" in layout.commands["sink"]
+    central = plan(experiment(flows=flows), "ctb", 1)
+    assert central.senders == {"f1": "src-f1", "f2": "lim-ctb", "f3": "lim-ctb"}
+
+
 def test_links_have_seeds_of_their_own_that_follow_the_run_s() -> None:
     def seeds(small: Experiment, seed: int) -> list[int]:
         return [link.seed for link in plan(small, "fps", seed).links]
