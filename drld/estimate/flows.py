@@ -167,6 +167,9 @@ class FlowRates:
         self._flows: dict[FlowId, FlowState] = {}
         self.rest = FlowState()
         """Of all flows outside the sample, as if they were one."""
+        self._ahead = 0
+        """Bytes of the sample that are not in the total yet: a datapath that counts while it is
+        read shows a packet in one of them first."""
 
     @property
     def rates(self) -> list[float]:
@@ -206,7 +209,9 @@ class FlowRates:
             if flow is None:
                 flow = self._flows[key] = FlowState()
             flow.update(size, interval_ns, alpha, fast_alpha, key in hits)
-        rest = max(arrived_bytes - sum(counted.values()), 0)
+        rest = arrived_bytes - sum(counted.values()) - self._ahead
+        self._ahead = max(-rest, 0)
+        rest = max(rest, 0)
         self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False)
         evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
         if rest:
