@@ -144,9 +144,9 @@ class Enforcement:
     for each new `credit_id`, so that repeating a record grants nothing twice.
 
     Fair dropping (`flow_rate` above 0): each flow of the sample has a bucket of its own beside the
-    limit's (drld.allocators.flow_bucket). A packet that its flow's bucket does not cover passes
-    only while the limit's bucket holds more than `reserve`, so that flows below `flow_rate` find
-    tokens.
+    limit's (drld.allocators.flow_bucket). A packet passes only if it leaves, in the limit's bucket,
+    the part of `reserve` that its flow has used of its own bucket, or meets a full bucket. So flows
+    below `flow_rate` find tokens.
     """
 
     drop_probability: float = 0.0
@@ -162,7 +162,7 @@ class Enforcement:
     flow_depth: int = 0
     """Depth of each sampled flow's bucket, bytes."""
     reserve: int = 0
-    """Tokens of the limit's bucket that only flows within their own buckets may use, bytes."""
+    """Tokens that a flow with an empty bucket of its own leaves in the limit's bucket, bytes."""
     mark_below: int = 0
     """Tokens of the limit's bucket below which ECN-capable packets are marked, bytes; 0: none."""
 

@@ -3,9 +3,10 @@
 The limit's bucket is fair to flows that slow down alike when they lose packets, and to no others.
 So each flow of a limit's sample has a bucket of its own, filled at the level that no flow may
 exceed while others want more (`Enforcement.flow_rate`). A packet passes only if it leaves the part
-of the reserve that its flow has used of its own bucket: all of the reserve if that bucket does not
-cover the packet, nothing if it is full. So what nobody else wants is not lost, flows below the
-level find tokens, and of two flows below it the one that sends less finds them first.
+of the reserve that its flow has used of its own bucket, this packet included: all of the reserve if
+that bucket does not cover the packet. Or it meets a full bucket of the limit. So what nobody else
+wants is not lost, flows below the level find tokens, and of two flows below it the one that owes
+less finds them first.
 
 All buckets of a limit have the same rate and depth, so a bucket is one number, its virtual
 scheduling time (the GCRA of ITU-T I.371; a phantom queue): the time `due` at which it is full
@@ -21,7 +22,7 @@ due = 0: a full bucket. A new rate changes what is owed in proportion.
 
 Integers only, so that the BPF program gives the same verdicts: s is scaled by 2**16 and cut off
 (at 400 Gbit/s an error below 0.1 %), and at most 2**44 (3.8 bytes/s), so that no product leaves
-64 bits.
+64 bits. The tokens to leave for each nanosecond owed are cut off to a whole number, too.
 """
 
 from __future__ import annotations

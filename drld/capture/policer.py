@@ -8,10 +8,10 @@ like any other and counts what it would have dropped or marked, but refuses and 
 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
 (drld.allocators.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
-where its flow's bucket does not cover it, or where the limit's bucket runs low (`mark_below`). It
-is dropped where the limit's bucket is empty, and where its flow owes more than two depths: a flow
-that ignores marks gains nothing. A flow's bucket goes by the time up to which the limit's bucket is
-settled; a limit without a bucket has none for its flows.
+where it would not leave its part of the reserve, or where the limit's bucket runs low
+(`mark_below`). It is dropped where the limit's bucket is empty, and where its flow owes more than
+two depths: a flow that ignores marks gains nothing. A flow's bucket goes by the time up to which
+the limit's bucket is settled; a limit without a bucket has none for its flows.
 
 `drld.capture.nfqueue` runs this for each packet; the kernel datapath repeats it in C.
 """

@@ -106,7 +106,7 @@ class _Sides:
         record = _LOW if self._marks else Enforcement()
         tokens = (record.depth or 0) * NS_PER_S - 1
         self._nearly_full = tokens.to_bytes(8, sys.byteorder, signed=True)
-        """The first field of a limit's state: one token too few for a full bucket, which marks none."""
+        """First field of a limit's state: one token less than a full bucket, which marks none."""
         self.bench.reset([record] * len(limits), 0)
         self._matcher = Matcher(limits)
         self._counts = {limit.id: [0, 0] for limit in limits}

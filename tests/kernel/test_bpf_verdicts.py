@@ -557,7 +557,7 @@ def test_the_largest_bucket_and_debt_leave_no_63_bits(benches: dict[int, Bench])
 POLICED = Enforcement(
     fill_rate=10**6, depth=75_000, flow_rate=10**5, flow_depth=4500, reserve=75_000
 )
-"""A flow's first packet leaves 25 kB, its second one 50 kB, its third one no less than the depth."""
+"""A flow's first packet leaves 25 kB, the second one 50 kB, and the third one the whole depth."""
 
 
 def verdicts(pair: Pair, flow: int, count: int = 4, ecn: int = NOT_CAPABLE) -> list[int]:

@@ -56,7 +56,7 @@ def datapaths(topology: Topology, request: pytest.FixtureRequest) -> Iterator[Da
 
 
 def per_flow(family: int, packets: int) -> Enforcement:
-    """A flow may owe so many packets; the last of them would leave the depth, which is not there."""
+    """Let a flow owe so many packets: the last of them would leave the whole depth, so it fails."""
     depth = 1000 * LENGTH[family]
     return Enforcement(depth=depth, flow_rate=8, flow_depth=packets * LENGTH[family], reserve=depth)
 

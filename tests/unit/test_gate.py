@@ -112,7 +112,7 @@ def test_packets_that_cannot_be_judged_pass_only_if_every_limit_is_open(gate: Ga
 
 
 LOW = Enforcement(depth=10**6, mark_below=10**6)
-"""Marks whatever is ECN-capable, once it is not full."""
+"""Marks whatever is ECN-capable, once its bucket is not full."""
 
 
 def whole(**conditions: int) -> bytes:
@@ -120,11 +120,16 @@ def whole(**conditions: int) -> bytes:
     return udp(**conditions).ljust(1000, b"\0")
 
 
+def run_low(gate: Gate, excess: Excess) -> None:
+    """Give the gate one limit, whose bucket a fragment, of another flow, has met already."""
+    gate.replace([(replace(limit(1), excess=excess), LOW)], 0)
+    assert judge(gate, whole(fragment=8)) == FORWARD
+
+
 @pytest.mark.parametrize(("ecn", "verdict"), [(0, FORWARD), (1, MARK), (2, MARK), (3, MARK)])
 def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict: int) -> None:
-    gate.replace([(replace(limit(1), excess=Excess.MARK), LOW)], 0)
+    run_low(gate, Excess.MARK)
     assert gate.marks
-    judge(gate, whole())  # A full bucket marks nothing.
     # The second is remembered, the third is known.
     assert [judge(gate, whole(ecn=ecn)) for _ in range(3)] == [verdict] * 3
 
@@ -135,11 +140,11 @@ def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict:
     ids=["cut off", "header too short", "contradicts itself"],
 )
 def test_what_cannot_be_rewritten_is_not_capable(gate: Gate, packet: bytes) -> None:
-    gate.replace([(replace(limit(1), excess=Excess.MARK), LOW)], 0)
+    run_low(gate, Excess.MARK)
     assert judge(gate, packet) == FORWARD
 
 
 def test_no_limit_marks_unless_it_says_so(gate: Gate) -> None:
-    gate.replace([(limit(1), LOW)], 0)
+    run_low(gate, Excess.DROP)
     assert not gate.marks
     assert judge(gate, whole(ecn=2)) == FORWARD
