@@ -22,7 +22,7 @@ ROUNDED = 1 + 1e-6
     interval_ms=st.sampled_from([20, 50, 50, 200]),
     reckless=st.booleans(),
 )
-@settings(slow, max_examples=5)
+@settings(slow, max_examples=12)
 def test_no_window_exceeds_the_bound(
     fabric: str,
     *,
