@@ -28,6 +28,8 @@ from testbed.fields import Duration, Name, Places, Probability, Size, Table, spr
 
 UDP_HEADERS = 28
 """Bytes of IP and UDP header in each packet."""
+FIRST_PORT, PORTS = 1024, 64_512
+"""The ports that the sources of a group send from."""
 _NS_PER_S = 1_000_000_000
 _MOST_BURST = 10_000
 
@@ -89,6 +91,11 @@ class UdpGroup:
         return self.table.burst * self.table.size * 8 * _NS_PER_S / self.interval_ns
 
     @property
+    def packets_per_s(self) -> float:
+        """Packets that the group sends in a second while all its sources are on."""
+        return self.table.count * self.rate_bps / 8 / self.table.size
+
+    @property
     def mean_bps(self) -> float:
         """The same on average over the times when it is on and off."""
         table = self.table
@@ -105,6 +112,19 @@ class UdpGroup:
             UdpSource(f"{self.name}.{number}", self.name, self.limiter, start_ns, end_ns)
             for number, start_ns in enumerate(starts, 1)
         ]
+
+    def port(self, source: int, packet: int) -> int:
+        """Port that a source sends a packet from; both are counted from 0.
+
+        No two sources of the group share a port, as long as there are at most `PORTS` of them.
+        """
+        count = self.table.count
+        turn = packet % (PORTS // count) if self.table.ports == "each-packet" else 0
+        return FIRST_PORT + turn * count + source
+
+    def source_of(self, port: int) -> int:
+        """Which source sends from a port."""
+        return (port - FIRST_PORT) % self.table.count
 
     def next_ns(self, since_ns: int, burst: int) -> tuple[int, int]:
         """When a source sends next.

@@ -136,6 +136,8 @@ class FlowsTable(PathTable):
     congestion: Congestion = "reno"
     ecn: bool = False
     gso: bool = False
+    egress: bool = False
+    """The limiter's host sends itself; testbed only."""
     count: Annotated[int, Field(ge=1, le=10_000)]
     start: Duration = 0
     spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS
@@ -376,13 +378,20 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
         where: list[int | str] = ["flows", index]
         if flows.end is not None and flows.end <= flows.start:
             problems.add([*where, "end"], "not after the start")
+        if flows.egress and (flows.rtt or flows.loss or flows.rate or flows.gso):
+            without = '`rtt = "0s"`, and neither `loss`, `rate` nor `gso`'
+            problems.add([*where, "egress"], f"needs {without}: there is no path to the limiter")
         if flows.period is not None and (
             flows.end is None or flows.period < flows.end - flows.start
         ):
             problems.add([*where, "period"], "needs an `end`, and to be as long as the flows live")
-    names = [source.name for source in experiment.sources]
-    check_udp(table.udp, problems)
+    names = [
+        source.name
+        for source in experiment.sources
+        if not isinstance(source, Group) or not source.table.egress
+    ]
     check_web(experiment.web, table.demand, experiment.duration_ns, problems)
+    check_udp(table.udp, problems)
     events.check(table.events, names, experiment.limiters, experiment.duration_ns, problems)
     for name in {*table.allocators} & {*CENTRAL}:
         if any(event.kill for event in table.events):

@@ -326,7 +326,7 @@ def daemon_document(
                     **PAPER.get(algorithm, {}),
                     **limit.parameters.get(algorithm, {}),
                 },
-                "match": {"out": "out", "protocol": "tcp"},
+                "match": {"out": "out", **({} if experiment.udp else {"protocol": "tcp"})},
                 **{key: value for key, value in optional.items() if value is not None},
             }
         ],

@@ -19,9 +19,11 @@ _NLMSG_ERROR = 2
 _NLM_F_REQUEST, _NLM_F_ACK = 1, 4
 
 _ATTRIBUTE_PACKET_HEADER, _ATTRIBUTE_VERDICT, _ATTRIBUTE_TIMESTAMP = 1, 2, 4
-_CONFIG_COMMAND, _CONFIG_PARAMETERS, _CONFIG_MAX_LENGTH = 1, 2, 3
+_CONFIG_COMMAND, _CONFIG_PARAMETERS, _CONFIG_MAX_LENGTH, _CONFIG_MASK, _CONFIG_FLAGS = range(1, 6)
 _COMMAND_BIND = 1
 _COPY_META = 1
+_GSO = 4
+"""Super-packets come as they are, in the place of their segments."""
 _NF_DROP, _NF_ACCEPT = 0, 1
 
 _NLMSGHDR = struct.Struct("=IHHII")
@@ -71,9 +73,10 @@ def bind(queue: int, max_length: int) -> list[bytes]:
     command = _attribute(_CONFIG_COMMAND, struct.pack(">BBH", _COMMAND_BIND, 0, 0))
     parameters = _attribute(_CONFIG_PARAMETERS, struct.pack(">IB", 0, _COPY_META))
     length = _attribute(_CONFIG_MAX_LENGTH, _U32.pack(max_length))
+    whole = _attribute(_CONFIG_FLAGS, _U32.pack(_GSO)) + _attribute(_CONFIG_MASK, _U32.pack(_GSO))
     return [
         _message(_CONFIG, queue, command, _NLM_F_ACK),
-        _message(_CONFIG, queue, parameters + length, _NLM_F_ACK),
+        _message(_CONFIG, queue, parameters + length + whole, _NLM_F_ACK),
     ]
 
 

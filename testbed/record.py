@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from testbed import MTU
 from testbed.believed import BelievedTotal
 from testbed.errors import MeasurementError
 from testbed.events import Event
@@ -35,6 +36,7 @@ from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 SERIES_STEP_S = 0.05
 MOST_FLOW_SERIES = 200
 """Of more flows only the means are told: thousands of series are of no use to anybody."""
+_UNDER_WAY = 64 * MTU
 FLEET = "fleet"
 """Stands for all limiters together."""
 
@@ -191,7 +193,8 @@ def _check_goodput(
     forwarded = sum(_increase(seen, f"forwarded/{limiter}", 0.0, end_s) for limiter in counted)
     forwarded -= seen.held_bytes + sum(report.ip_bytes() for report in seen.udp)
     requests = sum(len(report.fetches) for report in seen.web)
-    check_goodput(delivered, forwarded, OVERHEAD * requests)
+    # What is under way between limiter and sink at the end.
+    check_goodput(delivered, forwarded, OVERHEAD * requests + (_UNDER_WAY if seen.udp else 0))
 
 
 def _flows(layout: Plan, seen: Observation, steps: int) -> list[FlowGoodput]:

@@ -17,6 +17,7 @@ from drld.errors import ConfigError
 from testbed import believed, netns
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
+from testbed.datagrams import PORTS
 from testbed.errors import MeasurementError, first_of
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
@@ -30,14 +31,15 @@ from testbed.topology import (
     TRAFFIC_PORT,
     WAN,
     Plan,
-    build,
+    build_plan,
     data_device,
     limiter_role,
     plan,
     sink_device,
     source_role,
 )
-from testbed.traffic import FIRST_PORT
+from testbed.traffic import FIRST_PORT, check_congestion
+from testbed.udpsources import UdpSources
 from testbed.web import Web
 
 SAMPLE_NS = 50_000_000
@@ -50,6 +52,8 @@ _TRACE_GAP_S = 1.0
 
 _MOST_LINKS = 250
 """Limiters, and groups of flows: each has a network of its own, numbered in one byte."""
+_MOST_PACKETS = 20_000
+"""UDP packets a second: what one process sends in time on a slow host."""
 
 
 def refuse(experiment: Experiment) -> None:
@@ -66,18 +70,18 @@ def refuse(experiment: Experiment) -> None:
     ]
     if experiment.table.costs:
         problems.append("costs: only the simulator measures them (python -m testbed.sim)")
-    if experiment.udp:
-        problems.append("udp: only the simulator has UDP sources (python -m testbed.sim)")
-    if any(group.table.congestion != "reno" for group in experiment.groups):
+    if any(group.table.count > PORTS for group in experiment.udp):
         problems.append(
-            "flows.congestion: only the simulator has others than reno (python -m testbed.sim)"
+            f"udp.count: more than {PORTS} sources in a group are for the simulator "
+            "(python -m testbed.sim)"
         )
-    problems += [
-        f"flows.{key}: only the simulator has it (python -m testbed.sim)"
-        for key in ("ecn", "gso")
-        if any(getattr(group.table, key) for group in experiment.groups)
-    ]
-    if max(len(experiment.limiters), len(experiment.sources)) > _MOST_LINKS:
+    if sum(group.packets_per_s for group in experiment.udp) > _MOST_PACKETS:
+        problems.append(
+            f"udp: more than {_MOST_PACKETS} packets a second in all are for the simulator "
+            "(python -m testbed.sim)"
+        )
+    groups = len(experiment.sources) + len(experiment.udp)
+    if max(len(experiment.limiters), groups) > _MOST_LINKS:
         problems.append(
             f"limiters: more than {_MOST_LINKS} of them, or of groups, are for the simulator "
             "(python -m testbed.sim)"
@@ -112,9 +116,10 @@ async def run_once(
     # The same for every allocator, so that they are compared on the same start times.
     seed = experiment.table.seed * 1000 + repetition
     with netns.workspace() as state:
+        check_congestion({group.table.congestion for group in experiment.groups})
         progress.step("building the network")
         layout = plan(experiment, allocator, seed)
-        build(layout.commands, layout.veths)
+        build_plan(layout)
         async with crew(state) as members:
             run = _Run(experiment, allocator, layout, members, options)
             await run.prepare(state, seed, progress)
@@ -163,6 +168,7 @@ class _Run:
         self._sampler: Child
         self._receiver: Child
         self._web: Web
+        self._udp: UdpSources
 
     async def prepare(self, state: Path, seed: int, progress: Progress) -> None:
         """Start everything, up to the moment when only the start time is missing."""
@@ -201,12 +207,14 @@ class _Run:
         for group in self._experiment.groups:
             self._senders[group.name] = await self._crew.start_module(
                 f"sender {group.name}",
-                netns.namespace(source_role(group.name)),
+                netns.namespace(layout.senders[group.name]),
                 "traffic",
                 {
                     "source": layout.source_address[group.name],
                     "destination": layout.sink_address[layout.path[group.name]],
                     "destination_port": TRAFFIC_PORT,
+                    "congestion": group.table.congestion,
+                    "ecn": group.table.ecn,
                     "flows": [
                         {
                             "id": flow.id,
@@ -221,6 +229,8 @@ class _Run:
             )
         self._web = Web(self._experiment, layout, seed)
         await self._web.start(self._crew)
+        self._udp = UdpSources(self._experiment, layout, rng)
+        await self._udp.start(self._crew)
         progress.step("starting the limiters")
         await self.fleet.start(self._crew, state)
         for member in self._members():
@@ -228,7 +238,7 @@ class _Run:
         await self._web.ready()
 
     def _members(self) -> list[Child]:
-        return [self._sampler, self._receiver, *self._senders.values()]
+        return [self._sampler, self._receiver, *self._senders.values(), *self._udp.timed()]
 
     async def carry_out(self, progress: Progress) -> Observation:
         """Let it run, and gather what was seen."""
@@ -257,6 +267,7 @@ class _Run:
             for group, sender in self._senders.items()
         }
         web = await self._web.report(_PATIENCE_S)
+        udp = await self._udp.report(_PATIENCE_S)
         limiters = await self.fleet.report()
         link = await self._links.stop()
         return Observation(
@@ -274,6 +285,7 @@ class _Run:
             cpu=used,
             believed=believed.from_ticks(self._shared(begin_unix_s), duration_s),
             web=web,
+            udp=udp,
         )
 
     async def _carry_out_events(self, begin_ns: int, nursery: trio.Nursery) -> None:
@@ -341,7 +353,11 @@ def _counters(layout: Plan) -> list[dict[str, str]]:
     counters = []
     for limiter in layout.limiters:
         inside = netns.namespace(limiter_role(limiter))
-        groups = [group for group, through in layout.path.items() if through == limiter]
+        groups = [
+            group
+            for group, through in layout.path.items()
+            if through == limiter and layout.senders[group] == source_role(group)
+        ]
         counters += [
             _counter(f"forwarded/{limiter}", sink, sink_device(limiter), "rx"),
             _counter(f"gossip/{limiter}", inside, "ctl", "tx"),

@@ -6,10 +6,13 @@
 
 Each box is a network namespace, each line a veth pair. All links are emulated in `wan`, on the
 egress of its interfaces: towards a limiter (data), towards a source (acknowledgements) and
-towards a limiter's `ctl` (gossip), half a round trip each. A group, of long flows or a web server
-(its clients are in the sink), has its own source and its own interface at the limiter, named
-after the group; `wan` tells the groups of a limiter apart by policy routing. Limits match `out`,
-the limiter's interface towards the sink.
+towards a limiter's `ctl` (gossip), half a round trip each. A group, of long flows, of UDP sources
+or a web server (its clients are in the sink), has its own source and its own interface at the
+limiter, named after the group; `wan` tells the groups of a limiter apart by policy routing. Limits
+match `out`, the limiter's interface towards the sink.
+
+A group of flows with `egress` has neither source nor path: the limiter sends it from an address on
+its loopback interface.
 
 In a central topology (`ctb`) there is one limiter, and every group goes through it.
 
@@ -24,13 +27,14 @@ import fcntl
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from testbed import MTU, netns
+from testbed.datagrams import UdpTable
 from testbed.errors import HostError
-from testbed.experiment import CENTRAL, Experiment
+from testbed.experiment import CENTRAL, Experiment, FlowsTable
 from testbed.link import Link
 
 WAN, SINK = "wan", "sink"
@@ -47,6 +51,8 @@ _SYSCTLS = {
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
     "net/ipv4/tcp_congestion_control": "reno",
+    # A connection uses ECN where the one that opens it asks for it (`_ECN`).
+    "net/ipv4/tcp_ecn": "2",
     "net/ipv4/tcp_sack": "1",
     "net/ipv4/tcp_timestamps": "1",
     "net/ipv4/tcp_window_scaling": "1",
@@ -57,6 +63,12 @@ _SYSCTLS = {
     "net/ipv4/tcp_wmem": "4096 16384 4194304",
     "net/core/somaxconn": "4096",
 }
+_ECN = {
+    "net/ipv4/tcp_ecn": "1",
+    # A SYN that is sent again asks for it too.
+    "net/ipv4/tcp_ecn_fallback": "0",
+}
+_SUPER_PACKETS = ("tso", "gso")
 _SIOCETHTOOL = 0x8946
 OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}
 """ethtool's commands that get and set each."""
@@ -99,6 +111,12 @@ class Plan:
     """By limiter."""
     gossip_address: dict[str, str]
     """By limiter."""
+    senders: dict[str, str] = field(default_factory=dict)
+    """Role of the namespace that a group is sent from, by group: its own, or its limiter's."""
+    ecn: tuple[str, ...] = ()
+    """Roles of the namespaces whose connections ask for ECN."""
+    super_packets: tuple[End, ...] = ()
+    """Interfaces that do not cut super-packets into those of the wire."""
 
 
 def limiter_role(limiter: str) -> str:
@@ -139,20 +157,38 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         )
         commands[role] = [f"route add 10.3.0.0/16 via {control.near.address}"]
     path: dict[str, str] = {}
-    for g, group in enumerate(experiment.sources, 1):
+    senders: dict[str, str] = {}
+    ecn: list[str] = []
+    super_packets: list[End] = []
+    sources = (*experiment.sources, *experiment.udp)
+    for g, group in enumerate(sources, 1):
         limiter = limiters[0] if central else group.limiter
-        role, source = limiter_role(limiter), source_role(group.name)
+        path[group.name] = limiter
+        role, source, network = limiter_role(limiter), source_role(group.name), f"10.1.{g}.0/24"
+        commands[SINK].append(f"route add {network} via 10.4.{number[limiter]}.1")
+        if isinstance(group.table, FlowsTable) and group.table.egress:
+            senders[group.name] = role
+            commands[role].append(f"address add 10.1.{g}.2/32 dev lo")
+            ecn += [role] if group.table.ecn else []
+            continue
+        senders[group.name] = source
         uplink = veth(1, g, (WAN, f"s-{group.name}"), (source, "eth0"))
         data = veth(2, g, (WAN, data_device(group.name)), (role, group.name))
         veths += [uplink, data]
         way = group.table
-        links += [
-            Link(data.near.device, way.rtt // 2, way.loss, way.rate, way.queue,
-                 round_trip_ns=way.rtt, seed=seed * 1000 + 3 * g + 1),
-            Link(uplink.near.device, way.rtt // 2, round_trip_ns=way.rtt,
-                 seed=seed * 1000 + 3 * g + 2),
-        ]  # fmt: skip
-        network = f"10.1.{g}.0/24"
+        there = Link(data.near.device, way.rtt // 2, way.loss, round_trip_ns=way.rtt,
+                     seed=seed * 1000 + 3 * g + 1)  # fmt: skip
+        if isinstance(way, UdpTable):
+            links.append(there)
+        else:
+            links += [
+                replace(there, rate=way.rate, queue=way.queue),
+                Link(uplink.near.device, way.rtt // 2, round_trip_ns=way.rtt,
+                     seed=seed * 1000 + 3 * g + 2),
+            ]  # fmt: skip
+        if isinstance(way, FlowsTable):
+            ecn += [source] if way.ecn else []
+            super_packets += [uplink.far, data.near] if way.gso else []
         table = _FIRST_TABLE + g
         commands[WAN] += [
             f"route add default via {data.far.address} table {table}",
@@ -160,17 +196,18 @@ def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
         ]
         commands[source] = [f"route add default via {uplink.near.address}"]
         commands[role].append(f"route add {network} via {data.near.address}")
-        commands[SINK].append(f"route add {network} via 10.4.{number[limiter]}.1")
-        path[group.name] = limiter
     return Plan(
         veths=tuple(veths),
         commands=commands,
         links=tuple(links),
         limiters=limiters,
         path=path,
-        source_address={group.name: f"10.1.{g}.2" for g, group in enumerate(experiment.sources, 1)},
+        source_address={group.name: f"10.1.{g}.2" for g, group in enumerate(sources, 1)},
         sink_address={limiter: f"10.4.{i}.2" for limiter, i in number.items()},
         gossip_address={limiter: f"10.3.{i}.2" for limiter, i in number.items()},
+        senders=senders,
+        ecn=tuple(ecn),
+        super_packets=tuple(super_packets),
     )
 
 
@@ -189,6 +226,16 @@ def veth(kind: int, index: int, near: tuple[str, str], far: tuple[str, str]) -> 
     )
 
 
+def build_plan(layout: Plan) -> None:
+    """Make what is planned; see `build`."""
+    build(layout.commands, layout.veths)
+    for role in layout.ecn:
+        netns.within(netns.namespace(role), partial(_set_sysctls, _ECN))
+    for end in layout.super_packets:
+        leave = partial(set_offloads, [end.device], _SUPER_PACKETS, on=True)
+        netns.within(netns.namespace(end.role), leave)
+
+
 def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
     """Make the namespaces and wire them up; links are not emulated yet.
 
@@ -200,7 +247,7 @@ def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
     names = {role: netns.namespace(role) for role in commands}
     netns.run(["ip", "-batch", "-"], stdin=_lines(f"netns add {name}" for name in names.values()))
     for name in names.values():
-        netns.within(name, _set_sysctls)
+        netns.within(name, partial(_set_sysctls, _SYSCTLS))
     netns.run(
         ["ip", "-batch", "-"],
         stdin=_lines(
@@ -234,8 +281,8 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _set_sysctls() -> None:
-    for key, value in _SYSCTLS.items():
+def _set_sysctls(settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
         path = Path("/proc/sys") / key
         if key.startswith("net/ipv6/") and not path.exists():
             continue  # a kernel without IPv6 is fine

@@ -5,8 +5,9 @@ each from its own port, which is how the sink tells them apart: no byte of a flo
 `python -m testbed.traffic receive` runs in the sink, takes whatever comes, and counts the
 application bytes of each flow in steps of 200 ms.
 
-Every connection is TCP New Reno with selective acknowledgements; the sender checks both, as the
-kernel grants a congestion control silently or not at all.
+Every connection has selective acknowledgements and the congestion control of its group, New Reno
+unless told, and uses ECN where the group does. The sender checks all three: the kernel grants
+them silently or not at all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from testbed import child
@@ -27,11 +30,12 @@ from testbed.errors import HostError
 CONGESTION_CONTROL = "reno"
 FIRST_PORT = 20_000
 
+_OFFERED = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _TCP_NOTSENT_LOWAT = 25
 _UNSENT = 64 * 1024
 """Bytes that may wait unsent: when a flow ends, what it did not send dies with it."""
 _CHUNK = memoryview(bytes(_UNSENT))
-_TCPI_OPT_SACK = 2
+_TCPI_OPT_SACK, _TCPI_OPT_ECN = 2, 8
 _SO_RCVBUFFORCE = 33
 _TCP_INFO_SIZE = 104
 _OTHER_DESCRIPTORS = 64
@@ -39,15 +43,48 @@ _LAST_WAIT_S = 0.3
 """How long the sink goes on listening after the end: flows in slow paths are not cut short."""
 
 
+def set_congestion(connection: socket.socket, control: str) -> None:
+    """Give a socket a congestion control.
+
+    Raises:
+        HostError: the kernel does not offer it.
+    """
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+    except OSError as error:
+        offered = _OFFERED.read_text(encoding="ascii").strip()
+        raise HostError(
+            f"this kernel does not offer the congestion control {control} ({offered}): {error}"
+        ) from None
+    chosen = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    if chosen.rstrip(b"\0").decode() != control:
+        raise HostError(f"the congestion control of a socket is {chosen!r}, not {control}")
+
+
+def check_congestion(controls: Iterable[str]) -> None:
+    """See whether this kernel offers these congestion controls.
+
+    Raises:
+        HostError: one of them is missing.
+    """
+    for control in controls:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+            set_congestion(trial, control)
+
+
 class _SendingFlow:
     """One connection of the sender."""
 
-    def __init__(self, spec: dict[str, Any], source: str, destination: tuple[str, int]) -> None:
+    def __init__(
+        self, spec: dict[str, Any], job: dict[str, Any], destination: tuple[str, int]
+    ) -> None:
         self.id: str = spec["id"]
         self.port: int = spec["port"]
         self.end_ns: int = spec["end_ns"]
         self.start_ns: int = spec["start_ns"]
-        self._source = source
+        self._source: str = job["source"]
+        self._congestion: str = job.get("congestion", CONGESTION_CONTROL)
+        self._ecn: bool = job.get("ecn", False)
         self._destination = destination
         self.socket: socket.socket | None = None
         self.syn_ns: int | None = None
@@ -61,12 +98,7 @@ class _SendingFlow:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.socket = connection
         connection.setblocking(False)
-        connection.setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode()
-        )
-        chosen = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-        if chosen.rstrip(b"\0").decode() != CONGESTION_CONTROL:
-            raise HostError(f"congestion control is {chosen!r}, not {CONGESTION_CONTROL}")
+        set_congestion(connection, self._congestion)
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT)
         # A flow that ends is gone: it sends a reset, and nothing of it lingers.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -98,8 +130,12 @@ class _SendingFlow:
         if outcome:
             raise OSError(outcome, f"cannot connect: {os.strerror(outcome)}")
         self.connected_ns = time.monotonic_ns()
-        if not self._information()[5] & _TCPI_OPT_SACK:
+        agreed = self._information()[5]
+        if not agreed & _TCPI_OPT_SACK:
             raise OSError(errno.EPROTO, "selective acknowledgements were not agreed on")
+        if bool(agreed & _TCPI_OPT_ECN) != self._ecn:
+            wanted = "was not agreed on" if self._ecn else "was agreed on, and not asked for"
+            raise OSError(errno.EPROTO, f"ECN {wanted}")
 
     def _information(self) -> bytes:
         assert self.socket is not None
@@ -135,7 +171,7 @@ def send_flows() -> None:
     """Run the flows of one group."""
     job = child.receive()
     destination = (job["destination"], job["destination_port"])
-    flows = [_SendingFlow(spec, job["source"], destination) for spec in job["flows"]]
+    flows = [_SendingFlow(spec, job, destination) for spec in job["flows"]]
     _allow_descriptors(len(flows))
     child.send(ready=True)
     begin_ns: int = child.receive()["start_ns"]

@@ -5,11 +5,16 @@ Payload is what follows the UDP header. Rates are bits/s.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.datagrams import UDP_HEADERS
+from testbed.datagrams import UDP_HEADERS, UdpGroup, UdpSource
+from testbed.errors import DisturbedError
+
+LATE_NS = 50_000_000
+"""A packet that was sent later than this fails the run."""
+_NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,41 @@ class UdpReport:
     def ip_bytes(self, first_step: int = 0) -> float:
         """IP bytes that came from a step on."""
         return sum(self.steps[first_step:]) * self.size / (self.size - UDP_HEADERS)
+
+
+def udp_reports(
+    planned: Sequence[tuple[UdpGroup, str, Sequence[UdpSource]]],
+    sent: Mapping[str, Any],
+    received: Sequence[Mapping[str, Any]],
+    steps: int,
+) -> tuple[UdpReport, ...]:
+    """A report of each source, from what the processes of a testbed run tell.
+
+    Args:
+        planned: each group, the address that it sends from, and its sources.
+        sent: `late_ns` of the latest packet, and the packets `sent` by each source, in that order.
+        received: `bytes` of payload in each step, of each `source` (its number) of an `address`;
+            sources that nothing came of are missing.
+        steps: how many there are in a run.
+
+    Raises:
+        DisturbedError: a packet was sent late.
+    """
+    if sent["late_ns"] > LATE_NS:
+        raise DisturbedError(
+            f"a UDP packet was sent {sent['late_ns'] / 1e6:.0f} ms late "
+            f"(at most {LATE_NS / 1e6:.0f} ms)"
+        )
+    counted = {(item["address"], item["source"]): tuple(item["bytes"]) for item in received}
+    packets = iter(sent["sent"])
+    return tuple(
+        UdpReport(
+            source.id, source.limiter, group.table.size, group.table.start / _NS_PER_S,
+            source.end_ns / _NS_PER_S, next(packets), counted.get((address, number), (0,) * steps),
+        )
+        for group, address, sources in planned
+        for number, source in enumerate(sources)
+    )  # fmt: skip
 
 
 def udp_record(

@@ -19,8 +19,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from testbed import child
-from testbed.errors import HostError
-from testbed.traffic import CONGESTION_CONTROL
+from testbed.traffic import CONGESTION_CONTROL, set_congestion
 
 _BACKLOG = 4096
 _CHUNK = bytes(64 * 1024)
@@ -48,10 +47,7 @@ async def _body(size: int) -> AsyncIterator[bytes]:
 def _listener(address: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode())
-    chosen = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-    if chosen.rstrip(b"\0").decode() != CONGESTION_CONTROL:
-        raise HostError(f"congestion control is {chosen!r}, not {CONGESTION_CONTROL}")
+    set_congestion(listener, CONGESTION_CONTROL)
     listener.bind((address, port))
     listener.listen(_BACKLOG)
     return listener

@@ -167,6 +167,9 @@ class FlowRates:
         self._flows: dict[FlowId, FlowState] = {}
         self.rest = FlowState()
         """Of all flows outside the sample, as if they were one."""
+        self._ahead = 0
+        """Bytes of the sample that are not in the total yet: a datapath that counts while it is
+        read shows a packet in one of them first."""
 
     @property
     def rates(self) -> list[float]:
@@ -206,17 +209,23 @@ class FlowRates:
             if flow is None:
                 flow = self._flows[key] = FlowState()
             flow.update(size, interval_ns, alpha, fast_alpha, key in hits)
-        rest = max(arrived_bytes - sum(counted.values()), 0)
+        rest = arrived_bytes - sum(counted.values()) - self._ahead
+        self._ahead = max(-rest, 0)
+        rest = max(rest, 0)
         self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False)
         evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
         if rest:
-            evicted += self._slowest(set(evicted))
+            evicted += self._slowest(set(evicted), self.rest.fast)
         for key in evicted:
             del self._flows[key]
         return evicted
 
-    def _slowest(self, leaving: set[FlowId]) -> list[FlowId]:
+    def _slowest(self, leaving: set[FlowId], rest: float) -> list[FlowId]:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
+        sampled = sum(flow.fast for flow in self._flows.values())
+        if self._flows and rest > sampled:
+            # The sample shows little of the traffic: half of it makes room.
+            floor = max(floor, sampled / len(self._flows))
         candidates = [
             (flow.average, key)
             for key, flow in self._flows.items()

@@ -1,7 +1,8 @@
 """Any traffic, as one fair bucket: each case beside CTB and per-flow max-min (not in the paper).
 
 What runs and what is to be reached is data (`any_traffic_cases`), what is measured of a run is in
-`any_traffic_measures`. All of it is simulated (docs/simulator.md).
+`any_traffic_measures`. All of it is simulated (docs/simulator.md), and what the testbed carries
+runs there as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from matplotlib import rc_context
 
 from testbed import experiment
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
-from testbed.reproduce.any_traffic_cases import ALLOCATORS, CASES, JUDGED, Bound, Case
+from testbed.reproduce.any_traffic_cases import ALL_CASES, ALLOCATORS, JUDGED, Bound, Case
 from testbed.reproduce.any_traffic_measures import Measure, Seen
 from testbed.reproduce.baseline import NAMES
 from testbed.reproduce.figure import Figure
@@ -54,7 +55,7 @@ class _Runs:
 
 def evaluate(results: Results) -> Finding:
     """Is the judged allocator within the bounds of every case?"""
-    cases = [_Runs(results, case) for case in CASES]
+    cases = [_Runs(results, case) for case in ALL_CASES]
     checks = [
         _check(runs, bound)
         for runs in cases
@@ -142,7 +143,7 @@ def _rates(runs: _Runs, names: Sequence[str]) -> list[list[str]]:
 
 def draw(results: Results, directory: Path) -> list[Path]:
     """What the TCP flows of each case got over their max-min shares: least, mean and most."""
-    cases = [_Runs(results, case) for case in CASES]
+    cases = [_Runs(results, case) for case in ALL_CASES]
     cases = [runs for runs in cases if runs.any is not None and runs.any.tcp]
     if not cases:
         return []
@@ -177,7 +178,7 @@ FIGURE = Figure(
     "Any traffic, as one fair bucket",
     "Not in the paper. Whatever the flows are, they are to get their max-min fair shares of the "
     "limit, and the fleet is to keep to a bound on bytes",
-    [case.series for case in CASES],
+    [case.series for case in ALL_CASES],
     evaluate,
     draw,
 )

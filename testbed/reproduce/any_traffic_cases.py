@@ -7,7 +7,7 @@ not registered are left out; bounds are for `JUDGED` alone, all others are there
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from testbed.experiment import ALLOCATOR_NAMES
@@ -39,7 +39,14 @@ _DECENTRAL = ("fair", "fps", "fps-paper", "grd")
 _TREE = "gossip.fabric=tree"
 _WAKE_S = 4.0
 """When the idle fleets wake up."""
-_REPEAT = 5
+_REPEAT, _REPEAT_REAL = 5, 3
+_REAL = ("ctb", "fair", "fps")
+"""Allocators of the runs on the testbed."""
+_CARRIED = frozenset({
+    "udp-2", "udp-3", "udp-4", "udp-20", "rtt", "bbr", "ecn-baseline", "low-50k", "bursts-100k",
+    "lone-cubic-40ms", "lone-cubic-200ms", "lone-cubic-auto", "ports", "uneven", "long-75kB",
+})  # fmt: skip
+"""Cases that a host with two processors carries: small fleets, and tens of flows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,3 +347,31 @@ CASES = (
     ),
 )  # fmt: skip
 """In the order of the table."""
+
+
+def _on_testbed(case: Case, *, in_quick: bool = False) -> Case:
+    """The same with real daemons and real TCP; few runs, as each takes its time."""
+    series = replace(
+        case.series,
+        name=f"{case.series.name}-testbed",
+        full={
+            **case.series.full,
+            "allocators": [name for name in _REAL if name in ALLOCATOR_NAMES],
+            "repeat": _REPEAT_REAL,
+        },
+        quick={"repeat": 1, "seconds": 24, "warmup": "8s"} if in_quick else None,
+        simulated=False,
+    )
+    return Case(f"{case.title} (testbed)", series, case.bounds)
+
+
+ON_TESTBED = {
+    case.key: _on_testbed(case, in_quick=case.key in ("udp-3", "bbr", "lone-cubic-40ms"))
+    for case in CASES
+    if case.key in _CARRIED
+}
+"""Those that also run on the testbed, by the key of the simulated one."""
+ALL_CASES = tuple(
+    one for case in CASES for one in (case, ON_TESTBED.get(case.key)) if one is not None
+)
+"""With each simulated case its like on the testbed."""

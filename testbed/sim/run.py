@@ -279,5 +279,7 @@ def _refuse(experiment: Experiment) -> None:
     Raises:
         ConfigError: the experiment asks for it.
     """
+    if any(group.table.egress for group in experiment.groups):
+        raise ConfigError(["flows.egress: only the testbed has it (python -m testbed)"])
     if experiment.table.limit.on_failure not in (None, "share"):
         raise ConfigError(["limit.on_failure: a simulated datapath falls back to its share"])

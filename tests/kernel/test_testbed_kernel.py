@@ -110,6 +110,59 @@ async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) ->
     assert all(rows[-1][3] is not None for rows in found["series"].values())
 
 
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
+    make_links: MakeLinks, datapath: str
+) -> None:
+    flows = [
+        {"name": "cubic", "limiter": "l1", "count": 1, "rtt": "10ms", "congestion": "cubic"},
+        {"name": "bbr", "limiter": "l2", "count": 1, "rtt": "10ms", "congestion": "bbr"},
+        {"name": "direct", "limiter": "l2", "count": 1, "rtt": "0s", "gso": True, "ecn": True},
+    ]
+    steady = {"name": "steady", "limiter": "l1", "rate": "8mbit", "rtt": "10ms"}
+    ports = {"name": "ports", "limiter": "l2", "rate": "400kbit", "ports": "each-packet"}
+    drips = {
+        "name": "drips", "limiter": "l2", "count": 20, "size": "60B", "burst": 2, "period": "100ms",
+        "on": "500ms", "off": "500ms", "start": "1s",
+    }  # fmt: skip
+    found = await run(
+        make_links, "fair", datapath, seconds=4, warmup="2s", flows=flows,
+        udp=[steady, {**ports, "size": "500B"}, drips], limit={"rate": "6mbit", "burst": "75kB"},
+    )  # fmt: skip
+    assert {flow["id"] for flow in found["flows"]} == {"cubic.1", "bbr.1", "direct.1"}
+    assert all(flow["connected_s"] is not None for flow in found["flows"])
+    sources = {source["id"]: source for source in found["udp"]}
+    assert len(sources) == 22
+    # They begin within an interval, and then send at their times, come what may.
+    assert sources["steady.1"]["sent"] in (2666, 2667)
+    assert sources["ports.1"]["sent"] == 400
+    assert all(18 <= sources[f"drips.{n}"]["sent"] <= 30 for n in range(1, 21))
+    received = {name: sum(row["goodput_series_bps"]) / 40 for name, row in sources.items()}
+    assert 0 < received["steady.1"] < 2667 * 1472
+    assert 0 < received["ports.1"] <= 400 * 472
+    assert sum(received[f"drips.{n}"] for n in range(1, 21)) > 0
+    assert all(sum(sources[f"drips.{n}"]["goodput_series_bps"][:5]) == 0 for n in range(1, 21))
+    # The limit is on all of it: the UDP source alone sends more.
+    assert 0 < found["aggregate_bps"] < 8e6
+
+
+@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
+async def test_what_the_limited_hosts_send_themselves_falls_under_the_limit(
+    make_links: MakeLinks, datapath: str
+) -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True, "congestion": "cubic"},
+        {"limiter": "l2", "count": 2, "rtt": "0s", "egress": True},
+        {"limiter": "l2", "count": 1, "rtt": "10ms"},
+    ]
+    found = await run(make_links, "fair", datapath, seconds=4, warmup="2s", flows=flows)
+    assert len(found["flows"]) == 4
+    assert all(flow["connected_s"] is not None for flow in found["flows"])
+    assert min(sum(flow["goodput_series_bps"]) for flow in found["flows"]) > 0
+    assert min(found["share"].values()) > 0
+    assert 0 < found["aggregate_bps"] < 20e6
+
+
 async def test_three_daemons_of_a_tree_share_a_limit(make_links: MakeLinks) -> None:
     """One of them is told what the others want by the third alone."""
     flows = [*FLOWS, {"limiter": "l3", "count": 3, "rtt": "10ms"}]

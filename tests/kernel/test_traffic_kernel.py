@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 import trio
 
 from testbed import netns
+from testbed.errors import HostError, MeasurementError
 from testbed.link import Links
-from testbed.linkcheck import Line, line
-from testbed.traffic import FIRST_PORT
+from testbed.linkcheck import LINK, Line, line
+from testbed.topology import WAN, set_offloads
+from testbed.traffic import FIRST_PORT, check_congestion
 
 pytestmark = pytest.mark.kernel
 
@@ -32,6 +35,18 @@ def workspace() -> Iterator[None]:
     assert netns.own() == []
 
 
+def ask_for_ecn() -> None:
+    Path("/proc/sys/net/ipv4/tcp_ecn").write_text("1", encoding="ascii")
+
+
+def received_by_sink() -> tuple[int, int]:
+    """Bytes and packets that came in at the sink's interface."""
+    table = Path("/proc/thread-self/net/dev").read_text(encoding="ascii")
+    (row,) = (row for row in table.splitlines() if row.strip().startswith("in:"))
+    carried, packets = row.split()[1:3]
+    return int(carried), int(packets)
+
+
 def flow(number: int, start_s: float, end_s: float) -> dict[str, Any]:
     return {
         "id": f"f{number}",
@@ -47,6 +62,7 @@ async def carry(
     seconds: float,
     destination_port: int = PORT,
     window: int | None = None,
+    **kind: Any,
 ) -> tuple[list[dict[str, Any]], dict[int, list[int]]]:
     """Run the flows; return the sender's reports and the received bytes by source port."""
     receiver = await wired.crew.start_module(
@@ -59,6 +75,7 @@ async def carry(
         "destination": wired.address,
         "destination_port": destination_port,
         "flows": flows,
+        **kind,
     }
     sender = await wired.crew.start_module("sender", wired.source, "traffic", job, "send")
     for process in (receiver, sender):
@@ -104,18 +121,30 @@ async def test_a_window_bounds_what_is_under_way(make_links: MakeLinks) -> None:
     assert max(steps) <= 1.5 * window * (STEP_NS / DELAY_NS + 1)
 
 
-async def test_flows_are_new_reno_with_selective_acknowledgements(make_links: MakeLinks) -> None:
+@pytest.mark.parametrize(
+    ("kind", "states"),
+    [
+        ({}, {"reno"}),
+        ({"congestion": "cubic"}, {"cubic"}),
+        ({"congestion": "bbr", "ecn": True}, {"bbr", "ecn"}),
+    ],
+)
+async def test_flows_are_what_was_asked_for_with_selective_acknowledgements(
+    make_links: MakeLinks, kind: dict[str, Any], states: set[str]
+) -> None:
     async def look(source: str) -> None:
         while True:
             shown = netns.run(["ip", "netns", "exec", source, "ss", "-tinoH"]).split()
-            if {"reno", "sack", "ts"} <= set(shown):
+            if {"sack", "ts", *states} <= set(shown):
                 break
             await trio.sleep(0.05)
 
     async with line(make_links(), DELAY_NS) as wired, trio.open_nursery() as nursery:
+        if kind.get("ecn"):
+            netns.within(wired.source, ask_for_ecn)
         nursery.start_soon(look, wired.source)
         with trio.fail_after(60):
-            sent, received = await carry(wired, [flow(0, 0.0, 3.0)], 3.2)
+            sent, received = await carry(wired, [flow(0, 0.0, 3.0)], 3.2, **kind)
         assert len(nursery.child_tasks) == 0, "the kernel never showed such a flow"
     assert sent[0]["error"] is None
     assert sum(received[FIRST_PORT]) > 0
@@ -129,6 +158,40 @@ async def test_a_flow_without_selective_acknowledgements_is_an_error(make_links:
         netns.within(wired.sink, turn_sack_off)
         sent, _ = await carry(wired, [flow(0, 0.0, 1.6)], 1.8)
     assert sent[0]["error"] == "selective acknowledgements were not agreed on"
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_ecn_that_is_not_as_it_was_planned_is_an_error(
+    make_links: MakeLinks, asked: bool
+) -> None:
+    async with line(make_links(), DELAY_NS) as wired:
+        if asked:
+            netns.within(wired.source, ask_for_ecn)
+        sent, _ = await carry(wired, [flow(0, 0.0, 1.6)], 1.8, ecn=not asked)
+    wanted = "was agreed on, and not asked for" if asked else "was not agreed on"
+    assert sent[0]["error"] == f"ECN {wanted}"
+
+
+async def test_a_congestion_control_that_the_kernel_does_not_offer_is_named(
+    make_links: MakeLinks,
+) -> None:
+    wanted = r"does not offer the congestion control nonesuch \(.*reno"
+    async with line(make_links(), DELAY_NS) as wired:
+        with pytest.raises(MeasurementError, match=wanted):
+            await carry(wired, [flow(0, 0.0, 1.6)], 1.8, congestion="nonesuch")
+    with pytest.raises(HostError, match=wanted):
+        check_congestion(["reno", "nonesuch"])
+
+
+async def test_super_packets_stay_whole_where_they_are_asked_for(make_links: MakeLinks) -> None:
+    async with line(make_links(), DELAY_NS) as wired:
+        for namespace, device in ((wired.source, "eth0"), (netns.namespace(WAN), LINK)):
+            leave = partial(set_offloads, [device], ("tso", "gso"), on=True)
+            netns.within(namespace, leave)
+        _, received = await carry(wired, [flow(0, 0.0, 1.6)], 1.8)
+        carried, packets = netns.within(wired.sink, received_by_sink)
+    assert carried > sum(received[FIRST_PORT]) > 100_000
+    assert carried > 2 * 1514 * packets
 
 
 async def test_a_flow_that_is_refused_is_an_error(make_links: MakeLinks) -> None:

@@ -70,3 +70,9 @@ def test_only_the_fallback_of_the_kernel_datapath_is_simulated() -> None:
     limit = {"rate": "10mbit", "burst": "75kB", "on_failure": "open"}
     with pytest.raises(ConfigError, match="on_failure"):
         simulated([], limit=limit)
+
+
+def test_what_a_limited_host_sends_itself_is_for_the_testbed() -> None:
+    flows = [{"limiter": "l1", "count": 1, "rtt": "0s", "egress": True}]
+    with pytest.raises(ConfigError, match=r"flows\.egress: only the testbed has it"):
+        simulated([], flows=flows)

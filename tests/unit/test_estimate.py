@@ -149,6 +149,17 @@ def test_a_full_set_that_every_flow_is_in_stays() -> None:
     assert not any(flows.update(counted, 7100, TICK_NS) for _ in range(100))
 
 
+def test_a_packet_that_the_sample_shows_before_the_total_evicts_nobody() -> None:
+    """The kernel counts while it is read: a tick may see the last packet in one of two places."""
+    flows = FlowRates()
+    for _ in range(50):
+        assert not flows.update({flow(0): 9000, flow(1): 1000}, 8500, TICK_NS)
+        assert not flows.update({flow(0): 9000, flow(1): 1000}, 11_500, TICK_NS)
+    assert flows.rest.fast == 0
+    # What no flow of the sample sent is still seen, and makes room.
+    assert flows.update({flow(0): 9000, flow(1): 1000}, 11_500, TICK_NS) == [flow(1)]
+
+
 def test_equal_flows_are_not_evicted() -> None:
     flows = FlowRates(capacity=4)
     counted = {flow(number): 1000 for number in range(4)}

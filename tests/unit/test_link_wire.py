@@ -74,11 +74,13 @@ def test_a_drop_is_a_verdict_on_one_packet() -> None:
     assert struct.unpack(">II", message[24:]) == (0, 78)
 
 
-def test_binding_asks_for_metadata_only_and_for_an_answer() -> None:
+def test_binding_asks_for_metadata_of_whole_super_packets_and_for_an_answer() -> None:
     command, parameters = wire.bind(5, 1000)
     assert struct.unpack("=IHH", command[:8]) == (28, 0x302, 5)
     assert command[24:28] == bytes([1, 0, 0, 0])
     assert parameters[20:] == (
         struct.pack("=HH", 9, 2) + struct.pack(">IB", 0, 1) + bytes(3)
         + struct.pack("=HH", 8, 3) + struct.pack(">I", 1000)
+        + struct.pack("=HH", 8, 5) + struct.pack(">I", 4)
+        + struct.pack("=HH", 8, 4) + struct.pack(">I", 4)
     )  # fmt: skip

@@ -55,11 +55,12 @@ def test_the_bucket_is_no_deeper_than_the_balance_but_for_a_packet() -> None:
 @pytest.mark.parametrize("interval_s", [0.01, 0.05, 1.0])
 def test_a_balance_lasts_for_two_intervals(interval_s: float) -> None:
     """Whatever the bucket holds at the tick, and is filled with until the next but one."""
-    made, balance = account(balance=8_000, income=1_000), 8_000
+    made = account(balance=8_000, income=1_000)
+    assert made.balance is not None
     depth = made.depth(3_000, 1_500)
     rate = made.fill_rate(1e9, depth, interval_s)
     assert depth + rate * LAST_TICKS * interval_s == pytest.approx(
-        balance + 1_000 * LAST_TICKS * interval_s
+        made.balance + 1_000 * LAST_TICKS * interval_s
     )
     assert made.fill_rate(900, depth, interval_s) == 900
 

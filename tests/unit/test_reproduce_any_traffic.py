@@ -13,7 +13,7 @@ import pytest
 
 from testbed.experiment import ALLOCATOR_NAMES, NS_PER_S, Experiment
 from testbed.reproduce import any_traffic, any_traffic_cases
-from testbed.reproduce.any_traffic_cases import ALLOCATORS, CASES, Bound
+from testbed.reproduce.any_traffic_cases import ALL_CASES, ALLOCATORS, CASES, ON_TESTBED, Bound
 from testbed.reproduce.any_traffic_measures import (
     AFTER_EVENTS,
     AGGREGATE,
@@ -36,6 +36,7 @@ from testbed.reproduce.any_traffic_measures import (
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
 from testbed.result import GOODPUT_SHARE
+from testbed.run import refuse
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws
 from tests.testbed_factories import experiment
 
@@ -189,6 +190,24 @@ def test_all_that_is_registered_of_the_allocators_runs_in_every_case() -> None:
         assert table.gossip.fabric == "tree"
     assert len({case.series.name for case in CASES}) == len(CASES)
     assert sum(case.series.load(False).table.repeat < 5 for case in CASES) == 1
+
+
+def test_what_the_testbed_carries_is_the_same_experiment_there() -> None:
+    assert {case.key for case in CASES} >= {*ON_TESTBED} == {*any_traffic_cases._CARRIED}
+    for case in CASES:
+        if (real := ON_TESTBED.get(case.key)) is None:
+            continue
+        assert (real.series.simulated, real.series.settings) == (False, case.series.settings)
+        assert real.bounds == case.bounds
+        for quick in (False, True):
+            made = real.series.load(quick)
+            refuse(made)
+            assert made.table.repeat <= 3
+            assert made.table.udp == case.series.load(False).table.udp
+    assert len({case.series.name for case in ALL_CASES}) == len(CASES) + len(ON_TESTBED)
+    assert {case.series.name for case in ALL_CASES} == {
+        series.name for series in any_traffic.FIGURE.all_series
+    }
 
 
 def test_every_bound_is_of_a_group_that_is_there() -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from drld.errors import ConfigError
 from testbed.datagrams import UdpGroup
-from testbed.errors import MeasurementError
+from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
 from testbed.record import record
 from testbed.run import refuse
 from testbed.suite import table_of
 from testbed.topology import plan
-from testbed.udprecord import UdpReport, udp_record
+from testbed.udprecord import UdpReport, udp_record, udp_reports
 from tests.testbed_factories import document, experiment, observation
 
 MS, S = 1_000_000, 1_000_000_000
@@ -145,17 +145,42 @@ def test_a_rate_that_is_none_is_refused_and_not_the_burst() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("sources", "problem"),
     [
-        {"udp": [udp()]},
-        {"flows": [{"limiter": "l1", "count": 1, "rtt": "40ms", "congestion": "cubic"}]},
-        {"flows": [{"limiter": "l1", "count": 1, "rtt": "40ms", "ecn": True}]},
-        {"flows": [{"limiter": "l1", "count": 1, "rtt": "40ms", "gso": True}]},
+        ([udp(count=64_513, rate="10kbit")], "udp.count: more than 64512 sources in a group"),
+        ([udp(count=100), udp(count=101)], "udp: more than 20000 packets a second in all"),
+        ([udp(limiter="l1..l249", rate="10kbit")], "limiters: more than 250 of them, or of groups"),
     ],
 )
-def test_the_testbed_refuses_what_it_has_not(changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"only the simulator has"):
-        refuse(experiment(**changes))
+def test_the_testbed_refuses_what_it_cannot_carry(
+    sources: list[dict[str, Any]], problem: str
+) -> None:
+    limiters = ["l1..l249"]
+    refuse(experiment(limiters=limiters, udp=[udp(count=100), udp(count=100)]))
+    refuse(experiment(limiters=limiters, udp=[udp(limiter="l1..l248", rate="10kbit")]))
+    with pytest.raises(ConfigError) as raised:
+        refuse(experiment(limiters=limiters, udp=sources))
+    assert [line for line in raised.value.problems if line.startswith(problem)]
+
+
+@pytest.mark.parametrize(("count", "ports"), [(1, "one"), (500, "one"), (64_512, "one")])
+def test_each_source_has_a_port_of_its_own(count: int, ports: str) -> None:
+    sending = group(count=count, ports=ports)
+    used = [sending.port(source, packet) for source in range(count) for packet in (0, 7)]
+    assert len(set(used)) == count
+    assert 1024 <= min(used) <= max(used) <= 65_535
+
+
+@pytest.mark.parametrize("count", [1, 3, 500, 64_512])
+def test_a_new_port_for_each_packet_still_says_whose_it_is(count: int) -> None:
+    sending = group(count=count, ports="each-packet")
+    turns = 64_512 // count
+    for source in {0, count // 2, count - 1}:
+        used = [sending.port(source, packet) for packet in range(turns)]
+        assert len(set(used)) == turns
+        assert 1024 <= min(used) <= max(used) <= 65_535
+        assert {sending.source_of(port) for port in used} == {source}
+        assert sending.port(source, turns) == used[0]
 
 
 # What is recorded.
@@ -172,6 +197,26 @@ def test_a_record_has_the_rates_of_payload_and_of_the_ip_layer() -> None:
     (short,) = udp_record([replace(REPORT, end_s=0.5)], 1.0, 4.0, 0.2, series=False)
     assert short["goodput_bps"] == 0.0
     assert "goodput_series_bps" not in short
+
+
+def test_reports_are_of_the_sources_in_their_order() -> None:
+    first, second = experiment(udp=[udp(count=2), udp(limiter="l2", size="100B", start="1s")]).udp
+    planned = [
+        (first, "10.1.3.2", first.sources(4 * S, Random(1))),
+        (second, "10.1.4.2", second.sources(4 * S, Random(1))),
+    ]
+    received = [
+        {"address": "10.1.4.2", "source": 0, "bytes": [0, 72]},
+        {"address": "10.1.3.2", "source": 1, "bytes": [1472, 0]},
+    ]
+    reports = udp_reports(planned, {"late_ns": 50 * MS, "sent": [7, 8, 9]}, received, 2)
+    assert reports == (
+        UdpReport("u1.1", "l1", 1500, 0.0, 4.0, 7, (0, 0)),
+        UdpReport("u1.2", "l1", 1500, 0.0, 4.0, 8, (1472, 0)),
+        UdpReport("u2.1", "l2", 100, 1.0, 4.0, 9, (0, 72)),
+    )
+    with pytest.raises(DisturbedError, match="a UDP packet was sent 51 ms late"):
+        udp_reports(planned, {"late_ns": 51 * MS, "sent": [7, 8, 9]}, received, 2)
 
 
 def recorded(udp_bytes: int) -> dict[str, Any]:
@@ -191,6 +236,24 @@ def test_goodput_has_to_fit_what_was_forwarded_with_udp_in_it() -> None:
     assert run["udp"][0]["forwarded_bps"] == pytest.approx(1e6)
     with pytest.raises(MeasurementError, match="do not fit"):
         recorded(500_000)
+
+
+def test_what_is_under_way_at_the_end_is_no_contradiction_where_there_is_udp_alone() -> None:
+    small = experiment(flows=[], udp=[udp(), udp(limiter="l2")])
+    layout = plan(small, "fair", 1)
+    seen = observation(small, layout, {"u1": 150_000, "u2": 150_000})
+    # The counters begin 50 ms before the run: what came before it did is under way.
+    steps = tuple([20 * 1472] * 20)
+    reports = [UdpReport(f"u{n}.1", f"l{n}", 1500, 0.0, 4.0, 400, steps) for n in (1, 2)]
+    run = record(small, "fair", 1, layout, replace(seen, udp=tuple(reports)))
+    assert run["jain"] is None
+    assert run["aggregate_bps"] == pytest.approx(2.4e6)
+    late = tuple([20 * 1472] * 16 + [0] * 4)
+    with pytest.raises(MeasurementError, match="do not fit"):
+        record(
+            small, "fair", 1, layout,
+            replace(seen, udp=tuple(replace(one, steps=late) for one in reports)),
+        )  # fmt: skip
 
 
 def test_what_receivers_hold_back_is_no_goodput_and_was_forwarded() -> None:

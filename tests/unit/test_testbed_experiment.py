@@ -84,6 +84,8 @@ def test_a_mistake_is_named_with_its_key(changes: dict[str, Any], problem: str) 
         ({"start": "1s", "end": "3s", "period": "1s"}, "flows[0].period: needs an `end`"),
         ({"queue": "15kB"}, "flows[0].queue: means nothing without a `rate`"),
         ({"loss": -0.1}, "flows[0].loss: must be at least 0 (got -0.1)"),
+        ({"egress": True}, 'flows[0].egress: needs `rtt = "0s"`, and neither'),
+        ({"egress": True, "rtt": "0s", "gso": True}, "flows[0].egress: needs"),
     ],
 )
 def test_a_mistake_in_a_group_is_named_with_its_key(changes: dict[str, Any], problem: str) -> None:
@@ -216,3 +218,12 @@ def test_events_come_in_the_order_of_time_and_again_every_period() -> None:
     )
     found = [(event.at_ns / 1e9, event.do.kill or event.do.start) for event in small.events]
     assert found == [(1.0, "l2"), (2.0, "l2"), (2.2, None), (2.5, "l2"), (3.5, "l2")]
+
+
+def test_no_bottleneck_changes_where_there_is_no_path() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True},
+        {"limiter": "l2", "count": 1, "rtt": "0s"},
+    ]
+    with pytest.raises(ConfigError, match=r"events\[0\]\.flows: must be one of f2 \(got 'f1'\)"):
+        build(document(flows=flows, events=[{"at": "1s", "flows": "f1", "rate": "1mbit"}]), "x")

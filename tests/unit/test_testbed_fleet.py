@@ -40,6 +40,12 @@ def test_drld_reads_what_is_written(allocator: str) -> None:
     assert spec.gossip.interval_ns == 50_000_000
 
 
+def test_where_there_is_udp_it_falls_under_the_limit() -> None:
+    (limit,) = written("fair", udp=[{"limiter": "l2", "rate": "1mbit"}]).limits
+    assert (limit.match.interface, limit.match.direction) == ("out", Direction.OUT)
+    assert limit.match.protocol is None
+
+
 def test_limiters_know_each_other_by_their_gossip_addresses() -> None:
     first, second = written("fps", "l1"), written("fps", "l2")
     assert [(peer.name, peer.address) for peer in first.peers] == [("l2", second.listen)]

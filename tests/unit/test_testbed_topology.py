@@ -101,6 +101,50 @@ def test_loss_and_rate_are_on_the_data_and_gossip_s_loss_on_gossip() -> None:
     }  # fmt: skip
 
 
+def test_udp_sources_have_a_way_to_their_limiter_and_none_back() -> None:
+    udp = {"limiter": "l2", "rate": "1mbit", "rtt": "30ms", "loss": 0.01}
+    layout = plan(experiment(udp=[udp]), "fair", 1)
+    assert layout.path == {"f1": "l1", "f2": "l2", "u1": "l2"}
+    assert layout.source_address["u1"] == "10.1.3.2"
+    assert "rule add iif s-u1 lookup 103" in layout.commands["wan"]
+    made = links(layout)
+    assert (made["d-u1"].delay_ns, made["d-u1"].loss) == (15_000_000, 0.01)
+    assert "s-u1" not in made
+
+
+def test_who_asks_for_ecn_and_where_super_packets_stay_whole() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "0s", "ecn": True},
+        {"limiter": "l2", "count": 1, "rtt": "0s", "gso": True},
+        {"limiter": "l2", "count": 1, "rtt": "0s"},
+    ]
+    layout = plan(experiment(flows=flows), "fair", 1)
+    assert layout.ecn == ("src-f1",)
+    # On the way to the limiter, and not behind it, where bytes are counted.
+    assert [(end.role, end.device) for end in layout.super_packets] == [
+        ("src-f2", "eth0"), ("wan", "d-f2"),
+    ]  # fmt: skip
+
+
+def test_a_group_that_its_limiter_sends_has_no_path() -> None:
+    flows = [
+        {"limiter": "l1", "count": 1, "rtt": "40ms"},
+        {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True, "ecn": True},
+        {"limiter": "l2", "count": 1, "rtt": "0s", "egress": True},
+    ]
+    layout = plan(experiment(flows=flows), "fair", 1)
+    assert layout.path == {"f1": "l1", "f2": "l1", "f3": "l2"}
+    assert layout.senders == {"f1": "src-f1", "f2": "lim-l1", "f3": "lim-l2"}
+    assert layout.source_address == {"f1": "10.1.1.2", "f2": "10.1.2.2", "f3": "10.1.3.2"}
+    assert layout.ecn == ("lim-l1",)
+    assert {"src-f2", "src-f3"}.isdisjoint(layout.commands)
+    assert set(links(layout)) == {"c-l1", "c-l2", "d-f1", "s-f1"}
+    assert "address add 10.1.2.2/32 dev lo" in layout.commands["lim-l1"]
+    assert "route add 10.1.3.0/24 via 10.4.2.1" in layout.commands["sink"]
+    central = plan(experiment(flows=flows), "ctb", 1)
+    assert central.senders == {"f1": "src-f1", "f2": "lim-ctb", "f3": "lim-ctb"}
+
+
 def test_links_have_seeds_of_their_own_that_follow_the_run_s() -> None:
     def seeds(small: Experiment, seed: int) -> list[int]:
         return [link.seed for link in plan(small, "fps", seed).links]
