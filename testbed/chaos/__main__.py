@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
 from drld.gossip import FABRICS
 from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
@@ -56,6 +57,10 @@ class _Command(click.Command):
     help="Of the fleets.",
 )  # fmt: skip
 @click.option(
+    "--allocator", type=click.Choice(list(ALLOCATORS)), default=DEFAULT_ALLOCATOR,
+    show_default=True, help="Of the load's limit.",
+)  # fmt: skip
+@click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("chaos-out"),
     show_default=True,
 )  # fmt: skip
@@ -72,6 +77,7 @@ def main(
     datapath: str | None,
     seconds: float,
     fabric: str,
+    allocator: str,
     out: Path,
     jobs: int | None,
     docs: bool,
@@ -79,13 +85,15 @@ def main(
     """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
     docs/operations.md is broken."""
     markers = report.markers(fabric)
-    if docs and (names or quick or datapath):
-        raise click.UsageError("--docs is for all of it: no FAULT, no --quick, no --datapath")
+    if docs and (names or quick or datapath or allocator != DEFAULT_ALLOCATOR):
+        raise click.UsageError(
+            "--docs is for all of it: no FAULT, no --quick, no --datapath, no --allocator"
+        )
     if docs and markers[0] not in _DOCUMENT.read_text(encoding="utf-8"):
         raise click.UsageError(f"docs/chaos.md has no figures of {fabric}")
     links = probed("auto")
     work = [
-        Job(list(group), way, links, seed, quick, seconds, fabric)
+        Job(list(group), way, links, seed, quick, seconds, fabric, allocator)
         for way, group in stages(names, datapath, quick)
     ]
     campaign = Campaign(work, jobs or _JOBS[quick], Board())
@@ -96,6 +104,7 @@ def main(
         "quick": quick,
         "seed": seed,
         "fabric": fabric,
+        "allocator": allocator,
         "host": _host(),
         "stages": campaign.stages,
     }

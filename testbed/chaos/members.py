@@ -15,6 +15,7 @@ import httpx
 import trio
 
 from drld import units
+from drld.allocators import DEFAULT_ALLOCATOR
 from testbed import control, netns
 from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
@@ -196,6 +197,7 @@ class Limits:
     rate: int
     """Bytes/s."""
     burst: int
+    allocator: str = DEFAULT_ALLOCATOR
 
     def depths(self, limiters: int) -> float:
         """Bytes that the buckets of the fleet hold at most."""
@@ -212,6 +214,7 @@ def limits_of(
             "name": LOAD,
             "rate": units.format_rate(limits.rate),
             "burst": units.format_size(limits.burst),
+            "allocator": limits.allocator,
             "match": dict(match_load),
         },
         {

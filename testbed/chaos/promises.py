@@ -27,6 +27,9 @@ Where two of three daemons of a tree are started at once, one start in thirteen 
 that lives may find another parent at the very moment at which its lost one is back, and is counted
 with both for up to 1.5 s.
 
+The bound on bytes is `fair`'s (docs/conservative-rule.md, "A bound on bytes"): from one detection
+time after the last event on, a fleet forwards no more than (1 + margin) L t + B in any window.
+
 No terms are: canaries, whose bytes are not counted as use; and sampling, as windows begin at
 samples, and each sample has its own time.
 """
@@ -34,8 +37,17 @@ samples, and each sample has its own time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from drld.allocators.base import PACKET_BYTES
+from drld.allocators.fair import DEPTH_ITEMS, LOAN_S, FairParameters
+from drld.config.schema import GossipTable
+from drld.gossip import FABRICS
+from drld.gossip.base import Fabric
+from drld.model import NS_PER_S, Quantity
 
 _LIMITERS = 3
+_INTERVAL_NS: int = GossipTable().interval
 STEADY = 0.95
 """What TCP makes of local limits that stay as they are, in any second: 0.96 to 0.98 in virtual
 time."""
@@ -84,3 +96,41 @@ _PASSING = {RESTARTED_CLOSED: left_by(1), **{what: left_by(n) for n, what in CLO
 def promised(what: str, fabric: str) -> float:
     """The least part of the limit that is used in any second."""
     return LEAST[what][fabric] - LATE_S * _PASSING.get(what, 1.0)
+
+
+FAIR = "fair"
+MARGIN = FairParameters().margin
+
+
+def byte_bound(
+    rate: float,
+    burst: float,
+    limiters: int,
+    news_ns: int,
+    *,
+    margin: float = MARGIN,
+    interval_ns: int = _INTERVAL_NS,
+) -> float:
+    """B of a fleet of `fair`, bytes, where paths are short and packets are of 1,500 bytes at most.
+
+    Args:
+        rate: the limit, bytes/s.
+        burst: its depth, bytes.
+        limiters: the size of the fleet.
+        news_ns: the age of news (`Fabric.news_ns`).
+        margin: that of the allocator.
+        interval_ns: the limit's estimate interval.
+    """
+    interval_s = interval_ns / NS_PER_S
+    news_s = news_ns / NS_PER_S + interval_s
+    loans = max(2 * news_s * rate, LOAN_S * rate, burst)
+    unsettled = (1 + margin) * rate * interval_s
+    return 2 * burst + loans + limiters * DEPTH_ITEMS * PACKET_BYTES + unsettled
+
+
+def fabric(name: str, limiters: int) -> Fabric[Any]:
+    """One that knows the detection time and the age of news of a fleet with default gossip."""
+    names = {f"l{number}" for number in range(2, limiters + 1)}
+    kind = FABRICS[name]
+    membership = kind.make_membership("l1", names, GossipTable().branching, _INTERVAL_NS)
+    return kind(membership=membership, limit_id=1, quantity=Quantity.WEIGHT)

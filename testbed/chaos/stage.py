@@ -24,7 +24,7 @@ from testbed import child
 from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault
 from testbed.chaos.logs import TRACE, most_news, news, repeated
-from testbed.chaos.promises import LATE_S
+from testbed.chaos.promises import FAIR, LATE_S, MARGIN, byte_bound, fabric
 from testbed.chaos.registry import FAULTS, preparation
 from testbed.chaos.report import broken_of
 from testbed.chaos.scene import CANARIES_PER_S, FULL_LOAD, LIMITERS, RATE, Scene, scene
@@ -43,6 +43,8 @@ _MEMORY_BYTES = 3 << 20
 """Growth of a daemon's memory in a fault: caches that fill for the first time."""
 _QUIET_S = QUIET_NS / NS_PER_S
 _RELEASE_S = 5.0
+_BOUNDED_S = 3.0
+"""For so long at least the bound on bytes is watched, a detection time after the fault."""
 ATTEMPTS = 5
 _BEFORE_S, _COURSE_S = 2.0, 0.2
 """What a record tells of before the fault, and its steps."""
@@ -60,6 +62,7 @@ class Job:
     seconds: float
     """Of a soak."""
     fabric: str
+    allocator: str
 
     def message(self) -> dict[str, Any]:
         """For the standard input."""
@@ -81,7 +84,8 @@ async def carry_out(job: Job) -> None:
     rng = Random(f"{job.seed}/{job.datapath}/{' '.join(job.faults)}")
     links = functools.partial(choose_links, job.links)
     child.send(**{STEP: "starting the fleet"})
-    load = replace(FULL_LOAD, fabric=job.fabric)
+    limits = replace(FULL_LOAD.limits, allocator=job.allocator)
+    load = replace(FULL_LOAD, limits=limits, fabric=job.fabric)
     async with scene(links, job.datapath, rng, preparation(faults), load) as fleet:
         for fault in faults:
             try:
@@ -126,6 +130,9 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     child.send(**{STEP: f"{fault.name}: recovery"})
     patience_s = episode.bounds.recover_s + _SLACK_S
     back_s = await fleet.recovered(episode.healed_s, _LASTS_S, patience_s)
+    if fleet.limits.allocator == FAIR:
+        settled_s = episode.healed_s + _detected_s(fleet)
+        await trio.sleep(max(settled_s + _BOUNDED_S - time.monotonic(), 0.0))
     end_s = time.monotonic()
     await fleet.look_at_canaries()
     said = {member.name: member.lines()[lines[member.name] :] for member in members}
@@ -196,10 +203,31 @@ def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None)
         _used("in use at least", fleet, (episode.begin_s, end_s), bounds.least),
         Check("lost to the fault", "packets", lost, math.ceil(bounds.lost_s * CANARIES_PER_S)),
     ]
+    if fleet.limits.allocator == FAIR:
+        checks.append(_bounded(fleet, episode, end_s))
     if bounds.known is not None:
         assert episode.known_s is not None
         checks.append(_used("in use once it is known", fleet, episode.known_s, bounds.known))
     return checks
+
+
+def _bounded(fleet: Scene, episode: Episode, end_s: float) -> Check:
+    """The most bytes beyond limit x time in any window from a detection time after an event on."""
+    detected_s = _detected_s(fleet)
+    spans = [(episode.healed_s + detected_s, end_s)]
+    if episode.known_s is not None:
+        spans.append((episode.begin_s + detected_s, episode.known_s[1]))
+    series = fleet.seen.all
+    rate = (1 + MARGIN) * RATE + LIMITERS * fleet.seen.canary
+    beyond = max(overshoot(series.times, series.total(), span, rate, math.inf) for span in spans)
+    news_ns = fabric(fleet.fabric, LIMITERS).news_ns
+    bound = byte_bound(fleet.limits.rate, fleet.limits.burst, LIMITERS, news_ns)
+    return Check("beyond what the account lends", "B", round(beyond), round(bound))
+
+
+def _detected_s(fleet: Scene) -> float:
+    """The detection time."""
+    return fabric(fleet.fabric, LIMITERS).detection_ns / NS_PER_S
 
 
 def _used(what: str, fleet: Scene, span: tuple[float, float], bound: float) -> Check:

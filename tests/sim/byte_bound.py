@@ -16,10 +16,11 @@ from random import Random
 from unittest import mock
 
 from drld.allocators.base import PACKET_BYTES, Allocation, InForce
-from drld.allocators.fair import DEPTH_ITEMS, LOAN_S, Fair, FairParameters
+from drld.allocators.fair import Fair, FairParameters
 from drld.allocators.loan import LoanAccount
 from drld.limiter import Tick
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView
+from testbed.chaos.promises import byte_bound
 from testbed.sim.host import Host
 from testbed.sim.network import MS
 
@@ -28,7 +29,7 @@ from .limiter_fleet import PACKET, Fleet
 
 LIMIT = 10 * MBIT
 BURST = LIMIT // 10
-SECONDS = 20
+SECONDS = 12
 """Of a run."""
 BEGIN_S = 3.0
 """Until then nobody has traffic; later than a detection time."""
@@ -66,10 +67,14 @@ class Reckless(Fair):
 def bound(fleet: Fleet, margin: float) -> float:
     """B, bytes."""
     limiter = next(iter(fleet.hosts.values())).entry.limiter
-    news_s = limiter._news_ns / NS_PER_S
-    loans = max(2 * news_s * LIMIT, LOAN_S * LIMIT, BURST)
-    interval = (1 + margin) * LIMIT * limiter.limit.interval_ns / NS_PER_S
-    return 2 * BURST + loans + len(fleet.hosts) * DEPTH_ITEMS * PACKET_BYTES + interval
+    return byte_bound(
+        LIMIT,
+        BURST,
+        len(fleet.hosts),
+        limiter.fabric.news_ns,
+        margin=margin,
+        interval_ns=limiter.limit.interval_ns,
+    )
 
 
 def beyond(fleet: Fleet, margin: float) -> float:

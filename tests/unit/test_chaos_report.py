@@ -146,7 +146,7 @@ async def test_what_the_host_may_have_spoiled_is_measured_again(
 ) -> None:
     fleet = Attempts(*((late_s, KEPT if kept else BROKEN) for late_s, kept in attempts))
     monkeypatch.setattr(stage, "_one", fleet.one)
-    job = Job(["kill-one"], KERNEL, "auto", seed=1, quick=True, seconds=0, fabric="tree")
+    job = Job(["kill-one"], KERNEL, "auto", 1, True, 0, fabric="tree", allocator="fps")
     record = await stage._measured(FAULTS["kill-one"], cast(Scene, fleet), job)
     assert [attempt["late_s"] for attempt in record["discarded"]] == discarded
     assert (report.broken_of(record) == []) is holds

@@ -1,0 +1,78 @@
+"""The bound on bytes, and who is promised it."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from testbed.chaos import stage
+from testbed.chaos.fault import Bounds, Episode
+from testbed.chaos.promises import MARGIN, byte_bound, fabric
+from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.chaos.series import Seen
+
+MS = 1_000_000
+
+
+def test_the_bound_on_bytes() -> None:
+    """Two bursts, the loans of twice the age of news, six packets each, and an interval."""
+    bound = byte_bound(1_000_000, 60_000, 3, 150 * MS, margin=0.2, interval_ns=50 * MS)
+    assert bound == pytest.approx(120_000 + 400_000 + 27_000 + 60_000)
+
+
+def test_loans_are_a_quarter_of_a_second_and_a_burst_at_least() -> None:
+    short, deep = (
+        byte_bound(1_000_000, burst, 1, 15 * MS, margin=0.0, interval_ns=10 * MS)
+        for burst in (60_000, 900_000)
+    )
+    assert short == pytest.approx(120_000 + 250_000 + 9_000 + 10_000)
+    assert deep == pytest.approx(1_800_000 + 900_000 + 9_000 + 10_000)
+
+
+@pytest.mark.parametrize("name", ["mesh", "tree"])
+def test_news_is_known_long_before_a_detection_time_is_over(name: str) -> None:
+    made = fabric(name, LIMITERS)
+    assert 0 < 4 * made.news_ns < made.detection_ns
+
+
+def seen(rates: Mapping[int, float]) -> Seen:
+    """20 s of samples, at (1 + margin) of the limit, or from some seconds on at other rates."""
+    found = Seen()
+    value, rate = 0.0, (1 + MARGIN) * RATE
+    for index in range(1001):
+        rate = rates.get(index // 50, rate)
+        found.add(index / 50, {"l1": round(value)})
+        value += rate / 50
+    return found
+
+
+def bounded(rates: Mapping[int, float], known_s: tuple[float, float] | None = None) -> bool:
+    """Whether the promise holds of a fault from 4 to 9 s."""
+    fleet = SimpleNamespace(
+        seen=seen(rates), fabric="tree", limits=SimpleNamespace(rate=RATE, burst=60_000)
+    )
+    episode = Episode(Bounds(recover_s=1.0), 4.0, 9.0, known_s)
+    check: Any = stage._bounded(cast(Scene, fleet), episode, 20.0)
+    return bool(check.holds)
+
+
+def test_what_is_forwarded_beyond_the_bound_breaks_the_promise() -> None:
+    """For as long as it takes, from a detection time after the fault on."""
+    limit = (1 + MARGIN) * RATE
+    assert bounded({})
+    assert not bounded({13: 3 * RATE, 14: limit})
+    assert not bounded({12: 1.4 * RATE})
+    assert bounded({12: 1.4 * RATE, 13: limit})
+
+
+def test_nothing_is_promised_before_a_detection_time_is_over() -> None:
+    limit = (1 + MARGIN) * RATE
+    assert bounded({9: 5 * RATE, 11: limit})
+    assert bounded({4: 5 * RATE, 6: limit}, known_s=(6.0, 9.0))
+
+
+def test_while_a_fault_goes_on_that_is_known_it_is_promised_as_well() -> None:
+    limit = (1 + MARGIN) * RATE
+    assert bounded({7: 3 * RATE, 8: limit})
+    assert not bounded({7: 3 * RATE, 8: limit}, known_s=(6.0, 9.0))
