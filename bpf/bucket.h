@@ -10,7 +10,7 @@
  * three cases:
  *
  * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
- * - The tokens do not do for the reserve, or it would be marked (flow.h): likewise.
+ * - The tokens do not do for what it has to leave, or it would be marked (flow.h): likewise.
  * - The bucket is full: what it cannot hold is lost, so it matters when that was.
  *
  * So a packet that conforms is never refused. One that does not may pass if the bucket was full,

@@ -9,7 +9,7 @@
 #ifndef DRLD_H
 #define DRLD_H
 
-#define DRLD_ABI 2
+#define DRLD_ABI 3
 #define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
 #define DRLD_MAX_JUMBO 0x80000	/* payload of a jumbogram: packet.MAX_JUMBO_PAYLOAD */
 #define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
@@ -42,7 +42,7 @@ struct drld_record {
 struct drld_flow_record {
 	__u64 scaled;		/* ns a byte of a flow's bucket, times 2^16; 0: flows are not policed */
 	__u64 span;		/* ns in which an empty bucket of a flow fills */
-	__u64 reserve;		/* tokens that only flows within their buckets may use */
+	__u64 per_ns;		/* tokens that a packet leaves for each ns that its flow owes */
 	__u64 mark_below;	/* tokens below which ECN-capable packets are marked; 0: none */
 };
 

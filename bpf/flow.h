@@ -84,48 +84,65 @@ inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
 	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
 }
 
-/* All ones where x < y, else 0: without a branch, or the verifier follows each way apart. */
+/* All ones where x < y, else 0: without a branch, or the verifier follows each way apart. The empty
+ * instruction hides the difference from LLVM, which makes a branch of its sign. */
 inline_always u64 less(s64 x, s64 y)
 {
-	return (x - y) >> 63;
+	s64 difference = x - y;
+	asm("" : "+r"(difference));
+	return difference >> 63;
+}
+
+/* Whether the limit's bucket has fewer tokens than a packet needs, and is not full: a mask. */
+inline_always u64 lacks(struct drld_limit *limit, s64 needed, s64 depth)
+{
+	s64 tokens = volatile_read(limit->tokens);
+	return less(tokens, needed) & less(tokens, depth);
 }
 
 /* What the flow's bucket makes of a packet that the limit's covers: the rest of Policer.refuses.
  * `marks`: whether this packet may be marked. `due`: of the flow's bucket once the packet is
- * forwarded; 0: as it is, which is so for one that is dropped. Below are masks, all ones for true. */
+ * forwarded; 0: as it is, which is so for one that is dropped. `busy`, `beyond`, `below`, `low` and
+ * `refused` are masks, all ones for true.
+ *
+ * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. Of that
+ * at most one span counts, so a packet leaves at most the reserve: 2^62 tokens. */
 inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
 			     u64 cost, int marks, u64 *due)
 {
-	u64 scaled = volatile_read(limit->flow.scaled), uncovered = 0, hopeless = ~0ull, mark = 0;
-	u64 charged = 0;
-	if (marks) {
+	u64 scaled = volatile_read(limit->flow.scaled), charged = 0, left = 0, mark = 0;
+	*due = 0;
+	if (marks)
 		mark = volatile_read(limit->flow.mark_below);
-		hopeless = 0;
-	}
 	if (scaled && bucket) {
-		u64 now = volatile_read(limit->updated_ns), start = volatile_read(bucket->due_ns);
-		u64 span = volatile_read(limit->flow.span);
-		u64 worth = length * scaled >> DRLD_SCALE_BITS;
-		start += (now - start) & less(start, now);
-		charged = start + worth;
-		uncovered = less(span, charged - now) & less(now, start);
-		hopeless |= less(DRLD_MARKED_SPANS * span, charged - now);
+		u64 now = volatile_read(limit->updated_ns), full = volatile_read(bucket->due_ns);
+		u64 span = volatile_read(limit->flow.span), busy = less(now, full);
+		u64 owed = (length * scaled >> DRLD_SCALE_BITS) + ((full - now) & busy);
+		u64 beyond = less(span, owed);
+		left = (owed + ((span - owed) & beyond)) * volatile_read(limit->flow.per_ns);
+		charged = now + owed;
+		*due = charged & ~(beyond & busy);
 	}
-	*due = charged;
-	if (likely(!(uncovered | mark)))
+	s64 spare = volatile_read(limit->tokens) - cost;
+	if (likely(((spare - (s64)left) | (spare - (s64)mark)) >= 0))
 		return CHARGED;
-	s64 reserve = cost + volatile_read(limit->flow.reserve), mark_below = cost + mark;
-	s64 tokens = volatile_read(limit->tokens);
-	u64 below = uncovered & less(tokens, reserve), may_mark = less(0, mark);
-	if (unlikely(below | (may_mark & less(tokens, mark_below)))) {
-		u32 sequence = volatile_read(limit->sequence);
-		settle(limit, &limit->record[sequence & 1], sequence, fine_time(), 1);
-		tokens = volatile_read(limit->tokens);
-		below &= less(tokens, reserve);
+	/* What is needed from here on is read again: few packets come here. */
+	u64 owed = charged - volatile_read(limit->updated_ns), refused = ~0ull;
+	if (marks)
+		refused = less(DRLD_MARKED_SPANS * volatile_read(limit->flow.span), owed) &
+			  less(length * scaled >> DRLD_SCALE_BITS, owed);
+	u32 sequence = volatile_read(limit->sequence);
+	struct drld_record *record = &limit->record[sequence & 1];
+	u64 depth = volatile_read(record->depth), may_mark = less(0, mark);
+	u64 below = lacks(limit, cost + left, depth), low = may_mark & lacks(limit, cost + mark, depth);
+	if (below | low) {
+		settle(limit, record, sequence, fine_time(), 1);
+		below &= lacks(limit, cost + left, depth);
+		low = may_mark & lacks(limit, cost + mark, depth);
 	}
-	*due = charged & ~(uncovered & ~below) & ~(below & hopeless);
-	u64 marked = (below | (may_mark & less(tokens, mark_below))) & 1;
-	return (CHARGED + marked) & ~(below & hopeless);
+	refused &= below;
+	*due = ((charged & below) | (*due & ~below)) & ~refused;
+	return (CHARGED + ((below | low) & 1)) & ~refused;
 }
 
 #endif

@@ -64,7 +64,9 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 	u64 place = sample(state->table, packet->flow, packet->length);
 	if (likely(outcome == CHARGED) && state->mine->flows) {
 		struct drld_flow_bucket *bucket = bucket_at(state, place);
-		int marks = state->limit->flags & DRLD_MARK && ecn_capable(skb, packet);
+		int marks = 0;
+		if (unlikely(state->limit->flags & DRLD_MARK))
+			marks = ecn_capable(skb, packet);
 		outcome = check_flow(state->limit, bucket, packet->length, cost, marks, &due);
 		pay_flow(bucket, due);
 	}
@@ -252,7 +254,7 @@ int apply(struct __sk_buff *skb)
 			then = depth;
 	}
 	limit->flow.span = letter->flow.span;
-	limit->flow.reserve = letter->flow.reserve;
+	limit->flow.per_ns = letter->flow.per_ns;
 	limit->flow.mark_below = letter->flow.mark_below;
 	limit->flow.scaled = letter->flow.scaled;
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */

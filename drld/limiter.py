@@ -73,6 +73,7 @@ class Limiter:
         """That sum, when it has lasted."""
         self._told = least(0)
         """The least value that any other may still believe."""
+        self._published = False
         self._news_ns = 0
         self._session = membership.numbering.sessions
         """The newest one that the fabric knows of."""
@@ -171,6 +172,10 @@ class Limiter:
     def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
         """End a gossip interval; what to tell which of the targets."""
         self._meet(now_ns)
+        if not self._published:
+            # Before the first word others believe that this limiter wants nothing.
+            self._told.update(0.0, now_ns)
+            self._published = True
         self._told.update(self._value, now_ns)
         return self.fabric.publish(self._value, targets, now_ns)
 
@@ -200,6 +205,7 @@ class Limiter:
             static_rate=limit.rate * own,
             static_burst=limit.burst * own,
             weight=limit.weights.get(self.membership.name, 1.0),
+            interval_ns=limit.interval_ns,
         )
 
     def _reachable(self, connected: Collection[str], unnamed: int) -> float:

@@ -12,10 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from drld.estimate.flows import FlowState
+from typing import NamedTuple, Protocol, TypeAlias
 
 NS_PER_S = 1_000_000_000
 HEARTBEAT = 0
@@ -68,6 +65,27 @@ class Measurement:
     marked_packets: int = 0
 
 
+class SampledFlow(Protocol):
+    """What the estimators know of one flow of the sample."""
+
+    fast: float
+    """Rate, smoothed over half a second from zero, bytes/s; the rates of all flows sum to the
+    limiter's, smoothed in the same way."""
+    last: float
+    """Rate over the last interval, bytes/s."""
+    age_ns: int
+    unhit_ns: int
+    """Since the limit refused or marked a packet of it."""
+
+    @property
+    def rate(self) -> float:
+        """Mean rate over its life, older times counting less, bytes/s; 0 while it pauses."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether it has been silent for so long that it counts for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What the estimators make of the measurements of one limit."""
@@ -92,10 +110,10 @@ class Demand:
     """Rate of the fastest flow of the sample, bytes/s; None while the sample is empty."""
     forwarded_bytes: int = 0
     """Let through in the last interval."""
-    sample: Collection[FlowState] = ()
+    sample: Collection[SampledFlow] = ()
     """The sampled flows, in no order."""
     rest: float = 0.0
-    """Rate of the flows outside the sample, filtered as `FlowState.fast` is, bytes/s."""
+    """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, bytes/s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from drld.allocators.grd import GlobalRandomDrop
 from drld.allocators.gtb import GlobalTokenBucket
 from drld.allocators.static import Static
 
-DEFAULT_ALLOCATOR = "fps"
+DEFAULT_ALLOCATOR = "fair"
 """That of a limit whose configuration names none; docs/configuration.md and the example say it."""
 ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
     {

@@ -39,6 +39,8 @@ class InForce:
     """This limiter's static share of the whole depth, bytes."""
     weight: float = 1.0
     """Of this limiter's flows, beside 1 for those of a limiter without a weight."""
+    interval_ns: int = 0
+    """The limit's estimate interval, ns: the next tick is due no later, however short the last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,52 +1,59 @@
 """Fair: the flows of the whole fleet get the max-min fair shares of the limit.
 
-One water level f for the fleet, of which every limiter computes its own part, and flow buckets that
-make it true. What a limiter tells is its weight, the number of flows at the level that its traffic
-is worth; with W the sum of the others' weights and d what a flow wants, f solves
+There is one water level f for the fleet. Every limiter computes it from its own flows and from
+one number of the others, and holds its flows to it. A limiter tells its weight: the number of
+flows at the level that its traffic is worth. With W the sum of the others' weights and d what a
+flow wants,
 
     sum over the own flows of min(d, f) + W f = L              (drld.allocators.water_level)
-    w = sum over the own flows of min(d, f) / f
+    w = sum over the own flows of min(d, f) / f                the weight
     l = L w / (w + W)                                          the local limit
 
-If all views are equal f is the same everywhere, the sum over all flows of min(d, f) is L, and the l
-sum to L. It is the paper's FPS (section 3.2.2, "if flows were max-min fair") with its premise made
-true: each sampled flow has a bucket filled at the level of its limiter (drld.allocators.flow_bucket),
-so flows above the level are cut and those below it find tokens, whether they respond to drops or not.
+If all views are equal, f is the same everywhere, and the sum over all flows of min(d, f) is L.
+This is the paper's FPS (section 3.2.2: "if flows were max-min fair") with its premise made true.
+Each sampled flow has a bucket that is filled at its limiter's level
+(drld.allocators.flow_bucket). So flows above the level are cut and those below it find tokens,
+whether they respond to drops or not.
 
-**What a flow wants.**
+What a flow wants
 
-- A flow that was refused or marked in the last `HOLD_NS`, and sends at least `WHOLE` of the level,
-  wants all it can get. TCP swings between half and one and a half of its share; a flow that is
-  counted by what it sends just then would be given that, and less each time.
-- A young flow wants twice what it sent, for slow start doubles.
-- All others want `headroom` more than they send, so that noise alone limits none.
+- A flow that was refused or marked lately, and sends at least `WHOLE` of the level, wants all it
+  can get. TCP swings between half and one and a half of its share. A flow that counted as what it
+  sends at the moment would be given that, and less each time.
+- A young flow wants twice what it sent, because slow start doubles.
+- Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
-Flows outside the sample count like as many of the sampled ones as carry so many bytes: a flow comes
-into the sample with a byte drawn at random. Weights are at most what arrived in the last tenth of a
-second can use (`reach`): where short flows come and go the averages remember what has gone.
+Flows outside the sample count like as many sampled ones as carry their bytes. The weight is at
+most what arrived in the last tenth of a second can use (`reach`): where short flows come and go,
+averages remember flows that have gone.
 
-**Rising.** What has risen is not known to all at once. A limiter fills its bucket at most at
+What a limiter may use at once
 
-    max(RISE L m / S, static share)
+Peers learn of a risen weight only after a while. So the bucket is filled at no more than
 
-with m the least weight that it told in the last D, the fabric's age of news, and S what it believes
-all want. So a fleet that wakes up together has the limit, and not the limit each. And an account
-bounds what is forwarded in any time, for any traffic (drld.allocators.loan): at most
-(1 + margin) L t + B. `margin = 0` is the strict rule. B is the sum over the limiters of
+    max(RISE L m / (m + W), static share)
 
-    burst min(sqrt(x), 2 x)      x the strict share: 2 bursts at most in sum
-    + 2 D s L, or s burst        s the static share: what it may borrow
-    + DEPTH_ITEMS items          or less, where `DEPTH_S` of the static share is less
+with m the least weight that this limiter told in the last D, the age of news. A fleet that wakes
+up together then has the limit, and not each limiter the limit. An account bounds the bytes of any
+traffic (drld.allocators.loan): in a time t the fleet forwards at most (1 + margin) L t + B.
+`margin = 0` is the strict rule. B is the sum, over the limiters, of
 
-**Depth.** Flows that share a bucket do not all lose at once, so the depth falls more slowly than the
-rate (Appenzeller et al., SIGCOMM 2004): with the root of the share, as long as these sum to two bursts.
-A limiter without traffic has the depth of `IDLE_S` of its static share and two packets. What it lacks
-of it, or of its account, it asks for like a flow: nothing is given to those who want nothing.
+    burst min(sqrt(x), 2 x)       x the strict share; 2 bursts in sum at most
+    + max(2 D, LOAN_S) s L        s the static share; at least s times the burst
+    + DEPTH_ITEMS packets         or DEPTH_S of the static share, but at least IDLE_ITEMS packets
 
-**Weights of limiters.** A flow at a limiter of weight g gets g times the level: min(d, g f) above.
+Depth
 
-Units: rates bytes/s, weights flows. Invariants: 0 <= w f <= sum of d; 0 <= l <= L; the tokens of the
-datapath never exceed the account. docs/allocators.md has what was measured, and what else was tried.
+Flows that share a bucket do not all lose at once, so the depth falls more slowly than the rate,
+with its root (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths
+sum to two bursts. An idle limiter has the depth of `IDLE_S` of its static share, and `IDLE_ITEMS`
+packets. What its bucket or its account lacks it asks for like a flow, so tokens go only to
+limiters that want them.
+
+A limiter of weight g gives its flows g times the level: min(d, g f) above.
+
+Units: rates bytes/s, weights flows. Invariants: 0 <= l <= L; w f is at most what the flows want;
+the tokens of the bucket never exceed the account. docs/allocators.md has the measurements.
 """
 
 from __future__ import annotations
@@ -66,38 +73,48 @@ from drld.allocators.water_level import water_level
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
 YOUNG_NS = NS_PER_S // 4
-"""Age at which slow start is over, at the latest: six doublings at 40 ms."""
+"""Age at which slow start is over: six doublings at a round trip of 40 ms."""
 HOLD_NS = NS_PER_S // 2
-"""How long a refused packet shows that a flow wants more: some round trips, as few flows lose one
-in each."""
+"""For how long a refused packet shows that a flow wants more: several round trips, since few
+flows lose a packet in each."""
 WHOLE = 0.25
-"""Part of the level above which a refused flow wants all it can get: half of TCP's least swing."""
+"""Part of the level above which a refused flow wants all it can get: half of TCP's lowest swing."""
 RISE = 2.0
-"""Factor by which a local limit may exceed what all have heard of."""
+"""Factor by which a limiter may exceed its strict share. With 1, a flow that joins a busy limiter
+has its share after 0.4 s, and at once with 2."""
 RECENT_NS = NS_PER_S // 10
 """Time constant of what arrived lately."""
 REACH_PACKETS = 2
-"""Packets in `RECENT_NS` by which a limiter may exceed its reach, or slow flows would not count."""
-FLOW_S = 0.25
-"""Depth of a flow's bucket, in seconds of its level: a TCP window at the longest common round trip."""
-RESERVE = 0.25
-"""Part of the bucket that a flow with an empty bucket of its own leaves to others."""
+"""Packets in `RECENT_NS` by which a limiter may exceed its reach: slow flows would not count."""
+FLOW_S = 0.5
+"""Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms."""
+RESERVE = 0.5
+"""Part of the limit's bucket that a packet leaves to others if its flow's bucket is empty. With
+a quarter, UDP at 20 Mbit/s gets 1.18 of its share beside TCP."""
+CROWD_COPIES = 1.25
+"""Flows per sampled flow from which the sample is a part of a crowd. Flows outside the sample
+have no bucket. If sampled ones were cut before them, the sample would carry less and less, and
+stand for more and more flows."""
+CROWD = 2.0
+"""In a crowd, the factor of the level at which a sampled flow is cut: only those that stand out."""
+CROWD_RESERVE = 3
+"""Packets that such a flow leaves to others."""
 IDLE_S = 0.15
-"""Depth of a limiter without traffic, in seconds of its static share: what a fleet that wakes up
-together may forward at once, and no more than a sixth of a second's bytes."""
+"""Depth of an idle limiter in seconds of its static share: a fleet that wakes up together
+forwards no more than that at once."""
 IDLE_ITEMS = 2
-"""Packets beside that: one is spent while the next one's tokens come."""
+"""Packets beside that: one is spent while tokens for the next one come."""
 DEPTH_ITEMS = 6
-"""Least depth of a limiter with traffic, in packets: TCP's smallest windows, and its probes."""
+"""Least depth of a limiter with traffic, in packets: TCP's smallest windows and its probes."""
 DEPTH_S = 2.0
-"""The same in seconds of the static share, where that is less, as it is at very low rates."""
+"""The same in seconds of the static share, where that is less: at very low rates."""
 LOAN_S = 0.25
-"""Least time for which a limiter may borrow its static share: with short intervals the news is young,
-and TCP's swings are as long as ever."""
+"""Least time for which a limiter may borrow its static share. With short intervals news is
+young, but TCP's swings are as long as ever."""
 REFILL_S = 1.0
-"""Time in which a limiter wants back what its bucket or account lacks."""
+"""Time in which a limiter wants back what its bucket or its account lacks."""
 LEAST_MISSING = 64
-"""Bytes below which nothing is asked for: it would be asked for for ever, and less each time."""
+"""Bytes below which nothing is asked for: each request would be smaller than the last, for ever."""
 _LEAST_FLOW_RATE = 64
 
 
@@ -106,8 +123,8 @@ class FairParameters:
     """Parameters of `fair`."""
 
     margin: float = 0.2
-    """Part of the limit by which the fleet may exceed it for as long as weights keep changing; 0 is
-    the strict rule. Weights of short flows change all the time: docs/allocators.md has the price."""
+    """Part of the limit by which the fleet may exceed it while weights keep changing; 0 is the
+    strict rule. Weights of short flows change all the time: docs/allocators.md has the price."""
     headroom: float = 0.1
     """Part of what a flow sends that it wants beyond it."""
     reach: float = 1.5
@@ -160,16 +177,18 @@ class Fair(Allocator):
         others = view.remote / limit.weight
         level = water_level(limit.rate / copies, wants, unlimited + others / copies)
         self._level = level
-        want = copies * (unlimited * level + sum(min(want, level) for want in wants))
-        want = min(want, self._reach(demand, interval_ns) + refill)
-        weight = limit.weight * want / level
+        total = copies * (unlimited * level + sum(min(want, level) for want in wants))
+        used = min(total, self._reach(demand, interval_ns) + refill)
+        weight = limit.weight * used / level
         total = weight + view.remote
         local_limit = limit.rate * weight / total if total else limit.static_rate
-        enforcement = self._police(demand, view, limit, weight, local_limit, interval_ns)
+        rates = self._rates(view, limit, weight, local_limit)
+        enforcement = self._police(demand, limit, rates, view.news_ns, interval_ns)
         if demand.flows > 1 or demand.rest:
-            level = water_level(max(enforcement.fill_rate, 1.0) / copies, wants, unlimited)
-            enforcement = _with_flow_buckets(enforcement, level)
-        return Allocation(weight, enforcement, enforcement.fill_rate)
+            # What this limiter may fill now may be less than its local limit.
+            level = water_level(max(self._fill_rate, 1.0) / copies, wants, unlimited)
+            enforcement = _with_flow_buckets(enforcement, level, demand, copies > CROWD_COPIES)
+        return Allocation(weight, enforcement, self._fill_rate)
 
     def _wants(
         self, demand: Demand, limit: InForce, interval_ns: int
@@ -179,10 +198,11 @@ class Fair(Allocator):
         more = 1 + self.parameters.headroom
         young_ns, hold_ns = max(YOUNG_NS, interval_ns), max(HOLD_NS, interval_ns)
         wants: list[float] = []
-        unlimited, sampled = 0, 0.0
+        unlimited = 0
+        sampled = sum(flow.fast for flow in demand.sample)
+        crowd = demand.rest > (CROWD_COPIES - 1) * sampled
         for flow in demand.sample:
-            sampled += flow.fast
-            if flow.age_ns <= young_ns and flow.last:
+            if not crowd and flow.age_ns <= young_ns and flow.last:
                 wants.append(2 * max(flow.rate, flow.last))
             elif flow.paused:
                 continue
@@ -208,47 +228,56 @@ class Fair(Allocator):
         packets = REACH_PACKETS * PACKET_BYTES * NS_PER_S / RECENT_NS
         return self.parameters.reach * self._recent + packets
 
+    @staticmethod
+    def _rates(
+        view: GlobalView, limit: InForce, weight: float, local_limit: float
+    ) -> tuple[float, float]:
+        """Fill rate as far as peers can know of it, and the strict share, bytes/s."""
+        if not (view.connected or view.unnamed):
+            return local_limit, limit.rate
+        # What is told next counts as well: peers may use it before this limiter's next tick.
+        least = min(view.told, weight)
+        strict = limit.rate * least / (least + view.remote) if least else 0.0
+        fill_rate = min(local_limit, max(RISE * strict, limit.static_rate))
+        # Where nobody wants anything, all have their static share.
+        return fill_rate, strict if weight + view.remote else limit.static_rate
+
     def _police(
         self,
         demand: Demand,
-        view: GlobalView,
         limit: InForce,
-        weight: float,
-        local_limit: float,
+        rates: tuple[float, float],
+        news_ns: int,
         interval_ns: int,
     ) -> Enforcement:
-        """The limiter's bucket: the local limit, as far as the account lends it."""
+        """The limiter's bucket, as far as its account lends it."""
+        fill_rate, strict = rates
         interval_s = interval_ns / NS_PER_S
         static = limit.static_rate / limit.rate
-        idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + IDLE_ITEMS * PACKET_BYTES
-        least_depth = min(
-            max(DEPTH_S * limit.static_rate, PACKET_BYTES), DEPTH_ITEMS * PACKET_BYTES
-        )
-        fill_rate, strict = local_limit, limit.rate
-        if view.connected or view.unnamed:
-            told = view.told / (view.told + view.remote) if view.told else 0.0
-            fill_rate = min(local_limit, max(RISE * limit.rate * told, limit.static_rate))
-            strict = limit.rate * told if weight + view.remote else limit.static_rate
+        idle_bytes = IDLE_ITEMS * PACKET_BYTES
+        idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + idle_bytes
+        least_depth = max(DEPTH_S * limit.static_rate, PACKET_BYTES)
+        least_depth = min(least_depth, DEPTH_ITEMS * PACKET_BYTES)
         depth = max(_depth(limit.burst, fill_rate / limit.rate) + PACKET_BYTES, idle_depth)
         if not demand.idle:
             depth = max(depth, least_depth)
         # A limiter on its own is one bucket.
-        depth = min(depth, max(limit.burst, IDLE_ITEMS * PACKET_BYTES))
-        borrowed = max(2 * view.news_ns / NS_PER_S, LOAN_S) * limit.static_rate
-        borrowed = max(borrowed, limit.static_burst)
+        depth = min(depth, max(limit.burst, idle_bytes))
+        loan = max(2 * news_ns / NS_PER_S, LOAN_S) * limit.static_rate
+        capacity = max(loan, limit.static_burst) + max(least_depth, idle_bytes)
         self._account.settle(
             demand.forwarded_bytes,
             (1 + self.parameters.margin) * strict,
-            _depth(limit.burst, strict / limit.rate)
-            + borrowed
-            + max(least_depth, IDLE_ITEMS * PACKET_BYTES),
+            capacity + _depth(limit.burst, strict / limit.rate),
             interval_s,
         )
         depth = self._account.depth(depth, PACKET_BYTES)
         passed = self._fill_rate * interval_s - demand.forwarded_bytes
         self._tokens = min(self._tokens + passed, depth)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
-        self._fill_rate = self._account.fill_rate(fill_rate, depth, interval_s)
+        # After a late or an extra tick the next one may be further away than the last was.
+        longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
         return Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
 
 
@@ -257,9 +286,15 @@ def _depth(burst: float, share: float) -> float:
     return burst * min(math.sqrt(share), 2 * share)
 
 
-def _with_flow_buckets(polices: Enforcement, level: float) -> Enforcement:
+def _with_flow_buckets(
+    polices: Enforcement, level: float, demand: Demand, crowd: bool
+) -> Enforcement:
     """The same with a bucket for each flow, filled at the level."""
+    reserve = RESERVE * (polices.depth or 0)
+    if crowd:
+        rates = sorted(flow.fast for flow in demand.sample)
+        level = CROWD * max(level, rates[len(rates) * 9 // 10])
+        reserve = min(reserve, CROWD_RESERVE * PACKET_BYTES)
     rate = max(round(level), _LEAST_FLOW_RATE)
     depth = max(round(FLOW_S * rate), INITIAL_WINDOW_PACKETS * PACKET_BYTES)
-    reserve = round(RESERVE * (polices.depth or 0))
-    return replace(polices, flow_rate=rate, flow_depth=depth, reserve=reserve)
+    return replace(polices, flow_rate=rate, flow_depth=depth, reserve=round(reserve))

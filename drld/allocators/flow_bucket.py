@@ -4,8 +4,8 @@ The limit's bucket is fair to flows that slow down alike when they lose packets,
 So each flow of a limit's sample has a bucket of its own, filled at the level that no flow may
 exceed while others want more (`Enforcement.flow_rate`). A packet passes only if it leaves the part
 of the reserve that its flow has used of its own bucket: all of the reserve if that bucket does not
-cover the packet, nothing if it is full. So what nobody else wants is not lost, flows below the level
-find tokens, and of two flows below it the one that sends less finds them first.
+cover the packet, nothing if it is full. So what nobody else wants is not lost, flows below the
+level find tokens, and of two flows below it the one that sends less finds them first.
 
 All buckets of a limit have the same rate and depth, so a bucket is one number, its virtual
 scheduling time (the GCRA of ITU-T I.371; a phantom queue): the time `due` at which it is full
@@ -31,6 +31,8 @@ from drld.model import NS_PER_S, Enforcement
 SCALE_BITS = 16
 MAX_SCALED = 1 << 44
 MAX_SPAN_NS = 1 << 61
+MAX_TOKENS = 1 << 62
+"""Of a reserve: more than the deepest bucket has, and with a packet's below 2**63."""
 MARKED_SPANS = 2
 """Depths that an ECN-capable flow may owe: it is marked beyond the first, refused beyond this."""
 
@@ -46,7 +48,7 @@ class FlowBuckets:
         """Nanoseconds a byte, times 2**16; 0: flows are not policed."""
         span_ns = enforcement.flow_depth * NS_PER_S // rate if rate else 0
         self.span_ns = min(span_ns, MAX_SPAN_NS)
-        reserve = enforcement.reserve * NS_PER_S
+        reserve = min(enforcement.reserve * NS_PER_S, MAX_TOKENS)
         self.per_ns = reserve // self.span_ns if self.span_ns else 0
         """Tokens to leave for each nanosecond owed."""
 

@@ -6,12 +6,12 @@ old. The account bounds that in bytes, for any traffic. With
     m_i   the least weight that limiter i told in the last D (the age of news)
     S_i   the sum of all weights that i believes in now, its own m_i at least
 
-the *strict share* is m_i / S_i. If all that is believed was told no longer than D ago, then S_i is at
-least the sum of all m_j, so the strict shares of a fleet sum to 1 at most, at every moment, however
+the *strict share* is m_i / S_i. If all that is believed was told no longer than D ago, S_i is at
+least the sum of all m_j. So the strict shares of a fleet sum to 1 at most, at every moment, however
 weights change (docs/conservative-rule.md).
 
 The account fills at (1 + margin) L m_i / S_i and pays for every byte that is forwarded. It holds
-`capacity` at most; whatever a limiter forwards above its strict share is a loan from it. So a limiter
+`capacity` at most. What a limiter forwards above its strict share is a loan from it. So a limiter
 forwards in any time t no more than its strict share of that time and its capacity, and the fleet
 
     (1 + margin) L t + the sum of the capacities

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from struct import Struct
 
-from drld.allocators.flow_bucket import FlowBuckets
+from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
 from drld.capture.policer import DRAW_BITS
 from drld.model import NS_PER_S, Enforcement
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
-ABI = 2
+ABI = 3
 MAX_LIST = 8
 MAX_GROUPS = 16
 MAX_ENTRIES = 32
@@ -68,8 +68,6 @@ _FOREVER = 2**63 - 1
 _DEBT = 2**30 * NS_PER_S
 """Tokens that a bucket may owe without that its filling takes longer than it should: a packet of
 512 kB on each of 2,048 CPUs."""
-_MOST_TOKENS = 2**62
-"""More than the deepest bucket has, and with a packet's below 2**63."""
 _MAX_U64 = 2**64 - 1
 
 
@@ -94,8 +92,8 @@ def flow_record(enforcement: Enforcement) -> bytes:
     return FLOW_RECORD.pack(
         buckets.scaled,
         buckets.span_ns,
-        min(enforcement.reserve * NS_PER_S, _MOST_TOKENS),
-        min(enforcement.mark_below * NS_PER_S, _MOST_TOKENS),
+        buckets.per_ns,
+        min(enforcement.mark_below * NS_PER_S, MAX_TOKENS),
     )
 
 

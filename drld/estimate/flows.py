@@ -215,13 +215,17 @@ class FlowRates:
         self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False)
         evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
         if rest:
-            evicted += self._slowest(set(evicted))
+            evicted += self._slowest(set(evicted), self.rest.fast)
         for key in evicted:
             del self._flows[key]
         return evicted
 
-    def _slowest(self, leaving: set[FlowId]) -> list[FlowId]:
+    def _slowest(self, leaving: set[FlowId], rest: float) -> list[FlowId]:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
+        sampled = sum(flow.fast for flow in self._flows.values())
+        if self._flows and rest > sampled:
+            # The sample shows little of the traffic: half of it makes room.
+            floor = max(floor, sampled / len(self._flows))
         candidates = [
             (flow.average, key)
             for key, flow in self._flows.items()

@@ -48,7 +48,8 @@ class Fleet:
         self._rng = Random(seed)
         self._branching = branching
         self._kind = FABRICS[fabric]
-        self._phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
+        self.phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
+        """When in an interval each ticks, ns."""
         self.fabrics: dict[str, Fabric[Any]] = {}
         self._lasting: dict[str, Extreme] = {}
         self._in_force: dict[str, float] = {}
@@ -73,8 +74,8 @@ class Fleet:
     def run(self, intervals: int) -> None:
         """Let every limiter tick so many times, in the order of their phases."""
         for _ in range(intervals):
-            for name in sorted(self.names, key=lambda name: self._phase_ns[name]):
-                self._tick(name, self.interval * INTERVAL_NS + self._phase_ns[name])
+            for name in sorted(self.names, key=lambda name: self.phase_ns[name]):
+                self._tick(name, self.interval * INTERVAL_NS + self.phase_ns[name])
             self.interval += 1
 
     @property

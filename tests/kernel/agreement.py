@@ -25,7 +25,7 @@ from drld.capture.packet import (
     parse,
 )
 from drld.capture.policer import FORWARD, MARK
-from drld.model import Enforcement
+from drld.model import NS_PER_S, Enforcement
 from drld.spec import Direction, Excess, LimitSpec, Match
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
@@ -64,7 +64,7 @@ LIMITS = {
     "a limit that marks": [limit(1, excess=Excess.MARK)],
 }
 _LOW = Enforcement(depth=MAX_JUMBO_PAYLOAD * 2, mark_below=MAX_JUMBO_PAYLOAD * 2)
-"""Marks whatever is ECN-capable, and forwards whatever comes, while its bucket is full."""
+"""Marks whatever is ECN-capable, and forwards whatever comes, while its bucket is nearly full."""
 
 
 class Agreement:
@@ -104,8 +104,9 @@ class _Sides:
         self._marks = limits[0].excess is Excess.MARK
         self._marked = 0
         record = _LOW if self._marks else Enforcement()
-        self._full = layout.limit_state(limits[0], record, record, 0, 0)[:8]
-        """The tokens of a full bucket, the first field of a limit's state."""
+        tokens = (record.depth or 0) * NS_PER_S - 1
+        self._nearly_full = tokens.to_bytes(8, sys.byteorder, signed=True)
+        """The first field of a limit's state: one token too few for a full bucket, which marks none."""
         self.bench.reset([record] * len(limits), 0)
         self._matcher = Matcher(limits)
         self._counts = {limit.id: [0, 0] for limit in limits}
@@ -126,7 +127,7 @@ class _Sides:
             )
         verdict = FORWARD
         if self._marks:
-            state.write_limit(0, 0, self._full)
+            state.write_limit(0, 0, self._nearly_full)
             if packet is not None and header is not None and header.defect is None:
                 self._marked += ecn_capable(packet)
                 verdict = MARK if ecn_capable(packet) and marked(packet) != packet else FORWARD

@@ -95,11 +95,11 @@ class TwoClocks(TokenBucket):
         self.settle(self.fine_ns)
         return super().conforms(length)
 
-    def spares(self, length: int, reserve: int) -> bool:
-        if super().spares(length, reserve):
+    def spares(self, length: int, left: int) -> bool:
+        if super().spares(length, left):
             return True
         self.settle(self.fine_ns)
-        return super().spares(length, reserve)
+        return super().spares(length, left)
 
 
 class Sets(FlowSample):
@@ -408,15 +408,15 @@ def random_trace(rng: Random, bench: Bench) -> Iterator[int]:
 
 def random_enforcement(rng: Random) -> Enforcement:
     return Enforcement(
-        drop_probability=rng.choice([0.0, 0.0, 0.0, 0.3, 1.0]),
+        drop_probability=rng.choice([*[0.0] * 8, 0.3, 1.0]),
         fill_rate=rng.choice([-1, 1, 1, 1]) * rng.choice([0, 1500, 10**6, 1_250_000, MAX_RATE]),
-        depth=rng.choice([None, 0, 1499, 1500, 3001, 75_000, MAX_DEPTH]),
+        depth=rng.choice([None, 0, 1499, 1500, 3001, *[75_000] * 4, MAX_DEPTH]),
         credit=rng.choice([0, 1500]),
         credit_id=rng.randrange(3),
         flow_rate=rng.choice([0, 0, 1500, 1_250_000, 1_250_000, MAX_RATE]),
-        flow_depth=rng.choice([0, 1500, 3000, 15_000]),
-        reserve=rng.choice([0, 1500, 40_000, MAX_DEPTH]),
-        mark_below=rng.choice([0, 0, 1500, 40_000, MAX_DEPTH]),
+        flow_depth=rng.choice([0, 1500, 3000, 15_000, 75_000]),
+        reserve=rng.choice([0, 1500, 40_000, 75_000, MAX_DEPTH]),
+        mark_below=rng.choice([0, 0, 1500, 40_000, 75_000, MAX_DEPTH]),
     )
 
 
@@ -497,6 +497,35 @@ def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
     assert not pair.arrive(now)
 
 
+@pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
+@pytest.mark.parametrize("late_ns", [0, 1])
+def test_what_a_packet_leaves_is_exact_to_the_nanosecond(
+    benches: dict[int, Bench], kind: int, late_ns: int
+) -> None:
+    """By both buckets at once: they fill while the flow owes less."""
+    record = Enforcement(
+        fill_rate=125_000, depth=15_000, flow_rate=125_000, flow_depth=15_000, reserve=15_000
+    )
+    pair = Pair(benches[kind], [record] * len(benches[kind].limits))
+    assert verdicts(pair, 0, 6) == [FORWARD] * 5 + [DROP]
+    # 7,500 tokens, and 10,500 for a packet that leaves what its flow owes: 3,000 too few, of which
+    # each millisecond gives 125 and forgives 125.
+    assert pair.arrive(Arrival(1500, 12_000_000 - 1 + late_ns, 0)) == bool(late_ns)
+
+
+def test_the_largest_reserve_and_debt_of_a_flow_leave_no_63_bits(
+    benches: dict[int, Bench],
+) -> None:
+    """A reserve of 2^62 tokens, of which a flow has used all and owes as much again."""
+    record = Enforcement(depth=MAX_DEPTH, flow_rate=1, flow_depth=10**8, reserve=10**10)
+    pair = Pair(benches[1], [record], excesses=[Excess.MARK])
+    large = Arrival(LONGEST, 0, 0, segments=SEGMENTS, ecn=2)
+    seen = [pair.arrive(large) for _ in range(1500)]
+    marked, dropped = seen.index(MARK), seen.index(DROP)
+    assert 0 < marked < dropped
+    assert seen == [FORWARD] * marked + [MARK] * (dropped - marked) + [DROP] * (1500 - dropped)
+
+
 @pytest.mark.parametrize("late_ns", [0, 1])
 @pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
 def test_a_debt_is_paid_to_the_nanosecond_and_never_forgiven(
@@ -526,8 +555,9 @@ def test_the_largest_bucket_and_debt_leave_no_63_bits(benches: dict[int, Bench])
 
 
 POLICED = Enforcement(
-    fill_rate=10**6, depth=60_000, flow_rate=10**5, flow_depth=3000, reserve=60_000
+    fill_rate=10**6, depth=75_000, flow_rate=10**5, flow_depth=4500, reserve=75_000
 )
+"""A flow's first packet leaves 25 kB, its second one 50 kB, its third one no less than the depth."""
 
 
 def verdicts(pair: Pair, flow: int, count: int = 4, ecn: int = NOT_CAPABLE) -> list[int]:
@@ -551,7 +581,7 @@ def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:
     pair = Pair(benches[1], [POLICED])
     assert verdicts(pair, 0, ecn=2) == [FORWARD, FORWARD, DROP, DROP]
     pair.reload(Reload(0, Mode.ENFORCE, Excess.MARK))
-    assert verdicts(pair, 0, ecn=2) == [MARK, MARK, DROP, DROP]
+    assert verdicts(pair, 0, 6, ecn=2) == [MARK] * 4 + [DROP, DROP]
     pair.reload(Reload(0, Mode.SHADOW, Excess.MARK))
     assert verdicts(pair, 0, ecn=2) == [FORWARD] * 4
     assert pair.policers[0]._dropped_packets == 8

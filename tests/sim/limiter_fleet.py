@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from drld.limiter import Tick
-from drld.model import NS_PER_S, FlowId
+from drld.model import NS_PER_S
 from drld.spec import LimiterSpec, LimitSpec
 from testbed.sim.clock import Clock
 from testbed.sim.host import Host
@@ -94,7 +94,7 @@ class Fleet:
         gap_ns = round(PACKET * NS_PER_S / rate)
 
         def send() -> None:
-            self._packet(name, number, flow(number))
+            self.packet(name, number)
             self.at(self.now_ns + gap_ns, send)
 
         self.at(self.now_ns + self.rng.randrange(gap_ns), send)
@@ -102,9 +102,7 @@ class Fleet:
     def burst(self, name: str, number: int, packets: int) -> None:
         """A flow of so many packets, a millisecond apart."""
         for index in range(packets):
-            self.at(
-                self.now_ns + index * 1_000_000, partial(self._packet, name, number, flow(number))
-            )
+            self.at(self.now_ns + index * 1_000_000, partial(self.packet, name, number))
 
     def elastic(self, name: str, number: int, ceiling: float = float("inf")) -> None:
         """A flow that sends a window in each round trip and halves it after a loss.
@@ -133,12 +131,13 @@ class Fleet:
             self.at(self.now_ns + RTT_NS + 200_000, acknowledge)
 
         def send() -> None:
-            self._packet(name, number, flow(number))
+            self.packet(name, number)
 
         self.at(self.now_ns + self.rng.randrange(RTT_NS), round_trip)
 
-    def _packet(self, name: str, number: int, key: FlowId) -> None:
+    def packet(self, name: str, number: int) -> None:
+        """A packet of a flow, now."""
         host = self.hosts[name]
-        if host.passes(key, PACKET):
+        if host.passes(flow(number), PACKET):
             host.times.append(self.now_ns)
             self.flow_bytes[number] += PACKET

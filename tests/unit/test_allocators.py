@@ -124,6 +124,7 @@ def test_quantities() -> None:
         "static": Quantity.RATE,
         "gtb": Quantity.RATE,
         "grd": Quantity.RATE,
+        "fair": Quantity.WEIGHT,
         "fps": Quantity.WEIGHT,
         "fps-random-drop": Quantity.WEIGHT,
         "fps-paper": Quantity.WEIGHT,

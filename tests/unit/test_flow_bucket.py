@@ -2,10 +2,11 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.flow_bucket import FlowBuckets
+from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
 from drld.capture.policer import DROP, FORWARD, MARK, Policer, police
 from drld.model import NS_PER_S, Enforcement
 from drld.spec import Excess, Mode
@@ -14,6 +15,7 @@ from ..factories import MS, flow, limit_spec
 
 RNG = Random(1)
 RATE = 125_000
+START_NS = 10**12
 
 
 def policer(
@@ -34,9 +36,31 @@ def policer(
     return Policer(limit_spec(mode=mode, excess=excess), enforcement, 0)
 
 
-def test_a_flow_within_its_bucket_may_use_the_reserve() -> None:
+def test_a_packet_leaves_the_part_of_the_reserve_that_its_flow_has_used() -> None:
     limit = policer(depth=15_000, reserve=15_000)
-    assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(11)] == [FORWARD] * 10 + [DROP]
+    # The fifth packet leaves 7,500 bytes, and its flow has used half of its bucket.
+    assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(6)] == [FORWARD] * 5 + [DROP]
+    assert limit.bucket.tokens == 7500
+
+
+@pytest.mark.parametrize("late_ns", [0, 1])
+def test_what_a_packet_leaves_is_exact_to_the_nanosecond(late_ns: int) -> None:
+    limit = policer(depth=15_000, reserve=15_000)
+    for _ in range(5):
+        assert limit.police(flow(0), 1500, 0, RNG)
+    # 7,500 tokens: the packet may leave 6,000, so that its flow may owe 48 ms. It owes 72 ms at 0.
+    assert limit.police(flow(0), 1500, 24 * MS - 1 + late_ns, RNG) == (FORWARD if late_ns else DROP)
+
+
+def test_a_flow_that_owes_less_finds_tokens_where_another_finds_none() -> None:
+    limit = policer(depth=15_000, reserve=15_000)
+    assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(6)] == [FORWARD] * 5 + [DROP]
+    assert [limit.police(flow(1), 1500, 0, RNG) for _ in range(3)] == [FORWARD] * 2 + [DROP]
+
+
+def test_a_packet_that_meets_a_full_bucket_leaves_nothing() -> None:
+    limit = policer(depth=6000, reserve=100_000)
+    assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(2)] == [FORWARD, DROP]
 
 
 def test_beyond_its_bucket_a_flow_has_what_is_above_the_reserve() -> None:
@@ -55,29 +79,31 @@ def test_what_passes_by_the_spare_tokens_is_not_charged_to_the_flow() -> None:
     limit = policer(reserve=1500)
     for _ in range(60):
         assert limit.police(flow(0), 1500, 0, RNG)
-    # Its bucket holds as much as if only its own ten packets had passed.
     limit.program(
-        Enforcement(fill_rate=0, depth=100_000, flow_rate=RATE, flow_depth=15_000, reserve=100_000),
+        Enforcement(fill_rate=0, depth=100_000, flow_rate=RATE, flow_depth=15_000, reserve=60_000),
         (),
         0,
     )
-    assert not limit.police(flow(0), 1500, 11 * MS, RNG)
-    assert limit.police(flow(0), 1500, 12 * MS, RNG)
+    # The flow owes its own ten packets, 120 ms. With 10,000 tokens it may owe 17 ms, 12 of them for
+    # this packet.
+    assert not limit.police(flow(0), 1500, 115 * MS - 1, RNG)
+    assert limit.police(flow(0), 1500, 115 * MS, RNG)
 
 
-def test_a_capable_flow_is_marked_for_another_depth_and_then_dropped() -> None:
+def test_a_capable_flow_is_marked_until_it_owes_two_depths_and_then_dropped() -> None:
     limit = policer(reserve=100_000, excess=Excess.MARK)
     verdicts = [limit.police(flow(0), 1500, 0, RNG, capable=True) for _ in range(21)]
-    assert verdicts == [FORWARD] * 10 + [MARK] * 10 + [DROP]
+    # The eighth packet leaves 88,000 bytes of 80,000; the ninth would leave 86,500 of 90,000.
+    assert verdicts == [FORWARD] * 8 + [MARK] * 12 + [DROP]
     read = limit.read(50 * MS)
-    assert (read.marked_packets, read.marked_bytes) == (10, 15_000)
-    assert read.hits == {flow(0): 11 * 1500}
+    assert (read.marked_packets, read.marked_bytes) == (12, 18_000)
+    assert read.hits == {flow(0): 13 * 1500}
     assert read.forwarded_packets == 20
 
 
 def test_a_flow_that_is_not_capable_is_dropped_instead() -> None:
     limit = policer(reserve=100_000, excess=Excess.MARK)
-    assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(11)] == [FORWARD] * 10 + [DROP]
+    assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(9)] == [FORWARD] * 8 + [DROP]
 
 
 def test_a_capable_packet_is_marked_where_the_bucket_runs_low() -> None:
@@ -90,16 +116,16 @@ def test_in_shadow_mode_no_packet_is_marked() -> None:
     limit = policer(reserve=100_000, excess=Excess.MARK, mode=Mode.SHADOW)
     verdicts = [limit.police(flow(0), 1500, 0, RNG, capable=True) for _ in range(21)]
     assert verdicts == [FORWARD] * 21
-    assert limit.read(50 * MS).marked_packets == 10
+    assert limit.read(50 * MS).marked_packets == 12
 
 
 def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
     marking = policer(reserve=100_000, excess=Excess.MARK)
     site = Policer(limit_spec(), Enforcement(fill_rate=0, depth=18_000), 0)
     verdicts = [police([marking, site], flow(0), 1500, 0, RNG, capable=True) for _ in range(13)]
-    assert verdicts == [FORWARD] * 10 + [MARK] * 2 + [DROP]
+    assert verdicts == [FORWARD] * 8 + [MARK] * 4 + [DROP]
     # What the site refused was charged to nobody.
-    assert marking.read(1).marked_packets == 2
+    assert marking.read(1).marked_packets == 4
 
 
 def test_without_a_rate_flows_are_not_policed() -> None:
@@ -110,6 +136,47 @@ def test_without_a_rate_flows_are_not_policed() -> None:
 packets = st.lists(
     st.tuples(st.integers(0, 100 * MS), st.integers(1, 65_535)), min_size=1, max_size=100
 )
+
+
+sizes = st.integers(40, 3000)
+two_flows = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20 * MS), sizes), max_size=40)
+
+
+@given(two_flows, st.integers(0, 100 * MS), sizes, st.integers(0, RATE), st.integers(0, 40_000))
+def test_of_two_flows_the_one_that_owes_less_passes_whenever_the_other_does(
+    trace: list[tuple[int, int, int]], pause_ns: int, length: int, fill_rate: int, reserve: int
+) -> None:
+    enforcement = Enforcement(
+        fill_rate=fill_rate, depth=30_000, flow_rate=RATE, flow_depth=15_000, reserve=reserve
+    )
+    verdicts = {}
+    for last in range(2):
+        limit = Policer(limit_spec(), enforcement, 0)
+        now_ns = 0
+        for number, gap_ns, size in trace:
+            now_ns += gap_ns
+            limit.police(flow(number), size, now_ns, RNG)
+        now_ns += pause_ns
+        limit.arrive(flow(last), length)
+        slot = limit.sample.observe(flow(last), 0)
+        assert slot is not None
+        # The flow's debt, before this packet, beside the packet's verdict.
+        verdicts[last] = max(slot.due_ns - now_ns, 0), not limit.refuses(length, now_ns, RNG)
+    (owed, passes), (more, other_passes) = sorted(verdicts.values())
+    assert passes or not other_passes
+    assert owed < more or passes == other_passes
+
+
+@given(
+    st.integers(1, 4 * 10**9), st.integers(1, 10**11), st.integers(0, 10**10), st.integers(0, 2**62)
+)
+def test_a_packet_leaves_no_more_than_the_reserve(
+    depth: int, rate: int, reserve: int, owed_ns: int
+) -> None:
+    buckets = FlowBuckets(Enforcement(flow_rate=rate, flow_depth=depth, reserve=reserve))
+    left = buckets.left(START_NS + owed_ns, START_NS)
+    assert 0 <= left <= min(reserve * NS_PER_S, MAX_TOKENS)
+    assert left <= buckets.left(START_NS + owed_ns + 1, START_NS)
 
 
 @given(packets, st.integers(4, 5 * 10**10), st.integers(1, 10**6))

@@ -112,7 +112,7 @@ def test_packets_that_cannot_be_judged_pass_only_if_every_limit_is_open(gate: Ga
 
 
 LOW = Enforcement(depth=10**6, mark_below=10**6)
-"""Marks whatever is ECN-capable."""
+"""Marks whatever is ECN-capable, once it is not full."""
 
 
 def whole(**conditions: int) -> bytes:
@@ -124,6 +124,7 @@ def whole(**conditions: int) -> bytes:
 def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict: int) -> None:
     gate.replace([(replace(limit(1), excess=Excess.MARK), LOW)], 0)
     assert gate.marks
+    judge(gate, whole())  # A full bucket marks nothing.
     # The second is remembered, the third is known.
     assert [judge(gate, whole(ecn=ecn)) for _ in range(3)] == [verdict] * 3
 

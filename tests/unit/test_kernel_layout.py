@@ -31,6 +31,33 @@ def test_a_record_says_how_much_time_counts(rate: int, depth: int, span: int) ->
     assert not rate or 0 <= worth - packed_depth - 2**30 * NS_PER_S < packed_rate
 
 
+@pytest.mark.parametrize(
+    ("rate", "depth", "reserve", "span", "per_ns"),
+    [
+        (125_000, 15_000, 60_000, 120_000_000, 500_000),
+        (64, 15_000, 75_000, 234_375_000_000, 320),
+        (1, 4 * 10**9, 4 * 10**9, 2**61, 1),
+        (10**9, 1, 4 * 10**9, 1, 4 * 10**18),
+        (10**9, 1, 10**10, 1, 2**62),
+        (50_000_000_000, 4 * 10**9, 4 * 10**9, 80_000_000, 50_000_000_000),
+        (0, 15_000, 60_000, 0, 0),
+    ],
+)
+def test_a_flow_record_says_what_to_leave_for_each_nanosecond(
+    rate: int, depth: int, reserve: int, span: int, per_ns: int
+) -> None:
+    """The reserve for the whole span, in 63 bits."""
+    record = layout.flow_record(
+        Enforcement(depth=10**6, flow_rate=rate, flow_depth=depth, reserve=reserve)
+    )
+    assert layout.FLOW_RECORD.unpack(record)[1:] == (span, per_ns, 0)
+
+
+def test_without_a_bucket_no_flow_is_policed() -> None:
+    record = layout.flow_record(Enforcement(flow_rate=1, flow_depth=1, reserve=1, mark_below=1))
+    assert not any(record)
+
+
 def test_the_probability_is_scaled_to_the_draw() -> None:
     for probability, threshold in ((0.0, 0), (0.5, 2**31), (1.0, 2**32)):
         packed = layout.record(Enforcement(drop_probability=probability))

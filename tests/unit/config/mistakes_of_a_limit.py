@@ -118,13 +118,13 @@ WRONG: dict[str, tuple[str, str]] = {
     # allocator
     "unknown allocator": (
         with_limit_key("allocator = 'FPS'"),
-        "limit[0].allocator: must be an allocator: one of ctb, static, gtb, grd, fps, "
-        "fps-random-drop (got 'FPS')",
+        "limit[0].allocator: must be an allocator: one of ctb, static, gtb, grd, fair, "
+        "fps, fps-random-drop, fps-paper (got 'FPS')",
     ),
     "unknown allocator in a table": (
         with_limit_key("allocator = { name = 'wfq' }"),
-        "limit[0].allocator.name: must be an allocator: one of ctb, static, gtb, grd, fps, "
-        "fps-random-drop (got 'wfq')",
+        "limit[0].allocator.name: must be an allocator: one of ctb, static, gtb, grd, fair, "
+        "fps, fps-random-drop, fps-paper (got 'wfq')",
     ),
     "allocator without a name": (
         with_limit_key("allocator = { headroom = 0.2 }"),
@@ -132,8 +132,8 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "allocator as an array": (
         with_limit_key("allocator = ['fps']"),
-        "limit[0].allocator: must be an allocator: one of ctb, static, gtb, grd, fps, "
-        "fps-random-drop (got an array)",
+        "limit[0].allocator: must be an allocator: one of ctb, static, gtb, grd, fair, "
+        "fps, fps-random-drop, fps-paper (got an array)",
     ),
     "unknown parameter": (
         with_limit_key("allocator = { name = 'fps', head_room = 0.2 }"),

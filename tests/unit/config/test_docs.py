@@ -77,7 +77,7 @@ def test_every_allocator_and_its_parameters_are_documented() -> None:
         fields = dataclasses.fields(allocator.Parameters)
         assert (dict(listed)[name] == "none") == (not fields)
         if fields:
-            heading = "`grd`" if name == "grd" else "`fps` and `fps-random-drop`"
+            heading = f"`{name}`" if name in {"grd", "fair"} else "`fps` and `fps-random-drop`"
             rows = documented(f"Parameters of {heading}")
             assert {key: default for key, (_, default) in rows.items()} == {
                 field.name: f"`{str(field.default).lower()}`" for field in fields

@@ -1,0 +1,93 @@
+"""What `fair` decides upon, with only what a test cares about spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drld.allocators.base import Allocation, InForce
+from drld.allocators.fair import Fair, FairParameters
+from drld.estimate.flows import NEVER_NS, FlowState
+from drld.model import NS_PER_S, Demand, GlobalView
+
+from .factories import MBIT, TICK_NS
+
+LIMIT = 10.0 * MBIT
+
+
+def sampled(rate: float, *, hit: bool = False, age_ns: int = 10 * NS_PER_S) -> FlowState:
+    """A flow that sends so many bytes/s; `hit`: some of it was refused in the last interval."""
+    flow = FlowState()
+    flow.fast = flow.last = flow.rate_sum = rate
+    flow.weight = 1.0
+    flow.age_ns = age_ns
+    flow.unhit_ns = 0 if hit else NEVER_NS
+    return flow
+
+
+def demand(*sample: FlowState, rest: float = 0.0, forwarded: int = 0, **changes: Any) -> Demand:
+    """Of these flows, and `rest` bytes/s of others."""
+    rate = sum(flow.fast for flow in sample) + rest
+    values: dict[str, Any] = {
+        "rate": rate,
+        "instant_rate": rate,
+        "flow_rate": None,
+        "long_rate": rate,
+        "flows": len(sample),
+        "drop_ratio": 0.0,
+        "first": False,
+        "idle": not rate,
+        "forwarded_bytes": forwarded,
+        "sample": sample,
+        "rest": rest,
+    }
+    return Demand(**(values | changes))
+
+
+def greedy(count: int, limit: float = LIMIT) -> list[FlowState]:
+    """Flows that want all they can get."""
+    return [sampled(limit, hit=True) for _ in range(count)]
+
+
+def in_force(limit: float = LIMIT, **changes: Any) -> InForce:
+    """One of four limiters with equal shares; a burst of 60 ms."""
+    values: dict[str, Any] = {
+        "rate": limit,
+        "burst": 0.06 * limit,
+        "static_rate": limit / 4,
+        "static_burst": 0.06 * limit / 4,
+        "interval_ns": TICK_NS,
+    }
+    return InForce(**(values | changes))
+
+
+def believed(remote: float, told: float = 0.0, news_ns: int = 4 * TICK_NS) -> GlobalView:
+    """What a limiter with a peer knows; `told`: the least that it told within the age of news."""
+    peers = frozenset({"other"})
+    return GlobalView(remote=remote, connected=peers, age_ns=0, told=told, news_ns=news_ns)
+
+
+def make(**parameters: float) -> Fair:
+    return Fair(FairParameters(**parameters))
+
+
+def settled(
+    flows: Sequence[FlowState],
+    remote: float,
+    *,
+    limit: InForce | None = None,
+    interval_ns: int = TICK_NS,
+    ticks: int = 100,
+    **changes: Any,
+) -> Allocation:
+    """What a limiter comes to whose flows go on like that, and forward what they may."""
+    fair = make()
+    limit = limit or in_force()
+    told, forwarded = 0.0, 0
+    for _ in range(ticks):
+        wanted = demand(*flows, forwarded=forwarded, **changes)
+        found = fair.allocate(wanted, believed(remote, told), limit, interval_ns)
+        told = found.value
+        passing = min(wanted.instant_rate, found.enforcement.fill_rate)
+        forwarded = round(passing * interval_ns / NS_PER_S)
+    return found

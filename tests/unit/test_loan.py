@@ -1,0 +1,70 @@
+import pytest
+
+from drld.allocators.loan import LAST_TICKS, LoanAccount
+
+
+def account(*, balance: int = 10_000, capacity: int = 10_000, income: int = 1_000) -> LoanAccount:
+    """With so much in it, bytes, and so many bytes/s."""
+    made = LoanAccount()
+    made.settle(capacity - balance, income, capacity, 1.0)
+    assert made.balance == balance
+    return made
+
+
+def test_it_begins_full_and_pays_for_what_is_forwarded() -> None:
+    assert account().balance == 10_000
+    assert account(balance=4_000).balance == 4_000
+
+
+def test_before_the_first_settling_it_neither_lacks_nor_limits_anything() -> None:
+    made = LoanAccount()
+    assert made.missing == 0
+    assert made.depth(7_000, 1_500) == 7_000
+    assert made.fill_rate(123, 7_000, 0.05) == 123
+
+
+def test_it_earns_what_its_income_was_in_the_interval_that_ends() -> None:
+    made = account(balance=4_000, income=1_000)
+    made.settle(500, 99_999, 10_000, 2.0)
+    assert made.balance == 4_000 + 2_000 - 500
+    assert made.missing == 4_500
+
+
+def test_it_holds_no_more_than_its_capacity() -> None:
+    made = account()
+    made.settle(0, 1_000, 10_000, 60.0)
+    assert made.balance == 10_000
+    made.settle(0, 1_000, 6_000, 1.0)
+    assert made.balance == made.capacity == 6_000
+
+
+def test_what_is_forwarded_unasked_is_owed() -> None:
+    made = account(balance=1_000)
+    made.settle(9_000, 1_000, 10_000, 1.0)
+    assert made.balance == -7_000
+    assert made.missing == 17_000
+    assert made.fill_rate(50_000, made.depth(5_000, 1_500), 0.05) == 0
+
+
+def test_the_bucket_is_no_deeper_than_the_balance_but_for_a_packet() -> None:
+    assert account(balance=4_000).depth(9_000, 1_500) == 4_000
+    assert account(balance=4_000).depth(3_000, 1_500) == 3_000
+    assert account(balance=200).depth(3_000, 1_500) == 1_500
+
+
+@pytest.mark.parametrize("interval_s", [0.01, 0.05, 1.0])
+def test_a_balance_lasts_for_two_intervals(interval_s: float) -> None:
+    """Whatever the bucket holds at the tick, and is filled with until the next but one."""
+    made = account(balance=8_000, income=1_000)
+    assert made.balance is not None
+    depth = made.depth(3_000, 1_500)
+    rate = made.fill_rate(1e9, depth, interval_s)
+    assert depth + rate * LAST_TICKS * interval_s == pytest.approx(
+        made.balance + 1_000 * LAST_TICKS * interval_s
+    )
+    assert made.fill_rate(900, depth, interval_s) == 900
+
+
+def test_a_bucket_that_is_deeper_than_the_balance_is_filled_more_slowly_than_the_income() -> None:
+    made = account(balance=1_400, income=1_000)
+    assert made.fill_rate(5_000, made.depth(9_000, 1_500), 0.5) == pytest.approx(900)
