@@ -42,6 +42,9 @@ traffic (drld.allocators.loan): in a time t the fleet forwards at most (1 + marg
     + max(2 D, LOAN_S) s L        s the static share; at least s times the burst
     + DEPTH_ITEMS packets         or DEPTH_S of the static share, but at least IDLE_ITEMS packets
 
+and of (1 + margin) L times an interval, since the account is cut at ticks only. With super-packets
+(GSO) one of these is added for each limiter.
+
 Depth
 
 Flows that share a bucket do not all lose at once, so the depth falls more slowly than the rate,
