@@ -38,6 +38,7 @@ TITLES = {
     "static": "Static split",
     "gtb": "Global token bucket (GTB)",
     "grd": "Global random drop (GRD)",
+    "fair": "Max-min fair shares (fair)",
     "fps": "Flow proportional share (FPS)",
     "fps-random-drop": "FPS with random drop",
     "fps-paper": "Flow proportional share as the paper prints it",
