@@ -10,7 +10,7 @@
  * three cases:
  *
  * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
- * - The tokens do not do for what it has to leave, or it would be marked (flow.h): likewise.
+ * - The packet would leave too few tokens, or so few that it is marked (flow.h): likewise.
  * - The bucket is full: what it cannot hold is lost, so it matters when that was.
  *
  * So a packet that conforms is never refused. One that does not may pass if the bucket was full,
@@ -23,10 +23,10 @@
  * charge other CPUs may charge: the bucket may be overdrawn by one packet a CPU, which the next
  * filling pays back.
  *
- * Debt. A packet larger than the depth passes when the bucket is full, and is owed. What a time is
- * worth is the rate times the time, of which no more counts than `span`: enough to fill the depth
- * and pay DEBT besides, so that no debt is forgiven, and the sum stays below 2^63 (a depth of 4 GB
- * twice, 1 GB, and a nanosecond of any rate).
+ * Debt. A packet larger than the depth passes when the bucket is full, and leaves it in debt. A
+ * pause is worth the rate times its length, of which at most `span` counts. In `span` the rate fills
+ * the depth and pays DEBT, so no debt is forgiven. The sum stays below 2^63: a depth of 4 GB twice,
+ * 1 GB, and a nanosecond of any rate.
  *
  * Records are double-buffered. `mode` is one word; the other fields are used only if `sequence` has
  * not moved while they were read, for the buffer may be written again by the next but one `apply`.
@@ -53,7 +53,7 @@ inline_always u64 coarse_time(void)
 	return input ? input->coarse_ns : 0;
 }
 
-/* Two times that differ in the higher half alone are two jiffies as well. */
+/* A number for the current jiffy. Times that differ in the higher 32 bits alone differ here, too. */
 inline_always u64 jiffy(void)
 {
 	return (coarse_time() + 1) * 0x9e3779b97f4a7c15 >> 32;
@@ -142,7 +142,7 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 		__sync_fetch_and_add(&limit->tokens, next - tokens);
 }
 
-/* Whether the daemon is: else the fallback is in force. */
+/* Whether the daemon is dead: then the fallback is in force. */
 inline_always int dead(struct drld_limit *limit, u64 now)
 {
 	u32 zero = 0;
@@ -151,7 +151,7 @@ inline_always int dead(struct drld_limit *limit, u64 now)
 	       unlikely((s64)(now - volatile_read(shared->heartbeat_ns)) > (s64)limit->grace_ns);
 }
 
-/* What a limit makes of a packet, and what then becomes of it if no other limit refuses. */
+/* A limit's verdict on a packet, which holds if no other limit refuses the packet. */
 enum { DROPPED, UNCHECKED, FREE, CHARGED, MARKED };
 
 /* A limit's state, as this CPU has it. */
@@ -170,16 +170,16 @@ inline_always int find(struct drld_hook *fixed, u32 slot, struct state *state)
 	return state->limit && state->mine && state->table;
 }
 
-/* TokenBucket.conforms. */
+/* Whether a packet conforms: TokenBucket.conforms. */
 inline_always int conforms(struct drld_limit *limit, struct drld_record *record, u64 cost)
 {
 	s64 tokens = volatile_read(limit->tokens), depth = volatile_read(record->depth);
 	return likely(tokens >= (s64)cost) || (tokens >= depth && depth);
 }
 
-/* As Policer.refuses, up to flows, but for the second look at the clock. What a jiffy's first packet
- * has done on this CPU, the others need not do again: the coarse clock stands still, so nothing is
- * to settle. */
+/* Does as Policer.refuses, without flow buckets, and may read the exact clock as well. The first
+ * packet of a jiffy on this CPU settles the bucket. The others need not, as the coarse clock stands
+ * still. */
 inline_always u64 check(struct state *state, u64 cost, u64 present)
 {
 	struct drld_limit *limit = state->limit;

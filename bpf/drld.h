@@ -35,7 +35,7 @@ struct drld_record {
 	__u64 mode;		/* threshold << 8 | flags: dropped if a random u32 < threshold */
 	__u64 rate;		/* bytes/s */
 	__u64 depth;		/* tokens */
-	__u64 span;		/* ns that count at most: the rate fills depth and debt, or drains it */
+	__u64 span;		/* most ns that count: the rate fills depth and debt, or drains the depth */
 };
 
 /* What to enforce for each flow. */
@@ -46,8 +46,8 @@ struct drld_flow_record {
 	__u64 mark_below;	/* tokens below which ECN-capable packets are marked; 0: none */
 };
 
-/* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead; the
- * fallback polices no flow. The first cache line is all that a packet needs whose jiffy is settled. */
+/* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead. The
+ * fallback polices no flow. A packet whose jiffy is settled needs only the first cache line. */
 struct drld_limit {
 	__u64 tokens;		/* signed: CPUs that charge at once may overdraw */
 	__u64 updated_ns;
@@ -63,16 +63,16 @@ struct drld_limit {
 	__u32 reserved[5];
 };
 
-/* What became of a limit's packets on one CPU, in one cache line. Each is forwarded, dropped or
- * refused. Counts of packets begin again at 2^32, between two reads at most once. */
+/* Counts of a limit's packets on one CPU, in one cache line. Each packet is forwarded, dropped or
+ * refused. Counts of packets wrap at 2^32, at most once between two reads. */
 struct drld_counts {
 	__u64 forwarded_bytes;
 	__u64 dropped_bytes;	/* by this limit; would be, in shadow mode */
 	__u64 refused_bytes;	/* by another limit of the packet's list */
 	__u64 marked_bytes;	/* of those forwarded; would be marked, in shadow mode */
 	__u32 forwarded_packets, dropped_packets, refused_packets, marked_packets;
-	__u64 settled;		/* jiffies << 32 | sequence: when, and of which record, settled last */
-	__u32 flows;		/* whether what is in force then looks at flows or marks */
+	__u64 settled;		/* jiffies << 32 | sequence: time and record of the last settling */
+	__u32 flows;		/* whether the record of the last settling polices flows or marks */
 	__u32 place;		/* of the last packet's flow in the sample */
 };
 
@@ -93,7 +93,7 @@ struct drld_flow_bucket {
 	__u64 hits;		/* bytes refused or marked, ever, as `drld_flow.bytes` */
 };
 
-/* Two arrays, as most packets of a limit that polices no flows need the first alone. */
+/* Two arrays, as packets of a limit without flow buckets mostly need the first alone. */
 struct drld_flows {
 	struct drld_flow slot[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];
 	struct drld_flow_bucket bucket[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];

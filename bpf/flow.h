@@ -2,16 +2,17 @@
 /* The flows of a limit: a sample (drld.estimate.flows), and a bucket for each flow in it
  * (drld.allocators.flow_bucket). Part of limiter.c.
  *
- * A flow's bucket goes by the time up to which the limit's bucket is settled, which is in the cache
- * line that a packet reads anyway: at most two jiffies behind. So a flow's bucket may seem empty for
- * two jiffies longer than it is, and one packet after silence may be charged two jiffies early.
+ * Time. The time of a flow's bucket is the time up to which the limit's bucket is settled. It is in
+ * the cache line that a packet reads anyway, and at most two jiffies behind. So a flow's bucket may
+ * seem empty for two jiffies longer than it is. A packet after silence may be charged two jiffies
+ * early.
  *
- * CPUs. `due_ns` is read at a packet's check and stored at its charge, without a lock: of packets of
- * one flow on n CPUs at once, one alone may be charged, so that the flow gets up to n times its
- * level. The limit's bucket, whose charges are exact, bounds them all.
+ * CPUs. `due_ns` is read at a packet's check and stored at its charge, without a lock. If n CPUs
+ * handle packets of one flow at once, perhaps only one of these packets is charged, so the flow may
+ * get n times its level. The limit's bucket, whose charges are exact, bounds all CPUs together.
  *
- * `apply` writes the four fields of `drld_limit.flow` while packets read them: a packet meanwhile is
- * judged by some of the old level and some of the new.
+ * Records. `apply` writes the four fields of `drld_limit.flow` while packets read them. A packet of
+ * that moment may be judged by some fields of the old level and some of the new.
  */
 #ifndef DRLD_FLOW_H
 #define DRLD_FLOW_H
@@ -19,7 +20,7 @@
 #include "bucket.h"
 #include "packet.h"
 
-/* An id is a hash of the five-tuple; nobody has to turn it back. */
+/* A flow id is a hash of the five-tuple; no code inverts it. */
 
 /* Two rounds: after one, the four top bits, which choose the set, crowd flows of neighbouring ports. */
 inline_always u64 mixed(u64 x)
@@ -54,7 +55,7 @@ inline_always u64 flow_id(struct packet *packet, u64 seed)
 
 #define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
 
-/* Counts a packet of a flow; the flow's place in the table, or NO_PLACE. */
+/* Counts a packet of a flow. Returns the flow's place in the table, or NO_PLACE. */
 inline_always u64 sample(struct drld_flows *table, u64 id, u64 bytes)
 {
 	u64 first = (id >> 60) * DRLD_FLOW_WAYS;
@@ -79,7 +80,8 @@ inline_always u64 sample(struct drld_flows *table, u64 id, u64 bytes)
 	return NO_PLACE;
 }
 
-/* 0 for NO_PLACE. By way of memory, where the verifier forgets the place: it would follow each apart. */
+/* The bucket at a place; 0 for NO_PLACE. The place goes through memory, where the verifier forgets
+ * it; otherwise the verifier would follow each place separately. */
 inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
 {
 	*(volatile u32 *)&state->mine->place = place;
@@ -87,8 +89,9 @@ inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
 	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
 }
 
-/* All ones where x < y, else 0: without a branch, or the verifier follows each way apart. The empty
- * instruction hides the difference from LLVM, which makes a branch of its sign. */
+/* A mask: all ones where x < y, else 0. It has no branch, as the verifier would follow both ways
+ * separately. The empty instruction hides the difference from LLVM, which makes a branch of its
+ * sign. */
 inline_always u64 less(s64 x, s64 y)
 {
 	s64 difference = x - y;
@@ -96,20 +99,20 @@ inline_always u64 less(s64 x, s64 y)
 	return difference >> 63;
 }
 
-/* Whether the limit's bucket has fewer tokens than a packet needs, and is not full: a mask. */
+/* A mask: whether the limit's bucket has fewer tokens than a packet needs, and is not full. */
 inline_always u64 lacks(struct drld_limit *limit, s64 needed, s64 depth)
 {
 	s64 tokens = volatile_read(limit->tokens);
 	return less(tokens, needed) & less(tokens, depth);
 }
 
-/* What the flow's bucket makes of a packet that the limit's covers: the rest of Policer.refuses.
- * `marks`: whether this packet may be marked. `due`: of the flow's bucket once the packet is
- * forwarded; 0: as it is, which is so for one that is dropped. `busy`, `beyond`, `below`, `low` and
- * `refused` are masks, all ones for true.
+/* The flow bucket's verdict on a packet that the limit's bucket covers: the rest of Policer.refuses.
+ * `marks`: whether this packet may be marked. `due`: the bucket's `due_ns` once the packet is
+ * forwarded; 0 leaves it as it is, always so for a dropped packet. `busy`, `beyond`, `below`, `low`
+ * and `refused` are masks, all ones for true.
  *
- * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. Of that
- * at most one span counts, so a packet leaves at most the reserve: 2^62 tokens. */
+ * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. At most
+ * one span of that counts, so a packet leaves at most the reserve: 2^62 tokens. */
 inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
 			     u64 cost, int marks, u64 *due)
 {
@@ -129,7 +132,7 @@ inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 	s64 spare = volatile_read(limit->tokens) - cost;
 	if (likely(((spare - (s64)left) | (spare - (s64)mark)) >= 0))
 		return CHARGED;
-	/* What is needed from here on is read again: few packets come here. */
+	/* Few packets come here, so the values needed from here on are read again. */
 	u64 owed = charged - volatile_read(limit->updated_ns), refused = ~0ull;
 	if (marks)
 		refused = less(DRLD_MARKED_SPANS * volatile_read(limit->flow.span), owed) &

@@ -32,7 +32,7 @@ struct walk {
 	__u32 offset, protocol, length, fragmented, later, defect;
 };
 
-/* What one of a packet's limits makes of it; in memory, likewise. */
+/* The verdict of one of a packet's limits; in memory, likewise. */
 struct judged {
 	__u64 due_ns;
 	__u32 outcome, place;

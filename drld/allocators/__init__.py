@@ -15,7 +15,7 @@ from drld.allocators.gtb import GlobalTokenBucket
 from drld.allocators.static import Static
 
 DEFAULT_ALLOCATOR = "fair"
-"""That of a limit whose configuration names none; docs/configuration.md and the example say it."""
+"""Allocator of a limit without the key; docs/configuration.md and the example name it, too."""
 ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
     {
         "ctb": CentralTokenBucket,

@@ -38,9 +38,9 @@ class InForce:
     static_burst: float
     """This limiter's static share of the whole depth, bytes."""
     weight: float = 1.0
-    """Of this limiter's flows, beside 1 for those of a limiter without a weight."""
+    """Relative weight of this limiter's flows; a limiter without a configured weight has 1."""
     interval_ns: int = 0
-    """The limit's estimate interval, ns: the next tick is due no later, however short the last."""
+    """The limit's estimate interval, ns: the longest time to the next tick if ticks are on time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Fair: the flows of the whole fleet get the max-min fair shares of the limit.
 
-There is one water level f for the fleet. Every limiter computes it from its own flows and from
-one number of the others, and holds its flows to it. A limiter tells its weight: the number of
-flows at the level that its traffic is worth. With W the sum of the others' weights and d what a
-flow wants,
+The fleet has one water level f. Every limiter computes the level from its own flows and from one
+number of its peers, and holds its flows to it. A limiter tells its peers its weight: the number of
+flows at the level that its traffic is worth. L is the limit, W the sum of the peers' weights, and d
+the rate that a flow wants:
 
     sum over the own flows of min(d, f) + W f = L              (drld.allocators.water_level)
     w = sum over the own flows of min(d, f) / f                the weight
@@ -12,31 +12,31 @@ flow wants,
 If all views are equal, f is the same everywhere, and the sum over all flows of min(d, f) is L.
 This is the paper's FPS (section 3.2.2: "if flows were max-min fair") with its premise made true.
 Each sampled flow has a bucket that is filled at its limiter's level
-(drld.allocators.flow_bucket). So flows above the level are cut and those below it find tokens,
-whether they respond to drops or not.
+(drld.allocators.flow_bucket). So the bucket cuts flows above the level, and flows below it find
+tokens, whether they respond to drops or not.
 
-What a flow wants
+The rate that a flow wants
 
-- A flow that was refused or marked lately, and sends at least `WHOLE` of the level, wants all it
-  can get. TCP swings between half and one and a half of its share. A flow that counted as what it
-  sends at the moment would be given that, and less each time.
-- A young flow wants twice what it sent, because slow start doubles.
+- A flow whose packets were refused or marked lately wants all it can get, if it sends at least
+  `WHOLE` of the level. TCP swings between half and one and a half of its share. If such a flow
+  counted as its present rate, it would be given that rate, and less each time.
+- A young flow wants twice the rate that it sent, because slow start doubles.
 - Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
 Flows outside the sample count like as many sampled ones as carry their bytes. The weight is at
-most what arrived in the last tenth of a second can use (`reach`): where short flows come and go,
-averages remember flows that have gone.
+most the weight that the arrivals of the last tenth of a second can use (`reach`). Without this
+bound, averages would still count short flows that have ended.
 
-What a limiter may use at once
+The rate that a limiter may use at once
 
-Peers learn of a risen weight only after a while. So the bucket is filled at no more than
+Peers learn only after a while that a weight has risen. So the bucket is filled at no more than
 
     max(RISE L m / (m + W), static share)
 
-with m the least weight that this limiter told in the last D, the age of news. A fleet that wakes
-up together then has the limit, and not each limiter the limit. An account bounds the bytes of any
-traffic (drld.allocators.loan): in a time t the fleet forwards at most (1 + margin) L t + B.
-`margin = 0` is the strict rule. B is the sum, over the limiters, of
+where m is the least weight that this limiter told in the last D, the age of news. If a whole fleet
+wakes up, the fleet then has the limit together, instead of each limiter having all of it. An
+account bounds the bytes of any traffic (drld.allocators.loan): in a time t the fleet forwards at
+most (1 + margin) L t + B. `margin = 0` is the strict rule. B is the sum, over the limiters, of
 
     burst min(sqrt(x), 2 x)       x the strict share; 2 bursts in sum at most
     + max(2 D, LOAN_S) s L        s the static share; at least s times the burst
@@ -47,13 +47,13 @@ and of (1 + margin) L times an interval, since the account is cut at ticks only.
 
 Depth
 
-Flows that share a bucket do not all lose at once, so the depth falls more slowly than the rate,
-with its root (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths
-sum to two bursts. An idle limiter has the depth of `IDLE_S` of its static share, and `IDLE_ITEMS`
-packets. What its bucket or its account lacks it asks for like a flow, so tokens go only to
-limiters that want them.
+Flows that share a bucket do not all lose packets at once. So the depth falls with the square root
+of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
+to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
+more. A limiter claims the tokens that its bucket or its account lacks, as a flow claims its rate.
+So tokens go only to limiters that want them.
 
-A limiter of weight g gives its flows g times the level: min(d, g f) above.
+A limiter with the configured weight g gives its flows g times the level: min(d, g f) above.
 
 Units: rates bytes/s, weights flows. Invariants: 0 <= l <= L; w f is at most what the flows want;
 the tokens of the bucket never exceed the account. docs/allocators.md has the measurements.
@@ -78,46 +78,47 @@ from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 YOUNG_NS = NS_PER_S // 4
 """Age at which slow start is over: six doublings at a round trip of 40 ms."""
 HOLD_NS = NS_PER_S // 2
-"""For how long a refused packet shows that a flow wants more: several round trips, since few
+"""Time for which a refused packet shows that its flow wants more: several round trips, since few
 flows lose a packet in each."""
 WHOLE = 0.25
 """Part of the level above which a refused flow wants all it can get: half of TCP's lowest swing."""
 RISE = 2.0
 """Factor by which a limiter may exceed its strict share. With 1, a flow that joins a busy limiter
-has its share after 0.4 s, and at once with 2."""
+has its share after 0.4 s; with 2, at once."""
 RECENT_NS = NS_PER_S // 10
-"""Time constant of what arrived lately."""
+"""Time constant of the recent arrival rate."""
 REACH_PACKETS = 2
-"""Packets in `RECENT_NS` by which a limiter may exceed its reach: slow flows would not count."""
+"""Packets in `RECENT_NS` that are added to the reach, or slow flows would not count."""
 FLOW_S = 0.5
 """Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms."""
 RESERVE = 0.5
 """Part of the limit's bucket that a packet leaves to others if its flow's bucket is empty. With
 a quarter, UDP at 20 Mbit/s gets 1.18 of its share beside TCP."""
 CROWD_COPIES = 1.25
-"""Flows per sampled flow from which the sample is a part of a crowd. Flows outside the sample
-have no bucket. If sampled ones were cut before them, the sample would carry less and less, and
-stand for more and more flows."""
+"""Flows per sampled flow above which the flows are a *crowd*. Flows outside the sample have no
+bucket. If only the sampled ones were cut, the sample would carry less and less, and stand for more
+and more flows."""
 CROWD = 2.0
-"""In a crowd, the factor of the level at which a sampled flow is cut: only those that stand out."""
+"""In a crowd, the multiple of the level above which a sampled flow is cut: only outliers are."""
 CROWD_RESERVE = 3
-"""Packets that such a flow leaves to others."""
+"""In a crowd, the packets' worth of tokens that a flow with an empty bucket leaves to others."""
 IDLE_S = 0.15
-"""Depth of an idle limiter in seconds of its static share: a fleet that wakes up together
+"""Depth of an idle limiter in seconds of its static share. A fleet that wakes up together
 forwards no more than that at once."""
 IDLE_ITEMS = 2
-"""Packets beside that: one is spent while tokens for the next one come."""
+"""Packets that are added to `IDLE_S`: one is spent while tokens for the next one come."""
 DEPTH_ITEMS = 6
 """Least depth of a limiter with traffic, in packets: TCP's smallest windows and its probes."""
 DEPTH_S = 2.0
-"""The same in seconds of the static share, where that is less: at very low rates."""
+"""The same limiter's least depth in seconds of its static share, where that is less than
+`DEPTH_ITEMS`: at very low rates."""
 LOAN_S = 0.25
-"""Least time for which a limiter may borrow its static share. With short intervals news is
-young, but TCP's swings are as long as ever."""
+"""Least loan of a limiter in seconds of its static share. Short intervals make news younger, but
+they do not shorten TCP's swings."""
 REFILL_S = 1.0
-"""Time in which a limiter wants back what its bucket or its account lacks."""
+"""Time in which a limiter wants back the bytes that its bucket or its account lacks."""
 LEAST_MISSING = 64
-"""Bytes below which nothing is asked for: each request would be smaller than the last, for ever."""
+"""Missing bytes below which a limiter claims none: each claim would be smaller than the last."""
 _LEAST_FLOW_RATE = 64
 
 
@@ -129,9 +130,9 @@ class FairParameters:
     """Part of the limit by which the fleet may exceed it while weights keep changing; 0 is the
     strict rule. Weights of short flows change all the time: docs/allocators.md has the price."""
     headroom: float = 0.1
-    """Part of what a flow sends that it wants beyond it."""
+    """Part of its own rate that a flow wants in addition to it."""
     reach: float = 1.5
-    """Largest factor by which the weight may exceed what arrived lately."""
+    """Largest factor by which the weight may exceed the recent arrivals."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin <= 1:
@@ -143,7 +144,7 @@ class FairParameters:
 
 
 class Fair(Allocator):
-    """Fill at the local limit, and hold every flow to the level."""
+    """Fill the limit's bucket at the local limit, and hold each sampled flow to the level."""
 
     quantity = Quantity.WEIGHT
     Parameters = FairParameters
@@ -155,18 +156,18 @@ class Fair(Allocator):
         self._recent = 0.0
         """Rate of arrival in the last tenth of a second, bytes/s."""
         self._awake_ns = 0
-        """Since the last idle time."""
+        """Time since the limiter was last idle, ns."""
         self._account = LoanAccount()
         self._tokens = math.inf
-        """What the datapath's bucket holds, as far as ticks can tell, bytes."""
+        """Tokens of the datapath's bucket, as far as ticks can tell, bytes."""
         self._fill_rate = 0.0
         self._missing = 0.0
-        """What that bucket lacks of the depth of a limiter without traffic, bytes."""
+        """Tokens that this bucket lacks of an idle limiter's depth, bytes."""
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
-        """Compute level, weight and local limit, and what to enforce."""
+        """Compute the level, the weight, the local limit and the record to enforce."""
         if limit.rate <= 0:
             return Allocation(0.0, Enforcement(fill_rate=0, depth=0), 0.0)
         self._awake_ns = 0 if demand.idle else self._awake_ns + interval_ns
@@ -176,7 +177,7 @@ class Fair(Allocator):
             if wants and self._level:
                 refill = min(refill, self.parameters.headroom * self._level)
             wants.append(refill / copies)
-        # With g the limiter's weight and g f its own level: sum min(d, g f) + (W / g) g f = L.
+        # g is the limiter's weight, g f its own level: sum min(d, g f) + (W / g) g f = L.
         others = view.remote / limit.weight
         level = water_level(limit.rate / copies, wants, unlimited + others / copies)
         self._level = level
@@ -188,7 +189,7 @@ class Fair(Allocator):
         rates = self._rates(view, limit, weight, local_limit)
         enforcement = self._police(demand, limit, rates, view.news_ns, interval_ns)
         if demand.flows > 1 or demand.rest:
-            # What this limiter may fill now may be less than its local limit.
+            # The fill rate in force may be below the local limit.
             level = water_level(max(self._fill_rate, 1.0) / copies, wants, unlimited)
             enforcement = _with_flow_buckets(enforcement, level, demand, copies > CROWD_COPIES)
         return Allocation(weight, enforcement, self._fill_rate)
@@ -196,7 +197,7 @@ class Fair(Allocator):
     def _wants(
         self, demand: Demand, limit: InForce, interval_ns: int
     ) -> tuple[list[float], int, float]:
-        """What the sampled flows want, bytes/s; how many want all; and how often they count."""
+        """Rates that flows want, bytes/s; number of flows that want all; flows per sampled flow."""
         level = limit.rate if self._level is None else self._level
         more = 1 + self.parameters.headroom
         young_ns, hold_ns = max(YOUNG_NS, interval_ns), max(HOLD_NS, interval_ns)
@@ -218,12 +219,12 @@ class Fair(Allocator):
         return wants, unlimited, 1 + demand.rest / sampled if sampled else 1.0
 
     def _refill(self) -> float:
-        """What the limiter itself wants, to have back what its bucket and its account lack."""
+        """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""
         missing = max(self._missing, self._account.missing)
         return missing / REFILL_S if missing > LEAST_MISSING else 0.0
 
     def _reach(self, demand: Demand, interval_ns: int) -> float:
-        """The largest local limit that is of use to what arrives at present, bytes/s."""
+        """The largest local limit that the present arrivals can use, bytes/s."""
         kept = math.exp(-interval_ns / RECENT_NS)
         self._recent = kept * self._recent + (1 - kept) * demand.instant_rate
         if self._awake_ns <= max(YOUNG_NS, interval_ns):
@@ -235,14 +236,14 @@ class Fair(Allocator):
     def _rates(
         view: GlobalView, limit: InForce, weight: float, local_limit: float
     ) -> tuple[float, float]:
-        """Fill rate as far as peers can know of it, and the strict share, bytes/s."""
+        """Fill rate that peers can know of, and the strict share, both bytes/s."""
         if not (view.connected or view.unnamed):
             return local_limit, limit.rate
-        # What is told next counts as well: peers may use it before this limiter's next tick.
+        # The next weight counts as told: peers may use it before this limiter's next tick.
         least = min(view.told, weight)
         strict = limit.rate * least / (least + view.remote) if least else 0.0
         fill_rate = min(local_limit, max(RISE * strict, limit.static_rate))
-        # Where nobody wants anything, all have their static share.
+        # While no limiter has a demand, each has its static share.
         return fill_rate, strict if weight + view.remote else limit.static_rate
 
     def _police(
@@ -253,7 +254,7 @@ class Fair(Allocator):
         news_ns: int,
         interval_ns: int,
     ) -> Enforcement:
-        """The limiter's bucket, as far as its account lends it."""
+        """The record of the limiter's bucket, within the bounds of its account."""
         fill_rate, strict = rates
         interval_s = interval_ns / NS_PER_S
         static = limit.static_rate / limit.rate
@@ -264,7 +265,7 @@ class Fair(Allocator):
         depth = max(_depth(limit.burst, fill_rate / limit.rate) + PACKET_BYTES, idle_depth)
         if not demand.idle:
             depth = max(depth, least_depth)
-        # A limiter on its own is one bucket.
+        # One limiter alone needs no more than the limit's burst.
         depth = min(depth, max(limit.burst, idle_bytes))
         loan = max(2 * news_ns / NS_PER_S, LOAN_S) * limit.static_rate
         capacity = max(loan, limit.static_burst) + max(least_depth, idle_bytes)
@@ -278,21 +279,21 @@ class Fair(Allocator):
         passed = self._fill_rate * interval_s - demand.forwarded_bytes
         self._tokens = min(self._tokens + passed, depth)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
-        # After a late or an extra tick the next one may be further away than the last was.
+        # After a late or an extra tick, the next interval may be longer than the last.
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
         self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
         return Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
 
 
 def _depth(burst: float, share: float) -> float:
-    """Depth for a limiter with a share of the limit: those of shares that sum to 1 sum to 2."""
+    """Depth for a share of the limit, bytes. Shares that sum to 1 have at most two bursts."""
     return burst * min(math.sqrt(share), 2 * share)
 
 
 def _with_flow_buckets(
     polices: Enforcement, level: float, demand: Demand, crowd: bool
 ) -> Enforcement:
-    """The same with a bucket for each flow, filled at the level."""
+    """Add to a record a bucket for each sampled flow, filled at `level` (bytes/s)."""
     reserve = RESERVE * (polices.depth or 0)
     if crowd:
         rates = sorted(flow.fast for flow in demand.sample)

@@ -1,16 +1,17 @@
-"""A token bucket for each flow, in one number: fair dropping's share of a packet's work.
+"""A token bucket for each flow, in one number: the part of `fair` that runs for each packet.
 
-The limit's bucket is fair to flows that slow down alike when they lose packets, and to no others.
-So each flow of a limit's sample has a bucket of its own, filled at the level that no flow may
-exceed while others want more (`Enforcement.flow_rate`). A packet passes only if it leaves the part
-of the reserve that its flow has used of its own bucket, this packet included: all of the reserve if
-that bucket does not cover the packet. Or it meets a full bucket of the limit. So what nobody else
-wants is not lost, flows below the level find tokens, and of two flows below it the one that owes
-less finds them first.
+One bucket for all is fair only to flows that slow down alike when they lose packets. So each
+sampled flow of a limit has a bucket of its own. It fills at the level, the rate that no flow may
+exceed while others want more (`Enforcement.flow_rate`). A packet has to leave a part of the
+`reserve` in the limit's bucket: the part that its flow has used of its own bucket, this packet
+included. If the flow's bucket does not cover the packet, the part is the whole reserve. A packet
+that meets a full bucket of the limit passes as well. So a rate that no other flow wants is not
+lost, and flows below the level find tokens. Of two such flows, the one that owes less finds tokens
+first.
 
-All buckets of a limit have the same rate and depth, so a bucket is one number, its virtual
+All flow buckets of a limit have the same rate and depth. So a bucket is one number, its virtual
 scheduling time (the GCRA of ITU-T I.371; a phantom queue): the time `due` at which it is full
-again. With s nanoseconds a byte and a span T, the time in which an empty bucket fills,
+again. A byte takes s nanoseconds, and an empty bucket fills in the span T:
 
     a packet of b bytes at time t:  due' = max(due, t) + b s
     covered, where                  due' - t <= max(T, b s)
@@ -18,11 +19,11 @@ again. With s nanoseconds a byte and a span T, the time in which an empty bucket
     leaves in the limit's bucket    (reserve / T) min(due' - t, T)
 
 `max` lets a packet larger than the whole bucket pass when the bucket is full. A new flow has
-due = 0: a full bucket. A new rate changes what is owed in proportion.
+due = 0: a full bucket. A new rate changes the bytes that are owed, in proportion.
 
-Integers only, so that the BPF program gives the same verdicts: s is scaled by 2**16 and cut off
-(at 400 Gbit/s an error below 0.1 %), and at most 2**44 (3.8 bytes/s), so that no product leaves
-64 bits. The tokens to leave for each nanosecond owed are cut off to a whole number, too.
+All numbers are integers, so that the BPF program gives the same verdicts. s is scaled by 2**16 and
+rounded down: at 400 Gbit/s an error below 0.1 %. It is at most 2**44 (3.8 bytes/s), so that every
+product fits into 64 bits. The tokens for each nanosecond owed are rounded down, too.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ SCALE_BITS = 16
 MAX_SCALED = 1 << 44
 MAX_SPAN_NS = 1 << 61
 MAX_TOKENS = 1 << 62
-"""Of a reserve: more than the deepest bucket has, and with a packet's below 2**63."""
+"""Largest reserve: more than the deepest bucket holds, and with a packet's cost below 2**63."""
 MARKED_SPANS = 2
-"""Depths that an ECN-capable flow may owe: it is marked beyond the first, refused beyond this."""
+"""Depths that an ECN-capable flow may owe. It is marked beyond one depth, refused beyond this."""
 
 
 class FlowBuckets:
@@ -54,7 +55,7 @@ class FlowBuckets:
         """Tokens to leave for each nanosecond owed."""
 
     def charged(self, due_ns: int, length: int, now_ns: int) -> int:
-        """`due` of a flow's bucket after a packet of `length` bytes."""
+        """The `due` of a flow's bucket after a packet of `length` bytes, ns."""
         start_ns = due_ns if due_ns > now_ns else now_ns
         return start_ns + (length * self.scaled >> SCALE_BITS)
 
@@ -64,9 +65,13 @@ class FlowBuckets:
         return (owed_ns if owed_ns < self.span_ns else self.span_ns) * self.per_ns
 
     def covers(self, charged_ns: int, length: int, now_ns: int, spans: int = 1) -> bool:
-        """Whether the bucket, if it were so many depths deep, would cover a packet.
+        """Whether a flow's bucket of `spans` depths would cover a packet.
 
-        `charged_ns` is what `charged` says of the packet.
+        Args:
+            charged_ns: the result of `charged` for the packet.
+            length: the packet's length, bytes.
+            now_ns: the time up to which the limit's bucket is settled.
+            spans: depth of the flow's bucket, in configured depths.
         """
         owed_ns = charged_ns - now_ns
         return owed_ns <= spans * self.span_ns or owed_ns <= length * self.scaled >> SCALE_BITS

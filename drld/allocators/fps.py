@@ -19,8 +19,8 @@ r = (1 + h) * r_i and W is the remote weight.
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
 sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
 
-Where we deviate from figure 2, and why (figure 2 as printed is `fps-paper`; what comes of each is
-in docs/fps.md and docs/reproduction.md):
+Where we deviate from figure 2, and why (`fps-paper` is figure 2 as printed; docs/fps.md and
+docs/reproduction.md have the effects):
 
 1. r_i / f, not l_i / f. At the fixed point they are equal, as r_i = l_i. Elsewhere the quotient
    of two rates that went through the same filter keeps the number of flows while the limit moves
@@ -30,8 +30,8 @@ in docs/fps.md and docs/reproduction.md):
    of n noisy rates grows with n and would cost the limiter with more flows part of its share.
 3. "Demand >= limit" is tested by evidence: a drop in the last interval, or demand above
    `saturation` of the local limit. Evidence counts for `hold_s`. The literal test takes the dip
-   after each loss for the other regime: with few flows it costs a per cent or two of the limit,
-   with the baseline's ten nothing.
+   after each loss for the other regime. With few flows that costs a per cent or two of the limit;
+   with the baseline's ten flows, nothing.
 4. Headroom. With l_i exactly the demand, noise alone saturates a limiter whose flows are all
    bottlenecked elsewhere, and it would claim the share of all its flows. (1 + h) * saturation
    must therefore exceed 1.
@@ -53,9 +53,9 @@ do not all lose at once, so that what TCP needs of a bucket falls more slowly th
 (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004). The depth is scaled with the square
 root of the local limit's part of L, or of the static share's where that is larger, for short flows
 come in bursts while a limiter has little. A new flow's SYN and initial window (RFC 6928) must pass
-in any case: `depth_packets`. So N limiters hold at most sqrt(2 N) depths; where a static share's
-depth is below an initial window (18 kB), N initial windows more: 8.8 MB in all at 490 limiters of
-equal shares and 75 kB, which is 118 depths.
+in any case: `depth_packets`. So N limiters hold at most sqrt(2 N) depths. Where a static share's
+depth is below an initial window (18 kB), add N initial windows. With 490 limiters of equal shares
+and a depth of 75 kB this is 8.8 MB in all, which is 118 depths.
 
 Slow start (end of section 3.2.2). An idle limiter's limit is zero and its bucket may be empty: it
 is granted `depth_packets` of tokens as a credit when it falls idle. The paper then gives a new flow

@@ -7,24 +7,25 @@ f of the fastest flow of the sample:
     lines 8 and 9   elsewhere           w_i = r_i * W / (L - r_i)
     line 10                             l_i = L * w_i / (w_i + W)
 
-The end of section 3.2.2 adds three rules, which are in no line of the figure:
+The end of section 3.2.2 adds three rules that no line of the figure shows:
 
-- an EWMA smooths the weight; its parameter is that of the rates in section 5, 0.1 a second;
-- demand that appears is taken for a bottlenecked flow in its first interval (line 9), so the flow
-  is given its instantaneous rate; the average begins with that weight;
-- a limiter whose local limit is zero lets a flow begin: it has a credit of an initial window.
+- An EWMA smooths the weight. Its parameter is that of the rates in section 5, 0.1 a second.
+- New demand counts as a bottlenecked flow in its first interval (line 9), so the flow is given its
+  instantaneous rate. The average begins with that weight.
+- A limiter with a local limit of zero lets a flow begin: it has a credit of an initial window.
 
-Each limiter's bucket is as deep as the limit's, for the paper does not divide the depth.
+Each limiter's bucket is as deep as the limit's, because the paper does not divide the depth.
 
-Three cases are open in the paper. Where W is 0, line 9 gives 0 and line 10 divides 0 by 0; where
-the first interval has r_i >= L, line 9 has no solution: in both the weight is r_i / f, the number
-of flows. While no flow has been sampled, the last weight stays.
+The paper leaves three cases open. Where W is 0, line 9 gives 0 and line 10 divides 0 by 0. Where
+the first interval has r_i >= L, line 9 has no solution. In both cases the weight is r_i / f, the
+number of flows. While no flow has been sampled, the last weight stays.
 
-Both r_i and f are drld's estimates (drld.estimate). f is smoothed more than line 2 would have it:
-with r_i's own filter the fastest of n flows would be faster, and lean the split further.
+Both r_i and f are drld's estimates (drld.estimate). f is smoothed more than line 2 asks for. With
+r_i's own filter, the fastest of n flows would be faster, and the split would lean further.
 
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; the appendix's fixed point
-w_i = l_i a_i / (l_i - B_i) holds (tests/property). `fps` tells where it departs from this, and why.
+w_i = l_i a_i / (l_i - B_i) holds (tests/property). drld.allocators.fps lists
+the differences of `fps`, with reasons.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from drld.estimate.ewma import Ewma
 from drld.model import Demand, GlobalView, Quantity
 
 _HISTORY = 0.1
-"""Weight that history one second old keeps."""
+"""Weight of history one second old in the smoothed weight."""
 _INITIAL_WINDOW = INITIAL_WINDOW_PACKETS * PACKET_BYTES
 
 
@@ -62,19 +63,19 @@ class PapersFlowProportionalShare(Allocator):
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
-        """Lines 3 to 11."""
+        """Compute the weight and the local limit: lines 3 to 11 of figure 2."""
         if demand.first or demand.idle:
             self._smoothed.restart()
         weight = self._smoothed.update(self._ideal_weight(demand, view, limit), interval_ns)
         total = weight + view.remote
-        # Where nobody wants anything, all begin at their static share.
+        # While no limiter has a demand, each begins at its static share.
         self._local_limit = limit.rate * weight / total if total else limit.static_rate
         polices = bucket(self._local_limit, limit.burst, _INITIAL_WINDOW)
         enforcement = self._credit.added_to(polices, idle=demand.idle)
         return Allocation(weight, enforcement, self._local_limit)
 
     def _ideal_weight(self, demand: Demand, view: GlobalView, limit: InForce) -> float:
-        """Lines 4 to 9."""
+        """The weight before smoothing: lines 4 to 9 of figure 2."""
         if demand.idle:
             return 0.0
         if not demand.fastest_rate:

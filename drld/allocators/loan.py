@@ -1,51 +1,52 @@
-"""A limiter's account of bytes: what it may still forward, whatever it believes. Pure.
+"""A limiter's account: the bytes that it may still forward, whatever its news says. Pure.
 
-A limiter that divides the limit by news of its peers may take more than its part while the news is
-old. The account bounds that in bytes, for any traffic. With
+A limiter divides the limit by news of its peers, so old news may give it more than its part. The
+account bounds this excess in bytes, for any traffic. Two sums define it:
 
     m_i   the least weight that limiter i told in the last D (the age of news)
-    S_i   the sum of all weights that i believes in now, its own m_i at least
+    S_i   the sum of all weights that i believes now, its own counted as m_i
 
-the *strict share* is m_i / S_i. If all that is believed was told no longer than D ago, S_i is at
-least the sum of all m_j. So the strict shares of a fleet sum to 1 at most, at every moment, however
+The *strict share* is m_i / S_i. If no believed weight was told longer than D ago, S_i is at least
+the sum of all m_j. So the strict shares of a fleet sum to 1 at most, at every moment, however
 weights change (docs/conservative-rule.md).
 
-The account fills at (1 + margin) L m_i / S_i and pays for every byte that is forwarded. It holds
-`capacity` at most. What a limiter forwards above its strict share is a loan from it. So a limiter
-forwards in any time t no more than its strict share of that time and its capacity, and the fleet
+The account fills at (1 + margin) L m_i / S_i, where L is the limit, and pays for every byte that
+the limiter forwards. It holds at most `capacity`. Bytes beyond the strict share are a loan from it.
+So in any time t a limiter forwards at most its income of that time and its capacity, and the fleet
+forwards at most
 
     (1 + margin) L t + the sum of the capacities
 
-The account is kept at ticks. Between two of them the datapath's bucket stands in for it: its tokens
-are never more than the balance, and its fill rate is one that the balance lasts for.
+The account is settled at ticks. Between ticks the datapath's bucket stands in for the account: its
+tokens never exceed the balance, and the balance lasts for `LAST_TICKS` ticks at its fill rate.
 """
 
 from __future__ import annotations
 
 LAST_TICKS = 2
-"""Ticks that the balance must last for at the fill rate in force: one may be late."""
+"""Ticks for which the balance must last at the fill rate in force: one tick may be late."""
 
 
 class LoanAccount:
-    """What one limiter may still forward of one limit."""
+    """The bytes that one limiter may still forward of one limit."""
 
     __slots__ = ("_income", "balance", "capacity")
 
     def __init__(self) -> None:
         self.balance: float | None = None
-        """Bytes; None before the first settling, which fills the account."""
+        """Balance, bytes; None before the first settling, which fills the account."""
         self.capacity = 0.0
-        """Bytes."""
+        """Largest balance, bytes."""
         self._income = 0.0
 
     def settle(self, forwarded: int, income: float, capacity: float, interval_s: float) -> None:
-        """End an interval.
+        """Settle the account at the end of an interval.
 
         Args:
-            forwarded: bytes let through in it.
-            income: strict rate from now on, bytes/s.
-            capacity: bytes that the account holds from now on.
-            interval_s: the interval's length.
+            forwarded: bytes that the limiter forwarded in the interval.
+            income: rate at which the account fills from now on, bytes/s.
+            capacity: largest balance from now on, bytes.
+            interval_s: the interval's length, s.
         """
         before = capacity if self.balance is None else self.balance
         earned = before + self._income * interval_s - forwarded
@@ -55,16 +56,16 @@ class LoanAccount:
 
     @property
     def missing(self) -> float:
-        """Bytes that the account lacks."""
+        """Bytes that the account lacks of its capacity."""
         return 0.0 if self.balance is None else max(self.capacity - self.balance, 0.0)
 
     def depth(self, wanted: float, least: float) -> float:
-        """Depth of the bucket that stands in for the account, bytes, `least` at least."""
+        """Depth of the datapath's bucket, bytes: `wanted` up to the balance, at least `least`."""
         balance = wanted if self.balance is None else self.balance
         return max(min(wanted, balance), least)
 
     def fill_rate(self, wanted: float, depth: float, interval_s: float) -> float:
-        """Fill rate of that bucket, bytes/s, if it is so deep."""
+        """Fill rate of a bucket of this depth, bytes/s: `wanted`, or all that the balance pays."""
         if self.balance is None:
             return wanted
         spare = (self.balance - depth) / (LAST_TICKS * interval_s)

@@ -1,7 +1,7 @@
 """Tokens for the first packets of a flow that begins at an idle limiter (paper, section 3.2.2).
 
-The local limit of an idle limiter is zero and its bucket may be empty, so a SYN would be lost and
-the flow could not show its demand. A limiter that falls idle is granted a credit, once.
+An idle limiter has a local limit of zero, and its bucket may be empty. Without a credit it would
+drop a SYN, and the flow could not show its demand. So a limiter gets one credit when it falls idle.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class StartCredit:
     __slots__ = ("_credit_id", "_granted", "_size")
 
     def __init__(self, size: int) -> None:
-        """`size`: bytes."""
+        """`size`: bytes of each credit."""
         self._size = size
         self._credit_id = 0
         self._granted = False
 
     def added_to(self, enforcement: Enforcement, *, idle: bool) -> Enforcement:
-        """`enforcement` with the last credit granted; call it once an interval."""
+        """Add the last credit granted to a record. Call this once an interval."""
         if idle and not self._granted:
             self._credit_id += 1
         self._granted = idle

@@ -5,13 +5,13 @@ only, no rounding, no remainder lost. The rules, which the BPF program repeats t
 
 - settle:  dt = max(now - updated, 0);  tokens += fill_rate * dt, at most the depth. A negative
   fill rate drains (GTB), at most to zero. Time never runs backward: a `now` before the last one
-  changes nothing. Settling in between changes nothing either: only charges and records do.
-- a packet conforms when a whole token for each of its bytes is there; charging takes them. A
-  packet larger than the depth conforms when the bucket is full, and leaves it in debt, or a
-  super-packet of 64 kB (GSO) could never pass a small bucket. Nothing else passes until the debt is
-  paid.
-- program: settle at the old rate first, then set rate and depth; shrinking the depth clamps the
-  tokens, growing it adds none; then the credit is added, once for each new `credit_id`.
+  changes nothing. Extra settlings change nothing either: only charges and records do.
+- conform: a packet conforms when the bucket holds a whole token for each of its bytes; charging
+  takes them. A packet larger than the depth conforms when the bucket is full, and leaves it in
+  debt. Otherwise a super-packet of 64 kB (GSO) could never pass a small bucket. No other packet
+  passes until the debt is paid.
+- program: settle at the old rate first, then set rate and depth. Shrinking the depth clamps the
+  tokens; growing it adds none. Then the credit is added, once for each new `credit_id`.
 - `depth` None is no bucket: every packet conforms. A bucket begins full.
 """
 
@@ -31,7 +31,7 @@ class TokenBucket:
         self._tokens = self._depth or 0
         self._credit_id = enforcement.credit_id
         self.updated_ns = now_ns
-        """Of the last settling."""
+        """Time of the last settling, ns."""
 
     @property
     def tokens(self) -> int:
@@ -50,7 +50,7 @@ class TokenBucket:
             if tokens > self._depth:
                 tokens = self._depth
             elif tokens < 0 and self._fill_rate < 0:
-                # Draining takes what is there; it neither makes a debt nor pays one.
+                # Draining takes tokens down to zero; it neither makes a debt nor pays one.
                 tokens = min(self._tokens, 0)
             self._tokens = tokens
 
@@ -62,7 +62,7 @@ class TokenBucket:
         return self._tokens >= cost or 0 < self._depth == self._tokens
 
     def spares(self, length: int, left: int) -> bool:
-        """Whether a packet of `length` bytes leaves so many tokens, or meets a full bucket."""
+        """Whether a packet of `length` bytes leaves `left` tokens, or meets a full bucket."""
         if self._depth is None:
             return True
         return self._tokens >= length * NS_PER_S + left or self._tokens == self._depth
@@ -81,7 +81,7 @@ class TokenBucket:
             self._tokens = 0
         else:
             depth = enforcement.depth * NS_PER_S
-            # A limit that had no bucket until now begins with a full one, like any new bucket.
+            # A limit without a bucket until now begins with a full one, like any new bucket.
             self._tokens = depth if self._depth is None else min(self._tokens, depth)
             self._depth = depth
         if enforcement.credit_id != self._credit_id:

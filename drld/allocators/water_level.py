@@ -1,12 +1,12 @@
 """The water level: the rate that no flow exceeds while all of a limit is in use. Pure.
 
-Max-min fairness (Bertsekas and Gallager, *Data Networks*, section 6.5.2): every flow gets what it
-wants, or the level f, and f is as high as the limit allows. With the wants d of the flows that are
-known, U of unlimited ones, and R more outside that count like unlimited ones, f solves
+Max-min fairness (Bertsekas and Gallager, *Data Networks*, section 6.5.2): every flow gets the rate
+that it wants, or the level f if that is lower. The level is as high as the limit allows. With the
+wanted rates d of known flows, U unlimited flows here, and R more elsewhere, f solves
 
     sum of min(d, f) + (U + R) f = capacity
 
-The left side rises with f from 0, so there is one solution, unless all that is wanted fits.
+The left side rises with f from 0, so there is one solution, unless the capacity covers all wants.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 
 def water_level(capacity: float, wants: Sequence[float], unlimited: float) -> float:
-    """The level in the unit of `capacity`; the capacity itself where all that is wanted fits.
+    """The level in the unit of `capacity`; the capacity itself if it covers all wants.
 
     Args:
-        capacity: what there is to share, above 0.
-        wants: what each flow wants that does not want all it can get.
-        unlimited: how many flows (also a part of one) get the level itself.
+        capacity: the rate to share, above 0.
+        wants: the wanted rate of each flow that is not unlimited.
+        unlimited: number of unlimited flows, U + R; may be a fraction.
     """
     left, sharing = capacity, len(wants) + unlimited
     for want in sorted(wants):

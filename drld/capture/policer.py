@@ -9,9 +9,10 @@ like any other and counts what it would have dropped or marked, but refuses and 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
 (drld.allocators.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
 where it would not leave its part of the reserve, or where the limit's bucket runs low
-(`mark_below`). It is dropped where the limit's bucket is empty, and where its flow owes more than
-two depths: a flow that ignores marks gains nothing. A flow's bucket goes by the time up to which
-the limit's bucket is settled; a limit without a bucket has none for its flows.
+(`mark_below`). It is dropped where the limit's bucket does not cover it, and where it lacks its
+part of the reserve and its flow owes more than two depths. So a flow that ignores marks gains
+nothing. The time of a flow's bucket is the time up to which the limit's bucket is settled. A limit
+without a bucket has no flow buckets.
 
 `drld.capture.nfqueue` runs this for each packet; the kernel datapath repeats it in C.
 """
@@ -28,10 +29,10 @@ from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import Excess, LimitSpec, Mode
 
 DRAW_BITS = 32
-"""A packet is dropped at random when a draw of so many bits is below the scaled probability."""
+"""Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
 
 DROP, FORWARD, MARK = 0, 1, 2
-"""Verdicts: a truth value of whether the packet passes. `MARK`: with a congestion mark."""
+"""Verdicts. All but `DROP` are true: the packet passes, after `MARK` with a congestion mark."""
 
 
 class Policer:
@@ -64,21 +65,22 @@ class Policer:
         self.bucket = TokenBucket(enforcement, now_ns)
         self._read_ns = now_ns
         self._slot: FlowSlot | None = None
-        """Of the packet that is being judged, as are the next two."""
+        """Slot of the flow of the current packet; None if the flow is not in the sample."""
         self._charged_ns: int | None = None
-        """Its flow's bucket once it is forwarded; None: that bucket is not charged."""
+        """`due_ns` of that flow if the current packet is forwarded, ns; None: no change."""
         self._verdict = FORWARD
+        """Verdict on the current packet, if no limit refuses it."""
         self._adopt(enforcement)
         self._clear()
         self.reconfigure(limit)
 
     def reconfigure(self, limit: LimitSpec) -> None:
-        """Take over a changed configuration of the same limit; counters and tokens stay."""
+        """Adopt a changed configuration of the same limit; counters and tokens stay."""
         self.shadow = limit.mode is Mode.SHADOW
         self.marks = limit.excess is Excess.MARK
 
     def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
-        """Enforce this record from now on, and drop the named flows from the sample."""
+        """Enforce this record from now on, and remove the flows of `evict` from the sample."""
         self.bucket.program(enforcement, now_ns)
         self._adopt(enforcement)
         self.sample.evict(evict)
@@ -95,7 +97,7 @@ class Policer:
         return self._arrived_packets > 0
 
     def read(self, now_ns: int) -> Measurement:
-        """What was counted since the last read."""
+        """The counts since the last read, which begin at 0 again."""
         flows, hits = self.sample.take()
         measurement = Measurement(
             interval_ns=now_ns - self._read_ns,
@@ -121,7 +123,7 @@ class Policer:
         self._marked_bytes = self._marked_packets = 0
 
     def arrive(self, flow: FlowId, length: int) -> None:
-        """Count a packet and sample its flow, whatever becomes of it."""
+        """Count a packet and sample its flow, whether it will pass or not."""
         self._arrived_bytes += length
         self._arrived_packets += 1
         self._slot = self.sample.observe(flow, length)
@@ -130,10 +132,10 @@ class Policer:
         """Check the packet that has just arrived, and count it as dropped if it may not pass.
 
         Args:
-            length: its bytes.
-            now_ns: when it arrived.
-            rng: draws for random drop.
-            capable: whether it is ECN-capable (ECT).
+            length: the packet's length, bytes.
+            now_ns: when the packet arrived.
+            rng: source of the draws for random drop.
+            capable: whether the packet is ECN-capable (ECT).
         """
         bucket = self.bucket
         bucket.settle(now_ns)
@@ -169,7 +171,11 @@ class Policer:
         return True
 
     def forward(self, length: int) -> int:
-        """Charge a packet that conforms and count it as forwarded; `FORWARD` or `MARK`."""
+        """Charge a packet that conforms, and count it as forwarded.
+
+        Returns:
+            `FORWARD` or `MARK`.
+        """
         self.bucket.charge(length)
         self._forwarded_bytes += length
         self._forwarded_packets += 1
@@ -187,7 +193,7 @@ class Policer:
     def police(
         self, flow: FlowId, length: int, now_ns: int, rng: Random, capable: bool = False
     ) -> int:
-        """What `police` does where this limit is the only one, in half the time."""
+        """Do as the function `police` for a packet under this limit alone, in half the time."""
         self.arrive(flow, length)
         if self.refuses(length, now_ns, rng, capable):
             return FORWARD if self.shadow else DROP
@@ -205,7 +211,7 @@ def police(
 ) -> int:
     """Decide about a packet of `length` bytes that falls under these limits.
 
-    `capable` says whether it is ECN-capable.
+    `capable` says whether the packet is ECN-capable.
 
     Returns:
         `DROP`, `FORWARD`, or `MARK`: forward it with a congestion mark.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from drld.burst import automatic_burst, is_shallow
+from drld.burst import is_shallow
 from drld.config.problems import some
 from drld.model import NS_PER_S
 from drld.spec import LimiterSpec
-from drld.units import format_duration, format_size
+from drld.units import format_duration
 
 LONGEST_TUNED_NS = NS_PER_S
 """The longest estimate interval for which the allocators' time constants hold."""
@@ -30,13 +30,8 @@ def _shallow(spec: LimiterSpec) -> list[str]:
     shallow = [limit for limit in spec.limits if is_shallow(limit.burst, limit.rate)]
     if not shallow:
         return []
-    names = some(
-        [
-            f"{limit.name} ({format_size(limit.burst)}, 0.25 s are "
-            f"{format_size(automatic_burst(limit.rate))})"
-            for limit in shallow
-        ]
-    )
+    # Without their sizes, so that a reload that changes a rate does not log the line again.
+    names = some([limit.name for limit in shallow])
     return [
         f"limit.burst: below 0.25 s of the rate: {names}: a lone TCP flow may then stay below the "
         'rate; write a larger burst, or "auto" (docs/configuration.md)'

@@ -1,4 +1,4 @@
-"""A bounded sample of flows and what it says of an unbottlenecked flow's rate.
+"""A bounded sample of flows, and an estimate of an unbottlenecked flow's rate.
 
 Paper, section 3.2.2: a limiter keeps byte counters for a constant-size set of flows, discards
 small flows and resamples, so that the set comes to hold the fast ones; the fastest is taken to be
@@ -15,11 +15,12 @@ paper's resample probability, without a draw for each packet, and a lone new flo
 a climb from zero. Bytes of flows outside the set are one more pseudo-flow, so the rates always sum
 to the aggregate's (`total`).
 
-A flow that was silent for `PAUSE_NS`, and for the time in which it used to send `PAUSE_BYTES`,
-counts for nothing until it sends again, with the rate that it then has left: who leaves must not
-keep a share for as long as an average remembers him, and who was only in a timeout must not begin
-anew. TCP's retransmission timer waits for 200 ms and a round trip, so that most of its timeouts do
-not show; and some flows' packets are that far apart.
+A flow *pauses* once it was silent for `PAUSE_NS`, and for the time in which it used to send
+`PAUSE_BYTES`. It counts for nothing until it sends again, and then with the average that is left.
+So a flow that ends does not keep a share for as long as the average remembers it, and a flow that
+comes out of a timeout does not start from zero. TCP's retransmission timer waits for 200 ms and a
+round trip, so most timeouts are too short for a pause. The packets of some flows are that far
+apart, too.
 
 The rate of an unbottlenecked flow is not the fastest flow's: the maximum of n noisy rates grows
 with n, so a limiter with seven flows would count itself fewer flows, relative to one with three,
@@ -46,22 +47,22 @@ PAUSE_BYTES = 4 * 1500
 SILENCE_NS = 3 * NS_PER_S
 HISTORY = 0.7
 FAST_NS = NS_PER_S // 2
-"""Time constant of `FlowState.fast`: some round trips, and short beside what people notice."""
+"""Time constant of `FlowState.fast`: some round trips, and too short for people to notice."""
 NEVER_NS = 1 << 61
 
 
 class FlowSlot:
-    """What a datapath keeps of one flow of the sample."""
+    """The datapath's state of one flow of the sample."""
 
     __slots__ = ("due_ns", "hits", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """Bytes since the last take."""
+        """Bytes that arrived since the last `take`."""
         self.hits = 0
-        """Of them, bytes that the limit refused or marked."""
+        """Bytes since the last `take` that the limit refused or marked."""
         self.due_ns = 0
-        """Of the flow's bucket (drld.allocators.flow_bucket)."""
+        """Time at which the flow's bucket is full again (drld.allocators.flow_bucket), ns."""
 
 
 class FlowSample:
@@ -74,10 +75,10 @@ class FlowSample:
         self._slots: dict[FlowId, FlowSlot] = {}
 
     def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
-        """Count a packet of `length` bytes if its flow is, or may come, into the set.
+        """Count a packet of `length` bytes if its flow is in the set, or the set has room for it.
 
         Returns:
-            The flow's slot; None where it is not in the set.
+            The flow's slot; None where the flow is not in the set.
         """
         slot = self._slots.get(flow)
         if slot is not None:
@@ -87,9 +88,11 @@ class FlowSample:
         return slot
 
     def take(self) -> tuple[dict[FlowId, int], dict[FlowId, int]]:
-        """Bytes of each flow since the last take, and of them those refused or marked.
+        """Read and reset the counters of all flows.
 
-        Both begin at 0 again. Flows of which nothing was refused or marked are not in the second.
+        Returns:
+            Bytes of each flow since the last `take`; and, of these, the bytes that the limit
+            refused or marked, without the flows that have none.
         """
         counted, hits = {}, {}
         for flow, slot in self._slots.items():
@@ -107,7 +110,7 @@ class FlowSample:
 
 
 class FlowState:
-    """What the ticks so far say of one flow."""
+    """Estimates of one flow, from the ticks so far."""
 
     __slots__ = ("age_ns", "fast", "last", "rate_sum", "silent_ns", "unhit_ns", "weight")
 
@@ -116,29 +119,29 @@ class FlowState:
         """Numerator of the start-corrected EWMA, and its weight."""
         self.weight = 0.0
         self.fast = 0.0
-        """EWMA of `FAST_NS` that climbs from zero, bytes/s: those of all flows sum to the EWMA of
+        """EWMA of `FAST_NS` that climbs from zero, bytes/s. The sum over all flows is the EWMA of
         the limiter's arrivals, whichever flows come and go."""
         self.last = 0.0
         """Rate over the last interval, bytes/s."""
         self.age_ns = 0
         self.silent_ns = 0
         self.unhit_ns = NEVER_NS
-        """Since the limit refused or marked a packet of it."""
+        """Time since the limit refused or marked a packet of the flow, ns."""
 
     @property
     def average(self) -> float:
-        """The mean rate over its life so far, older times counting less, bytes/s."""
+        """Mean rate over the flow's life so far, bytes/s; older intervals count less."""
         return self.rate_sum / self.weight if self.weight else 0.0
 
     @property
     def rate(self) -> float:
-        """The same, and 0 while the flow pauses."""
+        """The average, bytes/s; 0 while the flow pauses."""
         rate = self.average
         return 0.0 if self._pauses(rate) else rate
 
     @property
     def paused(self) -> bool:
-        """Whether it has been silent for so long that it counts for nothing."""
+        """Whether the flow has been silent for so long that it counts for nothing."""
         return self._pauses(self.average)
 
     def _pauses(self, rate: float) -> bool:
@@ -147,7 +150,15 @@ class FlowState:
     def update(
         self, counted: int, interval_ns: int, alpha: float, fast_alpha: float, hit: bool
     ) -> None:
-        """Take in the bytes of one interval, and whether the limit refused or marked any."""
+        """Add one interval.
+
+        Args:
+            counted: bytes of the flow in the interval.
+            interval_ns: the interval's length.
+            alpha: part of `average` that older intervals keep.
+            fast_alpha: part of `fast` that older intervals keep.
+            hit: whether the limit refused or marked any of the bytes.
+        """
         self.last = last = counted * NS_PER_S / interval_ns
         self.rate_sum = alpha * self.rate_sum + (1 - alpha) * last
         self.fast = fast_alpha * self.fast + (1 - fast_alpha) * last
@@ -166,10 +177,10 @@ class FlowRates:
         self.history = history
         self._flows: dict[FlowId, FlowState] = {}
         self.rest = FlowState()
-        """Of all flows outside the sample, as if they were one."""
+        """Estimates of all flows outside the sample, as if they were one flow."""
         self._ahead = 0
-        """Bytes of the sample that are not in the total yet: a datapath that counts while it is
-        read shows a packet in one of them first."""
+        """Bytes of the sample that are not in the total yet. A datapath that counts while the
+        daemon reads shows a packet in one of the two first."""
 
     @property
     def rates(self) -> list[float]:
@@ -183,7 +194,7 @@ class FlowRates:
 
     @property
     def states(self) -> Collection[FlowState]:
-        """The flows in the sample, in no order."""
+        """Estimates of the flows in the sample, in no order."""
         return self._flows.values()
 
     def update(
@@ -193,12 +204,12 @@ class FlowRates:
         interval_ns: int,
         hits: Collection[FlowId] = (),
     ) -> list[FlowId]:
-        """Take in one interval; return the flows to evict from the sample.
+        """Add one interval; return the flows to evict from the sample.
 
-        Evicted: flows silent for `SILENCE_NS`; and while a flow finds no room, an eighth of the
-        set, the slowest of those below `CLUSTER` of the unbottlenecked rate that have had
-        `RESIDENCE_NS` to show their rate. A flow in a pause counts with the rate before it: an
-        elephant would not come back for long among very many mice.
+        Flows that were silent for `SILENCE_NS` are evicted. While a flow finds no room, so is an
+        eighth of the set: the slowest flows below `CLUSTER` of the unbottlenecked rate. They must
+        have had `RESIDENCE_NS` to show their rate. A flow in a pause counts with its average, as a
+        fast flow among many slow ones would otherwise take long to come back.
         """
         alpha = self.history ** (interval_ns / NS_PER_S)
         fast_alpha = math.exp(-interval_ns / FAST_NS)
@@ -224,7 +235,7 @@ class FlowRates:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
         sampled = sum(flow.fast for flow in self._flows.values())
         if self._flows and rest > sampled:
-            # The sample shows little of the traffic: half of it makes room.
+            # The sample carries less than half of the bytes: flows below its mean make room.
             floor = max(floor, sampled / len(self._flows))
         candidates = [
             (flow.average, key)
