@@ -100,7 +100,9 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         away_s += healed_s - killed_s + 0.2 if nobody else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
     least = promised(RESTARTED_CLOSED, scene.fabric)
-    bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least, lines=2 * _LINES)
+    # Two starts, each with a remark on the burst; and that the kernel's buckets begin full again.
+    lines = 2 * _LINES + 1
+    bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least, lines=lines)
     return Episode(bounds, begin_s, healed_s, checks=[_ready(ready_s)])
 
 
