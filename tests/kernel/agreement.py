@@ -165,10 +165,11 @@ def flow_identity(header: Header) -> int:
                 int.from_bytes(address[start : start + 4], sys.byteorder)
                 for address in (flow.source, flow.destination)
             )
-            identity = identity * 0xD6E8FEB86659FD93 & _MASK ^ (source << 32 | destination)
+            identity = identity * 0x9E3779B97F4A7C15 & _MASK ^ (source << 32 | destination)
+            for _ in range(2):
+                identity ^= identity >> 32
+                identity = identity * 0xD6E8FEB86659FD93 & _MASK
             identity ^= identity >> 32
-            identity = identity * 0x9E3779B97F4A7C15 & _MASK
-            identity ^= identity >> 29
     return identity | 1
 
 
