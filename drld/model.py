@@ -173,7 +173,7 @@ class Quantity(enum.Enum):
     RATE = 0
     """Bytes/s (GTB, GRD, static)."""
     WEIGHT = 1
-    """Flow weight: the equivalent number of unbottlenecked flows (FPS)."""
+    """Flow weight: the equivalent number of unbottlenecked flows (`fair`, FPS)."""
 
 
 @dataclass(frozen=True, slots=True)

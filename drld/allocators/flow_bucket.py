@@ -22,7 +22,7 @@ again. A byte takes s nanoseconds, and an empty bucket fills in the span T:
 due = 0: a full bucket. A new rate changes the bytes that are owed, in proportion.
 
 All numbers are integers, so that the BPF program gives the same verdicts. s is scaled by 2**16 and
-rounded down: at 400 Gbit/s an error below 0.1 %. It is at most 2**44 (3.8 bytes/s), so that every
+rounded down: at 400 Gbit/s an error below 0.1 %. It is at most 2**44 (3.7 bytes/s), so that every
 product fits into 64 bits. The tokens for each nanosecond owed are rounded down, too.
 """
 

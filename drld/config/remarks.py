@@ -5,7 +5,7 @@ from __future__ import annotations
 from drld.burst import is_shallow
 from drld.config.problems import some
 from drld.model import NS_PER_S
-from drld.spec import LimiterSpec
+from drld.spec import Excess, LimiterSpec
 from drld.units import format_duration
 
 LONGEST_TUNED_NS = NS_PER_S
@@ -14,7 +14,7 @@ LONGEST_TUNED_NS = NS_PER_S
 
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on a configuration, the registry's part included."""
-    return [*_open(spec), *_shallow(spec), *_long(spec), *_slow(spec)]
+    return [*_open(spec), *_shallow(spec), *_ignored(spec), *_long(spec), *_slow(spec)]
 
 
 def _open(spec: LimiterSpec) -> list[str]:
@@ -35,6 +35,21 @@ def _shallow(spec: LimiterSpec) -> list[str]:
     return [
         f"limit.burst: below 0.25 s of the rate: {names}: a lone TCP flow may then stay below the "
         'rate; write a larger burst, or "auto" (docs/configuration.md)'
+    ]
+
+
+def _ignored(spec: LimiterSpec) -> list[str]:
+    """Keys of limits whose allocator does not carry them out."""
+    others = [limit for limit in spec.limits if limit.allocator != "fair"]
+    ignored = {
+        "weights": [limit.name for limit in others if limit.weights],
+        "excess": [limit.name for limit in others if limit.excess is Excess.MARK],
+    }
+    return [
+        f'limit.{key}: only the allocator "fair" carries it out, and these limits have another '
+        f"one: {some(names)} (docs/configuration.md)"
+        for key, names in ignored.items()
+        if names
     ]
 
 

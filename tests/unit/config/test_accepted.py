@@ -106,8 +106,8 @@ def test_the_example_shows_every_kind_of_value(tmp_path: Path) -> None:
     assert first.match == Match(
         "eth1", Direction.OUT, destination=IPv4Network("10.9.2.0/24"), protocol=6
     )
-    assert second.allocator == "fps-random-drop"
-    assert second.parameters == ALLOCATORS["fps-random-drop"].Parameters(headroom=0.2)
+    assert second.allocator == "fair"
+    assert second.parameters == ALLOCATORS["fair"].Parameters(margin=0.0)
     assert (second.mode, second.on_failure) == (Mode.SHADOW, OnFailure.OPEN)
     assert second.shares == {"lim1": 0.5, "lim2": 0.25, "lim3": 0.25}
     assert second.match == Match(

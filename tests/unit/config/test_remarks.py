@@ -42,12 +42,19 @@ def test_one_that_is_alone_has_no_others_to_hear_of() -> None:
 
 def test_a_burst_below_a_quarter_of_a_second() -> None:
     assert remarks(SHALLOW) == [SHALLOW_REMARK]
-    assert remarks(SHALLOW.replace("75kB", "312499B")) == [
-        SHALLOW_REMARK.replace("75kB", "312.499kB")
-    ]
+    assert remarks(SHALLOW.replace("75kB", "312499B")) == [SHALLOW_REMARK]
     assert remarks(SHALLOW.replace("75kB", "312500B")) == []
     assert remarks(SHALLOW.replace("75kB", "auto")) == []
     assert remarks(SHALLOW.replace('burst = "75kB"\n', "")) == []
+
+
+def test_keys_that_only_fair_carries_out() -> None:
+    keys = 'excess = "mark"\nweights = { lim1 = 2 }\n'
+    used = GOOD.replace('name = "a"\n', f'name = "a"\n{keys}')
+    assert remarks(used) == []
+    weights, excess = remarks(used.replace(keys, keys + 'allocator = "grd"\n'))
+    assert weights.startswith('limit.weights: only the allocator "fair"')
+    assert excess.endswith("another one: a (docs/configuration.md)")
 
 
 def test_all_limits_of_a_small_burst_are_on_one_line() -> None:
