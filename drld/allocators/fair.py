@@ -181,8 +181,8 @@ class Fair(Allocator):
         others = view.remote / limit.weight
         level = water_level(limit.rate / copies, wants, unlimited + others / copies)
         self._level = level
-        total = copies * (unlimited * level + sum(min(want, level) for want in wants))
-        used = min(total, self._reach(demand, interval_ns) + refill)
+        wanted = copies * (unlimited * level + sum(min(want, level) for want in wants))
+        used = min(wanted, self._reach(demand, interval_ns) + refill)
         weight = limit.weight * used / level
         total = weight + view.remote
         local_limit = limit.rate * weight / total if total else limit.static_rate
