@@ -134,7 +134,8 @@ class Limiter:
         """Whether a tick would change nothing, for as long as no packet and no update comes and
         the membership stays what it is."""
         idle = self._demand.idle and not self._value and self._told.settled
-        return idle and self.fabric.quiet and self._lasting.settled
+        settled = self._lasting.settled and self._allocator.settled
+        return idle and self.fabric.quiet and settled
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
         """End an estimate interval.

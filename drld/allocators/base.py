@@ -67,6 +67,11 @@ class Allocator(ABC):
         """`parameters` is an instance of this class's `Parameters`."""
         self.parameters = parameters
 
+    @property
+    def settled(self) -> bool:
+        """Whether ticks of an idle limit change nothing, as long as the view stays what it is."""
+        return True
+
     @abstractmethod
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int

@@ -20,7 +20,8 @@ The rate that a flow wants
 - A flow whose packets were refused or marked lately wants all it can get, if it sends at least
   `WHOLE` of the level. TCP swings between half and one and a half of its share. If such a flow
   counted as its present rate, it would be given that rate, and less each time.
-- A young flow wants twice the rate that it sent, because slow start doubles.
+- A flow that began in the last interval wants twice what it sent, since it was seen for half of
+  the interval on average.
 - Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
 Flows outside the sample count like as many sampled ones as carry their bytes. The weight is at
@@ -50,8 +51,9 @@ Depth
 Flows that share a bucket do not all lose packets at once. So the depth falls with the square root
 of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
 to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
-more. A limiter claims the tokens that its bucket or its account lacks, as a flow claims its rate.
-So tokens go only to limiters that want them.
+more. A limiter whose traffic came in bursts lately has a depth of the largest one, up to a whole
+burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket or its account
+lacks, as a flow claims its rate. So tokens go only to limiters that want them.
 
 A limiter with the configured weight g gives its flows g times the level: min(d, g f) above.
 
@@ -71,12 +73,14 @@ from drld.allocators.base import (
     Allocator,
     InForce,
 )
+from drld.allocators.burst_need import BurstNeed
 from drld.allocators.loan import LoanAccount
 from drld.allocators.water_level import water_level
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
-YOUNG_NS = NS_PER_S // 4
-"""Age at which slow start is over: six doublings at a round trip of 40 ms."""
+AWAKE_NS = NS_PER_S // 4
+"""Time after which recent arrivals bound the weight of a limiter that was idle. Slow start is over
+then: six doublings at a round trip of 40 ms."""
 HOLD_NS = NS_PER_S // 2
 """Time for which a refused packet shows that its flow wants more: several round trips, since few
 flows lose a packet in each."""
@@ -158,11 +162,17 @@ class Fair(Allocator):
         self._awake_ns = 0
         """Time since the limiter was last idle, ns."""
         self._account = LoanAccount()
+        self._need = BurstNeed()
         self._tokens = math.inf
         """Tokens of the datapath's bucket, as far as ticks can tell, bytes."""
         self._fill_rate = 0.0
         self._missing = 0.0
-        """Tokens that this bucket lacks of an idle limiter's depth, bytes."""
+        """Tokens that this bucket lacks of an idle limiter's depth, or of a burst, bytes."""
+
+    @property
+    def settled(self) -> bool:
+        """See `Allocator`: an idle limiter's bucket is shallow once no burst is remembered."""
+        return not self._need.peak
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -200,14 +210,14 @@ class Fair(Allocator):
         """Rates that flows want, bytes/s; number of flows that want all; flows per sampled flow."""
         level = limit.rate if self._level is None else self._level
         more = 1 + self.parameters.headroom
-        young_ns, hold_ns = max(YOUNG_NS, interval_ns), max(HOLD_NS, interval_ns)
+        hold_ns = max(HOLD_NS, interval_ns)
         wants: list[float] = []
         unlimited = 0
         sampled = sum(flow.fast for flow in demand.sample)
         crowd = demand.rest > (CROWD_COPIES - 1) * sampled
         for flow in demand.sample:
-            if not crowd and flow.age_ns <= young_ns and flow.last:
-                wants.append(2 * max(flow.rate, flow.last))
+            if not crowd and flow.age_ns <= interval_ns:
+                wants.append(2 * flow.last)
             elif flow.paused:
                 continue
             elif flow.unhit_ns < hold_ns and flow.fast >= WHOLE * level:
@@ -227,7 +237,7 @@ class Fair(Allocator):
         """The largest local limit that the present arrivals can use, bytes/s."""
         kept = math.exp(-interval_ns / RECENT_NS)
         self._recent = kept * self._recent + (1 - kept) * demand.instant_rate
-        if self._awake_ns <= max(YOUNG_NS, interval_ns):
+        if self._awake_ns <= max(AWAKE_NS, interval_ns):
             return math.inf
         packets = REACH_PACKETS * PACKET_BYTES * NS_PER_S / RECENT_NS
         return self.parameters.reach * self._recent + packets
@@ -275,12 +285,16 @@ class Fair(Allocator):
             capacity + _depth(limit.burst, strict / limit.rate),
             interval_s,
         )
-        depth = self._account.depth(depth, PACKET_BYTES)
-        passed = self._fill_rate * interval_s - demand.forwarded_bytes
-        self._tokens = min(self._tokens + passed, depth)
-        self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
         # After a late or an extra tick, the next interval may be longer than the last.
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        filled = self._fill_rate * interval_s
+        arrived = demand.instant_rate * interval_s
+        need = self._need.update(arrived, filled, interval_ns)
+        # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
+        need = min(need, limit.burst, self._account.spare(fill_rate, longest_s))
+        depth = self._account.depth(max(depth, need), PACKET_BYTES)
+        self._tokens = min(self._tokens + filled - demand.forwarded_bytes, depth)
+        self._missing = max(min(max(idle_depth, need), depth) - self._tokens, 0.0)
         self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
         return Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
 

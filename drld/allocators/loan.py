@@ -18,13 +18,16 @@ forwards at most
     (1 + margin) L t + the sum of the capacities
 
 The account is settled at ticks. Between ticks the datapath's bucket stands in for the account: its
-tokens never exceed the balance, and the balance lasts for `LAST_TICKS` ticks at its fill rate.
+tokens never exceed the balance, and the balance lasts for `LAST_TICKS` ticks, and for `LAST_S`, at
+its fill rate.
 """
 
 from __future__ import annotations
 
 LAST_TICKS = 2
 """Ticks for which the balance must last at the fill rate in force: one tick may be late."""
+LAST_S = 0.1
+"""Least time for which it must last, s: with short intervals, several ticks may be late at once."""
 
 
 class LoanAccount:
@@ -59,6 +62,12 @@ class LoanAccount:
         """Bytes that the account lacks of its capacity."""
         return 0.0 if self.balance is None else max(self.capacity - self.balance, 0.0)
 
+    def spare(self, fill_rate: float, interval_s: float) -> float:
+        """Bytes of the balance that a fill rate leaves for the depth of the bucket."""
+        if self.balance is None:
+            return 0.0
+        return self.balance - _lasting(interval_s) * max(fill_rate - self._income, 0.0)
+
     def depth(self, wanted: float, least: float) -> float:
         """Depth of the datapath's bucket, bytes: `wanted` up to the balance, at least `least`."""
         balance = wanted if self.balance is None else self.balance
@@ -68,5 +77,10 @@ class LoanAccount:
         """Fill rate of a bucket of this depth, bytes/s: `wanted`, or all that the balance pays."""
         if self.balance is None:
             return wanted
-        spare = (self.balance - depth) / (LAST_TICKS * interval_s)
+        spare = (self.balance - depth) / _lasting(interval_s)
         return max(min(wanted, self._income + spare), 0.0)
+
+
+def _lasting(interval_s: float) -> float:
+    """Time for which the balance must last, s."""
+    return max(LAST_TICKS * interval_s, LAST_S)

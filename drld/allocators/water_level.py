@@ -24,7 +24,7 @@ def water_level(capacity: float, wants: Sequence[float], unlimited: float) -> fl
     """
     left, sharing = capacity, len(wants) + unlimited
     for want in sorted(wants):
-        if want * sharing >= left:
+        if want * sharing > left:
             return min(left / sharing, capacity)
         left -= want
         sharing -= 1

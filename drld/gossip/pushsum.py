@@ -139,8 +139,11 @@ class PushSum(Fabric[_Peer]):
 
     @property
     def news_ns(self) -> int:
-        """See `Fabric.news_ns`: mass has spread to about one per cent, and no further."""
-        return self._settling_ns
+        """See `Fabric.news_ns`: mass has spread to about one per cent, and no further.
+
+        That is a settling time without the two intervals in which a new epoch reaches everyone.
+        """
+        return self._settling_ns - 2 * self.membership.interval_ns
 
     @property
     def detection_ns(self) -> int:

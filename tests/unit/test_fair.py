@@ -4,7 +4,7 @@ import pytest
 
 from drld.allocators import ALLOCATORS
 from drld.allocators.base import PACKET_BYTES
-from drld.allocators.fair import DEPTH_ITEMS, HOLD_NS, IDLE_S, YOUNG_NS
+from drld.allocators.fair import DEPTH_ITEMS, HOLD_NS, IDLE_S
 from drld.limiter import Limiter, membership
 from drld.model import NS_PER_S, GlobalView, Quantity
 
@@ -72,8 +72,8 @@ def test_a_refused_flow_that_sends_little_of_the_level_does_not() -> None:
     assert settled([refused], remote=8).value == pytest.approx(0.022 * 8 / 0.978, rel=1e-3)
 
 
-@pytest.mark.parametrize(("age_ns", "factor"), [(YOUNG_NS, 2.0), (YOUNG_NS + 1, 1.1)])
-def test_a_young_flow_wants_twice_what_it_sent(age_ns: int, factor: float) -> None:
+@pytest.mark.parametrize(("age_ns", "factor"), [(TICK_NS, 2.0), (TICK_NS + 1, 1.1)])
+def test_a_flow_of_the_last_interval_wants_twice_what_it_sent(age_ns: int, factor: float) -> None:
     want = factor * 0.01 * LIMIT
     found = settled([sampled(0.01 * LIMIT, age_ns=age_ns)], remote=9)
     assert found.value == pytest.approx(want * 9 / (LIMIT - want))
@@ -244,6 +244,29 @@ def test_a_limiter_that_wakes_up_is_not_held_to_what_arrived_before() -> None:
     waking = demand(sampled(0.05 * LIMIT, age_ns=TICK_NS), first=True)
     found = fair.allocate(waking, believed(3.0), in_force(), TICK_NS)
     assert found.value == pytest.approx(0.1 * LIMIT * 3 / (0.9 * LIMIT))
+
+
+def _depth_after_bursts(bursts: int, idle_ticks: int) -> tuple[int, bool]:
+    """Depth, and whether that is final, of one of 40 limiters after bursts of 20,000 bytes."""
+    fair, told = make(), 0.0
+    limit = in_force(static_rate=LIMIT / 40, static_burst=0.06 * LIMIT / 40)
+    quiet, burst = replace(demand(), idle=True), 20_000
+    arriving = replace(demand(), instant_rate=burst * NS_PER_S / TICK_NS, forwarded_bytes=3_000)
+    pause = [quiet] * (NS_PER_S // TICK_NS)
+    for seen in [*(bursts * [arriving, *pause]), *(idle_ticks * [quiet])]:
+        found = fair.allocate(seen, believed(0.0, told), limit, TICK_NS)
+        told = found.value
+    return found.enforcement.depth or 0, fair.settled
+
+
+def test_a_limiter_with_bursts_is_deep_enough_for_the_next_one() -> None:
+    """As far as its account goes; eight seconds after the last burst it is idle."""
+    idle, settled = _depth_after_bursts(0, 1)
+    assert (idle < 10_000, settled) == (True, True)
+    bursty, settled = _depth_after_bursts(3, 1)
+    assert bursty == pytest.approx(20_000, rel=0.1)
+    assert not settled
+    assert _depth_after_bursts(3, 8 * NS_PER_S // TICK_NS) == (idle, True)
 
 
 # Rates and intervals

@@ -1,6 +1,6 @@
 import pytest
 
-from drld.allocators.loan import LAST_TICKS, LoanAccount
+from drld.allocators.loan import LAST_S, LAST_TICKS, LoanAccount
 
 
 def account(*, balance: int = 10_000, capacity: int = 10_000, income: int = 1_000) -> LoanAccount:
@@ -52,17 +52,23 @@ def test_the_bucket_is_no_deeper_than_the_balance_but_for_a_packet() -> None:
     assert account(balance=200).depth(3_000, 1_500) == 1_500
 
 
-@pytest.mark.parametrize("interval_s", [0.01, 0.05, 1.0])
-def test_a_balance_lasts_for_two_intervals(interval_s: float) -> None:
-    """Whatever the bucket holds at the tick, and is filled with until the next but one."""
+@pytest.mark.parametrize(("interval_s", "lasts_s"), [(0.01, LAST_S), (0.2, 0.4), (1.0, 2.0)])
+def test_a_balance_lasts_for_two_intervals(interval_s: float, lasts_s: float) -> None:
+    """With what the bucket holds at the tick; and for a tenth of a second at least."""
     made = account(balance=8_000, income=1_000)
     assert made.balance is not None
     depth = made.depth(3_000, 1_500)
     rate = made.fill_rate(1e9, depth, interval_s)
-    assert depth + rate * LAST_TICKS * interval_s == pytest.approx(
-        made.balance + 1_000 * LAST_TICKS * interval_s
-    )
+    assert depth + rate * lasts_s == pytest.approx(made.balance + 1_000 * lasts_s)
     assert made.fill_rate(900, depth, interval_s) == 900
+
+
+def test_a_fill_rate_leaves_the_rest_of_the_balance_to_the_depth() -> None:
+    made = account(balance=8_000, income=1_000)
+    assert made.spare(1_000, 1.0) == 8_000
+    assert made.spare(2_000, 1.0) == 8_000 - LAST_TICKS * 1_000
+    assert made.spare(500, 1.0) == 8_000
+    assert LoanAccount().spare(500, 1.0) == 0
 
 
 def test_a_bucket_that_is_deeper_than_the_balance_is_filled_more_slowly_than_the_income() -> None:

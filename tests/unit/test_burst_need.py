@@ -1,0 +1,25 @@
+from drld.allocators.burst_need import HOLD_NS, BurstNeed
+from drld.model import NS_PER_S
+
+
+def test_the_largest_burst_is_remembered_for_one_to_two_windows() -> None:
+    need = BurstNeed()
+    assert need.update(5_000, 1_000, NS_PER_S) == 4_000
+    silent_s = 0
+    while need.update(0, 1_000, NS_PER_S):
+        silent_s += 1
+    assert HOLD_NS <= silent_s * NS_PER_S <= 2 * HOLD_NS
+    assert need.peak == 0
+
+
+def test_traffic_that_stays_above_the_fill_rate_is_one_burst() -> None:
+    need = BurstNeed()
+    assert need.update(3_000, 1_000, NS_PER_S) == 2_000
+    assert need.update(90_000, 1_000, NS_PER_S) == 2_000
+    assert need.update(1_000, 1_000, NS_PER_S) == 2_000
+    assert need.update(4_500, 1_000, NS_PER_S) == 3_500
+
+
+def test_traffic_within_the_fill_rate_needs_nothing() -> None:
+    need = BurstNeed()
+    assert [need.update(999, 1_000, NS_PER_S) for _ in range(20)] == [0.0] * 20
