@@ -36,6 +36,8 @@ from testbed.reproduce.figure import Series
 JUDGED = "fair"
 ALLOCATORS = ("ctb", "fair", "fps", "fps-paper", "grd")
 _DECENTRAL = ("fair", "fps", "fps-paper", "grd")
+_FEW = ("ctb", "fair", "fps")
+"""Allocators of the cases that take a processor minutes a run."""
 _TREE = "gossip.fabric=tree"
 _WAKE_S = 4.0
 """When the idle fleets wake up."""
@@ -142,6 +144,7 @@ def _trickles(limiters: int) -> Case:
         f"udp.0.limiter=l1..l{limiters - 1}",
         f"flows.0.limiter=l{limiters}",
         pace=0.006 * limiters,
+        allocators=_FEW if limiters > 40 else ALLOCATORS,
         in_quick=limiters <= 40,
     )
 
@@ -185,6 +188,7 @@ def _wake(limiters: int, most: float, keepalive: bool) -> Case:
         ],
         *settings,
         pace=0.006 * limiters,
+        allocators=_FEW if limiters > 40 else ALLOCATORS,
         in_quick=limiters <= 40,
     )
 
@@ -247,6 +251,7 @@ def _elephants(mice: int) -> Case:
         f"udp.0.count={mice}",
         f"udp.0.period={mice // 5000}s",
         pace=0.4,
+        allocators=_FEW,
         in_quick=mice <= 10_000,
     )
 
@@ -294,6 +299,7 @@ CASES = (
         "any-join",
         [Bound(T80, most=0.6), Bound(AFTER_EVENTS, most=1.15, worst=True)],
         pace=0.25,
+        allocators=_FEW,
     ),
     _lone_cubic("40ms", "100kB", 0.2),
     _lone_cubic("200ms", "500kB", 0.8),
@@ -310,6 +316,7 @@ CASES = (
         [Bound(share_of("l1"), least=0.27, most=0.33), Bound(AGGREGATE), Bound(JAIN)],
         _TREE,
         pace=0.8,
+        allocators=_FEW,
         in_quick=False,
     ),
     _case(
@@ -318,8 +325,8 @@ CASES = (
         "any-uneven",
         [Bound(AGGREGATE, least=0.98), Bound(SPLIT_ERROR, most=0.01)],
     ),
-    _fleet(490, 100, "750kB"),
-    _fleet(10_000, 2000, "15MB", repeat=1, allocators=("ctb", "fair", "fps")),
+    _fleet(490, 100, "750kB", allocators=_FEW),
+    _fleet(10_000, 2000, "15MB", repeat=1, allocators=("fair",)),
     _case(
         "ports",
         "a new port for each packet, 5 Mbit/s beside TCP",
@@ -334,6 +341,7 @@ CASES = (
         "any-hundreds",
         [Bound(apart("few", "many"), most=1.3), Bound(JAIN), Bound(AGGREGATE)],
         pace=0.5,
+        allocators=_FEW,
     ),
     *(
         _case(
