@@ -180,4 +180,5 @@ FIGURE = Figure(
     [case.series for case in ALL_CASES],
     evaluate,
     draw,
+    page="any-traffic",
 )

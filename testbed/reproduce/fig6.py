@@ -187,7 +187,8 @@ def evaluate(results: Results) -> Finding:
         checks,
         ours,
         "One Reno flow fills 10 Mbit/s from a bucket of 150 kB, and not of 75 kB: under FPS "
-        "each is alone in its bucket all the time, under CTB only at both ends.",
+        "each is alone in its bucket all the time, under CTB only at both ends. Under fair a risen "
+        "weight counts in full after the age of news, which grows with the interval.",
         [Table("Medians over the runs", header, rows)],
     )
 

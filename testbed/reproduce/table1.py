@@ -121,7 +121,9 @@ def evaluate(results: Results) -> Finding:
         ours,
         "The paper does not say how large its objects were; ours are drawn from a Pareto "
         f"distribution, and CTB's smallest objects have {text(_kbit(results, 'ctb', 0), 0)} "
-        "kbit/s, the paper's 28. So rates are compared as quotients to CTB's. GRD's smallest "
+        "kbit/s, the paper's 28. So rates are compared as quotients to CTB's. fair gives a new "
+        "flow its share at once, so all but the largest objects arrive sooner than under the "
+        "paper's FPS. GRD's smallest "
         f"objects have {text(small_grd)} of CTB's rate, the paper's 0.92; why is not known.",
         [_table(results)],
     )

@@ -232,4 +232,5 @@ FIGURE = Figure(
     [*STEADY.values(), *CROWD.values()],
     evaluate,
     draw,
+    page="scale",
 )
