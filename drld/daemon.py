@@ -36,8 +36,8 @@ from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError
-from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
+from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
 from drld.notices import Notices
 from drld.notify import Manager

@@ -25,13 +25,13 @@ from drld import reload
 from drld.capture.base import Datapath
 from drld.entry import Entry
 from drld.gossip.agreement import GOSSIP_ID, Agreement
-from drld.gossip.control_wire import Control, State
 from drld.gossip.membership import Membership
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.probes import Probes
-from drld.gossip.sequence import Acceptance
-from drld.gossip.session import Met
 from drld.gossip.transport import Transport
+from drld.gossip.wire.control_codec import Control, State
+from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.session import Met
 from drld.limiter import Limiter, Tick, membership
 from drld.model import HEARTBEAT, Update
 from drld.spec import LimiterSpec, LimitSpec

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from drld.engine import GOSSIP, Engine
-from drld.gossip.control_wire import State
 from drld.gossip.probes import Probes
+from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
 
 QUIET_NS = 10 * NS_PER_S

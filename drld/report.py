@@ -21,9 +21,9 @@ from drld.control.schema import (
 )
 from drld.engine import Engine
 from drld.entry import Entry
-from drld.gossip.control_wire import State
-from drld.gossip.keyring import KeyRing, fingerprint
 from drld.gossip.transport import Transport
+from drld.gossip.wire.control_codec import State
+from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
 from drld.model import NS_PER_S, Quantity
 from drld.spec import format_endpoint

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
-from drld.gossip.keyring import KeyRing
+from drld.gossip.wire.keyring import KeyRing
 
 
 def format_endpoint(host: str, port: int) -> str:

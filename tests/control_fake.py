@@ -20,7 +20,7 @@ from drld.control.schema import (
 )
 from drld.control.server import serve
 from drld.control.trace import TraceHub
-from drld.gossip.keyring import KeyRing
+from drld.gossip.wire.keyring import KeyRing
 from drld.report import keys_report
 
 STATUS = StatusReport(

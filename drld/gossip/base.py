@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from drld.gossip.link import Link, LinkStats
 from drld.gossip.membership import Membership
-from drld.gossip.sequence import Acceptance
+from drld.gossip.wire.sequence import Acceptance
 from drld.model import GlobalView, Quantity, Update
 
 AnyLink = TypeVar("AnyLink", bound=Link)

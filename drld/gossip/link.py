@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drld.gossip.sequence import Acceptance, Refusal, Sequences
+from drld.gossip.wire.sequence import Acceptance, Refusal, Sequences
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class LinkStats:
     """Updates that the gaps in the peer's sequence numbers show as lost."""
     late: int = 0
     """Updates discarded because a newer one, or their compensation, had been accounted for, but not
-    those that came again (`drld.gossip.sequence.Line`). They are among the lost, too."""
+    those that came again (`drld.gossip.wire.sequence.Line`). They are among the lost, too."""
     rejected: int = 0
     """Updates discarded for what they say (quantity of another allocator)."""
 

@@ -52,7 +52,7 @@ from dataclasses import dataclass
 from random import Random
 
 from drld.gossip.link import Link, LinkStats
-from drld.gossip.sequence import Numbering
+from drld.gossip.wire.sequence import Numbering
 from drld.model import HEARTBEAT, Quantity, Update
 
 _NEVER = 1 << 62

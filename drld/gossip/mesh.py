@@ -44,7 +44,7 @@ from drld.gossip.base import Fabric
 from drld.gossip.link import Link
 from drld.gossip.membership import Membership
 from drld.gossip.rest import Rest
-from drld.gossip.wire import to_float32
+from drld.gossip.wire.update_codec import to_float32
 from drld.model import GlobalView, Update
 
 OWN_SUM = 1.0

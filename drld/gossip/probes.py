@@ -47,11 +47,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
-from drld.gossip.control_wire import MAX_RUMOURS, Control, Kind, Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import Rumours, accuser, subject
 from drld.gossip.touch import Touch
 from drld.gossip.verdicts import Verdicts
+from drld.gossip.wire.control_codec import MAX_RUMOURS, Control, Kind, Rumour, State
 
 ABSENT_PERIODS = 5
 MAX_ERRANDS = 32

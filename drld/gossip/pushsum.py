@@ -64,7 +64,7 @@ from drld.gossip.link import Link
 from drld.gossip.mass import NOTHING, RESOLUTION, Mass, Pair
 from drld.gossip.membership import Membership
 from drld.gossip.rest import QUIET_ROUNDS
-from drld.gossip.wire import EPOCH_MODULUS, MAX_VALUE
+from drld.gossip.wire.update_codec import EPOCH_MODULUS, MAX_VALUE
 from drld.model import GlobalView, Update
 
 MAX_COPIES = 8.0

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from drld.gossip.control_wire import ACCUSER_BITS, Rumour, State
 from drld.gossip.kinship import rank
+from drld.gossip.wire.control_codec import ACCUSER_BITS, Rumour, State
 
 
 def subject(name: str) -> int:

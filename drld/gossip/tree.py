@@ -66,7 +66,7 @@ from drld.gossip.link import Link
 from drld.gossip.membership import Membership
 from drld.gossip.rest import Rest
 from drld.gossip.tree_membership import TreeMembership
-from drld.gossip.wire import MAX_VALUE, to_float32
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
 
 NEWS = 0.01

@@ -22,9 +22,9 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
-from drld.gossip.control_wire import Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import merged, outdated, subject
+from drld.gossip.wire.control_codec import Rumour, State
 
 _REMEMBERED = 4
 """Former lives of each limiter."""

@@ -13,8 +13,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from drld.gossip.session import Met
 from drld.gossip.transport import Transport
+from drld.gossip.wire.session import Met
 from drld.model import Update
 from testbed import child
 

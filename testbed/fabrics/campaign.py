@@ -28,7 +28,8 @@ _LOW_PRIORITY = 10
 _DECISIVE = (
     "drld/model.py",
     *(f"drld/gossip/{name}.py" for name in (
-        "base", "lasting", "layout", "link", "membership", "rest", "sequence", "wire",
+        "base", "lasting", "link", "membership", "rest",
+        "wire/layout", "wire/sequence", "wire/update_codec",
     )),
     *("testbed/sim/network.py", "testbed/sim/lives.py"),
     *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),

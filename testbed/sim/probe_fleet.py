@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from drld.gossip.agreement import Agreement
-from drld.gossip.control_wire import Control, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.probes import Probes
+from drld.gossip.wire.control_codec import Control, State
 from drld.model import GRACE_INTERVALS, NS_PER_S
 from drld.spec import GossipSpec, LimitSpec, ProbeSpec
 from testbed.sim.network import MS, Conditions, Network

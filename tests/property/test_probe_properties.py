@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drld.gossip.agreement import ALL, GOSSIP_ID, ID_BITS, SELECTOR_BITS, Agreement, Selector
-from drld.gossip.control_wire import Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import merged
+from drld.gossip.wire.control_codec import Rumour, State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from drld.gossip.mass import Mass, Pair
 from drld.gossip.membership import Membership
 from drld.gossip.pushsum import MAX_COPIES, PushSum
-from drld.gossip.wire import decode_untrusted, encode
+from drld.gossip.wire.update_codec import decode_untrusted, encode
 from drld.model import Quantity, Update
 
 from ..examples import examples

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.sequence import (
+from drld.gossip.wire.sequence import (
     LEAP,
     MODULUS,
     WINDOW,

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from drld.gossip.kinship import candidates, rank
 from drld.gossip.tree import Tree
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
+from drld.gossip.wire.update_codec import (
+    MAX_VALUE,
+    MAX_WEIGHT,
+    decode_untrusted,
+    encode,
+    to_float32,
+)
 from drld.model import HEARTBEAT, Quantity, Update
 
 from ..examples import examples

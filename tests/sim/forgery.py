@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from drld.gossip.kinship import Role
 from drld.gossip.pushsum import PushSum
-from drld.gossip.sequence import LEAP
 from drld.gossip.tree_membership import TreeMembership
-from drld.gossip.wire import MAX_VALUE
+from drld.gossip.wire.sequence import LEAP
+from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import NS_PER_S, Quantity, Update
 from testbed.sim.lives import Sealed
 from testbed.sim.mailbox import Content

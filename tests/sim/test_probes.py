@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from drld.gossip.control_wire import State
+from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from drld.gossip.agreement import ALL, Agreement, Selector
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import Control, Kind, Rumour, State
 from drld.gossip.probes import Probes
 from drld.gossip.rumours import subject
-from drld.gossip.session import Met
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
+from drld.gossip.wire.session import Met
 from drld.notices import Notices
 from drld.report import peer_reports
 from drld.spec import ProbeSpec

@@ -8,7 +8,7 @@ import pytest
 
 from drld import config
 from drld.errors import ConfigError, DatapathError
-from drld.gossip.session import Met
+from drld.gossip.wire.session import Met
 from drld.report import limit_report
 from drld.spec import Excess, LimiterSpec
 

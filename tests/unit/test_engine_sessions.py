@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip.channel import Message
-from drld.gossip.sequence import Acceptance
-from drld.gossip.session import Met
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
 
 from ..engine_fakes import Bench

@@ -3,7 +3,7 @@
 import pytest
 
 from drld.gossip.mass import MIN_WEIGHT, RESOLUTION, Mass, Pair
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, to_float32
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, to_float32
 
 
 def mass(own: float) -> Mass:

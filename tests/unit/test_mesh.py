@@ -7,7 +7,7 @@ import pytest
 
 from drld.gossip.mesh import WHOLE, Mesh
 from drld.gossip.rest import QUIET_ROUNDS
-from drld.gossip.wire import decode_untrusted, encode
+from drld.gossip.wire.update_codec import decode_untrusted, encode
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 
 TICK = 50_000_000

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip.control_wire import Rumour, State
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.rumours import Rumours, accuser, subject
 from drld.gossip.verdicts import Verdicts
+from drld.gossip.wire.control_codec import Rumour, State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
-from drld.gossip.control_wire import Control, Kind, Rumour, State, encode_control
 from drld.gossip.probe_times import ProbeTimes
 from drld.gossip.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.rumours import subject
+from drld.gossip.wire.control_codec import Control, Kind, Rumour, State, encode_control
 from drld.model import NS_PER_S
 from drld.spec import Excess, ProbeSpec
 

@@ -15,12 +15,12 @@ import pytest
 
 from drld.engine import Engine
 from drld.errors import WireError
-from drld.gossip.channel import Channel
-from drld.gossip.control_wire import Control, End, Kind
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Session
 from drld.gossip.transport import Transport
-from drld.gossip.wire import MAX_DATAGRAM
+from drld.gossip.wire.channel import Channel
+from drld.gossip.wire.control_codec import Control, End, Kind
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Session
+from drld.gossip.wire.update_codec import MAX_DATAGRAM
 from drld.model import HEARTBEAT, Quantity, Update
 
 from ..engine_fakes import FakeDatapath

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drld.gossip.sequence import (
+from drld.gossip.wire.sequence import (
     LEAP,
     MODULUS,
     WINDOW,

@@ -8,7 +8,7 @@ from drld.gossip.kinship import Role, candidates, rank
 from drld.gossip.rest import QUIET_ROUNDS
 from drld.gossip.tree import Tree
 from drld.gossip.tree_membership import LOST, SILENT
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT
 from drld.model import GlobalView, Quantity, Update
 
 TICK = 50_000_000

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drld.gossip.auth import CONTROL, UPDATE
-from drld.gossip.auth import HELLO as HELLO_TAG
-from drld.gossip.control_wire import (
+from drld.gossip.kinship import rank
+from drld.gossip.wire.control_codec import (
     BODY,
     HEADER,
     HELLO,
@@ -24,10 +23,11 @@ from drld.gossip.control_wire import (
     decode_control_untrusted,
     encode_control,
 )
-from drld.gossip.kinship import rank
-from drld.gossip.layout import Table
-from drld.gossip.session import Session
-from drld.gossip.wire import LAYOUT, decode_untrusted, encode
+from drld.gossip.wire.datagram_tag import CONTROL, UPDATE
+from drld.gossip.wire.datagram_tag import HELLO as HELLO_TAG
+from drld.gossip.wire.layout import Table
+from drld.gossip.wire.session import Session
+from drld.gossip.wire.update_codec import LAYOUT, decode_untrusted, encode
 from drld.model import Quantity, Update
 
 from ..tags import tagger

@@ -12,7 +12,10 @@ from random import Random
 
 from drld.errors import WireError
 from drld.gossip.agreement import MAX_FOUND, Agreement, Selector
-from drld.gossip.control_wire import (
+from drld.gossip.probe_times import ProbeTimes
+from drld.gossip.probes import MAX_ANSWERS, MAX_ERRANDS, Probes
+from drld.gossip.rumours import subject
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     MAX_RUMOURS,
     Control,
@@ -22,9 +25,6 @@ from drld.gossip.control_wire import (
     decode_control_untrusted,
     encode_control,
 )
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import MAX_ANSWERS, MAX_ERRANDS, Probes
-from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from tests.factories import gossip_spec, limit_spec

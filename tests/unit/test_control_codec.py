@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drld.errors import WireError
-from drld.gossip.control_wire import (
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.auth import MAX_KEY_SIZE, MIN_KEY_SIZE
-from drld.gossip.wire import TAG_SIZE, TAG_SIZES
+from drld.gossip.wire.datagram_tag import MAX_KEY_SIZE, MIN_KEY_SIZE
+from drld.gossip.wire.update_codec import TAG_SIZE, TAG_SIZES
 
 NO_KEY = 0
 KEY_IDS = (1, 2, 3)

@@ -4,7 +4,7 @@ Paper, section 4.2: "the receiving limiter uses the sequence number to determine
 lost, and if so, compensates by scaling the value and weight of the newest update".
 
 Theory of operation. A sender counts the updates of one (sender, receiver, limit) triple from 0 in
-each session (`drld.gossip.session`), mod 2**32. Numbers are compared in serial arithmetic
+each session (`drld.gossip.wire.session`), mod 2**32. Numbers are compared in serial arithmetic
 (RFC 1982), so the wrap from 2**32 - 1 to 0 is a step of one. With `newest` the newest number
 accepted:
 

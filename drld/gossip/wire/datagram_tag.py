@@ -1,20 +1,21 @@
-"""The tag of a datagram: keyed BLAKE2s over what stands before it.
+"""The tag of a datagram: keyed BLAKE2s over the bytes before it.
 
-What both ends know without sending it goes into the key and not into the datagram: the names of
-sender and receiver, in this order, and the two ends of their session (`drld.gossip.session`). So no
-datagram can be replayed to another limiter, in the other direction, or in a later life of either
-end; and one of another fleet, or with another key, fits nowhere.
+Sender and receiver both know some values without sending them: their names, in this order, and the
+two ends of their session (`drld.gossip.wire.session`). These values go into the key. A datagram
+therefore cannot be replayed to another limiter, in the other direction, or after either end has
+restarted. A datagram of another fleet, or one with another key, never fits.
 
     secret = BLAKE2s-256(key, person = "drld-ses",
                          len(sender) sender len(receiver) receiver ends)
     tag = BLAKE2s(secret, person = "drld-upd", digest size = that of the tag, bodies)
 
-Lengths are two bytes, big-endian, so that no two pairs of names give the same bytes; `ends` is
-empty for a HELLO, which comes before there is a session. Persons keep the kinds apart, digest sizes
-(which BLAKE2 hashes as well) tags of one length from the beginnings of longer ones.
+Lengths are two bytes, big-endian, so that no two pairs of names give the same bytes. `ends` is
+empty for a HELLO, which comes before there is a session. The person strings keep the kinds of
+datagram apart. BLAKE2 hashes the digest size as well, so a short tag is not the beginning of a
+longer one.
 
-What it is worth: docs/security.md. Without a key it is a checksum, which anybody can compute: it
-catches corruption, foreign fleets and crossed addresses, but keeps no attacker out.
+What a tag is worth: docs/security.md. Without a key it is a checksum that anybody can compute. It
+then catches corruption, foreign fleets and crossed addresses, but stops no attacker.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import pytest
 
 from drld.errors import WireError
-from drld.gossip.window import WINDOW, ReplayWindow
+from drld.gossip.wire.replay_window import WINDOW, ReplayWindow
 
 
 def verdicts(*numbers: int) -> list[str]:

@@ -1,14 +1,14 @@
 """The codec of rate updates: 20 bytes of UDP payload (docs/wire-format.md).
 
-An update is a body of 16 bytes, and a datagram is a tag of 4 bytes (`drld.gossip.auth`) after the
-bodies of one update or of several, of different limits, to the same peer. Where there is one its
-IPv4 packet is 48 bytes long, as in the paper (section 3.1).
+An update is a body of 16 bytes. A datagram holds the bodies of one or several updates, of different
+limits, to the same peer, and then a tag of 4 bytes (`drld.gossip.wire.datagram_tag`). The IPv4
+packet of a single update is 48 bytes long, as in the paper (section 3.1).
 
 `LAYOUT` is the format: encoder and decoder both walk it, and so do the tests. Integers are
 big-endian, reals are IEEE 754 binary32.
 
-What comes off the wire is hostile until shown otherwise: `decode_untrusted` returns `Update`s whose
-every field is within its bounds, or raises `WireError`, and never anything else.
+Input from the network is hostile until checked: `decode_untrusted` returns `Update`s whose every
+field is within its bounds, or raises `WireError`, and never anything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 
 from drld.errors import WireError
-from drld.gossip.layout import Table, Word
+from drld.gossip.wire.layout import Table, Word
 from drld.model import HEARTBEAT, Quantity, Update
 
 VERSION = 1
@@ -24,7 +24,7 @@ UPDATE_KINDS = {"pushsum": 0, "mesh": 5, "tree": 6}
 """The kind of an update says of which fabric it is: by it goes what value, weight and epoch mean,
 so what is of another one must not be taken in."""
 LAST_KIND = 6
-"""1 to 4 are control messages: `drld.gossip.control_wire`."""
+"""1 to 4 are control messages: `drld.gossip.wire.control_codec`."""
 
 EPOCH_MODULUS = 16
 MAX_VALUE = 2.0**53
@@ -130,7 +130,7 @@ def check_length_untrusted(datagram: bytes, tag_size: int = TAG_SIZE) -> None:
 def decode_untrusted(
     datagram: bytes, tag_size: int = TAG_SIZE, fabric: str = "pushsum"
 ) -> list[Update]:
-    """The updates in a datagram; the tag itself is `drld.gossip.auth`'s to check.
+    """The updates in a datagram; the tag itself is `drld.gossip.wire.datagram_tag`'s to check.
 
     Raises:
         WireError: with the reason `length`, `version`, `kind`, `fabric` (an update, but not of this

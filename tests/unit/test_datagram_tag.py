@@ -3,7 +3,7 @@
 import pytest
 
 from drld.errors import WireError
-from drld.gossip.auth import CONTROL, HELLO, MAX_KEY_SIZE, Tagger, session_secret
+from drld.gossip.wire.datagram_tag import CONTROL, HELLO, MAX_KEY_SIZE, Tagger, session_secret
 
 from ..tags import tagger
 

@@ -1,9 +1,9 @@
 """Sessions: which life of a peer a limiter talks to, and proof that it lives now.
 
-A daemon draws its *life* (an incarnation) at its start; an `End` is a life and the number of the
-session that it opened. A session is a pair of ends, of which each has proof that the other is
-fresh. Its keys are derived from both (`drld.gossip.auth`), so what was recorded in another session
-fits nowhere, and its sequence numbers begin at 0.
+A daemon draws its *life* (an incarnation) at its start. An `End` is a life and the number of the
+session that it opened. A session is a pair of ends, each with proof that the other is fresh. Its
+keys are derived from both ends (`drld.gossip.wire.datagram_tag`). A datagram recorded in one
+session therefore fits no other, and sequence numbers begin at 0 in each.
 
 Theory of operation. There is one message, HELLO(mine, yours, nonce, echo): I am `mine`, I have a
 session with `yours` (or nobody), whoever echoes `nonce` proves that it lives now, and your nonce is
@@ -43,7 +43,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drld.gossip.control_wire import NOBODY, End, Hello
+from drld.gossip.wire.control_codec import NOBODY, End, Hello
 
 _NONCE = b"drld-non"
 

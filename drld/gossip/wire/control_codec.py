@@ -1,11 +1,12 @@
 """The codec of control messages: handshakes and probes (docs/wire-format.md).
 
-All begin with a header of eight bytes and end with a tag of sixteen (`drld.gossip.auth`). Between
-them a HELLO has the two ends of a session and two nonces (`drld.gossip.session`); PROBE, ACK and
-PROBE_REQUEST have the same body, that of a `Control`, and up to `MAX_RUMOURS` rumours.
+Every message begins with a header of 8 bytes and ends with a tag of 16 bytes
+(`drld.gossip.wire.datagram_tag`). A HELLO carries the two ends of a session and two nonces
+(`drld.gossip.wire.session`). PROBE, ACK and PROBE_REQUEST share one body, a `Control`, and carry up
+to `MAX_RUMOURS` rumours.
 
-What comes off the wire is hostile until shown otherwise: `decode_control_untrusted` returns a
-message whose every field is within its bounds, or raises `WireError`, and never anything else.
+Input from the network is hostile until checked: `decode_control_untrusted` returns a message whose
+every field is within its bounds, or raises `WireError`, and never anything else.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.errors import WireError
-from drld.gossip.layout import Table, Word
-from drld.gossip.wire import VERSION
+from drld.gossip.wire.layout import Table, Word
+from drld.gossip.wire.update_codec import VERSION
 
 CONTROL_TAG_SIZE = 16
 MAX_RUMOURS = 12
@@ -88,7 +89,7 @@ NOBODY = End(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A handshake message (`drld.gossip.session`)."""
+    """A handshake message (`drld.gossip.wire.session`)."""
 
     mine: End
     yours: End
@@ -185,7 +186,7 @@ def encode_control(message: Hello | Control, key_id: int, number: int) -> bytes:
 
 
 def decode_control_untrusted(datagram: bytes) -> tuple[Hello | Control, int]:
-    """A control message and its number; the tag is `drld.gossip.auth`'s to check.
+    """A control message and its number; the tag is `drld.gossip.wire.datagram_tag`'s to check.
 
     Raises:
         WireError: with the reason `length`, `version`, `kind`, `reserved` or `rumour`, after the

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.auth import MAX_KEY_SIZE
-from drld.gossip.wire import (
+from drld.gossip.wire.datagram_tag import MAX_KEY_SIZE
+from drld.gossip.wire.update_codec import (
     MAX_UPDATES,
     MAX_VALUE,
     MAX_WEIGHT,

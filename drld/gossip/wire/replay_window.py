@@ -1,15 +1,15 @@
-"""Which control messages of a session have come before: the sliding window of RFC 6479.
+"""The replay window of a session: which control messages have come before (RFC 6479).
 
-Theory of operation. The control messages of one direction of a session are counted from 0. With
-`newest` the highest number accepted so far, one is
+Theory of operation. The control messages of one direction of a session are counted from 0. `newest`
+is the highest number accepted so far. A message is
 
-- accepted, if it is ahead of `newest`, or at most `WINDOW` - 1 behind and has not come before: a
-  message may be overtaken by so many others;
+- accepted, if it is ahead of `newest`, or at most `WINDOW` - 1 behind and new: the network may
+  reorder a message by that much;
 - refused as `replayed`, if it has come before;
-- refused as `late`, if it is further behind, for nobody knows whether it has.
+- refused as `late`, if it is further behind, because the window no longer tells whether it came.
 
-Numbers are 32 bits in serial arithmetic, as those of updates (`drld.gossip.sequence`), where no
-message may be overtaken: what is told last is all that counts there.
+Numbers are 32 bits in serial arithmetic, as those of updates (`drld.gossip.wire.sequence`). Updates
+have no window: only the latest update matters.
 
 Invariant: no number is accepted twice, as long as fewer than 2**31 have been sent since.
 """
@@ -17,7 +17,7 @@ Invariant: no number is accepted twice, as long as fewer than 2**31 have been se
 from __future__ import annotations
 
 from drld.errors import WireError
-from drld.gossip.sequence import serial_distance
+from drld.gossip.wire.sequence import serial_distance
 
 WINDOW = 64
 """Numbers that are remembered."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from drld.errors import WireError
-from drld.gossip.wire import (
+from drld.gossip.wire.update_codec import (
     BODY_SIZE,
     LAYOUT,
     MAX_UPDATES,

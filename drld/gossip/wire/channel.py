@@ -1,14 +1,7 @@
-"""Between messages and datagrams: one limiter's end of the way to one peer.
+"""One limiter's end of the way to one peer: turns messages into datagrams and back.
 
-A channel has a session (`drld.gossip.session`) and seals and opens what crosses it with the keys
-that follow from the session and the ring. It does no I/O: whoever owns the socket moves the bytes.
-
-Turns. What others can make a limiter say is bounded by turns: the owner counts them, one each time
-that it drains its socket. In a turn a channel greets once, however many datagrams did not fit, and
-answers `MAX_ANSWERS` HELLOs, each nonce once; what a forger sends does not count against what the
-peer gets, nor does a recorded HELLO that is repeated. A HELLO that has just proved itself is always
-answered; one proves itself in a turn, as no two lives of a peer are so short, and whoever can prove
-that he is the peer could do so as fast as he is answered.
+A channel holds a session (`drld.gossip.wire.session`). It seals and opens datagrams with the keys
+that follow from the session and the key ring. It does no I/O: the transport moves the bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from drld.errors import WireError
-from drld.gossip.auth import CONTROL, HELLO, UPDATE, Tagger, session_secret
-from drld.gossip.control_wire import (
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     Control,
     Hello,
@@ -26,11 +18,12 @@ from drld.gossip.control_wire import (
     decode_control_untrusted,
     encode_control,
 )
-from drld.gossip.keyring import KeyRing
-from drld.gossip.sequence import MODULUS
-from drld.gossip.session import Met, Session
-from drld.gossip.window import ReplayWindow
-from drld.gossip.wire import (
+from drld.gossip.wire.datagram_tag import CONTROL, HELLO, UPDATE, Tagger, session_secret
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.replay_window import ReplayWindow
+from drld.gossip.wire.sequence import MODULUS
+from drld.gossip.wire.session import Met, Session
+from drld.gossip.wire.update_codec import (
     UPDATE_KINDS,
     check_length_untrusted,
     decode_untrusted,
