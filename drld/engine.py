@@ -24,10 +24,10 @@ from random import Random
 from drld import reload
 from drld.capture.base import Datapath
 from drld.entry import Entry
-from drld.gossip.agreement import GOSSIP_ID, Agreement
-from drld.gossip.membership import Membership
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import Probes
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.health.config_digest import GOSSIP_ID, ConfigDigest
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.health.probes import Probes
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import Control, State
 from drld.gossip.wire.sequence import Acceptance
@@ -207,7 +207,7 @@ class Engine:
             return {}
         return {
             peer: [self._name_of(limit_id) for limit_id in ids]
-            for peer, ids in self.probes.agreement.disagreements().items()
+            for peer, ids in self.probes.config_digest.disagreements().items()
         }
 
     def _name_of(self, limit_id: int) -> str:
@@ -223,10 +223,12 @@ class Engine:
             return
         for peer, message in probes.tick(now_ns, self._rng):
             self.transport.send_control(peer, message)
-        for peer in probes.verdicts.changed:
-            self.membership.declare(peer, probes.verdicts.state(peer) in (State.DEAD, State.LEFT))
-        self.judged |= probes.verdicts.changed
-        probes.verdicts.changed.clear()
+        for peer in probes.peer_states.changed:
+            self.membership.declare(
+                peer, probes.peer_states.state(peer) in (State.DEAD, State.LEFT)
+            )
+        self.judged |= probes.peer_states.changed
+        probes.peer_states.changed.clear()
 
     def _meet(self, peer: str, life: int, now_ns: int) -> None:
         """A peer has begun another life: what it says counts from 0.
@@ -240,7 +242,7 @@ class Engine:
 
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
         if self.probes is not None:
-            self.probes.stir(peer)
+            self.probes.gossip_came(peer)
         line = self.membership.numbering.line(peer)
         replayed = line.replayed
         self._judge_update(peer, update, now_ns)
@@ -354,10 +356,10 @@ class Engine:
         intervals = [spec.gossip.interval_ns, *(limit.interval_ns for limit in spec.limits)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        agreement = Agreement(spec.limits, spec.gossip, times.timeout_ns)
+        config_digest = ConfigDigest(spec.limits, spec.gossip, times.timeout_ns)
         if old is not None:
-            return old.with_peers(peers, times, agreement)
-        probes = Probes(spec.name, self.transport.life, peers, times, agreement)
+            return old.with_peers(peers, times, config_digest)
+        probes = Probes(spec.name, self.transport.life, peers, times, config_digest)
         for peer, life in self._lives.items():
             probes.meet(peer, life, now_ns)
         return probes

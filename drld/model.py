@@ -20,7 +20,7 @@ HEARTBEAT = 0
 GRACE_INTERVALS = 20
 """A daemon that has not ticked for so many of a limit's intervals is dead to its datapath, which
 falls back: below the 24 after which the peers of a mesh, and later those of any other fabric, take
-its part (gossip/membership.py)."""
+its part (gossip/fabrics/membership.py)."""
 
 
 class FlowKey(NamedTuple):

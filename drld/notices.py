@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from drld.engine import GOSSIP, Engine
-from drld.gossip.probes import Probes
+from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
 
@@ -48,7 +48,7 @@ class Notices:
     def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
         engine.judged &= {peer.name for peer in engine.spec.peers}
         for peer in sorted(engine.judged):
-            state = probes.verdicts.state(peer)
+            state = probes.peer_states.state(peer)
             if state in _GONE:
                 changed = self._gone.get(peer) is not state
             else:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from drld.errors import ConfigError
-from drld.gossip.membership import Membership
+from drld.gossip.fabrics.membership import Membership
 from drld.limiter import membership
 from drld.spec import LimiterSpec, LimitSpec, format_endpoint
 

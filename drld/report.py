@@ -133,7 +133,7 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
 
 
 def _verdict(engine: Engine, peer: str) -> Verdict:
-    state = None if engine.probes is None else engine.probes.verdicts.state(peer)
+    state = None if engine.probes is None else engine.probes.peer_states.state(peer)
     return "unknown" if state is None else _VERDICTS[state]
 
 

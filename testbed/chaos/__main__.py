@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
 from testbed.chaos.fault import KERNEL, NFQUEUE

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from drld.gossip.membership import Membership
-from drld.gossip.pushsum import PushSum
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum import PushSum
 from drld.gossip.transport import Address, Transport
 from drld.gossip.wire.channel import Message
 from drld.gossip.wire.keyring import KeyRing

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drld.allocators import ALLOCATORS
 from drld.capture.kernel_layout import letter
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode
 from drld.limiter import Limiter, membership
 from drld.model import HEARTBEAT, Quantity, Update

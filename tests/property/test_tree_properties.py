@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.kinship import candidates, rank
-from drld.gossip.tree import Tree
+from drld.gossip.fabrics.tree import Tree
+from drld.gossip.fabrics.tree_ranks import candidates, rank
 from drld.gossip.wire.update_codec import (
     MAX_VALUE,
     MAX_WEIGHT,

@@ -13,7 +13,7 @@ import itertools
 import sys
 from collections.abc import Sequence
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.sim.network import MS
 
 from ..factories import TICK_NS

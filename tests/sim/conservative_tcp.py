@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from drld.allocators import ALLOCATORS
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
 from testbed.sim.network import Network
 from testbed.sim.run import SAMPLE_NS, Simulation

@@ -15,9 +15,9 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from drld.gossip.kinship import Role
-from drld.gossip.pushsum import PushSum
-from drld.gossip.tree_membership import TreeMembership
+from drld.gossip.fabrics.pushsum import PushSum
+from drld.gossip.fabrics.tree_membership import TreeMembership
+from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.wire.sequence import LEAP
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import NS_PER_S, Quantity, Update

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.pushsum import PushSum
+from drld.gossip.fabrics.pushsum import PushSum
 
 from .conservative import MOST, excess
 from .engine_fleet import Fleet

@@ -7,7 +7,7 @@ from itertools import dropwhile
 
 import pytest
 
-from drld.gossip.rest import QUIET_ROUNDS
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
 from drld.model import Quantity, Update
 from drld.report import limit_report, peer_reports, trace_record

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip.agreement import ALL, Agreement, Selector
-from drld.gossip.probes import Probes
-from drld.gossip.rumours import subject
+from drld.gossip.health.broadcast_queue import subject
+from drld.gossip.health.config_digest import ALL, ConfigDigest, Selector
+from drld.gossip.health.probes import Probes
 from drld.gossip.wire.channel import Message
 from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
 from drld.gossip.wire.session import Met
@@ -103,7 +103,7 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
     monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
     bench, notices = probing(), Notices()
     assert bench.engine.probes is not None
-    digest = bench.engine.probes.agreement.digest(ALL)
+    digest = bench.engine.probes.config_digest.digest(ALL)
     states = [(counter, state) for counter in range(9) for state in (State.DEAD, State.ALIVE)]
     lines: list[tuple[int, str]] = []
     for number in range(2, 60):
@@ -183,7 +183,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     same = bench.engine.probes
     assert same is not None
-    digest = same.agreement.digest(ALL)
+    digest = same.config_digest.digest(ALL)
 
     def told(message: Control) -> Control:
         return replace(message, digest=digest)
@@ -195,7 +195,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = Agreement([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
+    other = ConfigDigest([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
     named = []
     message = Control(Kind.ACK, 0, 0, other.digest(ALL))
     for _ in range(40):

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from drld.gossip.link import Link
-from drld.gossip.membership import Membership, Timeouts
-from drld.gossip.tree import Tree
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership, Timeouts
+from drld.gossip.fabrics.tree import Tree
 from drld.model import HEARTBEAT, NS_PER_S, Quantity, Update
 
 TICK = 50_000_000

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from drld.gossip.mesh import WHOLE, Mesh
-from drld.gossip.rest import QUIET_ROUNDS
+from drld.gossip.fabrics.mesh import WHOLE, Mesh
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.gossip.wire.update_codec import decode_untrusted, encode
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from drld.gossip.kinship import Role, candidates, rank
-from drld.gossip.rest import QUIET_ROUNDS
-from drld.gossip.tree import Tree
-from drld.gossip.tree_membership import LOST, SILENT
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
+from drld.gossip.fabrics.tree import Tree
+from drld.gossip.fabrics.tree_membership import LOST, SILENT
+from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
 from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT
 from drld.model import GlobalView, Quantity, Update
 

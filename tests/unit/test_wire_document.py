@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drld.gossip.kinship import rank
+from drld.gossip.fabrics.tree_ranks import rank
 from drld.gossip.wire.control_codec import (
     BODY,
     HEADER,

@@ -105,7 +105,7 @@ class Rumour:
     """What the sender has heard of some limiter."""
 
     subject: int
-    """Whom it is about: the hash of its name (`drld.gossip.kinship.rank`)."""
+    """Whom it is about: the hash of its name (`drld.gossip.fabrics.tree_ranks.rank`)."""
     life: int
     """The incarnation it is about."""
     counter: int
@@ -113,7 +113,7 @@ class Rumour:
     state: State
     accusers: int = 0
     """Of a suspicion: a bit for each who raised it, so that what is heard by
-    many ways counts once (`drld.gossip.rumours.accuser`). 0 otherwise."""
+    many ways counts once (`drld.gossip.health.broadcast_queue.accuser`). 0 otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drld.gossip.mass import MIN_WEIGHT, RESOLUTION, Mass, Pair
+from drld.gossip.fabrics.pushsum_pair import MIN_WEIGHT, RESOLUTION, Mass, Pair
 from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, to_float32
 
 

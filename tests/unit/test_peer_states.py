@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.rumours import Rumours, accuser, subject
-from drld.gossip.verdicts import Verdicts
+from drld.gossip.health.broadcast_queue import BroadcastQueue, accuser, subject
+from drld.gossip.health.peer_states import PeerStates
+from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.wire.control_codec import Rumour, State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
@@ -20,8 +20,8 @@ DEAD = replace(ALIVE, state=State.DEAD)
 LEFT = replace(ALIVE, state=State.LEFT)
 
 
-def table(*heard: Rumour) -> Verdicts:
-    made = Verdicts(PEERS, TIMES)
+def table(*heard: Rumour) -> PeerStates:
+    made = PeerStates(PEERS, TIMES)
     for rumour in heard:
         made.take(rumour, 0)
     return made
@@ -151,20 +151,20 @@ def test_who_was_heard_a_moment_ago_is_not_declared_dead() -> None:
 
 
 def test_after_a_reload_suspicions_go_on() -> None:
-    made = Verdicts(PEERS[:3], TIMES)
+    made = PeerStates(PEERS[:3], TIMES)
     made.keep(table(replace(SUSPECT, accusers=63)))
     assert made.changed == {*PEERS[:3]}
     assert list(made.expire(TIMES.suspicion_min_ns)) == [DEAD]
 
 
 def test_a_rumour_is_told_so_often_and_no_more() -> None:
-    told = Rumours(3)
+    told = BroadcastQueue(3)
     told.add(DEAD)
     assert [told.take(12) for _ in range(4)] == [[DEAD], [DEAD], [DEAD], []]
 
 
 def test_the_newest_comes_first_and_nothing_of_those_left_out() -> None:
-    told = Rumours(2)
+    told = BroadcastQueue(2)
     first, second, third = (replace(DEAD, subject=number) for number in (1, 2, 3))
     for rumour in (first, second, third):
         told.add(rumour)
@@ -174,7 +174,7 @@ def test_the_newest_comes_first_and_nothing_of_those_left_out() -> None:
 
 
 def test_a_newer_rumour_takes_the_place_of_an_older_one() -> None:
-    told = Rumours(2)
+    told = BroadcastQueue(2)
     told.add(SUSPECT)
     told.take(1)
     told.add(DEAD)

@@ -6,7 +6,7 @@ estimate interval)".
 
 Theory of operation. Each limiter keeps the newest value of each origin, and their sum is the remote
 demand. Loss and reordering only make a value older, never wrong: the next update replaces it. A
-value that was not repeated for T counts zero (`drld.gossip.membership`): who wants nothing stops
+value that was not repeated for T counts zero (`fabrics.membership`): who wants nothing stops
 saying so after `QUIET_ROUNDS`, and who wants something repeats it in each round.
 
 Who is torn. In a fleet where all are connected to all, everybody knows the same sum. Where some
@@ -40,10 +40,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from drld.gossip.base import Fabric
-from drld.gossip.link import Link
-from drld.gossip.membership import Membership
-from drld.gossip.rest import Rest
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.quiescence import Quiescence
 from drld.gossip.wire.update_codec import to_float32
 from drld.model import GlobalView, Update
 
@@ -130,7 +130,7 @@ class Mesh(Fabric[_Origin]):
         return MeshMembership(name, peers, cls.fanout(branching), interval_ns)
 
     def _begin(self) -> None:
-        self._rest = Rest()
+        self._quiescence = Quiescence()
         self._own = 0.0
         """What was told last."""
 
@@ -145,7 +145,7 @@ class Mesh(Fabric[_Origin]):
     @property
     def quiet(self) -> bool:
         """See `Fabric.quiet`."""
-        return self._rest.quiet
+        return self._quiescence.quiet
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
@@ -155,7 +155,9 @@ class Mesh(Fabric[_Origin]):
         whole = membership.whole(now_ns)
         torn = not whole or bool(membership.torn)
         self._own = to_float32(value)
-        if not self._rest.speaks(wanted=bool(value) or (torn and self._rest.others_want)):
+        if not self._quiescence.speaks(
+            wanted=bool(value) or (torn and self._quiescence.others_want)
+        ):
             return []
         values = {peer: link.value for peer, link in self._counted(now_ns)} if torn else {}
         total = self._own + sum(values.values())
@@ -191,7 +193,7 @@ class Mesh(Fabric[_Origin]):
             if update.weight > 0:
                 told = update.weight != OWN_SUM
                 link.rest = update.weight / _SCALE if told else None
-            self._rest.others_want |= update.value > 0
+            self._quiescence.others_want |= update.value > 0
 
     def meet(self, peer: str, now_ns: int) -> None:
         """See `Fabric.meet`; who has just begun does not know of the others."""
@@ -225,7 +227,7 @@ class Mesh(Fabric[_Origin]):
                 and now_ns - link.connected_ns >= membership.rise_ns
             ):
                 rests[peer] = link.rest
-        self._rest.others_want = remote > 0
+        self._quiescence.others_want = remote > 0
         if rests:
             remote = self._effective(remote, rests, connected)
         if age_ns is None and connected:

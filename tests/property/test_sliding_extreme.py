@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.lasting import largest, least
+from drld.gossip.fabrics.sliding_extreme import sliding_max, sliding_min
 
 steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=1, max_size=40)
 
@@ -13,7 +13,7 @@ def test_the_extreme_of_what_was_within_the_span(
     steps: list[tuple[int, int]], span_ns: int
 ) -> None:
     """Each value is there until the next comes."""
-    lowest, highest = least(span_ns), largest(span_ns)
+    lowest, highest = sliding_min(span_ns), sliding_max(span_ns)
     now_ns = 0
     history: list[tuple[int, int]] = []
     for pause, value in steps:
@@ -30,7 +30,7 @@ def test_the_extreme_of_what_was_within_the_span(
 def test_it_goes_on_as_if_all_had_been_so_many_times_as_large(
     steps: list[tuple[int, int]], span_ns: int, factor: float
 ) -> None:
-    one, other = least(span_ns), least(span_ns)
+    one, other = sliding_min(span_ns), sliding_min(span_ns)
     now_ns = 0
     for number, (pause, value) in enumerate(steps):
         now_ns += pause

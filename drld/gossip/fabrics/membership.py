@@ -51,7 +51,7 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from random import Random
 
-from drld.gossip.link import Link, LinkStats
+from drld.gossip.fabrics.link import Link, LinkStats
 from drld.gossip.wire.sequence import Numbering
 from drld.model import HEARTBEAT, Quantity, Update
 

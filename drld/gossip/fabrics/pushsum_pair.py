@@ -1,4 +1,4 @@
-"""One limiter's mass in push-sum: the (value, weight) pair, and what may be read from it.
+"""One limiter's mass in push-sum: the (value, weight) pair, and the global demand read from it.
 
 Theory of operation (Kempe, Dobra, Gehrke: "Gossip-based computation of aggregate information",
 FOCS 2003, protocol push-sum). Every limiter begins with its own demand as value and a weight of 1.
@@ -40,7 +40,7 @@ MIN_WEIGHT = 2.0**-64
 
 
 class Pair(NamedTuple):
-    """What travels."""
+    """The part of a pair that one update carries."""
 
     value: float
     weight: float

@@ -1,8 +1,8 @@
 """Who of the fleet is alive: SWIM's probes with Lifeguard's refinements, as a state machine.
 
 Das, Gupta, Motivala, *SWIM* (DSN 2002); Dadgar, Phillips, Currey, *Lifeguard* (2017). The times,
-and the proof that nobody is declared dead too soon, are in `drld.gossip.probe_times`. What is found
-is told, and counts nobody out: that is for updates to do (`drld.gossip.membership`).
+and the proof that no peer is declared dead too soon, are in `drld.gossip.health.probe_times`.
+Probes only report: which peers count is decided by updates (`drld.gossip.fabrics.membership`).
 
 Theory of operation. Once a period a limiter probes one other, in shuffled round-robin order. If no
 acknowledgement comes in time it probes again, and asks `helpers` others to do so too. If none comes
@@ -20,10 +20,11 @@ Buddies. Who is probed, or answered, is told first what is held against it. A li
 that it is suspected, or dead, raises its counter, and says so on each of its messages until one is
 answered, and as a rumour.
 
-Isolation. Who is out of touch with the others judges none of them (`drld.gossip.touch`).
+Isolation. A limiter out of contact with its peers judges none of them
+(`drld.gossip.health.isolation`).
 
 Last call. For R before it declares somebody dead, a limiter tells its suspicion again, once a
-period: whoever has heard the refutation tells that again, so it passes by nobody who is in touch.
+period: whoever has heard the refutation tells that again, so every limiter in contact hears it.
 
 The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
 so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
@@ -46,11 +47,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.rumours import Rumours, accuser, subject
-from drld.gossip.touch import Touch
-from drld.gossip.verdicts import Verdicts
+from drld.gossip.health.broadcast_queue import BroadcastQueue, accuser, subject
+from drld.gossip.health.config_digest import ALL, SELECTOR_BITS, ConfigDigest, Selector
+from drld.gossip.health.isolation import Isolation
+from drld.gossip.health.peer_states import PeerStates
+from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.wire.control_codec import MAX_RUMOURS, Control, Kind, Rumour, State
 
 ABSENT_PERIODS = 5
@@ -96,7 +97,7 @@ class Probes:
         life: int,
         peers: Collection[str],
         times: ProbeTimes,
-        agreement: Agreement,
+        config_digest: ConfigDigest,
     ) -> None:
         """`life` is this limiter's incarnation, 64 random bits, not 0."""
         self.name = name
@@ -104,13 +105,13 @@ class Probes:
         self.counter = 0
         """How often this life has refuted what was said of it."""
         self.awareness = 0
-        self.agreement = agreement
+        self.config_digest = config_digest
         self.times = times
-        self.verdicts = Verdicts(peers, times)
+        self.peer_states = PeerStates(peers, times)
         self._peers = tuple(sorted(peers))
         self._subject = subject(name)
         self._accuser = accuser(name, peers)
-        self._rumours = Rumours(times.transmissions)
+        self._broadcasts = BroadcastQueue(times.transmissions)
         self._pending: dict[int, _Probe] = {}
         self._number = 0
         self._present: list[str] = []
@@ -118,45 +119,47 @@ class Probes:
         """Those that have not had their turn."""
         self._missed: set[str] = set()
         """Who was never heard of, and did not answer."""
-        self._stirred: set[str] = set()
-        """The dead of whom gossip came."""
-        self._roused: set[str] = set()
-        """Those that were probed for that in this period."""
+        self._dead_but_heard: set[str] = set()
+        """Peers whose state is dead although gossip came from them."""
+        self._probed_at_once: set[str] = set()
+        """Peers that were probed for that in this period."""
         self._errands = 0
         """Probes for others in this period."""
         self._periods = 0
         self._due_ns: int | None = None
         self._ticked_ns: int | None = None
-        self._touch = Touch(times)
+        self._isolation = Isolation(times)
         self._known_counter = 0
         """The newest one that somebody has answered."""
         self._outbox: list[tuple[str, Control]] = []
         self._answers: Counter[str] = Counter()
         """To each peer since the last tick."""
         if peers:
-            self._rumours.add(self._myself())
+            self._broadcasts.add(self._myself())
 
-    def with_peers(self, peers: Collection[str], times: ProbeTimes, agreement: Agreement) -> Probes:
+    def with_peers(
+        self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
+    ) -> Probes:
         """The same limiter after a reload: what is known of those that stay is kept."""
-        changed = Probes(self.name, self.life, peers, times, agreement)
-        changed.verdicts.keep(self.verdicts)
+        changed = Probes(self.name, self.life, peers, times, config_digest)
+        changed.peer_states.keep(self.peer_states)
         changed.counter, changed._known_counter = self.counter, self._known_counter
         changed.awareness = min(self.awareness, times.patience)
         changed._number = self._number
         changed._due_ns = self._due_ns
         changed._ticked_ns = self._ticked_ns
-        changed._touch = replace(self._touch, times=times)
+        changed._isolation = replace(self._isolation, times=times)
         kept = set(changed._peers) & set(self._peers)
         told_of = {subject(peer) for peer in kept} | {self._subject}
-        changed._rumours = self._rumours.of(told_of, times.transmissions)
+        changed._broadcasts = self._broadcasts.of(told_of, times.transmissions)
         new = [peer for peer in changed._peers if peer not in kept]
         if new:
-            changed._rumours.add(changed._myself())
+            changed._broadcasts.add(changed._myself())
         changed._present = new + [peer for peer in self._present if peer in kept]
         changed._absent = [peer for peer in self._absent if peer in kept]
         changed._missed = self._missed & kept
-        changed._stirred = self._stirred & kept
-        changed._roused = self._roused & kept
+        changed._dead_but_heard = self._dead_but_heard & kept
+        changed._probed_at_once = self._probed_at_once & kept
         changed._errands = self._errands
         changed._periods = self._periods
         changed._pending = {
@@ -169,13 +172,13 @@ class Probes:
 
     def isolated(self, now_ns: int) -> bool:
         """Whether the others may hold us for dead."""
-        return self._touch.isolated(now_ns)
+        return self._isolation.isolated(now_ns)
 
     def meet(self, peer: str, life: int, now_ns: int) -> None:
         """A handshake with a new life of a peer has been completed, so that it has answered us."""
-        self._touch.meet(now_ns)
+        self._isolation.meet(now_ns)
         self._missed.discard(peer)
-        self._tell(self.verdicts.meet(peer, life, now_ns))
+        self._tell(self.peer_states.meet(peer, life, now_ns))
         # What was sent to it before was of no session, and is lost.
         for sequence, probe in self._pending.items():
             if probe.peer == peer:
@@ -183,14 +186,14 @@ class Probes:
 
     def receive(self, peer: str, message: Control, now_ns: int) -> None:
         """Take in a probe, an acknowledgement or a request; what it leads to, `tick` returns."""
-        self.verdicts.hear(peer, now_ns)
+        self.peer_states.hear(peer, now_ns)
         self._missed.discard(peer)
         for rumour in message.rumours:
             if rumour.subject == self._subject:
                 self._hear_of_myself(rumour)
             else:
-                self._tell(self.verdicts.take(rumour, now_ns))
-        self.agreement.compare(peer, Selector.of(message.sequence), message.digest)
+                self._tell(self.peer_states.take(rumour, now_ns))
+        self.config_digest.compare(peer, Selector.of(message.sequence), message.digest)
         if message.kind is Kind.ACK:
             self._take_answer(peer, message)
             return
@@ -204,10 +207,10 @@ class Probes:
             self._send(peer, Kind.ACK, message.sequence, self._subject)
             self._run_errand(peer, message, now_ns)
 
-    def stir(self, peer: str) -> None:
-        """Gossip came from a peer; if that one is held for dead, it is to hear of it at once."""
-        if self.verdicts.state(peer) is State.DEAD:
-            self._stirred.add(peer)
+    def gossip_came(self, peer: str) -> None:
+        """Gossip came from a peer. If its state is dead, the next tick probes it."""
+        if self.peer_states.state(peer) is State.DEAD:
+            self._dead_but_heard.add(peer)
 
     def tick(self, now_ns: int, rng: Random) -> list[tuple[str, Control]]:
         """Judge, probe and ask, as it is time to; returns all there is to send, and to whom.
@@ -223,24 +226,24 @@ class Probes:
                 self._judge(probe, now_ns)
             elif probe.asked_ns is None and now_ns >= probe.ask_ns:
                 self._ask(sequence, probe, now_ns, rng)
-        if self._touch.caught_up(now_ns):
-            for dead in self.verdicts.expire(now_ns):
+        if self._isolation.caught_up(now_ns):
+            for dead in self.peer_states.expire(now_ns):
                 self._tell(dead)
         if self._due_ns is None:
             # Limiters that start together need not probe together.
             self._due_ns = now_ns + rng.randrange(self.times.period_ns)
-        if self._stirred:
+        if self._dead_but_heard:
             waiting = {probe.peer for probe in self._pending.values()}
-            roused = self._stirred - waiting - self._roused
-            for peer in sorted(roused):
+            at_once = self._dead_but_heard - waiting - self._probed_at_once
+            for peer in sorted(at_once):
                 self._probe(peer, now_ns, judged=False)
-            self._roused |= roused
-            self._stirred.clear()
+            self._probed_at_once |= at_once
+            self._dead_but_heard.clear()
         if now_ns >= self._due_ns:
             late = now_ns - self._due_ns >= self.times.period_ns
             self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns
             self._begin_period(now_ns, rng)
-        question = self.agreement.question(now_ns)
+        question = self.config_digest.question(now_ns)
         if question is not None:
             peer, selector = question
             self._send(peer, Kind.PROBE, self._take_number(selector), subject(peer))
@@ -251,9 +254,9 @@ class Probes:
     def farewell(self, rng: Random) -> list[tuple[str, Control]]:
         """What to tell whom when this limiter leaves, and enforces no limit any more."""
         left = Rumour(self._subject, self.life, self.counter, State.LEFT)
-        present = [peer for peer in self._peers if self.verdicts.state(peer) in _PRESENT]
+        present = [peer for peer in self._peers if self.peer_states.state(peer) in _PRESENT]
         told = rng.sample(present, min(FAREWELLS, len(present)))
-        digest = self.agreement.digest(ALL)
+        digest = self.config_digest.digest(ALL)
         # An acknowledgement of nothing: nobody answers it.
         return [(peer, Control(Kind.ACK, 0, self._subject, digest, (left,))) for peer in told]
 
@@ -263,11 +266,11 @@ class Probes:
             return
         times = self.times
         late_ns = now_ns - last_ns - times.tick_ns
-        self._touch.look(now_ns)
-        if self._touch.lost:
-            self.verdicts.postpone(now_ns - last_ns)
+        self._isolation.look(now_ns)
+        if self._isolation.cut_off:
+            self.peer_states.postpone(now_ns - last_ns)
         elif late_ns > times.tick_ns:
-            self.verdicts.postpone(late_ns)
+            self.peer_states.postpone(late_ns)
         if late_ns > times.tick_ns:
             self._doubt(1 + late_ns // times.period_ns)
             for probe in self._pending.values():
@@ -279,10 +282,10 @@ class Probes:
 
     def _begin_period(self, now_ns: int, rng: Random) -> None:
         self._periods += 1
-        self._roused.clear()
+        self._probed_at_once.clear()
         self._errands = 0
-        for suspicion in self.verdicts.lasting(now_ns):
-            self._rumours.remind(suspicion)
+        for suspicion in self.peer_states.lasting(now_ns):
+            self._broadcasts.remind(suspicion)
         present = self._next(self._present, True, rng)
         if present is not None:
             self._probe(present, now_ns, judged=True)
@@ -303,7 +306,7 @@ class Probes:
         return None
 
     def _is_present(self, peer: str) -> bool:
-        state = self.verdicts.state(peer)
+        state = self.peer_states.state(peer)
         return state in _PRESENT or (state is None and peer not in self._missed)
 
     def _probe(
@@ -331,7 +334,7 @@ class Probes:
         others = [
             peer
             for peer in self._peers
-            if peer != probe.peer and self.verdicts.state(peer) is State.ALIVE
+            if peer != probe.peer and self.peer_states.state(peer) is State.ALIVE
         ]
         probe.helpers = rng.sample(others, min(self.times.helpers, len(others)))
         for helper in probe.helpers:
@@ -342,10 +345,10 @@ class Probes:
         if not probe.judged:
             return
         self._doubt(len(probe.helpers) - len(probe.heard) if probe.helpers else 1)
-        if self.verdicts.known(probe.peer) is None:
+        if self.peer_states.known(probe.peer) is None:
             self._missed.add(probe.peer)
         elif not self.isolated(now_ns):
-            self._tell(self.verdicts.accuse(probe.peer, self._accuser, now_ns))
+            self._tell(self.peer_states.accuse(probe.peer, self._accuser, now_ns))
 
     def _take_answer(self, peer: str, message: Control) -> None:
         probe = self._pending.get(message.sequence)
@@ -355,7 +358,7 @@ class Probes:
         if peer != probe.peer:
             assert probe.asked_ns is not None
             sent_ns = probe.asked_ns
-        self._touch.answer(sent_ns)
+        self._isolation.answer(sent_ns)
         self._known_counter = max(self._known_counter, probe.counter)
         if message.target == subject(probe.peer):
             del self._pending[message.sequence]
@@ -368,7 +371,7 @@ class Probes:
             probe.heard.add(peer)
 
     def _run_errand(self, peer: str, message: Control, now_ns: int) -> None:
-        target = self.verdicts.peer(message.target)
+        target = self.peer_states.peer(message.target)
         under_way = sum(probe.errand is not None for probe in self._pending.values())
         errands = max(self._errands, under_way)
         if target is not None and target != peer and errands < MAX_ERRANDS:
@@ -384,14 +387,14 @@ class Probes:
             self.counter = refuting
             self._doubt(1)
         # Whoever says so has not heard the refutation.
-        self._rumours.add(self._myself())
+        self._broadcasts.add(self._myself())
 
     def _myself(self) -> Rumour:
         return Rumour(self._subject, self.life, self.counter, State.ALIVE)
 
     def _tell(self, rumour: Rumour | None) -> None:
         if rumour is not None:
-            self._rumours.add(rumour)
+            self._broadcasts.add(rumour)
 
     def _take_number(self, selector: Selector) -> int:
         self._number = (self._number + 1) % _NUMBERS
@@ -401,10 +404,10 @@ class Probes:
         first = []
         if self.counter > self._known_counter:
             first.append(self._myself())
-        held = self.verdicts.known(peer)
+        held = self.peer_states.known(peer)
         if held is not None and held.state is not State.ALIVE:
             first.append(held)
         told = frozenset(rumour.subject for rumour in first)
-        first += self._rumours.take(MAX_RUMOURS - len(first), without=told)
-        digest = self.agreement.digest(Selector.of(sequence))
+        first += self._broadcasts.take(MAX_RUMOURS - len(first), without=told)
+        digest = self.config_digest.digest(Selector.of(sequence))
         self._outbox.append((peer, Control(kind, sequence, target, digest, tuple(first))))

@@ -1,7 +1,7 @@
 """The membership of a tree: whom a limiter reports to, who reports to it, how many there are.
 
 Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
-(`drld.gossip.kinship`), and as children those that say that it is their parent. It tells them, and
+(`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
 hardly anybody else, something in each round: 2 (N - 1) / N updates for each limiter of a fleet of
 N. The epoch of an update says what the receiver is to its sender (`Role`), its weight how many
 limiters are counted in it:
@@ -49,10 +49,10 @@ hears, becomes the parent. The old one is told for 1 + h rounds more what a pare
 new one has to tell it on; then that it is the parent no more. A lost parent is told nothing: if it
 only does not hear any more, what it was told is owed.
 
-Heirs. The second candidate is the parent that the best one prefers (`drld.gossip.kinship`), so that
+Heirs. The second candidate is the parent that the best one prefers (`fabrics.tree_ranks`), so that
 after most deaths orphans go where the dead one reported to, and all of it stays in one place: when
 a debt to the best candidate ends, the heir counts that much less of the dead one (HEIR,
-`drld.gossip.tree`). And when the best one is back and has taken the orphan, the heir is told so
+`fabrics.tree`). And when the best one is back and has taken the orphan, the heir is told so
 (FORMER): if one of the two reports to the other, the heir lets go of the orphan with the next that
 it hears from there, for the orphan is in it.
 
@@ -73,9 +73,9 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
-from drld.gossip.kinship import UP, Role, candidates, lineage, rank
-from drld.gossip.lasting import Extreme, largest
-from drld.gossip.membership import Membership
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_max
+from drld.gossip.fabrics.tree_ranks import UP, Role, candidates, lineage, rank
 from drld.model import Update
 
 SILENT = 11
@@ -322,12 +322,12 @@ class TreeMembership(Membership):
         """Whether the limiters of a neighbour that spoke then are counted no more."""
         return now_ns - said_ns > self._silent_ns
 
-    def new_bridge(self) -> Extreme:
+    def new_bridge(self) -> SlidingExtreme:
         """What a number of limiters goes through: it falls when it has been lower for so long that
         orphans have found another parent."""
-        return largest(self._bridged_ns)
+        return sliding_max(self._bridged_ns)
 
-    def bridged(self, bridge: Extreme) -> Extreme:
+    def bridged(self, bridge: SlidingExtreme) -> SlidingExtreme:
         """That of an earlier membership, to go on with."""
         return bridge.over(self._bridged_ns)
 

@@ -1,7 +1,7 @@
 """How long probes wait for what, and the proof that a verdict of death does not come too soon:
 whoever is declared dead knows by then that it is cut off, or its datapath has fallen back.
 
-Nobody's share depends on it, for verdicts count nobody out (`drld.gossip.membership`).
+Nobody's share depends on it, for verdicts count nobody out (`drld.gossip.fabrics.membership`).
 
 With N limiters, the period P, and g = max(1, log10 N):
 

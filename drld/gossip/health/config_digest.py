@@ -1,23 +1,23 @@
-"""Whether limiters mean the same by their limits, and if not, by which of them.
+"""Digests of a limiter's configuration: which peers have other limits, and which limits differ.
 
-Theory of operation. Each limit has a hash of what the fleet must agree upon: id, rate, burst
-(in bytes, written or automatic), allocator with its parameters, estimate interval, shares, excess,
-weights (a weight of 1 is the same as none). So have the settings of the fabric, under
+Theory of operation. Each limit has a hash of everything the fleet must agree on: id, rate, burst
+(in bytes, written or automatic), allocator with its parameters, estimate interval, shares, excess
+and weights (a weight of 1 is the same as none). The settings of the fabric have a hash too, under
 the id that no limit has. The digest of a set of limits is the exclusive or of their hashes. Every
-probe and acknowledgement carries one: of the limits that the low bits of its sequence number
-select, all of them as a rule. Two limiters whose digests of all differ disagree. Ordered by their
-ids read backwards, the limits that a selector selects stand side by side; so a digest is the
-difference of two sums of a row, whatever is asked for by whomever.
+probe and acknowledgement carries the digest of the limits that the low bits of its sequence number
+select, usually all limits. Two limiters disagree if their digests of all limits differ. Ordered by
+their ids read backwards, the limits of a selector stand side by side. A digest is therefore the
+difference of two prefix sums, whatever is asked for.
 
-Which limits those are is found by halves, with more probes that select fewer limits: those whose id
-ends in certain bits. From the digest of a set and of one half of it follows that of the other half;
-so a limit is found by 16 questions, one after the other. One that only follows from others is asked
-for itself before it is named: the peer may have changed its limits between two answers, and what
-follows from both is no limit at all. `MAX_FOUND` are looked for, of one peer at
-a time, and again when the peer's digest is another one.
+The limits that differ are found by bisection, with further probes that select the limits whose id
+ends in certain bits. The digest of a set and of one half of it give that of the other half, so a
+limit is found by 16 questions in a row. A limit that was only inferred is asked for itself before
+it is named, because the peer may have changed its limits between two answers. Up to `MAX_FOUND`
+limits are searched for, of one peer at a time, and again when the peer's digest changes.
 
-The hash is a convenience and not a proof against those who look for collisions: a limiter that
-wants to deceive may as well send the right digest."""
+The hash is a convenience and no defence against deliberate collisions: a limiter that wants to
+deceive may as well send the right digest.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class _Peer:
     """Sets in which there is a limit to find, and the peer's digest of each."""
 
 
-class Agreement:
-    """This limiter's limits, and who has others."""
+class ConfigDigest:
+    """The digests of this limiter's limits, and the peers whose limits differ."""
 
     def __init__(self, limits: Iterable[LimitSpec], gossip: GossipSpec, patience_ns: int) -> None:
         """After `patience_ns` without an answer a question is asked again."""
@@ -90,7 +90,7 @@ class Agreement:
         self._asked_ns: int | None = None
 
     def digest(self, selector: Selector) -> int:
-        """Of the limits that are selected."""
+        """The digest of the selected limits."""
         if selector.ending >> selector.bits:
             return 0
         first = _backwards(selector.ending)
@@ -110,7 +110,7 @@ class Agreement:
             self._asked_ns = None
 
     def question(self, now_ns: int) -> tuple[str, Selector] | None:
-        """Whom to ask next for which digest."""
+        """The next peer to ask, and for which digest."""
         if self._asked_ns is not None and now_ns - self._asked_ns < self._patience_ns:
             return None
         for name, peer in self._peers.items():
@@ -123,8 +123,7 @@ class Agreement:
         return None
 
     def disagreements(self) -> dict[str, list[int]]:
-        """Who means other limits than this limiter, and the ids of those that were found, among
-        them `GOSSIP_ID`."""
+        """The peers that have other limits, with the ids found so far, `GOSSIP_ID` among them."""
         return {name: sorted(peer.found) for name, peer in self._peers.items()}
 
     def retain(self, peers: Iterable[str]) -> None:

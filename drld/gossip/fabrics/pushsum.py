@@ -1,11 +1,11 @@
 """Push-sum gossip: the paper's fabric, with a constant cost for each limiter.
 
-Paper, sections 3.1, 4.2 and 5.6, after Kempe, Dobra and Gehrke; `drld.gossip.mass` has the
+Paper, sections 3.1, 4.2 and 5.6, after Kempe, Dobra and Gehrke; `fabrics.pushsum_pair` has the
 arithmetic of the (value, weight) pair, this file who gets how much of it, and when all start anew.
 
 Theory of operation. Once an interval a limiter adds the change of its demand to its value, splits
 its pair into equal shares, keeps one and sends one to each of the round's `branching` targets. Each
-link is used once a cycle (`drld.gossip.membership`), which bounds the time to compensate a loss and
+link is used once a cycle (`fabrics.membership`), which bounds the time to compensate a loss and
 to notice a death. The number of limiters that scales the mean is that of the connected ones, of
 those whose demand still counts, and this one.
 
@@ -59,11 +59,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from drld.gossip.base import Fabric
-from drld.gossip.link import Link
-from drld.gossip.mass import NOTHING, RESOLUTION, Mass, Pair
-from drld.gossip.membership import Membership
-from drld.gossip.rest import QUIET_ROUNDS
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum_pair import NOTHING, RESOLUTION, Mass, Pair
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.gossip.wire.update_codec import EPOCH_MODULUS, MAX_VALUE
 from drld.model import GlobalView, Update
 

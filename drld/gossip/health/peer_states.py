@@ -1,19 +1,19 @@
-"""What a limiter holds of each of the others: alive, suspect, dead or left, and of which life.
+"""The state of every peer: alive, suspect, dead or left, and of which incarnation.
 
 Theory of operation (SWIM, sections 3 and 4: Das, Gupta, Motivala 2002; Lifeguard: Dadgar,
-Phillips, Currey 2017). A limiter that does not answer is suspected, and dead when the suspicion
-has lasted for `ProbeTimes.suspicion_ns` and nobody has heard its refutation. Rumours of one life
-are merged (`drld.gossip.rumours`).
+Phillips, Currey 2017). A peer that does not answer is suspected. It is dead when the suspicion
+has lasted for `ProbeTimes.suspicion_ns` without a refutation. Rumours of one life are merged
+(`drld.gossip.health.broadcast_queue`).
 
-Lives. What was said of a life says nothing of another. A handshake proves a life (`meet`): it
-replaces whatever was held. Hearsay of another life counts only where it says that it is alive and
-the one that is known is not: so a limiter that was restarted is not declared dead for its last
-life. Lives that were replaced are remembered, some of them, and not believed in again, unless a
-message comes from one: it belongs to the life that was met.
+Lives. A rumour of one life says nothing about another. A handshake proves a life (`meet`) and
+replaces any older state. Hearsay of another life counts only if it says that this life is alive
+while the known one is not. A restarted limiter is therefore not declared dead for its last life.
+The last few lives that were replaced are remembered. Rumours of them are ignored, unless the peer
+itself sends a message: that belongs to the life which the handshake proved.
 
-Invariants: between two `meet`s the standing of a life never falls; nobody of whom nothing was heard
-is suspected; a suspicion lasts for `suspicion_min_ns` at least in the time of this limiter's clock
-that is not `postpone`d.
+Invariants: between two `meet`s the standing of a life never falls. A peer of which nothing was
+heard is never suspected. A suspicion lasts at least `suspicion_min_ns` on this limiter's clock, not
+counting time that was `postpone`d.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.rumours import merged, outdated, subject
+from drld.gossip.health.broadcast_queue import merged, outdated, subject
+from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.wire.control_codec import Rumour, State
 
 _REMEMBERED = 4
@@ -43,8 +43,8 @@ class _Member:
     """Since when it is suspected; later by what was postponed."""
 
 
-class Verdicts:
-    """The table of all peers."""
+class PeerStates:
+    """The states of all peers."""
 
     def __init__(self, peers: Collection[str], times: ProbeTimes) -> None:
         self.times = times
@@ -54,7 +54,7 @@ class Verdicts:
         self._by_subject = {subject(peer): self._members[peer] for peer in peers}
         self._suspects: dict[str, _Member] = {}
 
-    def keep(self, old: Verdicts) -> None:
+    def keep(self, old: PeerStates) -> None:
         """Take over what another table holds of the peers that are in both."""
         for name, member in old._members.items():
             if name in self._members:
@@ -64,7 +64,7 @@ class Verdicts:
                     self._suspects[name] = member
 
     def state(self, peer: str) -> State | None:
-        """What is held of a peer; None: nothing was ever heard of it."""
+        """The state of a peer; None: nothing was ever heard of it."""
         known = self._members[peer].known
         return None if known is None else known.state
 
@@ -73,7 +73,7 @@ class Verdicts:
         return self._members[peer].known
 
     def peer(self, subject: int) -> str | None:
-        """Whose hash this is."""
+        """The name of the peer with this hash."""
         member = self._by_subject.get(subject)
         return None if member is None else member.name
 

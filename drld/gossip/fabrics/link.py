@@ -1,4 +1,4 @@
-"""One peer as a fabric knows it for one limit: its sequence numbers and statistics."""
+"""One peer of one limit: the sequence numbers both ways, and what became of the peer's updates."""
 
 from __future__ import annotations
 

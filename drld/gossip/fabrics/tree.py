@@ -4,7 +4,7 @@ Paper, section 3.1: "More sophisticated communication fabrics may reduce coordin
 structured approaches; we defer an investigation to future work." This is one; aggregation trees are
 those of Astrolabe (van Renesse, Birman, Vogels 2003) and SDIMS (Yalagandula, Dahlin 2004).
 
-Theory of operation. `drld.gossip.tree_membership` gives a limiter a parent and children. It tells
+Theory of operation. `fabrics.tree_membership` gives a limiter a parent and children. It tells
 
     its parent    own value + what its children told it: the sum below it
     each child    own value + what the other children and the parent told it: all the rest
@@ -60,12 +60,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from drld.gossip.base import Fabric
-from drld.gossip.kinship import UP, Role
-from drld.gossip.link import Link
-from drld.gossip.membership import Membership
-from drld.gossip.rest import Rest
-from drld.gossip.tree_membership import TreeMembership
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.quiescence import Quiescence
+from drld.gossip.fabrics.tree_membership import TreeMembership
+from drld.gossip.fabrics.tree_ranks import UP, Role
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
 
@@ -122,7 +122,7 @@ class Tree(Fabric[_Neighbour]):
         """What the one before it told last."""
         self._before_until_ns = 0
         """Until when that is the least that counts."""
-        self._rest = Rest()
+        self._quiescence = Quiescence()
         self._bridge = self.membership.new_bridge()
 
     def _new_link(self) -> _Neighbour:
@@ -137,13 +137,13 @@ class Tree(Fabric[_Neighbour]):
     @property
     def quiet(self) -> bool:
         """See `Fabric.quiet`."""
-        return self._rest.quiet and self._bridge.settled
+        return self._quiescence.quiet and self._bridge.settled
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
     ) -> list[tuple[str, Update]]:
         """Tell the parent and the children among the targets."""
-        if not self._rest.speaks(wanted=bool(value) or self._rest.others_want):
+        if not self._quiescence.speaks(wanted=bool(value) or self._quiescence.others_want):
             return []
         sums = self._sums(value, self._children(now_ns), self._parent(now_ns), now_ns)
         told = []
@@ -170,7 +170,7 @@ class Tree(Fabric[_Neighbour]):
         membership, link = self.membership, self._link(peer)
         if self._accept(peer, link, update, now_ns) is None or update.weight == 0:
             return
-        self._rest.others_want |= update.value != 0
+        self._quiescence.others_want |= update.value != 0
         said_ns = membership.arrived_ns(now_ns)
         told = Sum(max(0.0, update.value), min(update.weight, len(membership.peers)), said_ns)
         if update.epoch in UP:
@@ -218,7 +218,7 @@ class Tree(Fabric[_Neighbour]):
         membership.connected(now_ns)
         known = [*self._children(now_ns).values(), self._parent(now_ns)]
         remote = max(0.0, sum(told.value for told in known))
-        self._rest.others_want = remote > 0
+        self._quiescence.others_want = remote > 0
         members = self._bridge.update(sum(told.members for told in known), now_ns)
         connected, unnamed = membership.named(round(members), now_ns, without=self._strangers)
         said_ns = min((told.said_ns for told in known if told.value), default=None)
@@ -228,7 +228,7 @@ class Tree(Fabric[_Neighbour]):
     def reconfigure(self, membership: Membership) -> None:
         """See `Fabric.reconfigure`."""
         super().reconfigure(membership)
-        self._rest.others_want = True
+        self._quiescence.others_want = True
         self._bridge = self.membership.bridged(self._bridge)
 
     def _sums(

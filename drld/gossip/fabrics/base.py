@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from drld.gossip.link import Link, LinkStats
-from drld.gossip.membership import Membership
+from drld.gossip.fabrics.link import Link, LinkStats
+from drld.gossip.fabrics.membership import Membership
 from drld.gossip.wire.sequence import Acceptance
 from drld.model import GlobalView, Quantity, Update
 
@@ -111,7 +111,7 @@ class Fabric(ABC, Generic[AnyLink]):
     def view(self, now_ns: int) -> GlobalView:
         """What the other limiters are believed to want, and who of them is connected.
 
-        The demand of who is connected no longer counts for a while (`drld.gossip.membership`),
+        The demand of who is connected no longer counts for a while (`fabrics.membership`),
         then it is zero.
         """
 

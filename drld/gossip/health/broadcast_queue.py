@@ -1,18 +1,19 @@
-"""What limiters tell each other of a third: which of two rumours holds, and how long each is told.
+"""Rumours about limiters: which of two holds, and the queue of those to pass on.
 
-Order. Rumours of one life of a limiter are ordered by the counter, which only that life raises, and
-for the same counter by state: alive, suspect, dead. So a life refutes what is said of it by raising
-its counter. That it has left is said by itself, and final. Two of the same standing are one, with
-the accusers of both. Merging is therefore commutative, associative and idempotent: it does not
-matter in which order, or how often, rumours arrive. Lives are random numbers and have no order;
-which of them is the present one is `drld.gossip.verdicts`'s to judge.
+Order. Rumours of one life of a limiter are ordered by the counter, which only that life raises,
+and for the same counter by state: alive, suspect, dead. So a life refutes a rumour about itself by
+raising its counter. Only the limiter itself says that it has left, and that is final. Two rumours
+of the same standing are one, with the accusers of both. Merging is therefore commutative,
+associative and idempotent: order and repetition do not matter. Lives are random numbers and have no
+order. `drld.gossip.health.peer_states` judges which one is the present life.
 
-Accusers. A suspicion carries a set of `ACCUSER_BITS` bits; who raises or confirms it sets one, by
-his place among the names of the fleet. The number of bits is at most the number of accusers, and
-is that number in a fleet of up to `ACCUSER_BITS` that agrees about who is in it.
+Accusers. A suspicion carries a set of `ACCUSER_BITS` bits. A limiter that raises or confirms it
+sets one bit, chosen by its place among the names of the fleet. The number of bits is at most the
+number of accusers. It equals that number in a fleet of up to `ACCUSER_BITS` limiters that agree on
+their members.
 
-Telling. Each rumour rides on so many messages of each limiter, the one that was told least first,
-and of those the newest. A reminder rides on one, after all that.
+Sending. Each rumour rides on a fixed number of this limiter's messages. Rumours that were sent
+least often go first, and among those the newest. A reminder rides on one message, after all others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from drld.gossip.kinship import rank
+from drld.gossip.fabrics.tree_ranks import rank
 from drld.gossip.wire.control_codec import ACCUSER_BITS, Rumour, State
 
 
@@ -59,18 +60,18 @@ class _Told:
     times: int = 0
 
 
-class Rumours:
-    """What there is to pass on, at most one rumour of each limiter."""
+class BroadcastQueue:
+    """The rumours to pass on, at most one about each limiter."""
 
     def __init__(self, transmissions: int) -> None:
         self.transmissions = transmissions
-        """How often each is told."""
+        """How often each rumour is sent."""
         self._queue: dict[int, _Told] = {}
         self._added = 0
 
-    def of(self, subjects: Collection[int], transmissions: int) -> Rumours:
-        """What there is to pass on of these limiters, each so often in all."""
-        kept = Rumours(transmissions)
+    def of(self, subjects: Collection[int], transmissions: int) -> BroadcastQueue:
+        """The rumours about these limiters, each to be sent so often in all."""
+        kept = BroadcastQueue(transmissions)
         kept._queue = {
             about: told
             for about, told in self._queue.items()
@@ -80,18 +81,18 @@ class Rumours:
         return kept
 
     def add(self, rumour: Rumour) -> None:
-        """Pass this on, in the place of what was told of the same limiter."""
+        """Pass this rumour on, in place of an older one about the same limiter."""
         self._added += 1
         self._queue[rumour.subject] = _Told(rumour, self._added)
 
     def remind(self, rumour: Rumour) -> None:
-        """Pass this on once more, unless something is being told of the same limiter."""
+        """Pass this rumour on once more, unless another one about the limiter is queued."""
         self._added += 1
         last = _Told(rumour, self._added, self.transmissions - 1)
         self._queue.setdefault(rumour.subject, last)
 
     def take(self, most: int, without: frozenset[int] = frozenset()) -> list[Rumour]:
-        """What to tell next, and nothing of these limiters."""
+        """The rumours to send next, and none about these limiters."""
         waiting = [told for subject, told in self._queue.items() if subject not in without]
         waiting.sort(key=lambda told: (told.times, -told.number))
         for told in waiting[:most]:
