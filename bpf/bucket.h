@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The token bucket: drld.allocators.token_bucket, for packets on several CPUs at once. Part of
+/* The token bucket: drld.police.token_bucket, for packets on several CPUs at once. Part of
  * limiter.c.
  *
  * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The flows of a limit: a sample (drld.estimate.flows), and a bucket for each flow in it
- * (drld.allocators.flow_bucket). Part of limiter.c.
+ * (drld.police.flow_bucket). Part of limiter.c.
  *
  * Time. The time of a flow's bucket is the time up to which the limit's bucket is settled. It is in
  * the cache line that a packet reads anyway, and at most two jiffies behind. So a flow's bucket may

@@ -21,7 +21,7 @@ inline_always void stir(struct drld_limit *limit)
 		*(volatile u16 *)&limit->stirred = 1;
 }
 
-/* The verdict: drld.capture.policer.police. */
+/* The verdict: drld.police.policer.police. */
 
 inline_always void count(struct drld_counts *mine, struct packet *packet, u64 outcome,
 			 int forwarded)

@@ -27,9 +27,9 @@ import trio
 
 import drld
 from drld import config, host, report
-from drld.capture.firewall import remove_rules
-from drld.capture.kernel import KernelDatapath
-from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.kernel.datapath import KernelDatapath
+from drld.capture.nfqueue.datapath import NfqueueDatapath
+from drld.capture.nfqueue.firewall import remove_rules
 from drld.coalesced import Coalesced
 from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve

@@ -22,7 +22,6 @@ from dataclasses import replace
 from random import Random
 
 from drld import reload
-from drld.capture.base import Datapath
 from drld.entry import Entry
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.health.config_digest import GOSSIP_ID, ConfigDigest
@@ -34,6 +33,7 @@ from drld.gossip.wire.sequence import Acceptance
 from drld.gossip.wire.session import Met
 from drld.limiter import Limiter, Tick, membership
 from drld.model import HEARTBEAT, Update
+from drld.police.datapath import Datapath
 from drld.spec import LimiterSpec, LimitSpec
 
 GOSSIP = "[gossip]"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
 
-from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.errors import ConfigError
 from drld.gossip.transport import Transport
 from drld.spec import LimiterSpec

@@ -144,7 +144,7 @@ class Enforcement:
     for each new `credit_id`, so that repeating a record grants nothing twice.
 
     Fair dropping (`flow_rate` above 0): each flow of the sample has a bucket of its own beside the
-    limit's (drld.allocators.flow_bucket). A packet passes only if it leaves, in the limit's bucket,
+    limit's (drld.police.flow_bucket). A packet passes only if it leaves, in the limit's bucket,
     the part of `reserve` that its flow has used of its own bucket, or meets a full bucket. So flows
     below `flow_rate` find tokens.
     """

@@ -144,7 +144,7 @@ class RegistrySpec:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """How limiters find out who is alive (drld.gossip.health.probes); the defaults are those of a LAN."""
+    """How limiters find out which peers are alive (drld.gossip.health.probes); LAN defaults."""
 
     period_ns: int = 1_000_000_000
     """Each limiter probes one other in this time."""

@@ -18,8 +18,8 @@ from random import Random
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, ecn_capable, outline, parse
-from drld.capture.policer import Policer, police
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer, police
 from drld.spec import Direction, Excess, LimitSpec, OnFailure
 
 _IN = Direction.IN  # looking up a member of an enumeration takes longer than a name
@@ -83,7 +83,7 @@ class Gate:
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
     ) -> int:
-        """Count a packet and decide about it: a verdict of `drld.capture.policer`.
+        """Count a packet and decide about it: a verdict of `drld.police.policer`.
 
         Args:
             data: its first bytes, from the IP header on; all of it, if it may be marked.

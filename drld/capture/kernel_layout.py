@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
-from drld.capture.policer import DRAW_BITS
 from drld.model import NS_PER_S, Enforcement
+from drld.police.flow_bucket import MAX_TOKENS, FlowBuckets
+from drld.police.policer import DRAW_BITS
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
 ABI = 3

@@ -62,7 +62,7 @@ class FlowSlot:
         self.hits = 0
         """Bytes since the last `take` that the limit refused or marked."""
         self.due_ns = 0
-        """Time at which the flow's bucket is full again (drld.allocators.flow_bucket), ns."""
+        """Time at which the flow's bucket is full again (drld.police.flow_bucket), ns."""
 
 
 class FlowSample:

@@ -1,11 +1,11 @@
-"""A datapath in memory (`drld.capture.base.Datapath`): one policer a limit, nothing of the host."""
+"""A datapath in memory (`police.datapath.Datapath`): one policer a limit, nothing of the host."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from drld.capture.policer import Policer
 from drld.model import Enforcement, FlowId, Measurement
+from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
 

@@ -8,12 +8,12 @@ from random import Random
 from time import thread_time_ns
 from typing import cast
 
-from drld.capture.policer import Policer
 from drld.engine import Engine
 from drld.entry import Entry
 from drld.gossip.transport import Transport
 from drld.limiter import Tick
 from drld.model import GRACE_INTERVALS, FlowId
+from drld.police.policer import Policer
 from drld.spec import LimiterSpec
 from testbed.sim.clock import Clock
 from testbed.sim.datapath import MemoryDatapath
@@ -111,7 +111,7 @@ class Host:
             capable: whether it is ECN-capable.
 
         Returns:
-            `DROP` (false), `FORWARD`, or `MARK` (`drld.capture.policer`).
+            `DROP` (false), `FORWARD`, or `MARK` (`drld.police.policer`).
         """
         self.arrived += length
         verdict = self._policer.police(flow, length, self._clock.now_ns, self._rng, capable)

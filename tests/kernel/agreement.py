@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf import Code
-from drld.capture.bpf_compiler import compiled
-from drld.capture.kernel_state import Counts
+from drld.capture.kernel.state import Counts
 from drld.capture.matcher import Matcher
 from drld.capture.packet import (
     COPY_BYTES,
@@ -24,8 +22,10 @@ from drld.capture.packet import (
     marked,
     parse,
 )
-from drld.capture.policer import FORWARD, MARK
+from drld.ebpf.bpf import Code
+from drld.ebpf.compiler import compiled
 from drld.model import NS_PER_S, Enforcement
+from drld.police.policer import FORWARD, MARK
 from drld.spec import Direction, Excess, LimitSpec, Match
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from drld.allocators import flow_bucket
 from drld.capture import kernel_layout as layout
-from drld.capture import kernel_state, packet
-from drld.capture.bpf_compiler import SOURCES, compiled
+from drld.capture import packet
+from drld.capture.kernel.datapath import state as kernel_state
+from drld.ebpf.compiler import SOURCES, compiled
+from drld.police import flow_bucket
 
 from .bench import TEST_FLAGS
 

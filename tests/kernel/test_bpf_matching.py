@@ -29,11 +29,11 @@ from scapy.layers.ipsec import AH
 from scapy.layers.sctp import SCTP
 from scapy.packet import Packet, Raw
 
-from drld.capture.bpf import Code
-from drld.capture.bpf_compiler import compiled
 from drld.capture.gate import Gate
-from drld.capture.kernel_state import Counts
+from drld.capture.kernel.state import Counts
 from drld.capture.packet import COPY_BYTES, parse
+from drld.ebpf.bpf import Code
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.spec import Direction, LimitSpec, Match, Mode

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from drld.capture.bpf_compiler import compiled
 from drld.capture.packet import parse
+from drld.ebpf.compiler import compiled
 from drld.model import Enforcement, FlowId
 
 from ..elephants import ELEPHANTS, LENGTH, TICKS_A_SECOND, elephants_sampled, traffic

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.token_bucket import TokenBucket
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf_compiler import compiled
-from drld.capture.kernel_state import State
+from drld.capture.kernel.state import State
 from drld.capture.packet import parse
-from drld.capture.policer import DROP, FORWARD, MARK, Policer, police
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
+from drld.police.policer import DROP, FORWARD, MARK, Policer, police
+from drld.police.token_bucket import TokenBucket
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
 from ..factories import limit_spec

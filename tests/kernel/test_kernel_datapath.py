@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from drld.capture import bpf
-from drld.capture.bpf import Code, Program
-from drld.capture.clsact import Clsact
+from drld.ebpf import bpf
+from drld.ebpf.bpf import Code, Program
+from drld.ebpf.clsact import Clsact
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, Enforcement
 from drld.spec import Direction, LimitSpec, Mode, OnFailure

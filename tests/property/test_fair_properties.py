@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from drld.allocators.fair import Fair
 from drld.allocators.loan import LAST_TICKS, LoanAccount
-from drld.allocators.token_bucket import TokenBucket
 from drld.allocators.water_level import water_level
 from drld.estimate.flows import FlowState
 from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.model import NS_PER_S, Enforcement
+from drld.police.token_bucket import TokenBucket
 
 from ..factories import MS, TICK_NS
 from ..fair_factories import LIMIT, believed, demand, greedy, in_force, make, sampled

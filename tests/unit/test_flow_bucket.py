@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
-from drld.capture.policer import DROP, FORWARD, MARK, Policer, police
 from drld.model import NS_PER_S, Enforcement
+from drld.police.flow_bucket import MAX_TOKENS, FlowBuckets
+from drld.police.policer import DROP, FORWARD, MARK, Policer, police
 from drld.spec import Excess, Mode
 
 from ..factories import MS, flow, limit_spec

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from drld.capture.gate import Gate
-from drld.capture.policer import FORWARD, MARK
 from drld.model import Enforcement
+from drld.police.policer import FORWARD, MARK
 from drld.spec import Direction, Excess, LimitSpec, Match, OnFailure
 
 from ..factories import limit_spec

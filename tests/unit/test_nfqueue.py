@@ -10,8 +10,7 @@ from random import Random
 
 import pytest
 
-from drld.capture import packet_queue
-from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.nfqueue.datapath import NfqueueDatapath, packet_queue
 from drld.errors import DatapathError
 
 

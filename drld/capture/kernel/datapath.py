@@ -5,7 +5,7 @@ its own; all share the maps that hold the limits' state. A packet costs this pro
 reads counters and flow samples from mapped memory, and writes a tick's new records in one system
 call.
 
-Everything hangs on the programs (`drld.capture.attachment`). A daemon that dies leaves them, and
+Everything hangs on the programs (`drld.ebpf.attachment`). A daemon that dies leaves them, and
 they go on: with the last records, and when its heartbeat is older than `GRACE_INTERVALS` of a
 limit's intervals (no longer here than the gossip's: `drld.engine`) with the limit's fallback. The
 next daemon of that name finds them by name and the maps by their ids, puts its own programs in
@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drld.capture import kernel_layout as layout
-from drld.capture.attachment import Attachment, attachment
-from drld.capture.bpf import Code, possible_cpus
-from drld.capture.bpf_compiler import compiled
-from drld.capture.kernel_hooks import Hooks
-from drld.capture.kernel_state import Counts, State
-from drld.capture.link_news import LinkNews
+from drld.capture.kernel.hooks import Hooks
+from drld.capture.kernel.link_news import LinkNews
+from drld.capture.kernel.state import Counts, State
+from drld.ebpf.attachment import Attachment, attachment
+from drld.ebpf.bpf import Code, possible_cpus
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
@@ -55,7 +55,7 @@ class _Counted:
 
 
 class KernelDatapath:
-    """Counts and polices in the kernel (`drld.capture.base.Datapath`)."""
+    """Counts and polices in the kernel (`drld.police.datapath.Datapath`)."""
 
     name = "kernel"
     firewall = "none"

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.capture import kernel_classifier as classifier
-from drld.capture.attachment import Attachment
-from drld.capture.bpf import Code, Map, Program
 from drld.capture.cleaning import cleaning_up
-from drld.capture.hook import Device, Hook, device
-from drld.capture.kernel_state import State
-from drld.capture.kernel_tables import hook_maps
+from drld.capture.kernel.state import State
+from drld.capture.kernel.tables import hook_maps
+from drld.ebpf.attachment import Attachment
+from drld.ebpf.bpf import Code, Map, Program
+from drld.ebpf.hook import Device, Hook, device
 from drld.errors import DatapathError
 from drld.spec import LimitSpec
 

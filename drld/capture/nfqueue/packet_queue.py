@@ -14,9 +14,9 @@ from pathlib import Path
 import netfilterqueue
 
 from drld.capture.packet import COPY_BYTES, marked
-from drld.capture.policer import MARK
 from drld.capture.verdicts import Verdicts, copying
 from drld.errors import DatapathError
+from drld.police.policer import MARK
 
 TURN = 256
 """Packets handled in one `drain`: a few milliseconds, so that the ticker gets its turn."""
@@ -58,7 +58,7 @@ class PacketQueue:
         limiter_name: str,
         judge: Callable[[netfilterqueue.Packet], int],
     ) -> None:
-        """Bind a queue; `judge` gives a verdict of `drld.capture.policer`, and does not raise.
+        """Bind a queue; `judge` gives a verdict of `drld.police.policer`, and does not raise.
 
         Args:
             wanted: its number; None picks one that is free.

@@ -6,7 +6,7 @@ and leaves no mark or other trace on it. Verdicts are collected for `BATCH` pack
 one system call (docs/performance.md). GSO packets are segmented by the kernel before, so every
 packet here has its size on the wire. A packet that gets a congestion mark goes back rewritten, so
 packets are copied whole while a limit marks. A packet is charged when it arrived, as far as that is
-known (`drld.capture.arrival`): a daemon that runs late takes nothing for a burst that was none.
+known (`nfqueue.arrival`): a daemon that runs late takes nothing for a burst that was none.
 
 What can go wrong:
 
@@ -34,12 +34,12 @@ from random import Random
 
 import netfilterqueue
 
-from drld.capture.arrival import Arrival
-from drld.capture.attachment import Attachment, attachment
-from drld.capture.firewall import Firewall, choose, remove_leftovers
 from drld.capture.gate import Gate
-from drld.capture.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
+from drld.capture.nfqueue.arrival import Arrival
+from drld.capture.nfqueue.firewall import Firewall, choose, remove_leftovers
+from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
 from drld.capture.rules import Hook, plan
+from drld.ebpf.attachment import Attachment, attachment
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import Direction, LimitSpec
@@ -63,7 +63,7 @@ class _Session:
 
 
 class NfqueueDatapath:
-    """Counts and polices in this process, packet by packet (`drld.capture.base.Datapath`)."""
+    """Counts and polices in this process, packet by packet (`drld.police.datapath.Datapath`)."""
 
     name = "nfqueue"
 

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drld.capture.bpf_atomics import OPERATIONS, with_atomics
+from drld.ebpf.bytecode.atomics import OPERATIONS, with_atomics
 
 MOVE, GOTO, IF, CALL, EXIT = 0xB7, 0x05, 0xA5, 0x85, 0x95
 HELPER = 5

@@ -3,7 +3,7 @@
 `ebpf`: bpf/arrival.c, at the ingress of the interfaces on which limited packets can come in: those
 of the limits on packets coming in, and, where a limit is on packets going out, every interface but
 loopback, for a forwarded packet may come from anywhere (a hairpin's from where it goes). It is
-found again by name, like those of the kernel datapath (`drld.capture.attachment`): a killed
+found again by name, like those of the kernel datapath (`drld.ebpf.attachment`): a killed
 daemon's goes on stamping, which harms nobody, until a daemon of that name has installed its rules.
 What a killed daemon on the kernel datapath left goes then, too, and limits up to there.
 
@@ -12,7 +12,7 @@ timestamps; this is one. The stamps are of the wall clock.
 
 `read`: the time when the daemon reads a packet.
 
-What is made of a stamp, whoever set it, is `drld.capture.arrival_time`'s.
+What is made of a stamp, whoever set it, is `drld.police.arrival_time`'s.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from drld.capture.arrival_time import ArrivalTimes
-from drld.capture.attachment import Attachment, attachment
-from drld.capture.bpf import Program
-from drld.capture.bpf_compiler import compiled
 from drld.capture.cleaning import cleaning_up
 from drld.capture.rules import Hook, plan
+from drld.ebpf.attachment import Attachment, attachment
+from drld.ebpf.bpf import Program
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import NS_PER_S
+from drld.police.arrival_time import ArrivalTimes
 from drld.spec import Direction, LimitSpec
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from drld.capture import bpf
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf import Code, Map, Program
+from drld.ebpf import bpf
+from drld.ebpf.bpf import Code, Map, Program
 from drld.errors import DatapathError
 from drld.model import Enforcement
 

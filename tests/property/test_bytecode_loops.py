@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.capture.bpf_loops import closed_by_jumps
+from drld.ebpf.bytecode.loops import closed_by_jumps
 
 MOVE, WIDE, GOTO, IF, CALL, EXIT = 0xB7, 0x18, 0x05, 0xA5, 0x85, 0x95
 STEPS = 200

@@ -7,14 +7,14 @@ it conforms to is charged: so all pay, or none. A limit in shadow mode is checke
 like any other and counts what it would have dropped or marked, but refuses and marks nothing.
 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
-(drld.allocators.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
+(drld.police.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
 where it would not leave its part of the reserve, or where the limit's bucket runs low
 (`mark_below`). It is dropped where the limit's bucket does not cover it, and where it lacks its
 part of the reserve and its flow owes more than two depths. So a flow that ignores marks gains
 nothing. The time of a flow's bucket is the time up to which the limit's bucket is settled. A limit
 without a bucket has no flow buckets.
 
-`drld.capture.nfqueue` runs this for each packet; the kernel datapath repeats it in C.
+`drld.capture.nfqueue.datapath` runs this for each packet; the kernel datapath repeats it in C.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from drld.allocators.flow_bucket import MARKED_SPANS, FlowBuckets
-from drld.allocators.token_bucket import TokenBucket
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.police.flow_bucket import MARKED_SPANS, FlowBuckets
+from drld.police.token_bucket import TokenBucket
 from drld.spec import Excess, LimitSpec, Mode
 
 DRAW_BITS = 32

@@ -2,15 +2,15 @@
 
 A program on a hook keeps itself, and so its maps, alive without any process or file, and the next
 daemon of that limiter finds it there. Two ways, of which `attachment` takes the first that the
-kernel has: tcx (`drld.capture.tcx`), and clsact with cls_bpf (`drld.capture.clsact`).
+kernel has: tcx (`drld.ebpf.tcx`), and clsact with cls_bpf (`drld.ebpf.clsact`).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from drld.capture.bpf import Program
-from drld.capture.hook import Found
+from drld.ebpf.bpf import Program
+from drld.ebpf.hook import Found
 from drld.spec import Direction
 
 
@@ -68,11 +68,11 @@ def attachment(limiter_name: str) -> Attachment:
     Raises:
         DatapathError: neither.
     """
-    from drld.capture import tcx
+    from drld.ebpf import tcx
 
     if tcx.available():
         return tcx.Tcx(limiter_name)
     # pyroute2 takes longer to import than the rest of the datapath.
-    from drld.capture.clsact import Clsact
+    from drld.ebpf.clsact import Clsact
 
     return Clsact(limiter_name)

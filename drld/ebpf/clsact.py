@@ -1,6 +1,6 @@
 """BPF programs on clsact, the classifier hooks of an interface (tc-bpf(8)), through pyroute2.
 
-For kernels without tcx (`drld.capture.tcx`), which does the same for less.
+For kernels without tcx (`drld.ebpf.tcx`), which does the same for less.
 
 A filter keeps its program, and so the program's maps, alive without any process or file. It has a
 name, `drld:<limiter>:<note>`, by which the next daemon of that limiter finds it. Adding a filter
@@ -18,8 +18,8 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from drld.capture.bpf import Program
-from drld.capture.hook import Found
+from drld.ebpf.bpf import Program
+from drld.ebpf.hook import Found
 from drld.errors import DatapathError
 from drld.spec import Direction
 

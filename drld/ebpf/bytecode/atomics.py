@@ -6,7 +6,7 @@ take r1 to r5 for lost. Each becomes the two instructions that do it.
 
 from __future__ import annotations
 
-from drld.capture.bpf_loops import BYTES, inserted
+from drld.ebpf.bytecode.loops import BYTES, inserted
 
 _CALL = 0x85
 

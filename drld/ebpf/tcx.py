@@ -18,9 +18,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from drld.capture import bpf
-from drld.capture.bpf import Program
-from drld.capture.hook import Found
+from drld.ebpf import bpf
+from drld.ebpf.bpf import Program
+from drld.ebpf.hook import Found
 from drld.errors import DatapathError
 from drld.spec import Direction
 

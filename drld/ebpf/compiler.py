@@ -1,7 +1,7 @@
 """Compiles the programs in bpf/ with bcc, in a process of its own.
 
 bcc brings LLVM, which takes over 100 MB of memory and aborts the process on some errors. So it runs
-in a child that ends once the instructions are there: `python -m drld.capture.bpf_compiler` writes
+in a child that ends once the instructions are there: `python -m drld.ebpf.compiler` writes
 them to its standard output. They hold no address, size or number of this machine, so they are kept
 in a cache directory, and a daemon that starts again compiles nothing.
 """
@@ -18,10 +18,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from drld.capture.bpf import Code, references
-from drld.capture.bpf_atomics import with_atomics
-from drld.capture.bpf_loops import closed_by_jumps
 from drld.capture.kernel_layout import MAPS, VALUES
+from drld.ebpf.bpf import Code, references
+from drld.ebpf.bytecode.atomics import with_atomics
+from drld.ebpf.bytecode.loops import closed_by_jumps
 from drld.errors import DatapathError
 
 SOURCES = Path(__file__).parents[2] / "bpf"
@@ -83,7 +83,7 @@ def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
         environment["BCC_KERNEL_SOURCE"] = str(HEADERS)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "drld.capture.bpf_compiler", source, *flags],
+            [sys.executable, "-m", "drld.ebpf.compiler", source, *flags],
             env=environment,
             capture_output=True,
             text=True,

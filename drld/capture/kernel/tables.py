@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from drld.capture import bpf
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf import Map
 from drld.capture.kernel_classifier import Tables
+from drld.ebpf import bpf
+from drld.ebpf.bpf import Map
 from drld.errors import DatapathError
 
 _NUMBER = struct.Struct("=I")
