@@ -20,8 +20,8 @@ from drld.control.schema import (
 )
 from drld.control.server import serve
 from drld.control.trace import TraceHub
+from drld.daemon.report import keys_report
 from drld.gossip.wire.keyring import KeyRing
-from drld.report import keys_report
 
 STATUS = StatusReport(
     name="lim1",

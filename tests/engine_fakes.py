@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.transport import Transport
 from drld.gossip.wire.channel import Message

@@ -89,8 +89,8 @@ def test_pure_modules_import_no_shell(path: Path) -> None:
         "drld.capture.nfqueue.firewall",
         "drld.config",
         "drld.control",
-        "drld.daemon",
-        "drld.engine",
+        "drld.daemon.process",
+        "drld.daemon.engine",
         "drld.gossip.transport",
     }
     assert not imports(path) & shells

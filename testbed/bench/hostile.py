@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from random import Random
 
 from drld import config
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import WireError
 from drld.gossip.transport import Transport
 from drld.gossip.wire.channel import Channel

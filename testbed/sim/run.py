@@ -9,10 +9,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from drld.daemon.report import local_limit_bps
 from drld.errors import ConfigError
 from drld.limiter import Tick
 from drld.model import NS_PER_S
-from drld.report import local_limit_bps
 from testbed import MTU
 from testbed.believed import BelievedTotal, error_of
 from testbed.datagrams import UdpGroup
@@ -204,7 +204,7 @@ class Simulation:
 
     def _note_error(self) -> None:
         """How wrong the limiters are about the sum of what they want."""
-        ticks = [host.entry.last for host in self.fleet.hosts]
+        ticks = [host.managed.last for host in self.fleet.hosts]
         error = error_of(
             [(tick.allocation.value, tick.view.remote) for tick in ticks if tick is not None]
         )
@@ -224,7 +224,7 @@ class Simulation:
         for host in self.fleet.hosts:
             report.sent += host.mailbox.sent
             report.received += host.mailbox.received
-            links = host.entry.limiter.fabric.links.values()
+            links = host.managed.limiter.fabric.links.values()
             report.lost += sum(link.lost for link in links)
         return Observation(
             flows=tuple(connection.flow for _, group in groups for connection in group),

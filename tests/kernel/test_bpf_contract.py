@@ -11,7 +11,7 @@ import pytest
 
 from drld.capture import kernel_layout as layout
 from drld.capture import packet
-from drld.capture.kernel.datapath import state as kernel_state
+from drld.capture.kernel import state as kernel_state
 from drld.ebpf.compiler import SOURCES, compiled
 from drld.police import flow_bucket
 

@@ -128,7 +128,7 @@ def under_tcp(kind: Kind, fabric: str, *, faults: bool, seed: int = 1) -> Forwar
         for event_s, what in zip(EVENTS_S, happens, strict=True):
             clock.at(begin_ns + round(event_s * NS_PER_S), lambda do: do(), what)
     run.carry_out()
-    detection_s = hosts["l1"].entry.limiter.fabric.detection_ns / NS_PER_S
+    detection_s = hosts["l1"].managed.limiter.fabric.detection_ns / NS_PER_S
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 
@@ -155,7 +155,7 @@ def under_constant_demand(kind: Kind, fabric: str, *, faults: bool, seed: int = 
         fleet.run(step * SAMPLE_NS / NS_PER_S)
         forwarded = sum(len(host.times) for host in fleet.hosts.values())
         samples.append((step * SAMPLE_NS / NS_PER_S, forwarded * PACKET))
-    detection_s = fleet.hosts["l0"].entry.limiter.fabric.detection_ns / NS_PER_S
+    detection_s = fleet.hosts["l0"].managed.limiter.fabric.detection_ns / NS_PER_S
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 

@@ -79,7 +79,7 @@ def suffer(
             sender, victim, epoch = victim, sender, Role.CHILD
         elif seems == "stranger":
             sender = next(name for name in made.hosts if name not in {victim, *root.children})
-    elif isinstance(pushed := made.hosts[victim].entry.limiter.fabric, PushSum):
+    elif isinstance(pushed := made.hosts[victim].managed.limiter.fabric, PushSum):
         epoch = pushed.epoch
     next_sequence = made.hosts[sender].engine.membership.numbering.of(victim, 1)._next
     quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT

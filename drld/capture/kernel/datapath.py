@@ -7,7 +7,7 @@ call.
 
 Everything hangs on the programs (`drld.ebpf.attachment`). A daemon that dies leaves them, and
 they go on: with the last records, and when its heartbeat is older than `GRACE_INTERVALS` of a
-limit's intervals (no longer here than the gossip's: `drld.engine`) with the limit's fallback. The
+limit's intervals (no longer here than the gossip's: `daemon.engine`) with the limit's fallback. The
 next daemon of that name finds them by name and the maps by their ids, puts its own programs in
 their place, and keeps tokens, so there is no moment without a limit; if it cannot start, the dead
 one's stay. No file is needed for this, and what belongs to a network namespace ends with it.

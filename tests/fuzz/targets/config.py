@@ -10,7 +10,7 @@ from typing import Any
 from drld import config
 from drld.capture.matcher import Matcher
 from drld.config.problems import dotted
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
 from tests.engine_fakes import FakeDatapath

@@ -1,4 +1,4 @@
-"""What a daemon takes of its host when it starts: its name, its gossip socket, and nfqueue."""
+"""Resources of the host that a starting daemon claims: its name, gossip socket and packet queue."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from drld.spec import LimiterSpec
 
 
 def claim_name(path: Path, name: str) -> socket.socket:
-    """Keep other daemons from this limiter's rules until the process ends, however it ends.
+    """Reserve a limiter's name until the process ends, so that no other daemon changes its rules.
 
-    An abstract socket belongs to the network namespace, as the rules do.
+    The name is an abstract socket. It belongs to the network namespace, as the rules do.
 
     Raises:
         ConfigError: a daemon of this name runs already; `path` is its configuration.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from drld.coalesced import LEAST_PAUSE_S, MOST_PAUSE_S, Coalesced
+from drld.daemon.single_flight import MAX_PAUSE_S, MIN_PAUSE_S, SingleFlight
 from drld.errors import ConfigError, DrldError
 
 
@@ -38,7 +38,7 @@ def action() -> Action:
 async def test_who_asked_before_a_run_began_shares_it(
     action: Action, autojump_clock: object
 ) -> None:
-    ask = Coalesced(action)
+    ask = SingleFlight(action)
     ended: list[float] = []
 
     async def asker(after: float) -> None:
@@ -55,10 +55,10 @@ async def test_who_asked_before_a_run_began_shares_it(
     assert [at - start for at in sorted(ended)] == pytest.approx([1, 3, 3, 3, 3, 5])
 
 
-@pytest.mark.parametrize(("takes", "rests"), [(0, LEAST_PAUSE_S), (60, MOST_PAUSE_S)])
+@pytest.mark.parametrize(("takes", "rests"), [(0, MIN_PAUSE_S), (60, MAX_PAUSE_S)])
 async def test_the_rest_has_bounds(autojump_clock: object, takes: float, rests: float) -> None:
     action = Action(takes)
-    ask = Coalesced(action)
+    ask = SingleFlight(action)
     for _ in range(3):
         await ask()
     periods = [after - before for before, after in zip(action.runs, action.runs[1:], strict=False)]
@@ -66,7 +66,7 @@ async def test_the_rest_has_bounds(autojump_clock: object, takes: float, rests: 
 
 
 async def test_all_who_share_a_run_share_its_error(action: Action, autojump_clock: object) -> None:
-    ask = Coalesced(action)
+    ask = SingleFlight(action)
     refused = 0
 
     async def asker() -> None:
@@ -88,7 +88,7 @@ async def test_all_who_share_a_run_share_its_error(action: Action, autojump_cloc
 async def test_a_run_that_was_cancelled_counts_for_nobody(
     action: Action, autojump_clock: object
 ) -> None:
-    ask = Coalesced(action)
+    ask = SingleFlight(action)
     with trio.move_on_after(0.5):
         await ask()
     async with trio.open_nursery() as nursery:

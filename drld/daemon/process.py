@@ -26,21 +26,22 @@ from typing import TYPE_CHECKING
 import trio
 
 import drld
-from drld import config, host, report
+from drld import config
 from drld.capture.kernel.datapath import KernelDatapath
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
-from drld.coalesced import Coalesced
 from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve
 from drld.control.trace import TraceHub
-from drld.engine import Engine
+from drld.daemon import report, startup
+from drld.daemon.engine import Engine
+from drld.daemon.notify import Manager
+from drld.daemon.peer_log import PeerLog
+from drld.daemon.single_flight import SingleFlight
 from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.transport import Transport
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
-from drld.notices import Notices
-from drld.notify import Manager
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
@@ -68,12 +69,14 @@ class Daemon:
                 bound.
         """
         self.path = path
-        self._claim = host.claim_name(path, spec.name)
+        self._claim = startup.claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath = (
-            host.nfqueue(spec, clock) if spec.datapath == "nfqueue" else KernelDatapath(spec.name)
+            startup.nfqueue(spec, clock)
+            if spec.datapath == "nfqueue"
+            else KernelDatapath(spec.name)
         )
         self._reason = ""
-        self.engine = self._engine(spec, host.open_transport(path, spec))
+        self.engine = self._engine(spec, startup.open_transport(path, spec))
         self._registry: Agent | None = None
         if spec.registry is not None:
             # Only those who have a registry pay for its client's memory.
@@ -88,10 +91,10 @@ class Daemon:
         self.ready = False
         self._changed = trio.Event()
         self._traces = TraceHub()
-        self._notices = Notices()
+        self._peer_log = PeerLog()
         self._remarks: list[str] = []
         """On the configuration in force."""
-        self._one_reload = Coalesced(self._reload)
+        self._one_reload = SingleFlight(self._reload)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -144,7 +147,7 @@ class Daemon:
         gc.freeze()
         self.ready = True
         self._manager.tell("READY=1")
-        log.info("ready: limits: %d, %s", len(self.engine.entries), self._why())
+        log.info("ready: limits: %d, %s", len(self.engine.limits), self._why())
         self._remark()
 
     def _engine(self, spec: LimiterSpec, transport: Transport) -> Engine:
@@ -197,7 +200,7 @@ class Daemon:
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
-            self.datapath = host.nfqueue(spec, clock)
+            self.datapath = startup.nfqueue(spec, clock)
             self._prepare(spec)  # With what the kernel datapath went without.
             try:
                 self._attach()
@@ -222,7 +225,7 @@ class Daemon:
             if changed.is_set():
                 continue
             ticks = self.engine.tick(clock(), self._traces.limits())
-            for notice in self._notices.lines(self.engine, clock()):
+            for notice in self._peer_log.lines(self.engine, clock()):
                 log.warning("%s", notice)
             for name, tick in ticks:
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
@@ -277,7 +280,7 @@ class Daemon:
                 self._manager.tell("READY=1")
         self._reload_error = None
         self._loaded_at = time.time()
-        log.info("reloaded %s: limits: %d", self.path, len(self.engine.entries))
+        log.info("reloaded %s: limits: %d", self.path, len(self.engine.limits))
 
     async def _load_programs(self, spec: LimiterSpec) -> None:
         """Do what takes long of `_take_over` while ticks go on; one at a time."""
@@ -331,7 +334,7 @@ class Daemon:
                 "connected": len(engine.membership.connected(now_ns)) + engine.membership.unnamed,
             },
             probes=report.probes_report(engine, now_ns),
-            limits=len(engine.entries),
+            limits=len(engine.limits),
             gossip=report.gossip_report(engine.transport),
             config={
                 "file": str(self.path.absolute()),
@@ -344,7 +347,7 @@ class Daemon:
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
         now_ns = clock()
-        return (report.limit_report(entry, now_ns) for entry in self.engine.entries.values())
+        return (report.limit_report(managed, now_ns) for managed in self.engine.limits.values())
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
@@ -377,7 +380,7 @@ class Daemon:
         return self._traces.subscribe(limit)
 
     def _names(self) -> set[str]:
-        return {entry.limiter.limit.name for entry in self.engine.entries.values()}
+        return {managed.limiter.limit.name for managed in self.engine.limits.values()}
 
 
 def main(argv: list[str] | None = None) -> int:

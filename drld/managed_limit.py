@@ -1,4 +1,4 @@
-"""What an engine holds of one limit beside the limiter itself: its schedule and what it counted."""
+"""What an engine keeps for one limit: the limiter, its schedule, its last tick and its totals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drld.model import Measurement
 
 @dataclass(slots=True)
 class Totals:
-    """What the datapath counted for one limit since the daemon started."""
+    """Bytes and packets that the datapath counted for one limit since the daemon started."""
 
     arrived_bytes: int = 0
     arrived_packets: int = 0
@@ -20,7 +20,7 @@ class Totals:
     dropped_packets: int = 0
 
     def add(self, measured: Measurement) -> None:
-        """Count what was counted since the last read."""
+        """Add the counts since the last read."""
         self.arrived_bytes += measured.arrived_bytes
         self.arrived_packets += measured.arrived_packets
         self.forwarded_bytes += measured.forwarded_bytes
@@ -30,14 +30,14 @@ class Totals:
 
 
 @dataclass(slots=True)
-class Entry:
-    """One limit: its limiter, its schedule, its last tick and its totals."""
+class ManagedLimit:
+    """One limit of an engine."""
 
     limiter: Limiter
     due_ns: int
     silent_until_ns: int = 0
-    """It rested, and no packet came, up to then at least."""
+    """The limit was quiescent, and no packet came, at least until this time."""
     pending: bool = False
-    """It was woken and has not been ticked since."""
+    """The limit was woken and has not been ticked since."""
     last: Tick | None = None
     totals: Totals = field(default_factory=Totals)

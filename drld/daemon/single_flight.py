@@ -1,4 +1,4 @@
-"""An action that many may ask for at a time, run as often as that makes a difference."""
+"""Single flight: many callers ask for one action, and concurrent calls share a run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import trio
 
 from drld.errors import DrldError
 
-LEAST_PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
+MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 2.0
 
 
-class Coalesced:
-    """Runs the action one at a time, and once for all who asked before it began.
+class SingleFlight:
+    """Runs the action once at a time, and once for all calls that came before the run began.
 
-    Between two runs it pauses for as long as the last one took, within `LEAST_PAUSE_S` and
-    `MOST_PAUSE_S`, so that a storm of requests leaves the daemon time for all else.
+    Between two runs it pauses for as long as the last one took, within `MIN_PAUSE_S` and
+    `MAX_PAUSE_S`. A storm of calls therefore leaves the daemon time for its other work.
     """
 
     def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
@@ -24,7 +24,7 @@ class Coalesced:
         self._begun = 0
         self._ended = 0
         self._error: DrldError | None = None
-        self._rests_until = float("-inf")
+        self._paused_until = float("-inf")
 
     async def __call__(self) -> None:
         """Return when a run that began after this call has ended.
@@ -35,7 +35,7 @@ class Coalesced:
         asked_after = self._begun
         async with self._lock:
             if self._ended <= asked_after:
-                await trio.sleep_until(max(self._rests_until, trio.current_time()))
+                await trio.sleep_until(max(self._paused_until, trio.current_time()))
                 await self._run()
             error = self._error
         if error is not None:
@@ -50,6 +50,6 @@ class Coalesced:
         except DrldError as error:
             self._error = error
         ended = trio.current_time()
-        self._rests_until = ended + min(max(ended - began, LEAST_PAUSE_S), MOST_PAUSE_S)
-        # Not reached by a run that was cancelled: the next in line runs it again.
+        self._paused_until = ended + min(max(ended - began, MIN_PAUSE_S), MAX_PAUSE_S)
+        # A cancelled run does not get here: the next caller in line runs the action again.
         self._ended = self._begun

@@ -1,15 +1,15 @@
-"""What a daemon logs of its peers: each change once, and nothing of what passes by itself.
+"""The log lines about peers: each lasting change once.
 
-That somebody is suspected is not logged: it is refuted, or followed by a verdict. Of one thing (a
-peer's verdict, a peer's limits, whether anybody answers) there is a line in `QUIET_NS` at most,
-with what holds then: a bad link, or who has the key, can have them change again and again.
+A suspicion is not logged: it is refuted, or the peer is declared dead. There is at most one line in
+`QUIET_NS` about each subject (a peer's state, a peer's limits, whether any peer answers), and it
+says the latest. A bad link, or a sender that has the key, can make a subject change without end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from drld.engine import GOSSIP, Engine
+from drld.daemon.engine import GOSSIP, Engine
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
@@ -19,20 +19,20 @@ QUIET_NS = 10 * NS_PER_S
 _GONE = {State.DEAD: "is dead: nobody has heard from it", State.LEFT: "has left"}
 
 
-class Notices:
-    """Remembers what was said already."""
+class PeerLog:
+    """Remembers the lines that were logged."""
 
     def __init__(self) -> None:
         self._gone: dict[str, State] = {}
         self._disagreeing: dict[str, list[str]] = {}
         self._isolated = False
         self._said_ns: dict[tuple[str, ...], int] = {}
-        """Of which things there was a line lately, and when."""
+        """When the last line about each subject was logged, in the last `QUIET_NS`."""
         self._probes: Probes | None = None
-        """Those of the configuration in force: with another one, limits are compared anew."""
+        """The probes in force. A reload replaces them, and limits are compared from scratch."""
 
     def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
-        """What is new since the last call."""
+        """The lines to log since the last call."""
         probes = engine.probes
         if probes is None:
             return
@@ -66,8 +66,8 @@ class Notices:
                 yield f"peer {peer} is back"
 
     def _disagreements(self, engine: Engine, now_ns: int) -> Iterator[str]:
-        # A change of the whole fleet's limits reaches one after the other: only what lasts until
-        # the limits are found is said.
+        # A change of the whole fleet's limits reaches one limiter after the other. Only a
+        # difference that lasts until its limits are found is logged.
         found = {peer: limits for peer, limits in engine.disagreements().items() if limits}
         if found == self._disagreeing:
             return
@@ -82,19 +82,19 @@ class Notices:
                 self._disagreeing[peer] = limits
                 yield f"peer {peer} is configured otherwise {_where(limits)}"
 
-    def _may_say(self, now_ns: int, *thing: str) -> bool:
-        """Whether there was no line of this for long enough; if so, there is one now."""
+    def _may_say(self, now_ns: int, *subject: str) -> bool:
+        """Whether a line about this subject is due; if so, the caller logs it now."""
         self._said_ns = {
             said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
         }
-        if thing in self._said_ns:
+        if subject in self._said_ns:
             return False
-        self._said_ns[thing] = now_ns
+        self._said_ns[subject] = now_ns
         return True
 
 
 def _where(named: Collection[str]) -> str:
-    """In what a peer's configuration differs."""
+    """The parts in which a peer's configuration differs."""
     limits = [name for name in named if name != GOSSIP]
     places = [f"for the limits {', '.join(limits)}"] if limits else []
     if GOSSIP in named:

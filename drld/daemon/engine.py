@@ -1,7 +1,7 @@
 """All limits of one daemon, their datapath and their gossip socket: one synchronous object.
 
 The engine moves values between the pure `Limiter`s and the shells; when to do it is decided by
-`drld.daemon`, which owns the clock, the signals and the tasks.
+`drld.daemon.process`, which owns the clock, the signals and the tasks.
 
 Gossip is read at the start of a tick and not when it arrives: updates are only used at ticks, and
 a wake-up for each datagram would cost more than all the rest of an idle daemon.
@@ -22,7 +22,6 @@ from dataclasses import replace
 from random import Random
 
 from drld import reload
-from drld.entry import Entry
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.health.config_digest import GOSSIP_ID, ConfigDigest
 from drld.gossip.health.probe_times import ProbeTimes
@@ -32,6 +31,7 @@ from drld.gossip.wire.control_codec import Control, State
 from drld.gossip.wire.sequence import Acceptance
 from drld.gossip.wire.session import Met
 from drld.limiter import Limiter, Tick, membership
+from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
 from drld.police.datapath import Datapath
 from drld.spec import LimiterSpec, LimitSpec
@@ -49,7 +49,7 @@ class Engine:
         self.spec = spec
         self.datapath = datapath
         self.transport = transport
-        self.entries: dict[int, Entry] = {}
+        self.limits: dict[int, ManagedLimit] = {}
         self.membership = membership(spec.name, spec.members, spec.gossip)
         transport.set_fabric(spec.gossip.fabric)
         self.unknown_limit: Counter[str] = Counter()
@@ -63,8 +63,8 @@ class Engine:
         self.judged: set[str] = set()
         """Peers of which probes have found something else; whoever has looked clears it."""
         self._rng = rng
-        self._awake: dict[int, Entry] = {}
-        self._by_name: dict[str, Entry] = {}
+        self._awake: dict[int, ManagedLimit] = {}
+        self._by_name: dict[str, ManagedLimit] = {}
         self._look_interval_ns = spec.gossip.interval_ns
         self._look_due_ns = 0
         """When to look for limits that must wake up."""
@@ -81,12 +81,12 @@ class Engine:
         Raises:
             DatapathError: the host refuses; nothing is left behind.
         """
-        entries = {
+        limits = {
             limit.id: self._successor(limit, self.spec, self.membership, now_ns)
             for limit in self.spec.limits
         }
-        self._attach(self.spec, entries, now_ns)
-        self._adopt(entries, now_ns)
+        self._attach(self.spec, limits, now_ns)
+        self._adopt(limits, now_ns)
         self._round_due_ns = now_ns + self.spec.gossip.interval_ns
 
     def stop(self) -> None:
@@ -112,16 +112,16 @@ class Engine:
         reload.check(self.spec, spec)
         departed = reload.departed(self._departed, self.membership, spec, now_ns)
         fleet = reload.fleet(self.spec, spec, self.membership, departed.keys())
-        entries = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
+        limits = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
         undo = self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
             try:
-                self._attach(spec, entries, now_ns)
+                self._attach(spec, limits, now_ns)
             except BaseException:
                 undo()
                 raise
         for limit in spec.limits:
-            entries[limit.id].limiter.reconfigure(limit, fleet, departed)
+            limits[limit.id].limiter.reconfigure(limit, fleet, departed)
         self.transport.set_fabric(spec.gossip.fabric)
         if spec.ring != self.spec.ring:
             # Else the keys stay that were changed since the file was read (`drlctl keys`).
@@ -136,7 +136,7 @@ class Engine:
                 fleet.declare(peer, gone=peer in departed)
         self.spec = spec
         self.membership = fleet
-        self._adopt(entries, now_ns)
+        self._adopt(limits, now_ns)
         # Whatever has changed is taken in by the next look, by limits at rest as well.
         self._seen = -1
 
@@ -145,16 +145,18 @@ class Engine:
         self._departed = {k: v for k, v in self._departed.items() if v >= now_ns}
         peers = {peer.name for peer in self.spec.peers} | self._departed.keys()
         fleet = reload.with_peers(self.membership, peers)
-        for limit_id, entry in self.entries.items():
-            entry.limiter.reconfigure(entry.limiter.limit, fleet, self._departed)
-            self.datapath.set_share(limit_id, entry.limiter.initial())
+        for limit_id, managed in self.limits.items():
+            managed.limiter.reconfigure(managed.limiter.limit, fleet, self._departed)
+            self.datapath.set_share(limit_id, managed.limiter.initial())
         fleet.numbering.retain(fleet.peers)
         self.membership = fleet
 
     def next_due_ns(self) -> int:
         """When the next tick is due."""
         return min(
-            self._look_due_ns, self._round_due_ns, *(entry.due_ns for entry in self._awake.values())
+            self._look_due_ns,
+            self._round_due_ns,
+            *(managed.due_ns for managed in self._awake.values()),
         )
 
     def tick(self, now_ns: int, watched: Collection[str] = ()) -> list[tuple[str, Tick]]:
@@ -167,18 +169,18 @@ class Engine:
         self._receive(now_ns)
         self._probe(now_ns)
         for name in watched:
-            if (entry := self._by_name.get(name)) is not None:
-                self._wake(entry)
+            if (managed := self._by_name.get(name)) is not None:
+                self._wake(managed)
         ticks = [
-            (entry.limiter.limit.name, self._tick(entry, now_ns))
-            for entry in self._awake.values()
-            if entry.due_ns <= now_ns
+            (managed.limiter.limit.name, self._tick(managed, now_ns))
+            for managed in self._awake.values()
+            if managed.due_ns <= now_ns
         ]
         self._gossip(now_ns)
         resting = [
             limit_id
-            for limit_id, entry in self._awake.items()
-            if entry.limiter.at_rest and not entry.pending
+            for limit_id, managed in self._awake.items()
+            if managed.limiter.at_rest and not managed.pending
         ]
         for limit_id in resting:
             del self._awake[limit_id]
@@ -213,8 +215,8 @@ class Engine:
     def _name_of(self, limit_id: int) -> str:
         if limit_id == GOSSIP_ID:
             return GOSSIP
-        entry = self.entries.get(limit_id)
-        return f"{limit_id} (not here)" if entry is None else entry.limiter.limit.name
+        managed = self.limits.get(limit_id)
+        return f"{limit_id} (not here)" if managed is None else managed.limiter.limit.name
 
     def _probe(self, now_ns: int) -> None:
         """Probe, answer, and have the membership know what came of it."""
@@ -253,15 +255,15 @@ class Engine:
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return
-        entry = self.entries.get(update.limit_id)
-        if entry is None:
+        managed = self.limits.get(update.limit_id)
+        if managed is None:
             self.unknown_limit[peer] += 1
             numbers = self.membership.numbering.of(peer, update.limit_id)
             if isinstance(numbers.accept(update.sequence), Acceptance):
                 self.membership.take(peer, update, now_ns)
         else:
-            entry.limiter.receive(peer, update, now_ns)
-            self._wake(entry)
+            managed.limiter.receive(peer, update, now_ns)
+            self._wake(managed)
 
     def _look(self, now_ns: int) -> None:
         """Wake the limits where something has happened."""
@@ -269,7 +271,7 @@ class Engine:
         self._looks_ns = (self._looks_ns[1], now_ns)
         self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
         for limit_id in self.datapath.stirred():
-            self._wake(self.entries[limit_id])
+            self._wake(self.limits[limit_id])
         if self._departed and now_ns > min(self._departed.values()):
             self._forget_departed(now_ns)
         fleet = self.membership
@@ -277,36 +279,36 @@ class Engine:
         changed = fleet.version != self._seen
         if changed:
             self._seen = fleet.version
-            for entry in self.entries.values():
-                self._wake(entry)
+            for managed in self.limits.values():
+                self._wake(managed)
         if changed or not (alone or fleet.steady(now_ns)):
             # However long their intervals are: who is connected, and what others want while that
             # changes, decides what is safe to enforce.
-            for entry in self._awake.values():
-                entry.due_ns = min(entry.due_ns, self._looked_ns)
+            for managed in self._awake.values():
+                managed.due_ns = min(managed.due_ns, self._looked_ns)
 
-    def _wake(self, entry: Entry) -> None:
-        limit_id = entry.limiter.limit.id
+    def _wake(self, managed: ManagedLimit) -> None:
+        limit_id = managed.limiter.limit.id
         if limit_id not in self._awake:
-            self._awake[limit_id] = entry
-            entry.pending = True
+            self._awake[limit_id] = managed
+            managed.pending = True
             # It may have been due long ago.
-            entry.due_ns = max(entry.due_ns, self._looked_ns)
+            managed.due_ns = max(managed.due_ns, self._looked_ns)
             # What the last look found came after the one before.
-            entry.silent_until_ns = self._looks_ns[0]
+            managed.silent_until_ns = self._looks_ns[0]
 
-    def _tick(self, entry: Entry, now_ns: int) -> Tick:
-        limiter = entry.limiter
-        entry.pending = False
-        entry.due_ns = _next(entry.due_ns, now_ns, limiter.limit.interval_ns)
+    def _tick(self, managed: ManagedLimit, now_ns: int) -> Tick:
+        limiter = managed.limiter
+        managed.pending = False
+        managed.due_ns = _next(managed.due_ns, now_ns, limiter.limit.interval_ns)
         limit_id = limiter.limit.id
         measured = self.datapath.read(limit_id, now_ns)
-        if measured.interval_ns > now_ns - entry.silent_until_ns:
-            measured = replace(measured, interval_ns=now_ns - entry.silent_until_ns)
+        if measured.interval_ns > now_ns - managed.silent_until_ns:
+            measured = replace(measured, interval_ns=now_ns - managed.silent_until_ns)
         tick = limiter.tick(measured, now_ns)
         self.datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
-        entry.last = tick
-        entry.totals.add(measured)
+        managed.last = tick
+        managed.totals.add(measured)
         return tick
 
     def _gossip(self, now_ns: int) -> None:
@@ -316,7 +318,7 @@ class Engine:
         """
         due = now_ns + self._look_interval_ns // 2 >= self._round_due_ns
         speaking = [
-            entry for entry in self._awake.values() if due or entry.limiter.pressing(now_ns)
+            managed for managed in self._awake.values() if due or managed.limiter.pressing(now_ns)
         ]
         if due:
             self._round_due_ns = _next(self._round_due_ns, now_ns, self.spec.gossip.interval_ns)
@@ -328,8 +330,8 @@ class Engine:
             peer for peer in self.membership.targets(self._rng) if peer not in self._departed
         ]
         told: dict[str, list[Update]] = {peer: [] for peer in targets}
-        for entry in speaking:
-            for peer, update in entry.limiter.publish(targets, now_ns):
+        for managed in speaking:
+            for peer, update in managed.limiter.publish(targets, now_ns):
                 told[peer].append(update)
         for peer, updates in told.items():
             if updates:
@@ -337,17 +339,17 @@ class Engine:
             elif due:
                 self.transport.send(peer, [self.membership.heartbeat(peer, now_ns)])
 
-    def _adopt(self, entries: dict[int, Entry], now_ns: int) -> None:
+    def _adopt(self, limits: dict[int, ManagedLimit], now_ns: int) -> None:
         """These are the limits from now on."""
-        self.entries = entries
-        self._by_name = {entry.limiter.limit.name: entry for entry in entries.values()}
-        self._awake = dict(entries)
-        intervals = [entry.limiter.limit.interval_ns for entry in entries.values()]
+        self.limits = limits
+        self._by_name = {managed.limiter.limit.name: managed for managed in limits.values()}
+        self._awake = dict(limits)
+        intervals = [managed.limiter.limit.interval_ns for managed in limits.values()]
         self._look_interval_ns = min([self.spec.gossip.interval_ns, *intervals])
         self._looked_ns = now_ns
         self._look_due_ns = now_ns + self._look_interval_ns
-        for limit_id, entry in entries.items():
-            self.datapath.set_share(limit_id, entry.limiter.initial())
+        for limit_id, managed in limits.items():
+            self.datapath.set_share(limit_id, managed.limiter.initial())
 
     def _prober(self, spec: LimiterSpec, old: Probes | None, now_ns: int) -> Probes | None:
         """The probes of a configuration; they go on with what the old ones know."""
@@ -364,12 +366,12 @@ class Engine:
             probes.meet(peer, life, now_ns)
         return probes
 
-    def _attach(self, spec: LimiterSpec, entries: dict[int, Entry], now_ns: int) -> None:
+    def _attach(self, spec: LimiterSpec, limits: dict[int, ManagedLimit], now_ns: int) -> None:
         """Have the datapath enforce these limits, each as its last tick said."""
         pairs = []
         for limit in spec.limits:
-            entry = entries[limit.id]
-            last = entry.last.enforcement if entry.last else entry.limiter.initial()
+            managed = limits[limit.id]
+            last = managed.last.enforcement if managed.last else managed.limiter.initial()
             # To a datapath it is how often a daemon that lives shows it: in every look.
             interval_ns = min(limit.interval_ns, spec.gossip.interval_ns)
             pairs.append((replace(limit, interval_ns=interval_ns), last))
@@ -377,15 +379,15 @@ class Engine:
 
     def _successor(
         self, limit: LimitSpec, spec: LimiterSpec, fleet: Membership, now_ns: int
-    ) -> Entry:
-        """The entry of a limit after a reload: the running one where its knowledge still fits."""
-        fresh = Entry(Limiter(limit, fleet, spec.gossip.fabric), now_ns + limit.interval_ns)
-        entry = self.entries.get(limit.id)
-        if entry is None:
+    ) -> ManagedLimit:
+        """The managed of a limit after a reload: the running one where its knowledge still fits."""
+        fresh = ManagedLimit(Limiter(limit, fleet, spec.gossip.fabric), now_ns + limit.interval_ns)
+        managed = self.limits.get(limit.id)
+        if managed is None:
             return fresh
-        if self.spec.gossip == spec.gossip and reload.knowledge_stays(entry.limiter.limit, limit):
-            return entry
-        fresh.totals = entry.totals
+        if self.spec.gossip == spec.gossip and reload.knowledge_stays(managed.limiter.limit, limit):
+            return managed
+        fresh.totals = managed.totals
         return fresh
 
 

@@ -19,12 +19,12 @@ from drld.control.schema import (
     ProbesReport,
     TraceRecord,
 )
-from drld.engine import Engine
-from drld.entry import Entry
+from drld.daemon.engine import Engine
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
+from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S, Quantity
 from drld.spec import format_endpoint
 
@@ -37,10 +37,10 @@ _VERDICTS: dict[State, Verdict] = {
 }
 
 
-def limit_report(entry: Entry, now_ns: int) -> LimitReport:
+def limit_report(managed: ManagedLimit, now_ns: int) -> LimitReport:
     """One limit, as of its last tick; nothing has changed since if it is at rest."""
-    limit, totals, tick = entry.limiter.limit, entry.totals, entry.last
-    enforcement = tick.enforcement if tick else entry.limiter.initial()
+    limit, totals, tick = managed.limiter.limit, managed.totals, managed.last
+    enforcement = tick.enforcement if tick else managed.limiter.initial()
     return LimitReport(
         id=limit.id,
         name=limit.name,
@@ -55,7 +55,7 @@ def limit_report(entry: Entry, now_ns: int) -> LimitReport:
         weights=dict(limit.weights),
         limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
         demand_bps=tick.demand.rate * 8 if tick else 0.0,
-        fleet=_fleet(entry, now_ns),
+        fleet=_fleet(managed, now_ns),
         local_limit_bps=local_limit_bps(tick),
         drop_probability=enforcement.drop_probability,
         fill_rate_bps=enforcement.fill_rate * 8,
@@ -96,7 +96,7 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     """Every peer, its heartbeats and its links of all limits summed up."""
     membership = engine.membership
     connected = membership.connected(now_ns)
-    fabrics = [entry.limiter.fabric.links for entry in engine.entries.values()]
+    fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
     for peer in engine.spec.peers:
         links = [links[peer.name] for links in fabrics if peer.name in links]
         links.append(membership.heartbeats(peer.name))
@@ -168,12 +168,12 @@ def keys_report(ring: KeyRing, configured: KeyRing) -> KeysReport:
     )
 
 
-def _fleet(entry: Entry, now_ns: int) -> FleetView:
-    tick = entry.last
+def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
+    tick = managed.last
     age_ns = tick.view.age_ns if tick else None
-    if age_ns is not None and entry.limiter.at_rest:
-        age_ns = entry.limiter.membership.age_ns(now_ns)
-    quantity = entry.limiter.fabric.quantity
+    if age_ns is not None and managed.limiter.at_rest:
+        age_ns = managed.limiter.membership.age_ns(now_ns)
+    quantity = managed.limiter.fabric.quantity
     return FleetView(
         quantity="rate" if quantity is Quantity.RATE else "weight",
         local=_shared(tick.allocation.value, quantity) if tick else 0.0,

@@ -7,7 +7,7 @@ import logging
 import pytest
 import trio
 
-from drld.seldom import PERIOD_S, Seldom
+from drld.daemon.log_throttle import PERIOD_S, ThrottledLog
 
 log = logging.getLogger("drld.test")
 
@@ -15,14 +15,14 @@ log = logging.getLogger("drld.test")
 async def test_one_line_a_period_with_the_number_of_all(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    seldom = Seldom(log)
+    throttled = ThrottledLog(log)
     for _ in range(2):
         for number in range(1000):
-            seldom.warn(f"full {number}")
+            throttled.warn(f"full {number}")
         await trio.sleep(PERIOD_S)
-    seldom.warn("full")
+    throttled.warn("full")
     await trio.sleep(PERIOD_S)
-    seldom.warn("full")
+    throttled.warn("full")
     assert [entry.getMessage() for entry in caplog.records] == [
         "full 0",
         "full 0 (and 999 times before)",
