@@ -19,8 +19,8 @@ from drld.units import human_rate
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
+    from drld.registry.model.state import Registry
     from drld.registry.records import Alive
-    from drld.registry.state import Registry
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -15,9 +15,9 @@ import trio
 from drld.errors import ConfigError
 from drld.model import NS_PER_S
 from drld.registry.etcd import Etcd
-from drld.registry.keys import source
+from drld.registry.model.keys import source
+from drld.registry.model.state import Event, Registry
 from drld.registry.records import read_alive, write_alive, write_member
-from drld.registry.state import Event, Registry
 from drld.spec import RegistrySpec, format_endpoint
 
 log = logging.getLogger("drld.registry")

@@ -9,9 +9,9 @@ its file must be a configuration at any time.
 from __future__ import annotations
 
 from drld.errors import ConfigError
-from drld.registry.merge import merge
+from drld.registry.model.merge import merge
+from drld.registry.model.state import Registry
 from drld.registry.records import read_alive, write_members
-from drld.registry.state import Registry
 from drld.spec import LimiterSpec
 from tests.fuzz.targets.base import Target
 from tests.registry_factories import FLEET, KEYS, OTHER, Store, file_spec, known, limit, member

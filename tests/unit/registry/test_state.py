@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drld.registry import state
-from drld.registry.state import Event, Registry
+from drld.registry.model import state
+from drld.registry.model.state import Event, Registry
 from drld.spec import Excess
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from drld.registry.etcd import Etcd
-from drld.registry.state import Event, Registry
+from drld.registry.model.state import Event, Registry
 from drld.registry.upkeep import Upkeep
 
 from ...registry_factories import FLEET, KEYS, address, events, known, member, registry_spec

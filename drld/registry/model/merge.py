@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from drld.config.checks import unreachable
 from drld.config.problems import must_be
-from drld.registry.keys import source
-from drld.registry.state import Held, Registry
+from drld.registry.model.keys import source
+from drld.registry.model.state import Held, Registry
 from drld.spec import LimiterSpec, LimitSpec, PeerSpec, format_endpoint
 
 K = TypeVar("K", int, str)

@@ -29,7 +29,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from drld.config.problems import must_be
 from drld.errors import ConfigError
-from drld.registry.keys import Keys, source
+from drld.registry.model.keys import Keys, source
 from drld.spec import LimitSpec
 
 MAX_MEMBERS = 10_000
