@@ -54,7 +54,7 @@ struct drld_limit {
 	__u64 grace_ns;		/* how old a heartbeat may be */
 	__u32 sequence;
 	__u16 flags;
-	__u16 stirred;		/* 1: has seen a packet since the daemon looked */
+	__u16 had_traffic;	/* 1: has seen a packet since the daemon looked */
 	struct drld_flow_record flow;
 	struct drld_record record[2];
 	struct drld_record fallback;

@@ -15,10 +15,10 @@
 #include "classify.h"
 
 /* After the packet was counted: who sees the mark and takes it away reads what it stands for. */
-inline_always void stir(struct drld_limit *limit)
+inline_always void mark_traffic(struct drld_limit *limit)
 {
-	if (unlikely(!volatile_read(limit->stirred)))
-		*(volatile u16 *)&limit->stirred = 1;
+	if (unlikely(!volatile_read(limit->had_traffic)))
+		*(volatile u16 *)&limit->had_traffic = 1;
 }
 
 /* The verdict: drld.police.policer.police. */
@@ -74,13 +74,13 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 	if (likely(outcome == CHARGED)) {
 		charge(state->limit, cost);
 		count(state->mine, packet, CHARGED, 1);
-		stir(state->limit);
+		mark_traffic(state->limit);
 		return TC_ACT_UNSPEC;
 	}
 	if (outcome == MARKED)
 		charge(state->limit, cost);
 	count(state->mine, packet, outcome, 1);
-	stir(state->limit);
+	mark_traffic(state->limit);
 	if (outcome == FREE)
 		return TC_ACT_UNSPEC;
 	hit(bucket_at(state, place), packet->length);
@@ -144,7 +144,7 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 			hit(bucket_at(&state, judged->place), packet->length);
 		if (outcome == MARKED && !(state.limit->flags & DRLD_SHADOW))
 			room->marked = 1;
-		stir(state.limit);
+		mark_traffic(state.limit);
 	}
 	if (!forwarded)
 		return TC_ACT_SHOT;

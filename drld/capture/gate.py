@@ -133,9 +133,9 @@ class Gate:
             self.counts.fragments += 1
         return header
 
-    def stirred(self) -> Collection[int]:
-        """See `Datapath.stirred`."""
-        return [limit_id for limit_id, policer in self._policers.items() if policer.stirred]
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return [limit_id for limit_id, policer in self._policers.items() if policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """What was counted since the last read of this limit."""

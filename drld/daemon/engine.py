@@ -270,7 +270,7 @@ class Engine:
         self._looked_ns = self._look_due_ns
         self._looks_ns = (self._looks_ns[1], now_ns)
         self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
-        for limit_id in self.datapath.stirred():
+        for limit_id in self.datapath.had_traffic():
             self._wake(self.limits[limit_id])
         if self._departed and now_ns > min(self._departed.values()):
             self._forget_departed(now_ns)

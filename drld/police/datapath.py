@@ -30,7 +30,7 @@ class Datapath(Protocol):
                 on whichever datapath, which stays as it is.
         """
 
-    def stirred(self) -> Collection[int]:
+    def had_traffic(self) -> Collection[int]:
         """Limits that may have seen a packet since the last call; all others have seen none.
 
         It costs next to nothing for a limit without packets.

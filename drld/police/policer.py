@@ -92,7 +92,7 @@ class Policer:
         self._mark_below = enforcement.mark_below
 
     @property
-    def stirred(self) -> bool:
+    def had_traffic(self) -> bool:
         """Whether a packet has arrived since the last read."""
         return self._arrived_packets > 0
 

@@ -25,9 +25,9 @@ class MemoryDatapath:
             for limit, enforcement in limits
         }
 
-    def stirred(self) -> Collection[int]:
+    def had_traffic(self) -> Collection[int]:
         """See `Datapath`."""
-        return [limit_id for limit_id, policer in self.policers.items() if policer.stirred]
+        return [limit_id for limit_id, policer in self.policers.items() if policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath`."""

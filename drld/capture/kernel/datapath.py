@@ -114,9 +114,9 @@ class KernelDatapath:
             self._replace(pairs, now_ns)
             undo.pop_all()
 
-    def stirred(self) -> Collection[int]:
-        """See `Datapath.stirred`."""
-        return [self._ids[slot] for slot in self._attached().stirred() if slot in self._ids]
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return [self._ids[slot] for slot in self._attached().had_traffic() if slot in self._ids]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""

@@ -36,7 +36,7 @@ _FRAME = bytes(64)
 """`apply` looks at no packet, but the kernel wants one."""
 
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
-_GRACE_OFFSET, _FLAGS_OFFSET, _STIRRED_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 128
+_GRACE_OFFSET, _FLAGS_OFFSET, _HAD_TRAFFIC_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 128
 _ID_OFFSET = 168
 _CURSOR_OFFSET = 20
 
@@ -203,11 +203,11 @@ class State:
         """Say that the daemon lives."""
         _U64.pack_into(self.maps["control"].memory(), 0, now_ns)
 
-    def stirred(self) -> list[int]:
+    def had_traffic(self) -> list[int]:
         """Slots of the limits that have seen a packet since the last call."""
         memory = self.maps["limits"].memory()
         size = layout.LIMIT.size
-        low_byte = _STIRRED_OFFSET + (sys.byteorder == "big")
+        low_byte = _HAD_TRAFFIC_OFFSET + (sys.byteorder == "big")
         marks = memory[low_byte : self.capacity * size : size]
         slots = []
         slot = marks.find(1)

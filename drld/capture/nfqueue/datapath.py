@@ -120,9 +120,9 @@ class NfqueueDatapath:
         self._gate.replace(pairs, now_ns)
         self._attached().queue.copy(whole=self._gate.marks)
 
-    def stirred(self) -> Collection[int]:
-        """See `Datapath.stirred`."""
-        return self._gate.stirred()
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return self._gate.had_traffic()
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""
