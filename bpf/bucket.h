@@ -83,7 +83,7 @@ inline_always u64 jiffy(void)
 inline_always u64 coarse_time(void)
 {
 	u64 present = jiffy();
-	struct drld_oddities *mine = odd();
+	struct drld_parse_anomalies *mine = anomalies();
 	if (!mine)
 		return bpf_ktime_get_coarse_ns();
 	if (mine->jiffies != present) {

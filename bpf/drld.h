@@ -9,7 +9,7 @@
 #ifndef DRLD_H
 #define DRLD_H
 
-#define DRLD_ABI 3
+#define DRLD_ABI 4
 #define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
 #define DRLD_MAX_JUMBO 0x80000	/* payload of a jumbogram: packet.MAX_JUMBO_PAYLOAD */
 #define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
@@ -77,7 +77,7 @@ struct drld_counts {
 };
 
 /* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
-struct drld_oddities {
+struct drld_parse_anomalies {
 	__u64 truncated, malformed, fragments, unmatched;
 	__u64 jiffies, coarse_ns;
 	__u64 reserved[2];
@@ -105,11 +105,11 @@ struct drld_control {
 	__u32 abi;
 	__u32 capacity;		/* limits that the maps have room for */
 	__u32 cpus;
-	__u32 cursor;		/* the next letter for `apply` */
+	__u32 cursor;		/* the next command for `apply` */
 };
 
 /* A record for `apply` to put in force. */
-struct drld_letter {
+struct drld_command {
 	__u64 now_ns;
 	__u64 credit_id;
 	__u64 credit;		/* tokens */

@@ -206,7 +206,7 @@ int police(struct __sk_buff *skb)
 	if (room)
 		only = volatile_read(room->lists[0]);
 	if (unlikely(only == NO_LIMIT)) {
-		struct drld_oddities *counted = odd();
+		struct drld_parse_anomalies *counted = anomalies();
 		if (counted)
 			counted->unmatched++;
 		return TC_ACT_UNSPEC;
@@ -219,7 +219,7 @@ int police(struct __sk_buff *skb)
 	return police_one(skb, &state, &packet, jiffy());
 }
 
-/* Put the next letter in force: TokenBucket.program. */
+/* Put the next command in force: TokenBucket.program. */
 int apply(struct __sk_buff *skb)
 {
 	u32 zero = 0;
@@ -227,36 +227,36 @@ int apply(struct __sk_buff *skb)
 	if (!shared)
 		return 0;
 	u32 cursor = shared->cursor++;
-	struct drld_letter *letter = letters.lookup(&cursor);
-	if (!letter)
+	struct drld_command *command = commands.lookup(&cursor);
+	if (!command)
 		return 0;
-	u32 slot = letter->slot;
+	u32 slot = command->slot;
 	struct drld_limit *limit = limits.lookup(&slot);
 	if (!limit)
 		return 0;
 	u32 sequence = limit->sequence;
-	struct drld_record *old = dead(limit, letter->now_ns) ? &limit->fallback
+	struct drld_record *old = dead(limit, command->now_ns) ? &limit->fallback
 							       : &limit->record[sequence & 1];
 	struct drld_record *next = &limit->record[(sequence + 1) & 1];
-	settle(limit, old, sequence, letter->now_ns, 1);
+	settle(limit, old, sequence, command->now_ns, 1);
 	u64 had_bucket = old->mode & DRLD_BUCKET;
-	s64 depth = letter->record.depth, tokens = volatile_read(limit->tokens), then = tokens;
-	next->rate = letter->record.rate;
+	s64 depth = command->record.depth, tokens = volatile_read(limit->tokens), then = tokens;
+	next->rate = command->record.rate;
 	next->depth = depth;
-	next->span = letter->record.span;
-	next->mode = letter->record.mode;
+	next->span = command->record.span;
+	next->mode = command->record.mode;
 	if (!had_bucket || then > depth)
 		then = depth;
-	if (letter->credit_id != limit->credit_id) {
-		limit->credit_id = letter->credit_id;
-		then += letter->credit;
+	if (command->credit_id != limit->credit_id) {
+		limit->credit_id = command->credit_id;
+		then += command->credit;
 		if (then > depth)
 			then = depth;
 	}
-	limit->flow.span = letter->flow.span;
-	limit->flow.per_ns = letter->flow.per_ns;
-	limit->flow.mark_below = letter->flow.mark_below;
-	limit->flow.scaled = letter->flow.scaled;
+	limit->flow.span = command->flow.span;
+	limit->flow.per_ns = command->flow.per_ns;
+	limit->flow.mark_below = command->flow.mark_below;
+	limit->flow.scaled = command->flow.scaled;
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */
 	u64 before = fetch_and_add(&limit->tokens, then - tokens);
 	asm volatile("" : : "r"(before) : "memory");

@@ -13,7 +13,7 @@ from drld.police.flow_bucket import MAX_TOKENS, FlowBuckets
 from drld.police.policer import DRAW_BITS
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
-ABI = 3
+ABI = 4
 MAX_LIST = 8
 MAX_GROUPS = 16
 MAX_ENTRIES = 32
@@ -29,10 +29,10 @@ FAMILIES = (4, 6, 0)
 RECORD = Struct("=QQQQ")
 FLOW_RECORD = Struct("=QQQQ")
 LIMIT = Struct("=qQQIHH32s32s32s32sQI20x")
-LETTER = Struct("=QQQI4x32s32s")
+COMMAND = Struct("=QQQI4x32s32s")
 CONTROL = Struct("=QIIII")
 COUNTS = Struct("=4Q4I16x")
-ODDITIES = Struct("=4Q32x")
+PARSE_ANOMALIES = Struct("=4Q32x")
 FLOW = Struct("=QQ")
 FLOW_BUCKET = Struct("=QQ")
 ENTRY = Struct("=IIII")
@@ -51,7 +51,7 @@ FAMILY_BYTES = FAMILY.size + MAX_GROUPS * GROUP.size
 HOOK_BYTES = HOOK.size + len(FAMILIES) * FAMILY_BYTES
 SCRATCH_BYTES = 2 * 256 + (8 + 16) * MAX_LIST + 8 + 24
 
-SHARED_MAPS = ("control", "limits", "counts", "oddities", "flows", "letters")
+SHARED_MAPS = ("control", "limits", "counts", "parse_anomalies", "flows", "commands")
 """One of each for a limiter: its state."""
 HOOK_MAPS = ("hook", "entries", "ports", "keys4", "keys6", "scratch")
 """One of each for a hook; a reload makes new ones."""
@@ -106,9 +106,9 @@ def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
     return record(share)
 
 
-def letter(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
-    """A `struct drld_letter`: put this in force."""
-    return LETTER.pack(
+def command(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
+    """A `struct drld_command`: put this in force."""
+    return COMMAND.pack(
         now_ns,
         enforcement.credit_id & _MAX_U64,
         enforcement.credit * NS_PER_S,

@@ -23,15 +23,15 @@ class Attachment(Protocol):
     def program_name(self, kind: str) -> str:
         """What a program has to be called that is to be attached."""
 
-    def put(self, index: int, direction: Direction, program: Program, note: str) -> None:
+    def put(self, index: int, direction: Direction, program: Program, handover_ids: str) -> None:
         """Attach a program, in place of an earlier one of this limiter: a packet meets one of them.
 
         Args:
             index: of the interface.
             direction: of the packets.
             program: was loaded as `program_name` says.
-            note: ids of the maps that the next daemon shall find, with dots between them; or
-                anything, where there are none.
+            handover_ids: ids of the maps that the next daemon takes over, separated by dots; or
+                any text, if there are none.
 
         Raises:
             DatapathError: the kernel refuses.

@@ -3,8 +3,8 @@
 For kernels without tcx (`drld.ebpf.tcx`), which does the same for less.
 
 A filter keeps its program, and so the program's maps, alive without any process or file. It has a
-name, `drld:<limiter>:<note>`, by which the next daemon of that limiter finds it. Adding a filter
-with the handle of an old one replaces it in one step: each packet meets the one or the other.
+name, `drld:<limiter>:<handover_ids>`, by which the next daemon of that limiter finds it. Adding a
+filter with the handle of an old one replaces it in one step: each packet meets one of the two.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Clsact:
         """See `Attachment.program_name`."""
         return kind
 
-    def put(self, index: int, direction: Direction, program: Program, note: str) -> None:
+    def put(self, index: int, direction: Direction, program: Program, handover_ids: str) -> None:
         """See `Attachment.put`."""
         with _explained(f"tc filter on interface {index} {direction.value}"):
             if not self._has_clsact(index):
@@ -67,7 +67,7 @@ class Clsact:
                 index,
                 self._handle,
                 fd=program.fd,
-                name=self._prefix + note,
+                name=self._prefix + handover_ids,
                 parent=_PARENT[direction],
                 prio=PRIORITY,
                 direct_action=True,

@@ -39,7 +39,7 @@ class Found:
     interface: str
     index: int
     direction: Direction
-    note: str
+    handover_ids: str
 
 
 def device(interface: str) -> Device:

@@ -67,7 +67,7 @@ class Tcx:
         index: int,
         direction: Direction,
         program: Program,
-        note: str,  # noqa: ARG002 -- the kernel knows a program's maps
+        handover_ids: str,  # noqa: ARG002 -- the kernel knows a program's maps
     ) -> None:
         """See `Attachment.put`."""
         with _explained(index, direction), self._ours(index, direction) as ours:
@@ -102,8 +102,8 @@ class Tcx:
             for direction in Direction:
                 with _explained(index, direction), self._ours(index, direction) as ours:
                     for program in ours:
-                        note = ".".join(map(str, program.map_ids()))
-                        found.append(Found(interface, index, direction, note))
+                        handover_ids = ".".join(map(str, program.map_ids()))
+                        found.append(Found(interface, index, direction, handover_ids))
         return found
 
     @contextmanager

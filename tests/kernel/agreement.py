@@ -110,7 +110,7 @@ class _Sides:
         self.bench.reset([record] * len(limits), 0)
         self._matcher = Matcher(limits)
         self._counts = {limit.id: [0, 0] for limit in limits}
-        self._oddities = [0, 0, 0, 0]
+        self._parse_anomalies = [0, 0, 0, 0]
 
     def check(self, data: bytes, packet: bytes | None, mark: int) -> None:
         example = data.hex(), mark, [limit.match for limit in self.bench.limits]
@@ -136,7 +136,7 @@ class _Sides:
             counted = state.counts(slots[limit_id])
             wanted = Counts(size, 0, 0, counted.marked_bytes, count, 0, 0, self._marked)
             assert counted == wanted, (limit_id, example)
-        assert state.oddities() == self._oddities, example
+        assert state.parse_anomalies() == self._parse_anomalies, example
         for limit in matched:
             assert header is not None
             table = state.flows(slots[limit.id])
@@ -151,7 +151,7 @@ class _Sides:
         malformed = header.defect is not None and header.defect.malformed
         truncated = header.defect is not None and not malformed
         for place, odd in enumerate((truncated, malformed, header.fragment, not matched)):
-            self._oddities[place] += odd
+            self._parse_anomalies[place] += odd
 
 
 def flow_identity(header: Header) -> int:

@@ -84,7 +84,7 @@ class Bench:
             self.state.occupy(
                 slot, layout.limit_state(limit, enforcement, enforcement, GRACE_NS, now_ns)
             )
-        for name in ("counts", "oddities"):
+        for name in ("counts", "parse_anomalies"):
             memory = self.state.maps[name].memory()
             memory[:] = bytes(len(memory))
         self.state.beat(now_ns)
@@ -134,7 +134,7 @@ class Bench:
 
     def adopt(self, apply: Code) -> None:
         """What the next daemon does after a crash: find the maps that the program keeps."""
-        state = State.adopt(self.state.note, apply)
+        state = State.adopt(self.state.handover_ids, apply)
         self.state.close()
         self.state = state
 

@@ -622,7 +622,7 @@ def test_maps_of_another_version_are_not_taken_over(benches: dict[int, Bench]) -
     struct.pack_into("=I", memory, 8, layout.ABI - 1)
     try:
         with pytest.raises(DatapathError, match=f"version {layout.ABI - 1}, not {layout.ABI}"):
-            State.adopt(state.note, apply)
+            State.adopt(state.handover_ids, apply)
     finally:
         struct.pack_into("=I", memory, 8, layout.ABI)
 

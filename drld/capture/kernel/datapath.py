@@ -81,8 +81,8 @@ class KernelDatapath:
         """Limit by slot."""
         self._records: dict[int, Enforcement] = {}
         self._changed: dict[int, Enforcement] = {}
-        self._oddities: Sequence[int] = (0, 0, 0, 0)
-        self._last_oddities: Sequence[int] = (0, 0, 0, 0)
+        self._parse_anomalies: Sequence[int] = (0, 0, 0, 0)
+        self._last_parse_anomalies: Sequence[int] = (0, 0, 0, 0)
         self._taken_over = False
         self._look_ns = 0
         self._reattached = 0
@@ -110,7 +110,7 @@ class KernelDatapath:
             )
             if not self._taken_over:
                 self._state.beat(now_ns)
-            self._oddities = self._state.oddities()
+            self._parse_anomalies = self._state.parse_anomalies()
             self._replace(pairs, now_ns)
             undo.pop_all()
 
@@ -186,16 +186,19 @@ class KernelDatapath:
         state.beat(now_ns)
         if self._news_of_links() or now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
-            self._reattached += self._on_hooks().put_back_lost(state.note)
+            self._reattached += self._on_hooks().put_back_lost(state.handover_ids)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""
         if self._state is not None:
-            self._last_oddities = [
-                new - old for new, old in zip(self._state.oddities(), self._oddities, strict=True)
+            self._last_parse_anomalies = [
+                new - old
+                for new, old in zip(
+                    self._state.parse_anomalies(), self._parse_anomalies, strict=True
+                )
             ]
         names = ("truncated", "malformed", "fragments", "unmatched")
-        counted = dict(zip(names, self._last_oddities, strict=True))
+        counted = dict(zip(names, self._last_parse_anomalies, strict=True))
         return {**counted, "reattached": self._reattached}
 
     def detach(self) -> None:
@@ -245,9 +248,9 @@ class KernelDatapath:
     def _adopt(self) -> State | None:
         """The maps of a dead daemon of this name, if there are any."""
         refusal: DatapathError | None = None
-        for note in self._on_hooks().notes():
+        for handover_ids in self._on_hooks().handover_ids():
             try:
-                state = State.adopt(note, self._code["apply"])
+                state = State.adopt(handover_ids, self._code["apply"])
             except DatapathError as error:
                 refusal = error
                 continue
@@ -275,7 +278,7 @@ class KernelDatapath:
                         slots[limit.id],
                         layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
                     )
-            self._on_hooks().replace(limits, slots, state, old_state.note)
+            self._on_hooks().replace(limits, slots, state, old_state.handover_ids)
         except BaseException:
             if state is not old_state:
                 state.close()

@@ -32,7 +32,7 @@ class _Recipe(NamedTuple):
 
     device: Device
     tables: classifier.Tables
-    note: str
+    handover_ids: str
     """Of the state."""
 
 
@@ -71,12 +71,16 @@ class Hooks:
         where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._attached)
         return f"({self._attachment.way}) on {where or 'no interface'}"
 
-    def notes(self) -> list[str]:
+    def handover_ids(self) -> list[str]:
         """Which maps the programs have that a dead daemon of this name left."""
-        return [found.note for found in self._attachment.found()]
+        return [found.handover_ids for found in self._attachment.found()]
 
     def replace(
-        self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State, old_note: str
+        self,
+        limits: Sequence[LimitSpec],
+        slots: Mapping[int, int],
+        state: State,
+        old_handover_ids: str,
     ) -> None:
         """Have programs for these limits on their hooks and on no others; or those there were.
 
@@ -87,7 +91,7 @@ class Hooks:
             limits: in the order of the configuration.
             slots: of the limits in `state`.
             state: the maps that the programs share.
-            old_note: of the state of the programs that are there.
+            old_handover_ids: of the state of the programs that are there.
 
         Raises:
             DatapathError: no such interface (it says for which limits), more limits than the
@@ -99,7 +103,7 @@ class Hooks:
             recipes = self._recipes(limits, slots, state)
             for hook, recipe in recipes.items():
                 made[hook] = self._make(hook, recipe, state)
-            self._install(made, state.note, old_note)
+            self._install(made, state.handover_ids, old_handover_ids)
         except BaseException:
             _close(made, self._attached)
             self._discard_prepared()
@@ -132,7 +136,7 @@ class Hooks:
 
         return prepare
 
-    def put_back_lost(self, note: str) -> int:
+    def put_back_lost(self, handover_ids: str) -> int:
         """Attach again what was lost; how many those were."""
         count = 0
         for hook, attached in self._attached.items():
@@ -144,7 +148,7 @@ class Hooks:
                 if self._is_there(hook, index):
                     continue
                 there = device(hook.interface)
-                self._attachment.put(there.index, hook.direction, attached.program, note)
+                self._attachment.put(there.index, hook.direction, attached.program, handover_ids)
             except DatapathError as error:
                 if hook not in self._lost:
                     log.error("%s: not limited again yet: %s", hook.interface, error)
@@ -217,7 +221,7 @@ class Hooks:
                 {limit.id: str(error) for limit in own},
             ) from error
         tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
-        return _Recipe(there, tables, state.note)
+        return _Recipe(there, tables, state.handover_ids)
 
     def _load(self, recipe: _Recipe, state: State) -> _Attached:
         maps = hook_maps(recipe.tables)
@@ -236,28 +240,34 @@ class Hooks:
         _close(self._prepared, self._attached)
         self._prepared = {}
 
-    def _install(self, made: Mapping[Hook, _Attached], note: str, old_note: str) -> None:
+    def _install(
+        self, made: Mapping[Hook, _Attached], handover_ids: str, old_handover_ids: str
+    ) -> None:
         """Put the new programs in the place of the old ones, or leave the old ones."""
         left = set() if self.in_force else self._found()
         done: list[Hook] = []
         try:
             for hook, attached in made.items():
                 done.append(hook)
-                self._attachment.put(attached.device.index, hook.direction, attached.program, note)
+                self._attachment.put(
+                    attached.device.index, hook.direction, attached.program, handover_ids
+                )
             self._remove_others(made)
         except DatapathError:
             for hook in done:
                 if hook not in left:
-                    self._restore(hook, made[hook], old_note)
+                    self._restore(hook, made[hook], old_handover_ids)
             raise
 
-    def _restore(self, hook: Hook, new: _Attached, old_note: str) -> None:
+    def _restore(self, hook: Hook, new: _Attached, old_handover_ids: str) -> None:
         old = self._attached.get(hook)
         with cleaning_up():
             if old is None:
                 self._attachment.remove(new.device.index, hook.direction)
             else:
-                self._attachment.put(old.device.index, hook.direction, old.program, old_note)
+                self._attachment.put(
+                    old.device.index, hook.direction, old.program, old_handover_ids
+                )
 
     def _found(self) -> set[Hook]:
         """Where programs of this limiter are, whoever put them there."""

@@ -18,12 +18,12 @@ from drld.ebpf.bpf import Code, Map, Program
 from drld.errors import DatapathError
 from drld.model import Enforcement
 
-LETTERS = 256
+MAX_COMMANDS = 256
 """Records put in force by one system call."""
 
-_LASTING = ("control", "limits", "counts", "oddities", "flows")
+_LASTING = ("control", "limits", "counts", "parse_anomalies", "flows")
 """Those that `police` uses."""
-_LETTERS_MAP = ("letters", (4, layout.LETTER.size), LETTERS, bpf.MMAPABLE)
+_COMMANDS_MAP = ("commands", (4, layout.COMMAND.size), MAX_COMMANDS, bpf.MMAPABLE)
 
 _MIN_CAPACITY = 64
 _NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
@@ -94,14 +94,14 @@ class State:
             "control": (layout.CONTROL.size, 1),
             "limits": (layout.LIMIT.size, capacity),
             "counts": (layout.COUNTS.size, capacity * cpus),
-            "oddities": (layout.ODDITIES.size, cpus),
+            "parse_anomalies": (layout.PARSE_ANOMALIES.size, cpus),
             "flows": (layout.FLOWS_BYTES, capacity),
         }
         maps: dict[str, Map] = {}
         try:
             for name, (size, entries) in sizes.items():
                 maps[name] = Map.create(bpf.ARRAY, name, (4, size), entries, bpf.MMAPABLE)
-            maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
+            maps["commands"] = Map.create(bpf.ARRAY, *_COMMANDS_MAP)
             control = layout.CONTROL.pack(0, layout.ABI, capacity, cpus, 0)
             maps["control"].memory()[: len(control)] = control
             return cls(maps, apply)
@@ -111,15 +111,15 @@ class State:
             raise
 
     @classmethod
-    def adopt(cls, note: str, apply: Code) -> State:
-        """Take over those of the maps that `note` names by which limits last.
+    def adopt(cls, handover_ids: str, apply: Code) -> State:
+        """Take over those of the maps that `handover_ids` names by which limits last.
 
         Raises:
             DatapathError: they are gone, of another version, or may not be had.
         """
         maps: dict[str, Map] = {}
         try:
-            for identity in filter(None, note.split(".")):
+            for identity in filter(None, handover_ids.split(".")):
                 found = Map.from_id(int(identity))
                 if found.name in _LASTING:
                     maps[found.name] = found
@@ -127,17 +127,17 @@ class State:
                     found.close()
             if set(maps) != set(_LASTING):
                 raise DatapathError("the maps are not those of this program")
-            maps["letters"] = Map.create(bpf.ARRAY, *_LETTERS_MAP)
+            maps["commands"] = Map.create(bpf.ARRAY, *_COMMANDS_MAP)
             return cls(maps, apply)
         except BaseException as error:
             for each in maps.values():
                 each.close()
             if isinstance(error, (OSError, ValueError)):
-                raise DatapathError(f"maps {note}: {error}") from error
+                raise DatapathError(f"maps {handover_ids}: {error}") from error
             raise
 
     @property
-    def note(self) -> str:
+    def handover_ids(self) -> str:
         """Names the maps that a program keeps alive, for `adopt`."""
         return ".".join(str(self.maps[name].identity()) for name in _LASTING)
 
@@ -224,11 +224,11 @@ class State:
         values = self._counts.unpack_from(self.maps["counts"].memory(), slot * self._counts.size)
         return Counts._make([sum(values[field::8]) for field in range(8)])
 
-    def oddities(self) -> Sequence[int]:
+    def parse_anomalies(self) -> Sequence[int]:
         """Truncated, malformed, fragments, unmatched, since ever."""
-        memory = self.maps["oddities"].memory()
+        memory = self.maps["parse_anomalies"].memory()
         rows = [
-            layout.ODDITIES.unpack_from(memory, cpu * layout.ODDITIES.size)
+            layout.PARSE_ANOMALIES.unpack_from(memory, cpu * layout.PARSE_ANOMALIES.size)
             for cpu in range(self.cpus)
         ]
         return [sum(column) for column in zip(*rows, strict=True)]
@@ -259,16 +259,16 @@ class State:
         _U64.pack_into(memory, start + place * layout.FLOW.size, 0)
 
     def apply(self, records: Mapping[int, Enforcement], now_ns: int) -> None:
-        """Put records in force, by slot: one system call for each `LETTERS` of them.
+        """Put records in force, by slot: one system call for each `MAX_COMMANDS` of them.
 
         Raises:
             DatapathError: the kernel does not run the program.
         """
-        letters = self.maps["letters"].memory()
-        packed = [layout.letter(slot, record, now_ns) for slot, record in records.items()]
-        for start in range(0, len(packed), LETTERS):
-            some = packed[start : start + LETTERS]
-            letters[: len(some) * layout.LETTER.size] = b"".join(some)
+        commands = self.maps["commands"].memory()
+        packed = [layout.command(slot, record, now_ns) for slot, record in records.items()]
+        for start in range(0, len(packed), MAX_COMMANDS):
+            some = packed[start : start + MAX_COMMANDS]
+            commands[: len(some) * layout.COMMAND.size] = b"".join(some)
             _U32.pack_into(self.maps["control"].memory(), _CURSOR_OFFSET, 0)
             try:
                 self._apply.run(_FRAME, repeat=len(some))
