@@ -245,10 +245,10 @@ class Engine:
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
         if self.probes is not None:
             self.probes.gossip_came(peer)
-        line = self.membership.numbering.line(peer)
-        replayed = line.replayed
+        sequence = self.membership.numbering.peer_sequence(peer)
+        replayed = sequence.replayed
         self._judge_update(peer, update, now_ns)
-        if line.replayed != replayed:
+        if sequence.replayed != replayed:
             self.transport.refuse("replayed")
 
     def _judge_update(self, peer: str, update: Update, now_ns: int) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from drld.gossip.fabrics.pushsum import PushSum
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
-from drld.gossip.wire.sequence import LEAP
+from drld.gossip.wire.sequence import MAX_JUMP
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import NS_PER_S, Quantity, Update
 from testbed.sim.lives import Sealed
@@ -83,7 +83,7 @@ def suffer(
         epoch = pushed.epoch
     next_sequence = made.hosts[sender].engine.membership.numbering.of(victim, 1)._next
     quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT
-    ahead = 0 if fabric == "pushsum" else LEAP - 2  # losses would cure pushsum at once
+    ahead = 0 if fabric == "pushsum" else MAX_JUMP - 2  # losses would cure pushsum at once
     forged = Update(1, next_sequence + ahead, quantity, epoch, value, weight)
     made.network.send(sender, victim, Sealed(0, 0, Content([forged], fabric)), made.now_ns)
     made.run(FORGED_S + seconds)

@@ -16,8 +16,8 @@ class LinkStats:
     lost: int = 0
     """Updates that the gaps in the peer's sequence numbers show as lost."""
     late: int = 0
-    """Updates discarded because a newer one, or their compensation, had been accounted for, but not
-    those that came again (`drld.gossip.wire.sequence.Line`). They are among the lost, too."""
+    """Updates discarded because a newer one, or their compensation, had been counted. They are
+    among the lost, too. Replayed updates count elsewhere (`sequence.PeerSequence.replayed`)."""
     rejected: int = 0
     """Updates discarded for what they say (quantity of another allocator)."""
 
