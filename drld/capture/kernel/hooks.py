@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.capture import kernel_classifier as classifier
-from drld.capture.cleaning import cleaning_up
 from drld.capture.kernel.state import State
 from drld.capture.kernel.tables import hook_maps
 from drld.ebpf.attachment import Attachment
 from drld.ebpf.bpf import Code, Map, Program
+from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.hook import Device, Hook, device
 from drld.errors import DatapathError
 from drld.spec import LimitSpec

@@ -22,10 +22,10 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from drld.capture.cleaning import cleaning_up
 from drld.capture.rules import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.bpf import Program
+from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import NS_PER_S

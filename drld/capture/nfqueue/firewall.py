@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from drld.capture.cleaning import cleaning_up
 from drld.capture.rules import (
     ChainState,
     Hook,
@@ -26,6 +25,7 @@ from drld.capture.rules import (
     nft_table,
     operator_rules,
 )
+from drld.ebpf.cleaning import cleaning_up
 from drld.errors import DatapathError
 from drld.spec import Direction
 
