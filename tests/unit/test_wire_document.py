@@ -112,8 +112,8 @@ def test_every_reason_is_there() -> None:
     reasons = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     root = Path(__file__).resolve().parents[2] / "drld" / "gossip"
     raised = {"address"}
-    for path in root.glob("*.py"):
+    for path in root.rglob("*.py"):
         raised |= set(re.findall(r'WireError\(\s*"(\w+)"', path.read_text()))
-    raised |= set(re.findall(r'return "(\w+)", f"', (root / "wire.py").read_text()))
+    raised |= set(re.findall(r'return "(\w+)", f"', (root / "wire/update_codec.py").read_text()))
     assert set(reasons) == raised
     assert len(reasons) == len(set(reasons))
