@@ -53,42 +53,6 @@ inline_always u64 flow_id(struct packet *packet, u64 seed)
 	return id | 1;
 }
 
-#define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
-
-/* Counts a packet of a flow. Returns the flow's place in the table, or NO_PLACE. */
-inline_always u64 sample(struct drld_flows *table, u64 id, u64 bytes)
-{
-	u64 first = (id >> 60) * DRLD_FLOW_WAYS;
-	struct drld_flow *set = &table->slot[first];
-#pragma unroll
-	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		if (likely(volatile_read(set[way].id) == id)) {
-			__sync_fetch_and_add(&set[way].bytes, bytes);
-			return first + way;
-		}
-	}
-#pragma unroll
-	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		u64 was = volatile_read(set[way].id);
-		if (!was)
-			was = compare_and_swap(&set[way].id, 0, id);
-		if (!was || was == id) {
-			__sync_fetch_and_add(&set[way].bytes, bytes);
-			return first + way;
-		}
-	}
-	return NO_PLACE;
-}
-
-/* The bucket at a place; 0 for NO_PLACE. The place goes through memory, where the verifier forgets
- * it; otherwise the verifier would follow each place separately. */
-inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
-{
-	*(volatile u32 *)&state->mine->place = place;
-	place = volatile_read(state->mine->place);
-	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
-}
-
 /* A mask: all ones where x < y, else 0. It has no branch, as the verifier would follow both ways
  * separately. The empty instruction hides the difference from LLVM, which makes a branch of its
  * sign. */
@@ -97,6 +61,87 @@ inline_always u64 less(s64 x, s64 y)
 	s64 difference = x - y;
 	asm("" : "+r"(difference));
 	return difference >> 63;
+}
+
+#define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
+
+/* A flow has two sets of the table to be in; this is the index of a set's first way. */
+inline_always u64 first_set(u64 id)
+{
+	return (id >> 60) * DRLD_FLOW_WAYS;
+}
+
+/* Any set but the first, equally likely. */
+inline_always u64 second_set(u64 id)
+{
+	u64 distance = 1 + ((id >> 44 & 0xffff) * (DRLD_FLOW_SETS - 1) >> 16);
+	return ((id >> 60) ^ distance) * DRLD_FLOW_WAYS;
+}
+
+/* The place of a flow that is not in its first set, which it may get here, or NO_PLACE. It enters the
+ * set with more room. The first is preferred while more than half of it is free, as flows in it cost
+ * their packets one cache line less. */
+inline_always u64 place_beyond(struct drld_flows *table, u64 id, u64 first)
+{
+	u64 set = second_set(id), here = 0, there = 0, was;
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
+		was = volatile_read(table->slot[set + way].id);
+		if (was == id)
+			return set + way;
+		there += was & 1; /* all ids are odd */
+	}
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++)
+		here += volatile_read(table->slot[first + way].id) & 1;
+	if (likely(here + there == 2 * DRLD_FLOW_WAYS))
+		return NO_PLACE;
+	set = first ^ ((first ^ set) & less(there, here) & less(DRLD_FLOW_WAYS / 2 - 1, here));
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
+		was = volatile_read(table->slot[set + way].id);
+		if (!was)
+			was = compare_and_swap(&table->slot[set + way].id, 0, id);
+		if (!was || was == id)
+			return set + way;
+	}
+	return NO_PLACE;
+}
+
+/* A place that the verifier knows nothing of, as it was in memory; otherwise the verifier would
+ * follow each place separately. */
+inline_always u64 forgotten(struct state *state, u64 place)
+{
+	*(volatile u32 *)&state->mine->place = place;
+	return volatile_read(state->mine->place);
+}
+
+/* Counts a packet of a flow. Returns the flow's place in the table, or NO_PLACE. If two CPUs see a
+ * new flow at once, it may get two places. Packets then find one of them, and the daemon adds up what
+ * both have counted. */
+inline_always u64 sample(struct state *state, u64 id, u64 bytes)
+{
+	struct drld_flows *table = state->table;
+	u64 first = first_set(id);
+	struct drld_flow *set = &table->slot[first];
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
+		if (likely(volatile_read(set[way].id) == id)) {
+			__sync_fetch_and_add(&set[way].bytes, bytes);
+			return first + way;
+		}
+	}
+	u64 place = forgotten(state, place_beyond(table, id, first));
+	if (place < NO_PLACE)
+		__sync_fetch_and_add(&table->slot[place].bytes, bytes);
+	return place;
+}
+
+/* The bucket at a place; 0 for NO_PLACE. */
+inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
+{
+	place = forgotten(state, place);
+	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
 }
 
 /* A mask: whether the limit's bucket has fewer tokens than a packet needs, and is not full. */

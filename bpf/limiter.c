@@ -61,7 +61,7 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 {
 	u64 cost = packet->length * 1000000000ull, due;
 	u64 outcome = check(state, cost, present);
-	u64 place = sample(state->table, packet->flow, packet->length);
+	u64 place = sample(state, packet->flow, packet->length);
 	if (likely(outcome == CHARGED) && state->mine->flows) {
 		struct drld_flow_bucket *bucket = bucket_at(state, place);
 		int marks = 0;
@@ -110,7 +110,7 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		judged = &room->judged[i];
 		judged->due_ns = 0;
 		judged->outcome = UNCHECKED;
-		judged->place = sample(state.table, packet->flow, packet->length);
+		judged->place = sample(&state, packet->flow, packet->length);
 		if (!volatile_read(room->forwarded))
 			continue;
 		judged->outcome = check(&state, cost, present);

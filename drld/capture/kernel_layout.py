@@ -6,11 +6,12 @@ The structs, and what of a limit is in them; what a hook's program classifies by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
 from drld.capture.policer import DRAW_BITS
-from drld.model import NS_PER_S, Enforcement
+from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
 ABI = 3
@@ -142,3 +143,21 @@ def limit_flags(limit: LimitSpec) -> int:
     """The flags of a `struct drld_limit`."""
     shadow = SHADOW if limit.mode is Mode.SHADOW else 0
     return shadow | (MARK if limit.excess is Excess.MARK else 0)
+
+
+def by_flow(
+    identities: Sequence[int], there: Sequence[int], then: Sequence[int]
+) -> dict[FlowId, int]:
+    """By flow, what the places of the flow table have counted since then."""
+    counted: dict[FlowId, int] = {
+        identity: size - before
+        for identity, size, before in zip(identities, there, then, strict=True)
+        if identity
+    }
+    if len(counted) + identities.count(0) < len(identities):
+        # A flow that two CPUs have seen first has two places (bpf/flow.h).
+        counted = dict.fromkeys(counted, 0)
+        for identity, size, before in zip(identities, there, then, strict=True):
+            if identity:
+                counted[identity] += size - before
+    return counted

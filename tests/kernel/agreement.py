@@ -173,6 +173,12 @@ def flow_identity(header: Header) -> int:
     return identity | 1
 
 
+def sets_of(flow: int) -> tuple[int, int]:
+    """The two sets of the flow table that a flow of this identity may be in (bpf/flow.h)."""
+    first = flow >> 60
+    return first, first ^ 1 + ((flow >> 44 & 0xFFFF) * 15 >> 16)
+
+
 def check(data: bytes) -> bool:
     """A mark of four bytes, and a frame."""
     if len(data) < 18:

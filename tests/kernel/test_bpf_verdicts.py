@@ -30,7 +30,7 @@ from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
 from ..factories import limit_spec
 from ..fuzz.frames import LONGEST
-from .agreement import flow_identity
+from .agreement import flow_identity, sets_of
 from .bench import ETHERNET, GRACE_NS, TEST_FLAGS, Bench, Draws
 
 pytestmark = pytest.mark.kernel
@@ -63,15 +63,19 @@ def identity(flow: FlowKey) -> int:
     return flow_identity(parse(frame(HEADERS, flow)[len(ETHERNET) + 2 :]))
 
 
-def set_of(flow: FlowKey) -> int:
-    return identity(flow) >> 60
-
-
 def _flows() -> list[FlowKey]:
-    """Six flows of one set of the table, which has room for four, and one of another."""
-    flows = [FlowKey(PROTOCOL, b"\x0a\0\0\1", b"\x0a\0\0\2", port, 2) for port in range(1, 400)]
-    alike = [flow for flow in flows if set_of(flow) == set_of(flows[0])]
-    return [*alike[:6], next(flow for flow in flows if flow not in alike)]
+    """Nine flows that have the same two sets of the table, with room for eight; two flows that have
+    the first of these sets and another one; and a flow that has others."""
+    flows = [FlowKey(PROTOCOL, b"\x0a\0\0\1", b"\x0a\0\0\2", port, 2) for port in range(1, 2500)]
+    sets = {flow: sets_of(identity(flow)) for flow in flows}
+    mine, other = sets[flows[0]]
+    alike = [flow for flow in flows if sets[flow] == (mine, other)][:6]
+    reverse = [flow for flow in flows if sets[flow] == (other, mine)][:3]
+    half = [flow for flow in flows if sets[flow][0] == mine and sets[flow][1] != other][:2]
+    elsewhere = next(flow for flow in flows if not {mine, other} & set(sets[flow]))
+    found = [*alike, *reverse, *half, elsewhere]
+    assert len(found) == 12
+    return found
 
 
 FLOWS = _flows()
@@ -103,14 +107,21 @@ class TwoClocks(TokenBucket):
 
 
 class Sets(FlowSample):
-    """A sample of sets with four places each."""
+    """A sample of sets with four places each. A flow has two sets to enter (`place_beyond`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._set: dict[FlowId, int] = {}
 
     def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
         assert isinstance(flow, FlowKey)
         if flow not in self._slots:
-            there = sum(isinstance(f, FlowKey) and set_of(f) == set_of(flow) for f in self._slots)
-            if there >= 4:
+            first, second = sets_of(identity(flow))
+            taken = [self._set[there] for there in self._slots]
+            here, there = taken.count(first), taken.count(second)
+            if here == there == 4:
                 return None
+            self._set[flow] = second if here >= 2 and there < here else first
         return super().observe(flow, length)
 
 
@@ -568,13 +579,15 @@ def test_a_flow_that_enters_in_the_place_of_another_has_a_bucket_of_its_own(
     benches: dict[int, Bench],
 ) -> None:
     pair = Pair(benches[1], [POLICED])
-    for flow in range(4):
+    for flow in range(8):
+        pair.order(Order(0, POLICED, NS_PER_S))
         assert verdicts(pair, flow) == [FORWARD, FORWARD, DROP, DROP]
-    # The set is full: who is in no sample is not policed.
-    assert verdicts(pair, 4) == [FORWARD] * 4
-    pair.order(Order(0, POLICED, 0, frozenset({2})))
-    assert verdicts(pair, 4) == [FORWARD, FORWARD, DROP, DROP]
-    assert verdicts(pair, 3) == [DROP] * 4
+    # Both sets are full: a flow that is in no sample is not policed.
+    pair.order(Order(0, POLICED, NS_PER_S))
+    assert verdicts(pair, 8) == [FORWARD] * 4
+    pair.order(Order(0, POLICED, NS_PER_S, frozenset({2})))
+    assert verdicts(pair, 8) == [FORWARD, FORWARD, DROP, DROP]
+    assert verdicts(pair, 2) == [FORWARD] * 4
 
 
 def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:

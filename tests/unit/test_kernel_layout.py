@@ -72,3 +72,8 @@ def test_the_fallback_is_what_the_limit_says(on_failure: OnFailure, mode: int) -
     share = Enforcement(fill_rate=1, depth=1)
     packed = layout.fallback(limit_spec(on_failure=on_failure), share)
     assert layout.RECORD.unpack(packed)[0] == mode
+
+
+def test_a_flow_at_two_places_has_what_both_counted() -> None:
+    assert layout.by_flow([3, 0, 5], [9, 9, 9], [1, 2, 3]) == {3: 8, 5: 6}
+    assert layout.by_flow([3, 0, 5, 3], [9, 9, 9, 4], [1, 2, 3, 4]) == {3: 8, 5: 6}
