@@ -63,6 +63,23 @@ inline_always u64 less(s64 x, s64 y)
 	return difference >> 63;
 }
 
+/* The flow of a packet under a limit: drld.capture.source_sample. Only hooks of which a limit asks for
+ * it have this in their program. */
+inline_always u64 flow_in(struct drld_hook *fixed, struct drld_limit *limit, struct packet *packet)
+{
+	if (!volatile_read(limit->source4))
+		return packet->flow;
+	u64 id = fixed->seed;
+	if (packet->family == FAMILY_6) {
+		no_unroll for (int i = 0; i < 4; i++)
+			id = flow_between(id, packet->source[i] & volatile_read(limit->source6[i]), 0);
+	} else {
+		u32 source = packet->family == FAMILY_4 ? packet->source[0] : 0;
+		id = flow_between(id, source & volatile_read(limit->source4), 0);
+	}
+	return id | 1;
+}
+
 #define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
 
 /* A flow has two sets of the table to be in; this is the index of a set's first way. */

@@ -110,7 +110,10 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		judged = &room->judged[i];
 		judged->due_ns = 0;
 		judged->outcome = UNCHECKED;
-		judged->place = sample(&state, packet->flow, packet->length);
+		u64 flow = packet->flow;
+		if (unlikely(fixed->by_source))
+			flow = flow_in(fixed, state.limit, packet);
+		judged->place = sample(&state, flow, packet->length);
 		if (!volatile_read(room->forwarded))
 			continue;
 		judged->outcome = check(&state, cost, present);
@@ -171,6 +174,8 @@ inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 		return NOT_PLAIN;
 	u64 id = flow_of(&packet, fixed->seed);
 	packet.flow = flow_between(id, packet.source[0], packet.destination[0]) | 1;
+	if (unlikely(fixed->by_source))
+		packet.flow = flow_in(fixed, state.limit, &packet);
 	return police_one(skb, &state, &packet, present);
 }
 
@@ -216,6 +221,8 @@ int police(struct __sk_buff *skb)
 	struct state state;
 	if (!find(fixed, only, &state))
 		return TC_ACT_UNSPEC;
+	if (unlikely(fixed->by_source))
+		packet.flow = flow_in(fixed, state.limit, &packet);
 	return police_one(skb, &state, &packet, jiffy());
 }
 

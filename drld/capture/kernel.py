@@ -301,7 +301,10 @@ class KernelDatapath:
             if limit.id in kept:
                 slot = slots[limit.id]
                 state.configure(
-                    slot, layout.limit_flags(limit), GRACE_INTERVALS * limit.interval_ns
+                    slot,
+                    layout.limit_flags(limit),
+                    GRACE_INTERVALS * limit.interval_ns,
+                    layout.source_bits(limit),
                 )
                 changed[slot] = enforcement
         state.apply(changed, now_ns)

@@ -11,6 +11,7 @@ from struct import Struct
 
 from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
 from drld.capture.policer import DRAW_BITS
+from drld.capture.source_sample import source_masks
 from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
@@ -29,7 +30,7 @@ FAMILIES = (4, 6, 0)
 
 RECORD = Struct("=QQQQ")
 FLOW_RECORD = Struct("=QQQQ")
-LIMIT = Struct("=qQQIHH32s32s32s32sQI20x")
+LIMIT = Struct("=qQQIHH32s32s32s32sQI20s")
 LETTER = Struct("=QQQI4x32s32s")
 CONTROL = Struct("=QIIII")
 COUNTS = Struct("=4Q4I16x")
@@ -42,7 +43,7 @@ KEY6 = Struct("=II16s16s")
 FOUND = Struct("=II")
 GROUP = Struct("=16s16sI12x")
 FAMILY = Struct("=IIII")
-HOOK = Struct("=IIIII4xQ")
+HOOK = Struct("=IIIIIIQ")
 RANGE = Struct("=HH")
 PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
 TEST = Struct(f"=QQ{MAX_LIST}II4x")
@@ -136,7 +137,13 @@ def limit_state(
         fallback(limit, share),
         enforcement.credit_id & _MAX_U64,
         limit.id,
+        source_bits(limit),
     )
+
+
+def source_bits(limit: LimitSpec) -> bytes:
+    """`source4` and `source6` of a `struct drld_limit`."""
+    return bytes(20) if limit.flow is None else b"".join(source_masks(limit.flow))
 
 
 def limit_flags(limit: LimitSpec) -> int:

@@ -24,9 +24,10 @@ from random import Random
 
 from drld.allocators.flow_bucket import MARKED_SPANS, FlowBuckets
 from drld.allocators.token_bucket import TokenBucket
+from drld.capture.source_sample import SourceSample
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
-from drld.spec import Excess, LimitSpec, Mode
+from drld.spec import Excess, LimitSpec, Mode, SourcePrefix
 
 DRAW_BITS = 32
 """Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
@@ -44,6 +45,7 @@ class Policer:
         "_charged_ns",
         "_dropped_bytes",
         "_dropped_packets",
+        "_flow",
         "_flow_buckets",
         "_forwarded_bytes",
         "_forwarded_packets",
@@ -61,7 +63,8 @@ class Policer:
     )
 
     def __init__(self, limit: LimitSpec, enforcement: Enforcement, now_ns: int) -> None:
-        self.sample = FlowSample()
+        self._flow = limit.flow
+        self.sample = _sample(limit.flow)
         self.bucket = TokenBucket(enforcement, now_ns)
         self._read_ns = now_ns
         self._slot: FlowSlot | None = None
@@ -75,9 +78,15 @@ class Policer:
         self.reconfigure(limit)
 
     def reconfigure(self, limit: LimitSpec) -> None:
-        """Adopt a changed configuration of the same limit; counters and tokens stay."""
+        """Adopt a changed configuration of the same limit; counters and tokens stay.
+
+        The sample begins empty if flows are something else from now on.
+        """
         self.shadow = limit.mode is Mode.SHADOW
         self.marks = limit.excess is Excess.MARK
+        if limit.flow != self._flow:
+            self._flow = limit.flow
+            self.sample = _sample(limit.flow)
 
     def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
         """Enforce this record from now on, and remove the flows of `evict` from the sample."""
@@ -228,6 +237,10 @@ def police(
     for policer in passing:
         verdict = max(verdict, policer.forward(length))
     return verdict
+
+
+def _sample(flow: SourcePrefix | None) -> FlowSample:
+    return FlowSample() if flow is None else SourceSample(flow)
 
 
 def _threshold(enforcement: Enforcement) -> int:

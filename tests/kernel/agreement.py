@@ -25,8 +25,9 @@ from drld.capture.packet import (
     parse,
 )
 from drld.capture.policer import FORWARD, MARK
-from drld.model import NS_PER_S, Enforcement
-from drld.spec import Direction, Excess, LimitSpec, Match
+from drld.capture.source_sample import source_of
+from drld.model import NS_PER_S, Enforcement, FlowKey
+from drld.spec import Direction, Excess, LimitSpec, Match, SourcePrefix
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
 from tests.fuzz.targets.base import Target
@@ -39,12 +40,16 @@ _MASK = (1 << 64) - 1
 
 
 def limit(
-    number: int, prefix: str | None = None, excess: Excess = Excess.DROP, **conditions: object
+    number: int,
+    prefix: str | None = None,
+    excess: Excess = Excess.DROP,
+    flow: SourcePrefix | None = None,
+    **conditions: object,
 ) -> LimitSpec:
     """A limit on what goes out."""
     destination = ip_network(prefix) if prefix else None
     match = Match(INTERFACE, Direction.OUT, destination=destination, **conditions)  # type: ignore[arg-type]  # whatever conditions the caller names
-    return limit_spec(id=number, name=f"l{number}", match=match, excess=excess)
+    return limit_spec(id=number, name=f"l{number}", match=match, excess=excess, flow=flow)
 
 
 LIMITS = {
@@ -62,6 +67,12 @@ LIMITS = {
         limit(5),
     ],
     "a limit that marks": [limit(1, excess=Excess.MARK)],
+    "flows are sources": [limit(1, flow=SourcePrefix(13, 64))],
+    "flows are sources of some limits": [
+        limit(1, flow=SourcePrefix(32, 77)),
+        limit(2),
+        limit(3, "fd00::/16", flow=SourcePrefix(24, 128)),
+    ],
 }
 _LOW = Enforcement(depth=MAX_JUMBO_PAYLOAD * 2, mark_below=MAX_JUMBO_PAYLOAD * 2)
 """Marks whatever is ECN-capable, and forwards whatever comes, while its bucket is nearly full."""
@@ -141,7 +152,9 @@ class _Sides:
             assert header is not None
             table = state.flows(slots[limit.id])
             flows = [pair for pair in zip(table[::2], table[1::2], strict=True) if pair[0]]
-            assert flows == [(flow_identity(header), header.length)], example
+            key = source_of(header.flow, limit.flow) if limit.flow else header.flow
+            family = header.family or (4 if limit.flow else 0)
+            assert flows == [(identity_of(key, family), header.length)], example
 
     def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:
         """What the counters must say from now on."""
@@ -156,10 +169,14 @@ class _Sides:
 
 def flow_identity(header: Header) -> int:
     """What bpf/limiter.c calls the flow (`flow_id`), from the five-tuple that `parse` read."""
-    flow = header.flow
+    return identity_of(header.flow, header.family)
+
+
+def identity_of(flow: FlowKey, family: int) -> int:
+    """The same of a flow; `family` is 0 where addresses are unknown."""
     ports = flow.source_port.to_bytes(2, "big") + flow.destination_port.to_bytes(2, "big")
     identity = SEED ^ (flow.protocol << 32 | int.from_bytes(ports, sys.byteorder))
-    if header.family:
+    if family:
         for start in range(0, len(flow.source), 4):
             source, destination = (
                 int.from_bytes(address[start : start + 4], sys.byteorder)

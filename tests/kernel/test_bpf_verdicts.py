@@ -371,7 +371,7 @@ class Pair:
 
 
 def configure(bench: Bench, slot: int, limit: LimitSpec) -> None:
-    bench.state.configure(slot, layout.limit_flags(limit), GRACE_NS)
+    bench.state.configure(slot, layout.limit_flags(limit), GRACE_NS, layout.source_bits(limit))
 
 
 @given(
@@ -490,7 +490,7 @@ def test_a_daemon_is_dead_as_soon_as_the_clock_says_so(
     limits = [replace(limit, on_failure=OnFailure.CLOSED) for limit in bench.limits]
     bench.reset([Enforcement(fill_rate=1500, depth=10**6)] * len(limits), START_NS, limits)
     for slot in range(len(limits)):
-        bench.state.configure(slot, 0, NS_PER_S)
+        bench.state.configure(slot, 0, NS_PER_S, bytes(20))
     last_ns = START_NS + NS_PER_S
     passed = [bench.packet(frame(1500, FLOW), now, now) for now in (last_ns, last_ns, last_ns + 1)]
     bench.state.beat(last_ns + 1)
@@ -604,7 +604,7 @@ def test_flows_are_not_policed_while_the_daemon_is_dead(benches: dict[int, Bench
     """By the last level, that is: the fallback is a plain bucket."""
     bench = benches[1]
     pair = Pair(bench, [POLICED])
-    bench.state.configure(0, 0, NS_PER_S)
+    bench.state.configure(0, 0, NS_PER_S, bytes(20))
     assert verdicts(pair, 0) == [FORWARD, FORWARD, DROP, DROP]
     dead_ns = START_NS + NS_PER_S + 1
     assert [bench.packet(frame(1500, FLOW), dead_ns, dead_ns) for _ in range(4)] == [FORWARD] * 4
