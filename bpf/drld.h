@@ -43,7 +43,7 @@ struct drld_flow_record {
 	__u64 scaled;		/* ns a byte of a flow's bucket, times 2^16; 0: flows are not policed */
 	__u64 span;		/* ns in which an empty bucket of a flow fills */
 	__u64 per_ns;		/* tokens that a packet leaves for each ns that its flow owes */
-	__u64 mark_below;	/* tokens below which ECN-capable packets are marked; 0: none */
+	__u64 reserved;
 };
 
 /* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead. The

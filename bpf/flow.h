@@ -11,7 +11,7 @@
  * handle packets of one flow at once, perhaps only one of these packets is charged, so the flow may
  * get n times its level. The limit's bucket, whose charges are exact, bounds all CPUs together.
  *
- * Records. `apply` writes the four fields of `drld_limit.flow` while packets read them. A packet of
+ * Records. `apply` writes the three fields of `drld_limit.flow` while packets read them. A packet of
  * that moment may be judged by some fields of the old level and some of the new.
  */
 #ifndef DRLD_FLOW_H
@@ -170,18 +170,16 @@ inline_always u64 lacks(struct drld_limit *limit, s64 needed, s64 depth)
 
 /* The flow bucket's verdict on a packet that the limit's bucket covers: the rest of Policer.refuses.
  * `marks`: whether this packet may be marked. `due`: the bucket's `due_ns` once the packet is
- * forwarded; 0 leaves it as it is, always so for a dropped packet. `busy`, `beyond`, `below`, `low`
- * and `refused` are masks, all ones for true.
+ * forwarded; 0 leaves it as it is, always so for a dropped packet. `busy`, `beyond`, `below` and
+ * `refused` are masks, all ones for true.
  *
  * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. At most
  * one span of that counts, so a packet leaves at most the reserve: 2^62 tokens. */
 inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
 			     u64 cost, int marks, u64 *due)
 {
-	u64 scaled = volatile_read(limit->flow.scaled), charged = 0, left = 0, mark = 0;
+	u64 scaled = volatile_read(limit->flow.scaled), charged = 0, left = 0;
 	*due = 0;
-	if (marks)
-		mark = volatile_read(limit->flow.mark_below);
 	if (scaled && bucket) {
 		u64 now = volatile_read(limit->updated_ns), full = volatile_read(bucket->due_ns);
 		u64 span = volatile_read(limit->flow.span), busy = less(now, full);
@@ -191,8 +189,7 @@ inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 		charged = now + owed;
 		*due = charged & ~(beyond & busy);
 	}
-	s64 spare = volatile_read(limit->tokens) - cost;
-	if (likely(((spare - (s64)left) | (spare - (s64)mark)) >= 0))
+	if (likely((s64)(volatile_read(limit->tokens) - cost - left) >= 0))
 		return CHARGED;
 	/* Few packets come here, so the values needed from here on are read again. */
 	u64 owed = charged - volatile_read(limit->updated_ns), refused = ~0ull;
@@ -201,16 +198,16 @@ inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 			  less(length * scaled >> DRLD_SCALE_BITS, owed);
 	u32 sequence = volatile_read(limit->sequence);
 	struct drld_record *record = &limit->record[sequence & 1];
-	u64 depth = volatile_read(record->depth), may_mark = less(0, mark);
-	u64 below = lacks(limit, cost + left, depth), low = may_mark & lacks(limit, cost + mark, depth);
-	if (below | low) {
+	u64 depth = volatile_read(record->depth), below = lacks(limit, cost + left, depth);
+	if (below) {
 		settle(limit, record, sequence, fine_time(), 1);
-		below &= lacks(limit, cost + left, depth);
-		low = may_mark & lacks(limit, cost + mark, depth);
+		below = lacks(limit, cost + left, depth);
 	}
+	/* Or LLVM would make two ways of the rest, for the verifier to follow separately. */
+	asm("" : "+r"(below));
 	refused &= below;
 	*due = ((charged & below) | (*due & ~below)) & ~refused;
-	return (CHARGED + ((below | low) & 1)) & ~refused;
+	return (CHARGED + (below & 1)) & ~refused;
 }
 
 #endif

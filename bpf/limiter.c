@@ -262,7 +262,6 @@ int apply(struct __sk_buff *skb)
 	}
 	limit->flow.span = letter->flow.span;
 	limit->flow.per_ns = letter->flow.per_ns;
-	limit->flow.mark_below = letter->flow.mark_below;
 	limit->flow.scaled = letter->flow.scaled;
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */
 	u64 before = fetch_and_add(&limit->tokens, then - tokens);

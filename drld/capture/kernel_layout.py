@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
+from drld.allocators.flow_bucket import FlowBuckets
 from drld.capture.policer import DRAW_BITS
 from drld.capture.source_sample import source_masks
 from drld.model import NS_PER_S, Enforcement, FlowId
@@ -29,7 +29,7 @@ FAMILIES = (4, 6, 0)
 """In the order of `drld_hook.family`; 0: addresses unknown."""
 
 RECORD = Struct("=QQQQ")
-FLOW_RECORD = Struct("=QQQQ")
+FLOW_RECORD = Struct("=QQQ8x")
 LIMIT = Struct("=qQQIHH32s32s32s32sQI20s")
 LETTER = Struct("=QQQI4x32s32s")
 CONTROL = Struct("=QIIII")
@@ -91,12 +91,7 @@ def flow_record(enforcement: Enforcement) -> bytes:
     if enforcement.depth is None:
         return bytes(FLOW_RECORD.size)
     buckets = FlowBuckets(enforcement)
-    return FLOW_RECORD.pack(
-        buckets.scaled,
-        buckets.span_ns,
-        buckets.per_ns,
-        min(enforcement.mark_below * NS_PER_S, MAX_TOKENS),
-    )
+    return FLOW_RECORD.pack(buckets.scaled, buckets.span_ns, buckets.per_ns)
 
 
 def fallback(limit: LimitSpec, share: Enforcement) -> bytes:

@@ -8,11 +8,10 @@ like any other and counts what it would have dropped or marked, but refuses and 
 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
 (drld.allocators.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
-where it would not leave its part of the reserve, or where the limit's bucket runs low
-(`mark_below`). It is dropped where the limit's bucket does not cover it, and where it lacks its
-part of the reserve and its flow owes more than two depths. So a flow that ignores marks gains
-nothing. The time of a flow's bucket is the time up to which the limit's bucket is settled. A limit
-without a bucket has no flow buckets.
+where it would not leave its part of the reserve. It is dropped where the limit's bucket does not
+cover it, and where it lacks its part of the reserve and its flow owes more than two depths. So a
+flow that ignores marks gains nothing. The time of a flow's bucket is the time up to which the
+limit's bucket is settled. A limit without a bucket has no flow buckets.
 
 `drld.capture.nfqueue` runs this for each packet; the kernel datapath repeats it in C.
 """
@@ -26,7 +25,7 @@ from drld.allocators.flow_bucket import MARKED_SPANS, FlowBuckets
 from drld.allocators.token_bucket import TokenBucket
 from drld.capture.source_sample import SourceSample
 from drld.estimate.flows import FlowSample, FlowSlot
-from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import Excess, LimitSpec, Mode, SourcePrefix
 
 DRAW_BITS = 32
@@ -49,7 +48,6 @@ class Policer:
         "_flow_buckets",
         "_forwarded_bytes",
         "_forwarded_packets",
-        "_mark_below",
         "_marked_bytes",
         "_marked_packets",
         "_read_ns",
@@ -98,7 +96,6 @@ class Policer:
         self.drop_threshold = _threshold(enforcement)
         policed = enforcement.flow_rate and enforcement.depth is not None
         self._flow_buckets = FlowBuckets(enforcement) if policed else None
-        self._mark_below = enforcement.mark_below
 
     @property
     def stirred(self) -> bool:
@@ -155,7 +152,6 @@ class Policer:
             return self._drop(length)
         if not bucket.conforms(length):
             return self._drop(length)
-        marks = capable and self.marks
         buckets, slot = self._flow_buckets, self._slot
         if buckets is not None and slot is not None:
             now_ns = bucket.updated_ns
@@ -163,13 +159,13 @@ class Policer:
             if bucket.spares(length, buckets.left(charged_ns, now_ns)):
                 if buckets.covers(charged_ns, length, now_ns):
                     self._charged_ns = charged_ns
-            elif marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS):
+            elif (
+                capable and self.marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS)
+            ):
                 self._charged_ns = charged_ns
                 self._verdict = MARK
             else:
                 return self._drop(length)
-        if marks and self._mark_below and not bucket.spares(length, self._mark_below * NS_PER_S):
-            self._verdict = MARK
         return False
 
     def _drop(self, length: int) -> bool:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from ipaddress import ip_network
 
+from drld.allocators.flow_bucket import MAX_TOKENS
 from drld.capture import kernel_layout as layout
 from drld.capture.bpf import Code
 from drld.capture.bpf_compiler import compiled
@@ -24,7 +25,7 @@ from drld.capture.packet import (
     marked,
     parse,
 )
-from drld.capture.policer import FORWARD, MARK
+from drld.capture.policer import DROP, FORWARD, MARK
 from drld.capture.source_sample import source_of
 from drld.model import NS_PER_S, Enforcement, FlowKey
 from drld.spec import Direction, Excess, LimitSpec, Match, SourcePrefix
@@ -74,8 +75,11 @@ LIMITS = {
         limit(3, "fd00::/16", flow=SourcePrefix(24, 128)),
     ],
 }
-_LOW = Enforcement(depth=MAX_JUMBO_PAYLOAD * 2, mark_below=MAX_JUMBO_PAYLOAD * 2)
-"""Marks whatever is ECN-capable, and forwards whatever comes, while its bucket is nearly full."""
+_LOW = Enforcement(
+    depth=MAX_JUMBO_PAYLOAD * 2, flow_rate=10**6, flow_depth=1500, reserve=MAX_TOKENS // NS_PER_S
+)
+"""While its bucket is nearly full, marks whatever is ECN-capable, and drops all else that has a
+byte: of the reserve a byte leaves a 1500th, which is more than the bucket has."""
 
 
 class Agreement:
@@ -114,6 +118,8 @@ class _Sides:
         self.bench = Bench(code, limits)
         self._marks = limits[0].excess is Excess.MARK
         self._marked = 0
+        self._dropped = 0, 0
+        """Bytes and packets, of the limit that marks."""
         record = _LOW if self._marks else Enforcement()
         tokens = (record.depth or 0) * NS_PER_S - 1
         self._nearly_full = tokens.to_bytes(8, sys.byteorder, signed=True)
@@ -139,13 +145,21 @@ class _Sides:
         verdict = FORWARD
         if self._marks:
             state.write_limit(0, 0, self._nearly_full)
-            if packet is not None and header is not None and header.defect is None:
-                self._marked += ecn_capable(packet)
-                verdict = MARK if ecn_capable(packet) and marked(packet) != packet else FORWARD
+            if packet is not None and header is not None:
+                if header.defect is None and ecn_capable(packet):
+                    self._marked += 1
+                    verdict = MARK if marked(packet) != packet else FORWARD
+                elif header.length:
+                    self._dropped = self._dropped[0] + header.length, self._dropped[1] + 1
+                    verdict = DROP
         assert self.bench.packet(data, mark=mark) == verdict, example
         for limit_id, (size, count) in self._counts.items():
             counted = state.counts(slots[limit_id])
-            wanted = Counts(size, 0, 0, counted.marked_bytes, count, 0, 0, self._marked)
+            lost_size, lost_count = self._dropped
+            wanted = Counts(
+                *(size - lost_size, lost_size, 0, counted.marked_bytes),
+                *(count - lost_count, lost_count, 0, self._marked),
+            )
             assert counted == wanted, (limit_id, example)
         assert state.oddities() == self._oddities, example
         for limit in matched:

@@ -190,7 +190,6 @@ enforcements = st.builds(
     flow_rate=st.sampled_from([0, 1, 1500, 10**6, 1_250_000, 1_250_000, MAX_RATE]),
     flow_depth=amounts,
     reserve=amounts,
-    mark_below=amounts,
 )
 arrivals = st.builds(
     Arrival,
@@ -406,7 +405,7 @@ def random_trace(rng: Random, bench: Bench) -> Iterator[int]:
         bench,
         [random_enforcement(rng) for _ in range(count)],
         rng.choices(list(Mode), k=count),
-        rng.choices(list(Excess), k=count),
+        rng.choices([Excess.DROP, Excess.MARK, Excess.MARK], k=count),
     )
     for _ in range(rng.randint(1, 20)):
         if rng.random() < 0.2:
@@ -421,13 +420,12 @@ def random_enforcement(rng: Random) -> Enforcement:
     return Enforcement(
         drop_probability=rng.choice([*[0.0] * 8, 0.3, 1.0]),
         fill_rate=rng.choice([-1, 1, 1, 1]) * rng.choice([0, 1500, 10**6, 1_250_000, MAX_RATE]),
-        depth=rng.choice([None, 0, 1499, 1500, 3001, *[75_000] * 4, MAX_DEPTH]),
+        depth=rng.choice([None, 0, 1499, 1500, 3001, *[75_000] * 8, MAX_DEPTH]),
         credit=rng.choice([0, 1500]),
         credit_id=rng.randrange(3),
-        flow_rate=rng.choice([0, 0, 1500, 1_250_000, 1_250_000, MAX_RATE]),
-        flow_depth=rng.choice([0, 1500, 3000, 15_000, 75_000]),
-        reserve=rng.choice([0, 1500, 40_000, 75_000, MAX_DEPTH]),
-        mark_below=rng.choice([0, 0, 1500, 40_000, 75_000, MAX_DEPTH]),
+        flow_rate=rng.choice([0, 1500, 1500, 1_250_000, 1_250_000, MAX_RATE]),
+        flow_depth=rng.choice([0, 1500, 3000, 15_000, *[75_000] * 3]),
+        reserve=rng.choice([0, 1500, 40_000, 75_000, *[MAX_DEPTH] * 3]),
     )
 
 

@@ -50,11 +50,11 @@ def test_a_flow_record_says_what_to_leave_for_each_nanosecond(
     record = layout.flow_record(
         Enforcement(depth=10**6, flow_rate=rate, flow_depth=depth, reserve=reserve)
     )
-    assert layout.FLOW_RECORD.unpack(record)[1:] == (span, per_ns, 0)
+    assert layout.FLOW_RECORD.unpack(record)[1:] == (span, per_ns)
 
 
 def test_without_a_bucket_no_flow_is_policed() -> None:
-    record = layout.flow_record(Enforcement(flow_rate=1, flow_depth=1, reserve=1, mark_below=1))
+    record = layout.flow_record(Enforcement(flow_rate=1, flow_depth=1, reserve=1))
     assert not any(record)
 
 
