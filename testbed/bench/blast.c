@@ -6,8 +6,8 @@
  * Frames (without checksum: 60 bytes are "64-byte frames") go round ADDRESSES destinations from
  * FIRST-IP on, in steps that no cache or prefetcher foresees, past the queueing discipline. RATE is
  * in packets/s; 0: without end. FLOWS is how many source ports take turns at each destination; 0: 64
- * take turns whatever the destination is. Prints {"ready": true} before the first packet, and after the last
- * {"packets": ..., "seconds": ...}.
+ * take turns whatever the destination is. Prints {"ready": true} before the first packet, and
+ * {"packets": ..., "seconds": ...} after the last.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -133,7 +133,7 @@ async def _start(place: Place, case: _Case) -> Child:
     )
     command = [sys.executable, "-m", "testbed.bench.echo"]
     echo = place.members.start("peers", place.lane.namespace, command)
-    await echo.send({"daemon": place.name, "address": _HOST, "peers": peers})
+    await echo.send({"daemon": place.name, "address": _HOST, "peers": peers, "fabric": case.fabric})
     await echo.receive()
     await ready(place, daemon)
     return daemon
