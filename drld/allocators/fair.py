@@ -279,7 +279,6 @@ class Fair(Allocator):
         depth = min(depth, max(limit.burst, idle_bytes))
         loan = max(2 * news_ns / NS_PER_S, LOAN_S) * limit.static_rate
         capacity = max(loan, limit.static_burst) + max(least_depth, idle_bytes)
-        first = self._account.balance is None
         self._account.settle(
             demand.forwarded_bytes,
             (1 + self.parameters.margin) * strict,
@@ -289,7 +288,7 @@ class Fair(Allocator):
         # After a late or an extra tick, the next interval may be longer than the last.
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
         filled = self._fill_rate * interval_s
-        arrived = 0.0 if first else demand.instant_rate * interval_s
+        arrived = demand.instant_rate * interval_s
         need = self._need.update(arrived, filled, interval_ns)
         # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
         need = min(need, limit.burst, self._account.spare(fill_rate, longest_s))
