@@ -43,7 +43,7 @@ struct drld_flow_record {
 	__u64 scaled;		/* ns a byte of a flow's bucket, times 2^16; 0: flows are not policed */
 	__u64 span;		/* ns in which an empty bucket of a flow fills */
 	__u64 per_ns;		/* tokens that a packet leaves for each ns that its flow owes */
-	__u64 mark_below;	/* tokens below which ECN-capable packets are marked; 0: none */
+	__u64 reserved;
 };
 
 /* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead. The
@@ -60,7 +60,8 @@ struct drld_limit {
 	struct drld_record fallback;
 	__u64 credit_id;	/* the last that was granted */
 	__u32 id;		/* of the limit; 0: the slot is free */
-	__u32 reserved[5];
+	/* The bits of source addresses that make a flow, as in a packet; 0: the five-tuple does. */
+	__u32 source4, source6[4];
 };
 
 /* Counts of a limit's packets on one CPU, in one cache line. Each packet is forwarded, dropped or
@@ -144,7 +145,7 @@ struct drld_hook {
 	__u32 longest;		/* most limits that a packet can fall under */
 	__u32 most_entries;	/* of one key */
 	__u32 with_ports;	/* whether any limit looks at ports */
-	__u32 reserved;
+	__u32 by_source;	/* whether flows of any limit are sources */
 	__u64 seed;		/* of flow ids */
 	struct drld_family family[3];	/* IPv4, IPv6, addresses unknown */
 };

@@ -61,7 +61,7 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 {
 	u64 cost = packet->length * 1000000000ull, due;
 	u64 outcome = check(state, cost, present);
-	u64 place = sample(state->table, packet->flow, packet->length);
+	u64 place = sample(state, packet->flow, packet->length);
 	if (likely(outcome == CHARGED) && state->mine->flows) {
 		struct drld_flow_bucket *bucket = bucket_at(state, place);
 		int marks = 0;
@@ -110,7 +110,10 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		judged = &room->judged[i];
 		judged->due_ns = 0;
 		judged->outcome = UNCHECKED;
-		judged->place = sample(state.table, packet->flow, packet->length);
+		u64 flow = packet->flow;
+		if (unlikely(fixed->by_source))
+			flow = flow_in(fixed, state.limit, packet);
+		judged->place = sample(&state, flow, packet->length);
 		if (!volatile_read(room->forwarded))
 			continue;
 		judged->outcome = check(&state, cost, present);
@@ -171,6 +174,8 @@ inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 		return NOT_PLAIN;
 	u64 id = flow_of(&packet, fixed->seed);
 	packet.flow = flow_between(id, packet.source[0], packet.destination[0]) | 1;
+	if (unlikely(fixed->by_source))
+		packet.flow = flow_in(fixed, state.limit, &packet);
 	return police_one(skb, &state, &packet, present);
 }
 
@@ -216,6 +221,8 @@ int police(struct __sk_buff *skb)
 	struct state state;
 	if (!find(fixed, only, &state))
 		return TC_ACT_UNSPEC;
+	if (unlikely(fixed->by_source))
+		packet.flow = flow_in(fixed, state.limit, &packet);
 	return police_one(skb, &state, &packet, jiffy());
 }
 
@@ -255,7 +262,6 @@ int apply(struct __sk_buff *skb)
 	}
 	limit->flow.span = command->flow.span;
 	limit->flow.per_ns = command->flow.per_ns;
-	limit->flow.mark_below = command->flow.mark_below;
 	limit->flow.scaled = command->flow.scaled;
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */
 	u64 before = fetch_and_add(&limit->tokens, then - tokens);

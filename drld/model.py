@@ -163,8 +163,6 @@ class Enforcement:
     """Depth of each sampled flow's bucket, bytes."""
     reserve: int = 0
     """Tokens that a flow with an empty bucket of its own leaves in the limit's bucket, bytes."""
-    mark_below: int = 0
-    """Tokens of the limit's bucket below which ECN-capable packets are marked, bytes; 0: none."""
 
 
 class Quantity(enum.Enum):

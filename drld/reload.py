@@ -87,9 +87,10 @@ def with_peers(running: Membership, peers: Set[str]) -> Membership:
 
 def knowledge_stays(old: LimitSpec, new: LimitSpec) -> bool:
     """Whether what a limit knows is of use to what it is to be, with the same fabric."""
-    return (old.allocator, old.parameters, old.ewma, old.interval_ns) == (
+    return (old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
         new.allocator,
         new.parameters,
         new.ewma,
         new.interval_ns,
+        new.flow,
     )

@@ -16,6 +16,7 @@ from pydantic import PlainValidator
 
 from drld import units
 from drld.burst import MAX_BURST, MIN_BURST
+from drld.spec import SourcePrefix
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ _URL = re.compile(
     r"https?://(?:([A-Za-z0-9.-]{1,253})|\[([0-9A-Fa-f:.]{2,45})\]):([0-9]{1,5})/?", re.ASCII
 )
 _HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}\.?", re.ASCII)
+_FLOW = re.compile(r"source(?:/([0-9]{1,2})(?:/([0-9]{1,3}))?)?", re.ASCII)
 _MAX_MARK = 2**32 - 1
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
@@ -242,6 +244,20 @@ def _burst_or_auto(value: object) -> int | Literal["auto"]:
         raise ValueError(f'"auto", or {error}') from None
 
 
+def _flow(value: object) -> SourcePrefix | None:
+    if value == "5-tuple":
+        return None
+    match = _FLOW.fullmatch(value) if isinstance(value, str) else None
+    if match:
+        prefix = SourcePrefix(*(int(length) for length in match.groups() if length))
+        if 1 <= prefix.ipv4 <= 32 and 1 <= prefix.ipv6 <= 128:
+            return prefix
+    raise ValueError(
+        '"5-tuple", "source", or "source" with prefix lengths: "source/24" for IPv4 (1 to 32), '
+        '"source/24/56" for IPv4 and IPv6 (1 to 128)'
+    )
+
+
 def _weight(value: object) -> float:
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
     if not 0 < number <= MAX_WEIGHT:
@@ -261,6 +277,7 @@ Burst = Annotated[int, PlainValidator(_size_of_burst)]
 BurstOrAuto = Annotated[int | Literal["auto"], PlainValidator(_burst_or_auto)]
 """Bytes, or "auto": of the size that `drld.burst.automatic_burst` gives it."""
 Weight = Annotated[float, PlainValidator(_weight)]
+FlowDefinition = Annotated[SourcePrefix | None, PlainValidator(_flow)]
 Interval = Annotated[
     int,
     PlainValidator(

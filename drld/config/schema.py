@@ -18,6 +18,7 @@ from drld.config.fields import (
     Endpoint,
     EtcdUrl,
     FilePath,
+    FlowDefinition,
     Group,
     Interface,
     Interval,
@@ -143,3 +144,4 @@ class LimitTable(Table):
     excess: Literal["drop", "mark"] = "drop"
     shares: dict[str, Share] = Field(default_factory=dict)
     weights: dict[Name, Weight] = Field(default_factory=dict)
+    flow: FlowDefinition = None

@@ -53,6 +53,7 @@ def limit_report(managed: ManagedLimit, now_ns: int) -> LimitReport:
         burst_is_automatic=limit.burst_is_automatic,
         interval_s=limit.interval_ns / NS_PER_S,
         weights=dict(limit.weights),
+        flow=str(limit.flow or "5-tuple"),
         limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
         demand_bps=tick.demand.rate * 8 if tick else 0.0,
         fleet=_fleet(managed, now_ns),

@@ -8,11 +8,10 @@ like any other and counts what it would have dropped or marked, but refuses and 
 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
 (drld.police.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
-where it would not leave its part of the reserve, or where the limit's bucket runs low
-(`mark_below`). It is dropped where the limit's bucket does not cover it, and where it lacks its
-part of the reserve and its flow owes more than two depths. So a flow that ignores marks gains
-nothing. The time of a flow's bucket is the time up to which the limit's bucket is settled. A limit
-without a bucket has no flow buckets.
+where it would not leave its part of the reserve. It is dropped where the limit's bucket does not
+cover it, and where it lacks its part of the reserve and its flow owes more than two depths. So a
+flow that ignores marks gains nothing. The time of a flow's bucket is the time up to which the
+limit's bucket is settled. A limit without a bucket has no flow buckets.
 
 `drld.capture.nfqueue.datapath` runs this for each packet; the kernel datapath repeats it in C.
 """
@@ -23,10 +22,11 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from drld.estimate.flows import FlowSample, FlowSlot
-from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, Measurement
 from drld.police.flow_bucket import MARKED_SPANS, FlowBuckets
+from drld.police.source_sample import SourceSample
 from drld.police.token_bucket import TokenBucket
-from drld.spec import Excess, LimitSpec, Mode
+from drld.spec import Excess, LimitSpec, Mode, SourcePrefix
 
 DRAW_BITS = 32
 """Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
@@ -44,10 +44,10 @@ class Policer:
         "_charged_ns",
         "_dropped_bytes",
         "_dropped_packets",
+        "_flow",
         "_flow_buckets",
         "_forwarded_bytes",
         "_forwarded_packets",
-        "_mark_below",
         "_marked_bytes",
         "_marked_packets",
         "_read_ns",
@@ -61,7 +61,8 @@ class Policer:
     )
 
     def __init__(self, limit: LimitSpec, enforcement: Enforcement, now_ns: int) -> None:
-        self.sample = FlowSample()
+        self._flow = limit.flow
+        self.sample = _sample(limit.flow)
         self.bucket = TokenBucket(enforcement, now_ns)
         self._read_ns = now_ns
         self._slot: FlowSlot | None = None
@@ -75,9 +76,15 @@ class Policer:
         self.reconfigure(limit)
 
     def reconfigure(self, limit: LimitSpec) -> None:
-        """Adopt a changed configuration of the same limit; counters and tokens stay."""
+        """Adopt a changed configuration of the same limit; counters and tokens stay.
+
+        The sample begins empty if flows are something else from now on.
+        """
         self.shadow = limit.mode is Mode.SHADOW
         self.marks = limit.excess is Excess.MARK
+        if limit.flow != self._flow:
+            self._flow = limit.flow
+            self.sample = _sample(limit.flow)
 
     def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
         """Enforce this record from now on, and remove the flows of `evict` from the sample."""
@@ -89,7 +96,6 @@ class Policer:
         self.drop_threshold = _threshold(enforcement)
         policed = enforcement.flow_rate and enforcement.depth is not None
         self._flow_buckets = FlowBuckets(enforcement) if policed else None
-        self._mark_below = enforcement.mark_below
 
     @property
     def had_traffic(self) -> bool:
@@ -146,7 +152,6 @@ class Policer:
             return self._drop(length)
         if not bucket.conforms(length):
             return self._drop(length)
-        marks = capable and self.marks
         buckets, slot = self._flow_buckets, self._slot
         if buckets is not None and slot is not None:
             now_ns = bucket.updated_ns
@@ -154,13 +159,13 @@ class Policer:
             if bucket.spares(length, buckets.left(charged_ns, now_ns)):
                 if buckets.covers(charged_ns, length, now_ns):
                     self._charged_ns = charged_ns
-            elif marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS):
+            elif (
+                capable and self.marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS)
+            ):
                 self._charged_ns = charged_ns
                 self._verdict = MARK
             else:
                 return self._drop(length)
-        if marks and self._mark_below and not bucket.spares(length, self._mark_below * NS_PER_S):
-            self._verdict = MARK
         return False
 
     def _drop(self, length: int) -> bool:
@@ -228,6 +233,10 @@ def police(
     for policer in passing:
         verdict = max(verdict, policer.forward(length))
     return verdict
+
+
+def _sample(flow: SourcePrefix | None) -> FlowSample:
+    return FlowSample() if flow is None else SourceSample(flow)
 
 
 def _threshold(enforcement: Enforcement) -> int:

@@ -48,6 +48,7 @@ OFFSETS = {
     ("drld_limit", "record"): 64,
     ("drld_flows", "bucket"): kernel_state._BUCKETS_OFFSET,
     ("drld_limit", "id"): kernel_state._ID_OFFSET,
+    ("drld_limit", "source4"): kernel_state._SOURCE_OFFSET,
     ("drld_control", "cursor"): kernel_state._CURSOR_OFFSET,
     ("drld_family", "group"): layout.FAMILY.size,
     ("drld_hook", "family"): layout.HOOK.size,

@@ -10,7 +10,7 @@ from drld import config
 from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
-from drld.spec import Excess, LimiterSpec
+from drld.spec import Excess, LimiterSpec, SourcePrefix
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec
@@ -62,6 +62,16 @@ def test_a_reload_changes_excess_and_weights() -> None:
     assert bench.engine.limits[1] is entry
     report = limit_report(entry, TICK_NS)
     assert (report["excess"], report["weights"]) == ("mark", {"b": 2.0})
+
+
+def test_a_reload_that_changes_what_a_flow_is_starts_the_estimates_anew() -> None:
+    bench = Bench(spec(FIRST))
+    before = bench.engine.limits[1]
+    assert limit_report(before, 0)["flow"] == "5-tuple"
+    bench.engine.reconfigure(spec(replace(FIRST, flow=SourcePrefix(24))), TICK_NS)
+    after = bench.engine.limits[1]
+    assert after is not before
+    assert limit_report(after, TICK_NS)["flow"] == "source/24/64"
 
 
 def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:

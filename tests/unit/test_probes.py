@@ -13,7 +13,7 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.wire.control_codec import Control, Kind, Rumour, State, encode_control
 from drld.model import NS_PER_S
-from drld.spec import Excess, ProbeSpec
+from drld.spec import Excess, ProbeSpec, SourcePrefix
 
 from ..factories import gossip_spec, limit_spec
 
@@ -455,6 +455,7 @@ def test_limits_that_differ_are_named() -> None:
         {"weights": {"a": 2.0}},
         {"weights": {"a": 1.0, "b": 2.0}},
         {"shares": {"a": 0.5, "b": 0.5}},
+        {"flow": SourcePrefix(24)},
     ],
     ids=repr,
 )

@@ -133,17 +133,11 @@ class KernelDatapath:
             forwarded_packets=new.forwarded_packets,
             dropped_bytes=new.dropped_bytes,
             dropped_packets=new.dropped_packets,
-            flows={
-                identity: there - then
-                for identity, there, then in zip(
-                    flows[::2], flows[1::2], counted.flows[1::2], strict=True
-                )
-                if identity
-            },
+            flows=layout.by_flow(flows[::2], flows[1::2], counted.flows[1::2]),
             hits={
-                identity: there - then
-                for identity, there, then in zip(flows[::2], hits, counted.hits, strict=True)
-                if identity and there != then
+                identity: size
+                for identity, size in layout.by_flow(flows[::2], hits, counted.hits).items()
+                if size
             }
             if hits is not counted.hits
             else {},
@@ -310,7 +304,10 @@ class KernelDatapath:
             if limit.id in kept:
                 slot = slots[limit.id]
                 state.configure(
-                    slot, layout.limit_flags(limit), GRACE_INTERVALS * limit.interval_ns
+                    slot,
+                    layout.limit_flags(limit),
+                    GRACE_INTERVALS * limit.interval_ns,
+                    layout.source_bits(limit),
                 )
                 changed[slot] = enforcement
         state.apply(changed, now_ns)

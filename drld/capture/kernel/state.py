@@ -38,6 +38,7 @@ _FRAME = bytes(64)
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
 _GRACE_OFFSET, _FLAGS_OFFSET, _HAD_TRAFFIC_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 128
 _ID_OFFSET = 168
+_SOURCE_OFFSET = 172
 _CURSOR_OFFSET = 20
 
 
@@ -180,10 +181,18 @@ class State:
         start = slot * layout.LIMIT.size + offset
         self.maps["limits"].memory()[start : start + len(content)] = content
 
-    def configure(self, slot: int, flags: int, grace_ns: int) -> None:
-        """Change what a configuration says of a limit."""
+    def configure(self, slot: int, flags: int, grace_ns: int, source_bits: bytes) -> None:
+        """Change what a configuration says of a limit.
+
+        Its flow table is emptied if flows are something else from now on.
+        """
         self.write_limit(slot, _FLAGS_OFFSET, _U16.pack(flags))
         self.write_limit(slot, _GRACE_OFFSET, _U64.pack(grace_ns))
+        start = slot * layout.LIMIT.size + _SOURCE_OFFSET
+        if self.maps["limits"].memory()[start : start + len(source_bits)] != source_bits:
+            self.write_limit(slot, _SOURCE_OFFSET, source_bits)
+            for place in range(layout.FLOW_SLOTS):
+                self.evict(slot, place)
 
     def set_fallback(self, slot: int, record: bytes) -> None:
         """Change what holds while the daemon is dead."""

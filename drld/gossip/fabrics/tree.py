@@ -21,21 +21,13 @@ updates and paths longer than an interval added. An own change counts once and a
 never contains the own value.
 
 Death. What is known of those behind a dead limiter stands still until they have found another
-parent, 12 intervals and a round later. What they had told the dead one counts for longer, and they
-owe it to the rest meanwhile: what they tell, and are told, is taken less by it (`_owed`). So the
-total is right but for the dead one's own demand, which counts until all of it is forgotten. A new
-parent may have heard of nobody yet, or have been in another tree, and then what is owed is not in
-what it tells: so what the lost one told is the least that counts, for as long as it would have
-counted (after a change of parents of one's own will: until the new one has heard). And nobody tells
-of less than nothing. The membership has the times, and why the order is safe.
+parent, 12 intervals and a round later, and is forgotten after `TreeMembership.counted_ns`. In
+between it counts twice, and some of the limit is not used. A new parent may have heard of nobody
+yet, or have been in another tree. So what the lost one told is the least that counts, for as long
+as it would have counted (after a change of parents of one's own will: until the new one has heard).
 
-When a debt ends, what was owed counts twice until it is forgotten. Not so where the new parent is
-the heir of the lost one, who had told it of the orphan: it takes what the orphan says of a sudden
-off what it still counts of the dead (`_take_over`). Nothing else is new in what the orphan says in
-that round.
-
-A limiter that changes its parent of its own will tells both of itself, and takes what it tells the
-old one off what the new one tells.
+A limiter that changes its parent of its own will tells both of itself, until the new one's report
+is known to all, and counts twice meanwhile.
 
 News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
 the total since it was told is told at the next estimate, so that a round is for small changes and
@@ -65,7 +57,7 @@ from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.quiescence import Quiescence
 from drld.gossip.fabrics.tree_membership import TreeMembership
-from drld.gossip.fabrics.tree_ranks import UP, Role
+from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import GlobalView, Update
 
@@ -84,18 +76,12 @@ class Sum(NamedTuple):
 class _Neighbour(Link):
     """A peer, what it told last as the parent or a child, and which sum it was told last."""
 
-    __slots__ = ("confirmed", "heir", "owed", "said", "told")
+    __slots__ = ("said", "told")
 
     def __init__(self) -> None:
         super().__init__()
         self.told: Sum | None = None
-        self.heir = False
-        """Whether it owes what the parent that it lost was told."""
         self.said = 0.0
-        self.owed = 0.0
-        """What it was told less than there is because of the one whose heir it is."""
-        self.confirmed = 0.0
-        """What it had been told when it last confirmed that it is the parent."""
 
 
 class Tree(Fabric[_Neighbour]):
@@ -149,7 +135,7 @@ class Tree(Fabric[_Neighbour]):
         told = []
         for peer in targets:
             role = self.membership.role(peer, now_ns)
-            if role in UP or role is Role.CHILD:
+            if role in (Role.PARENT, Role.CHILD):
                 told.append((peer, self._update(peer, role, sums.get(peer))))
         return told
 
@@ -173,17 +159,13 @@ class Tree(Fabric[_Neighbour]):
         self._quiescence.others_want |= update.value != 0
         said_ns = membership.arrived_ns(now_ns)
         told = Sum(max(0.0, update.value), min(update.weight, len(membership.peers)), said_ns)
-        if update.epoch in UP:
-            if link.heir and update.epoch != Role.HEIR and link.told is not None:
-                self._take_over(peer, told.value - link.told.value, now_ns)
-            link.heir = update.epoch == Role.HEIR
+        if update.epoch == Role.PARENT:
             link.told = told
         elif update.epoch == Role.CHILD:
             if peer == membership.parent:
                 if self._told is not None and self._told[0] != peer:
                     self._keep(self._told[0], now_ns)
                 self._told = peer, told
-                link.confirmed = link.said
             elif self._told is not None and self._told[0] == peer:
                 self._told = peer, told
 
@@ -196,21 +178,6 @@ class Tree(Fabric[_Neighbour]):
             now_ns + membership.told_twice_ns if left else before.said_ns + membership.counted_ns
         )
         self._before_until_ns = max(self._before_until_ns, until_ns)
-
-    def _take_over(self, orphan: str, debt: float, now_ns: int) -> None:
-        """A child tells again of what it owed; it is what still counts of its lost parent here."""
-        membership = self.membership
-        lost = membership.preferred(orphan)
-        if lost == membership.parent:
-            if self._told is not None and self._told[0] == lost:
-                self._told = lost, self._less(self._told[1], debt, now_ns)
-        elif lost in membership.children:
-            link = self._link(lost)
-            link.told = link.told and self._less(link.told, debt, now_ns)
-
-    def _less(self, told: Sum, debt: float, now_ns: int) -> Sum:
-        silent = self.membership.silent(told.said_ns, now_ns)
-        return told._replace(value=max(0.0, told.value - debt)) if silent else told
 
     def view(self, now_ns: int) -> GlobalView:
         """The sum of what children and parent told; its age is that of the oldest in it."""
@@ -249,8 +216,7 @@ class Tree(Fabric[_Neighbour]):
             )
             for child, told in children.items()
         }
-        reported = below._replace(value=below.value - self._owed(None))
-        sums.update(dict.fromkeys(membership.parents(now_ns), reported))
+        sums.update(dict.fromkeys(membership.parents(now_ns), below))
         return {
             peer: told._replace(value=max(0.0, told.value))
             for peer, told in sums.items()
@@ -275,15 +241,13 @@ class Tree(Fabric[_Neighbour]):
         membership = self.membership
         if membership.parent is None or membership.parent in self._strangers:
             return Sum(0.0, 0, now_ns)
-        teller, told = self._told or (membership.parent, None)
+        told = None if self._told is None else self._told[1]
         rest = self._counted(told, membership.rest_members(now_ns), now_ns)
         if told is None or rest.said_ns != told.said_ns:
             return rest
-        value = rest.value - self._owed(teller)
-        value -= sum(self._link(peer).said for peer in membership.former(now_ns) if peer != teller)
         if self._before is not None and now_ns <= self._before_until_ns:
-            value = max(value, self._before.value)
-        return rest._replace(value=max(0.0, value))
+            rest = rest._replace(value=max(rest.value, self._before.value))
+        return rest
 
     def _counted(self, told: Sum | None, members: int, now_ns: int) -> Sum:
         """What counts of what was told: first the limiters count no more, then what they want.
@@ -297,24 +261,10 @@ class Tree(Fabric[_Neighbour]):
             return told._replace(members=members)
         return told
 
-    def _owed(self, teller: str | None) -> float:
-        """What counts elsewhere of what lost parents were told; who tells of it leaves it out."""
-        return sum(self._debt(lost) for lost in self.membership.debts if lost != teller)
-
-    def _debt(self, lost: str) -> float:
-        link = self._links.get(lost)
-        return 0.0 if link is None else link.confirmed
-
     def _update(self, peer: str, role: Role, told: Sum | None) -> Update:
         """An update with a sum; None: we do not hear the peer."""
         link = self._link(peer)
-        said = 0.0 if told is None else told.value
-        if role is Role.HEIR:
-            link.owed = self._debt(self.membership.home)
-        elif link.owed and told is not None:
-            # Nothing else is new in this round, so that the heir learns what was owed.
-            said, link.owed = link.said + link.owed, 0.0
-        link.said = said
+        link.said = 0.0 if told is None else told.value
         members = 0.0 if told is None else told.members
         return Update(
             limit_id=self.limit_id,

@@ -26,19 +26,11 @@ when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much
 may not overtake that of who shares it. A dead limiter's datapath has fallen back after 20.
 11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
 
-Debts. What an orphan had told its lost parent counts until those that the parent had told it to
-forget it, and would count twice. So it owes that: it tells its new parent so much less than there
-is, and takes so much off what that one tells. The debt ends 22 + h intervals (19 + 2 h, if that is
-less) after the lost parent confirmed last, and 4 sooner if that one denied then that it hears the
-orphan; if they are over before there is a new parent, nothing is owed. Or it ends when another life
-of the lost parent is met, as it does not know what it was told.
-
-Order. Nobody divides by less than what all want before all that are cut off have shrunk: of those
-who stay until 26 + 2 h; of an orphan as it is in what its lost parent was told until it is told
-anew; and an orphan, with all below it, divides by what its lost parent told, at least, whomever the
-new one knows of. Was that one in another tree, so that what is owed is in no sum of it, then it has
-the shares of the orphan in force 20 + 2 h after the lost parent's last word, and the debt is over.
-docs/conservative-rule.md has more.
+Order. Nobody divides by less than what all want before all that are cut off have shrunk. Those that
+stay count the others' demand for 26 + 2 h intervals. An orphan, with all below it, divides by what
+its lost parent told, at least, for as long. What an orphan wants counts twice meanwhile, once
+through its lost parent and once through the new one: the limit is not exceeded, and for about a
+second not all of it is used. docs/conservative-rule.md has more.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
 a limiter goes back to it when it can, and when it knows of as many as the parent: a limiter that
@@ -46,15 +38,7 @@ has just returned may have no parent itself. One that does not hear its parent a
 and the next `branching` candidates. Who is asked, or is the parent of one that does not hear it, or
 is taken for a child while all is steady, answers in its next round. A candidate that is heard, and
 hears, becomes the parent. The old one is told for 1 + h rounds more what a parent is told, as the
-new one has to tell it on; then that it is the parent no more. A lost parent is told nothing: if it
-only does not hear any more, what it was told is owed.
-
-Heirs. The second candidate is the parent that the best one prefers (`fabrics.tree_ranks`), so that
-after most deaths orphans go where the dead one reported to, and all of it stays in one place: when
-a debt to the best candidate ends, the heir counts that much less of the dead one (HEIR,
-`fabrics.tree`). And when the best one is back and has taken the orphan, the heir is told so
-(FORMER): if one of the two reports to the other, the heir lets go of the orphan with the next that
-it hears from there, for the orphan is in it.
+new one has to tell it on; then that it is the parent no more.
 
 Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
 listens: those whose parent it was before a restart go on, and it must not report a sum without
@@ -75,7 +59,7 @@ from random import Random
 
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_max
-from drld.gossip.fabrics.tree_ranks import UP, Role, candidates, lineage, rank
+from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
 from drld.model import Update
 
 SILENT = 11
@@ -106,28 +90,25 @@ class TreeMembership(Membership):
         self.rise_ns = (8 + 2 * height) * interval_ns
         self.counted_ns = (26 + 2 * height) * interval_ns
         """How long what a neighbour said counts."""
-        self._owed_ns = min(22 + height, 19 + 2 * height) * interval_ns
         self._bridged_ns = (6 + height) * interval_ns
         self._silent_ns = SILENT * interval_ns
         self.parent: str | None = None
         self._lost_ns = LOST * interval_ns
         self.told_twice_ns = (1 + height) * interval_ns
         """How long a new parent may not know of all, and the old one is told as well."""
-        self._candidates = lineage(name, self.peers, self.branching)
+        self._candidates = candidates(name, self.peers, self.branching)
         self._everybody = frozenset(self.peers)
         self._children: dict[str, Count] = {}
         self._rest: Count | None = None
         """All that are not below this limiter."""
-        self._settled = False
-        """Whether the parent has said that it is that."""
-        self._denied = False
-        """Whether it has said since then that it does not hear this limiter."""
         self._known_at_home = 0
         """How many limiters the best candidate knows of."""
         self._confirmed_until_ns = 0
         """When to look for another parent, if this one confirms nothing more."""
         self._former: dict[str, int] = {}
         """Former parents, and when they became that."""
+        self._lost: dict[str, int] = {}
+        """Lost parents, and until when what they were told counts elsewhere."""
         self._asked: list[str] = []
         """Who is to be answered in the next round."""
         self._sought: list[str] = []
@@ -137,12 +118,6 @@ class TreeMembership(Membership):
         self._bridge = self.new_bridge()
         self._dead: set[str] = set()
         """Whom it would be in vain to ask, by the verdict of probes."""
-        self._preferred: dict[str, str] = {}
-        """The best candidates of others, as far as they were asked for."""
-        self._moved: dict[str, str] = {}
-        """Children that have gone back to the parent they prefer, and who that is."""
-        self.debts: dict[str, int] = {}
-        """Lost parents, and until when what they were told counts elsewhere."""
         self._began_ns: int | None = None
         self._looked_ns = -1
         self._heard_since = False
@@ -163,21 +138,16 @@ class TreeMembership(Membership):
         self._hand_over(changed)
         changed._began_ns = self._began_ns
         changed._dead = self._dead & changed._peers.keys()
-        changed.debts = {k: v for k, v in self.debts.items() if k in changed._peers}
         changed._confirmed_until_ns = self._confirmed_until_ns
         if self.parent in changed._peers:
             changed.parent, changed._rest = self.parent, self._rest
-            changed._settled = self._settled
-            changed._denied = self._denied
         if self.home == changed.home:
             changed._known_at_home = self._known_at_home
         changed._bridge = changed.bridged(self._bridge)
         changed._asked = [peer for peer in self._asked if peer in changed._peers]
-        changed._moved = {
-            k: v for k, v in self._moved.items() if k in changed._peers and v in changed._peers
-        }
         changed._children = {k: v for k, v in self._children.items() if k in changed._peers}
         changed._former = {k: v for k, v in self._former.items() if k in changed._peers}
+        changed._lost = {k: v for k, v in self._lost.items() if k in changed._peers}
         return changed
 
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
@@ -205,54 +175,30 @@ class TreeMembership(Membership):
         """See `Membership`."""
         super().take(peer, update, now_ns)
         self._heard_since = True
-        if update.epoch == Role.CANDIDATE or (update.epoch in UP and not update.weight):
+        if update.epoch == Role.CANDIDATE or (update.epoch == Role.PARENT and not update.weight):
             self._asked.append(peer)
         if update.epoch in (Role.NONE, Role.CHILD):
             self._children.pop(peer, None)
-        if update.epoch != Role.FORMER:
-            self._moved.pop(peer, None)
         if update.weight == 0:
-            self._denied |= peer == self.parent
             return
         said_ns = self.arrived_ns(now_ns)
         count = Count(max(1, round(min(update.weight, len(self.peers)))), said_ns)
         if update.epoch == Role.CHILD and peer == self.parent:
             self._rest = count
             self._confirmed_until_ns = said_ns + self._lost_ns
-            self._settled = True
-            self._denied = False
         if update.epoch != Role.CHILD and peer == self.home:
             self._known_at_home = count.members
-        if update.epoch in UP and rank(peer) > rank(self.name):
-            if update.epoch != Role.FORMER:
-                self._children[peer] = count
-            elif peer in self._children:
-                self._children[peer] = count
-                self._moved[peer] = self.preferred(peer)
-        strange = peer not in {self.parent, *self.debts, *self._former}
+        if update.epoch == Role.PARENT and rank(peer) > rank(self.name):
+            self._children[peer] = count
+        strange = peer not in {self.parent, *self._former, *self._lost}
         if update.epoch == Role.CHILD and strange and self._steady:
             # He is to know that he is not the parent: somebody has forged that.
             self._asked.append(peer)
-        if update.epoch in UP or update.epoch == Role.CHILD:
-            self._told_by(peer)
-
-    def _told_by(self, parent: str) -> None:
-        """Somebody tells of the children that have left for him."""
-        for child in [child for child, other in self._moved.items() if other == parent]:
-            del self._moved[child]
-            self._children.pop(child, None)
 
     @property
     def home(self) -> str:
         """The best candidate, or nothing."""
         return self._candidates[0] if self._candidates else ""
-
-    def preferred(self, name: str) -> str:
-        """That of another limiter."""
-        if name not in self._preferred:
-            found = candidates(name, [*self.peers, self.name], self.branching)
-            self._preferred[name] = found[0] if found else ""
-        return self._preferred[name]
 
     def heartbeat(self, peer: str, now_ns: int) -> Update:
         """See `Membership`."""
@@ -260,7 +206,7 @@ class TreeMembership(Membership):
         counted = 0
         if self.hears(peer, now_ns):
             counted = self._members(now_ns)
-            if role in UP:
+            if role is Role.PARENT:
                 counted = self._below(now_ns)
             elif role is Role.CHILD:
                 counted = max(1, counted - self.child_members(peer, now_ns))
@@ -269,21 +215,17 @@ class TreeMembership(Membership):
     def role(self, peer: str, now_ns: int) -> Role:
         """What a peer is to this limiter."""
         if peer == self.parent:
-            return Role.HEIR if self.home in self.debts else Role.PARENT
+            return Role.PARENT
         if peer in self._children:
             return Role.CHILD
         since_ns = self._former.get(peer)
         if since_ns is not None and now_ns - since_ns <= self.told_twice_ns:
-            return Role.FORMER if self._settled and self.parent == self.home else Role.PARENT
+            return Role.PARENT
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Membership`; who is met while this limiter listens has said nothing before.
-
-        And who is met does not know what his earlier life was told.
-        """
+        """See `Membership`; who is met while this limiter listens has said nothing before."""
         super().meet(peer, now_ns)
-        self.debts.pop(peer, None)
         if self._listening(now_ns):
             self._began_ns = now_ns
 
@@ -294,7 +236,7 @@ class TreeMembership(Membership):
 
     def former(self, now_ns: int) -> list[str]:
         """Former parents that are told the same for a while."""
-        return [peer for peer in self._former if self.role(peer, now_ns) in UP]
+        return [peer for peer in self._former if self.role(peer, now_ns) is Role.PARENT]
 
     def hears(self, peer: str, now_ns: int) -> bool:
         """Whether to say so."""
@@ -383,11 +325,11 @@ class TreeMembership(Membership):
         oldest_ns = now_ns - self.counted_ns
         for child in [name for name, it in self._children.items() if it.said_ns < oldest_ns]:
             del self._children[child]
-        for lost in [name for name, until_ns in self.debts.items() if until_ns < now_ns]:
-            del self.debts[lost]
         oldest_ns = now_ns - self.told_twice_ns - self._lost_ns
         for former in [name for name, since_ns in self._former.items() if since_ns < oldest_ns]:
             del self._former[former]
+        for lost in [name for name, until_ns in self._lost.items() if until_ns < now_ns]:
+            del self._lost[lost]
         content = now_ns <= self._confirmed_until_ns
         sought = self._candidates
         if content:
@@ -401,20 +343,14 @@ class TreeMembership(Membership):
         )
 
     def _attach(self, parent: str, content: bool, now_ns: int) -> None:
-        old, rest = self.parent, self._rest
-        self.debts.pop(parent, None)
+        old = self.parent
         if old is not None and old != parent:
             if content:
                 self._former[old] = now_ns
-            elif rest is not None:
-                # Who denies it has heard this limiter so much earlier.
-                ahead_ns = self.timeouts.fresh_ns if self._denied else 0
-                until_ns = rest.said_ns + self._owed_ns - ahead_ns
-                if until_ns > now_ns:
-                    self.debts[old] = until_ns
-        self._denied = False
+            else:
+                self._lost[old] = now_ns + self.counted_ns
+        self._lost.pop(parent, None)
         self._former.pop(parent, None)
-        self._settled = self._settled and old == parent
         self.parent = parent
         # It has to hear of it first.
         self._confirmed_until_ns = now_ns + 2 * self._lost_ns

@@ -13,9 +13,6 @@ no limiter has many children. Within the band, and after it among the others, th
 hash of both names (rendezvous hashing, Thaler and Ravishankar 1998): it is another one for each
 limiter, and who joins or leaves changes the parents of a few.
 
-After the first comes the first's own first (`lineage`): when a limiter dies, those that reported to
-it go where it reported to.
-
 Invariants: the order of ranks is total; `candidates` are exactly the peers of lower rank; a peer
 that joins or leaves does not change the order of the others.
 """
@@ -23,7 +20,7 @@ that joins or leaves does not change the order of the others.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -38,14 +35,6 @@ class Role(enum.IntEnum):
     CHILD = 2
     CANDIDATE = 3
     """It may become the parent, and is asked whether it is there."""
-    HEIR = 4
-    """The parent in place of the preferred one, which is lost, and which the sender owes."""
-    FORMER = 5
-    """The parent until now; the preferred one is back and will tell of the sender."""
-
-
-UP = frozenset({Role.PARENT, Role.HEIR, Role.FORMER})
-"""What the receiver of a sum of all below the sender may be."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -69,18 +58,6 @@ def candidates(name: str, peers: Iterable[str], branching: int) -> tuple[str, ..
         return not in_band, _hash(f"{name}\0{peer}".encode())
 
     return tuple(sorted((peer for peer in peers if rank(peer) < rank(name)), key=preference))
-
-
-def lineage(name: str, peers: Collection[str], branching: int) -> tuple[str, ...]:
-    """The candidates, the first one's own first one in the second place.
-
-    The children of the root, which has none, have the least of the other candidates there.
-    """
-    first, *others = candidates(name, peers, branching) or (None,)
-    if first is None:
-        return ()
-    above = candidates(first, peers, branching)[:1] or sorted(others, key=rank)[:1]
-    return first, *above, *[peer for peer in others if peer not in above]
 
 
 def _hash(data: bytes) -> int:

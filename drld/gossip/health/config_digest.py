@@ -167,6 +167,7 @@ def _hash_of_limit(limit: LimitSpec) -> int:
             *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
             *(limit.interval_ns, sorted(limit.shares.items()), limit.excess.value),
             sorted(item for item in limit.weights.items() if item[1] != 1),
+            *((str(limit.flow),) if limit.flow else ()),
         )
     )
 
