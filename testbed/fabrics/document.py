@@ -1,4 +1,4 @@
-"""The tables of a comparison: for the terminal, and for docs/gossip.md. Pure."""
+"""The tables of a comparison: for the terminal, and for results/gossip.md. Pure."""
 
 from __future__ import annotations
 
@@ -38,22 +38,24 @@ def tables(results: Results) -> list[Table]:
     lost = {f"{100 * loss:g} %": Case(DEMAND, "", 0, loss=loss) for loss in LOSSES}
     found = [
         _costs(results),
-        _by_variant(results, "Restless: the error, of the true total", lost, _restless),
         _by_variant(
-            results, "Doubled: known after (error from 0.75 to 2.25 s)", lost, _known
+            results, "Restless demands: error, as a part of the true total", lost, _restless
         ),
         _by_variant(
-            results, "Doubled, then halved: highest and lowest total that anybody believes in "
-            "beyond the true ones", lost, _extremes,
+            results, "Doubled total: known after (error from 0.75 to 2.25 s)", lost, _known
         ),
         _by_variant(
-            results, "Paths: error of restless demands, doubled total known after",
+            results, "Highest total after the doubling and lowest after the halving, relative "
+            "to the true total", lost, _extremes,
+        ),
+        _by_variant(
+            results, "Other paths: error of restless demands, doubled total known after",
             _variants(results, DEMAND, lambda case: replace(case, loss=0.0)), _restless_and_known,
         ),
         _deaths(results),
         _by_variant(
-            results, "Limiters die and are back 3 s later: error (floor); allotted, mean and "
-            "most",
+            results, "Limiters die and return 3 s later: error (floor); mean and most "
+            "allotted",
             _variants(results, CHURN, lambda _: None), _churn,
         ),
     ]  # fmt: skip
@@ -93,8 +95,8 @@ def _costs(results: Results) -> Table:
         for case in _cases(results, DEMAND)
     ]  # fmt: skip
     return Table(
-        "Nothing lost: what a limiter sends, and how long until the error is below 5 % for good",
-        ["limiters", "fabric", "updates an interval", "bytes/s", "all start at once",
+        "Nothing lost: what a limiter sends, and the time until its error stays below 5 %",
+        ["limiters", "fabric", "updates a round", "bytes/s", "all start at once",
          "the total doubles", "it halves"],
         rows,
     )  # fmt: skip
@@ -175,9 +177,10 @@ def _deaths(results: Results) -> Table:
             ])  # fmt: skip
     rows.sort(key=lambda row: (int(row[0].replace(",", "")), row[1]))
     return Table(
-        "One dies that half of the demand is of, and returns",
-        ["limiters", "fabric", "", "counted out after", "total right after", "highest total",
-         "lowest", "counted in after", "total right after", "most allotted: death", "return"],
+        "A limiter with half of the demand dies, and returns",
+        ["limiters", "fabric", "", "share leaves after", "total right after", "highest total",
+         "lowest total", "share returns after", "total right after", "most allotted: death",
+         "most allotted: return"],
         rows,
     )  # fmt: skip
 

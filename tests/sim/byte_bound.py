@@ -2,7 +2,7 @@
 
 `python -m tests.sim.byte_bound` prints, for each fabric, size and path, the most bytes beyond
 (1 + margin) L t in any window of N random runs, over B (docs/conservative-rule.md, "A bound on
-bytes"). With `--no-account` the same without the account.
+bytes"; figures: results/conservative-rule.md). With `--no-account` the same without the account.
 """
 
 from __future__ import annotations

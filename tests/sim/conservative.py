@@ -1,7 +1,7 @@
 """The conservative rule: by how much the sum of the local limits exceeds the limit, at most.
 
 `python -m tests.sim.conservative --seeds N` carries out N random schedules for each fabric and
-allocator and prints those in which the limit is exceeded (docs/conservative-rule.md); with `--cuts`
+allocator and prints those above the limit (results/conservative-rule.md); with `--cuts`
 one cut and its end each, or several of both (`--breaks`), and in which it is exceeded at any
 moment.
 """

@@ -1,6 +1,6 @@
 """What a fleet forwards while things happen to it, under TCP and under constant demand.
 
-`python -m tests.sim.conservative_tcp` prints the table of docs/conservative-rule.md. Of each
+`python -m tests.sim.conservative_tcp` prints the table of results/conservative-rule.md. Of each
 allocator on each fabric: the highest 1 s window without faults, with faults, and of those with
 faults that begin later than a detection time after the last event, with the mean of these; and how
 many runs with faults keep to `BOUND`.

@@ -1,6 +1,6 @@
 """What one accepted forged update does to a fleet: how much, and for how long.
 
-`python -m tests.sim.forgery` prints the table of docs/security.md. Ten limiters share a limit of
+`python -m tests.sim.forgery` prints the table of results/security.md. Ten limiters share a limit of
 10 Mbit/s and want 20; after 10 s one of them takes one forged update for a peer's. The forger knows
 all but the key: it is the worst link, the sequence number that keeps out the true updates longest,
 and the values that are worst.

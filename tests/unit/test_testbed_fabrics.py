@@ -142,6 +142,8 @@ def test_tables_between_the_markers() -> None:
     assert "| 10 | tree | 1.3 |" in once
     assert len(document.tables(results)) == 6
     assert results.fabrics() == ["mesh", "tree"]
+    written = (ROOT / "results/gossip.md").read_text(encoding="utf-8")
+    assert document.text(results).partition("\n")[0] in document.updated(written, results)
 
 
 def test_results_over_seeds() -> None:
