@@ -1,4 +1,4 @@
-"""`python -m testbed.fabrics`: compare the fabrics (results/gossip.md)."""
+"""`python -m testbed.fabrics`: compare the fabrics (docs/gossip.md)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
 from testbed.progress import Progress
 
-_ROOT = Path(__file__).parents[2]
-_DOCS = _ROOT / "docs"
-_RESULTS = _ROOT / "results/gossip.md"
 _OUT = Path("fabrics-out")
 
 
@@ -30,7 +27,7 @@ _OUT = Path("fabrics-out")
 )  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=_OUT)
 @click.option("--only-report", is_flag=True, help="Measure nothing: show and draw what OUT has.")
-@click.option("--docs", is_flag=True, help="Write tables into results/gossip.md, plots into docs.")
+@click.option("--docs", is_flag=True, help="Write tables and plots into results/.")
 def main(
     *,
     quick: bool,
@@ -43,8 +40,8 @@ def main(
 ) -> None:
     """Compare fabrics in fleets that only gossip, under virtual time.
 
-    All of them at 10, 100, 490 and 1,000 limiters, or those that are named. Takes some twelve
-    hours of a processor, and up to 2 GB of memory. Runs that OUT has already are kept.
+    All of them at 10, 100, 490 and 1,000 limiters, or those that are named. Takes some six hours of
+    a processor, and up to 2 GB of memory. Runs that OUT has already are kept.
     """
     # matplotlib takes a second to import.
     from testbed.fabrics.plot import draw
@@ -64,13 +61,11 @@ def main(
             progress.end()
     results = Results(result["runs"])
     click.echo(document.text(results))
-    for path in draw(results, out):
+    plots = draw(results, out)
+    for path in plots:
         click.echo(f"{path}")
     if docs:
-        page = document.updated(_RESULTS.read_text(encoding="utf-8"), results)
-        _RESULTS.write_text(page, "utf-8")
-        for path in [_RESULTS, *draw(results, _DOCS)]:
-            click.echo(f"{path}")
+        click.echo(f"{document.PAGE.write({'all': document.section(results, plots)}, plots)}")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,24 @@
-"""The tables of a comparison: for the terminal, and for results/gossip.md. Pure."""
+"""The tables of a comparison: for the terminal, and for results/fabrics.md. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, LOSSES, SIZES, Case
 from testbed.fabrics.fleet import INTERVAL_NS
 from testbed.fabrics.measure import STEP
 from testbed.fabrics.results import Results
-from testbed.markdown import bar, replace_section
+from testbed.markdown import table
+from testbed.page import Page, image
 
-BEGIN = "<!-- python -m testbed.fabrics --docs writes from here -->"
-END = "<!-- to here -->"
+PAGE = Page(
+    "fabrics", "The fabrics compared", "python -m testbed.fabrics --docs", "../docs/gossip.md",
+    ["all"],
+)  # fmt: skip
 
 
 class Table(NamedTuple):
@@ -27,10 +31,7 @@ class Table(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """In Markdown."""
-        return [
-            f"{self.title}:", "", bar(self.header), bar(["---"] * len(self.header)),
-            *map(bar, self.rows),
-        ]  # fmt: skip
+        return [f"{self.title}:", "", *table(self.header, self.rows)]
 
 
 def tables(results: Results) -> list[Table]:
@@ -38,24 +39,22 @@ def tables(results: Results) -> list[Table]:
     lost = {f"{100 * loss:g} %": Case(DEMAND, "", 0, loss=loss) for loss in LOSSES}
     found = [
         _costs(results),
+        _by_variant(results, "Restless: the error, of the true total", lost, _restless),
         _by_variant(
-            results, "Restless demands: error, as a part of the true total", lost, _restless
+            results, "Doubled: known after (error from 0.75 to 2.25 s)", lost, _known
         ),
         _by_variant(
-            results, "Doubled total: known after (error from 0.75 to 2.25 s)", lost, _known
+            results, "Doubled, then halved: highest and lowest total that anybody believes in "
+            "beyond the true ones", lost, _extremes,
         ),
         _by_variant(
-            results, "Highest total after the doubling and lowest after the halving, relative "
-            "to the true total", lost, _extremes,
-        ),
-        _by_variant(
-            results, "Other paths: error of restless demands, doubled total known after",
+            results, "Paths: error of restless demands, doubled total known after",
             _variants(results, DEMAND, lambda case: replace(case, loss=0.0)), _restless_and_known,
         ),
         _deaths(results),
         _by_variant(
-            results, "Limiters die and return 3 s later: error (floor); mean and most "
-            "allotted",
+            results, "Limiters die and are back 3 s later: error (floor); allotted, mean and "
+            "most",
             _variants(results, CHURN, lambda _: None), _churn,
         ),
     ]  # fmt: skip
@@ -67,13 +66,9 @@ def text(results: Results) -> str:
     return "\n\n".join("\n".join(table.lines) for table in tables(results))
 
 
-def updated(document: str, results: Results) -> str:
-    """The page with these tables in its section.
-
-    Raises:
-        ValueError: it has no place for them.
-    """
-    return replace_section(document, text(results), BEGIN, END)
+def section(results: Results, plots: Sequence[Path]) -> str:
+    """The plots and all tables."""
+    return "\n\n".join([*(image(plot.stem, plot.name) for plot in plots), text(results)])
 
 
 def _cases(results: Results, part: str, **changes: Any) -> Iterator[Case]:
@@ -95,8 +90,8 @@ def _costs(results: Results) -> Table:
         for case in _cases(results, DEMAND)
     ]  # fmt: skip
     return Table(
-        "Nothing lost: what a limiter sends, and the time until its error stays below 5 %",
-        ["limiters", "fabric", "updates a round", "bytes/s", "all start at once",
+        "Nothing lost: what a limiter sends, and how long until the error is below 5 % for good",
+        ["limiters", "fabric", "updates an interval", "bytes/s", "all start at once",
          "the total doubles", "it halves"],
         rows,
     )  # fmt: skip
@@ -177,10 +172,9 @@ def _deaths(results: Results) -> Table:
             ])  # fmt: skip
     rows.sort(key=lambda row: (int(row[0].replace(",", "")), row[1]))
     return Table(
-        "A limiter with half of the demand dies, and returns",
-        ["limiters", "fabric", "", "share leaves after", "total right after", "highest total",
-         "lowest total", "share returns after", "total right after", "most allotted: death",
-         "most allotted: return"],
+        "One dies that half of the demand is of, and returns",
+        ["limiters", "fabric", "", "counted out after", "total right after", "highest total",
+         "lowest", "counted in after", "total right after", "most allotted: death", "return"],
         rows,
     )  # fmt: skip
 

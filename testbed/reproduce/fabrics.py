@@ -130,4 +130,5 @@ FIGURE = Figure(
     list(SERIES.values()),
     evaluate,
     draw,
+    page="scale",
 )

@@ -233,4 +233,5 @@ FIGURE = Figure(
     [*STEADY.values(), *CROWD.values()],
     evaluate,
     draw,
+    page="scale",
 )
