@@ -380,7 +380,7 @@ class Engine:
     def _successor(
         self, limit: LimitSpec, spec: LimiterSpec, fleet: Membership, now_ns: int
     ) -> ManagedLimit:
-        """The managed of a limit after a reload: the running one where its knowledge still fits."""
+        """What is kept of a limit after a reload: the running one if its knowledge still fits."""
         fresh = ManagedLimit(Limiter(limit, fleet, spec.gossip.fabric), now_ns + limit.interval_ns)
         managed = self.limits.get(limit.id)
         if managed is None:

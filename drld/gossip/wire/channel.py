@@ -2,6 +2,13 @@
 
 A channel holds a session (`drld.gossip.wire.session`). It seals and opens datagrams with the keys
 that follow from the session and the key ring. It does no I/O: the transport moves the bytes.
+
+Turns. A turn is one draining of the socket, which the owner counts. Turns bound what others can
+make a limiter send. In a turn a channel sends one greeting, however many datagrams did not fit. It
+answers `MAX_ANSWERS` HELLOs, each nonce once. A forger's messages do not use up the peer's answers,
+nor does a recorded HELLO that is repeated. A HELLO that has just proved itself is always answered.
+One proves itself in a turn, because no two lives of a peer are that short; a sender that can prove
+to be the peer could do so as fast as it is answered.
 """
 
 from __future__ import annotations
