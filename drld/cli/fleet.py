@@ -92,8 +92,8 @@ class Fleets:
             return self.ask(lambda known: known.applied(revision, wait_s))
         except Refused as error:
             raise Refused(
-                f"the change is made, revision {revision}, but who applies it is unknown: "
-                f"{error.message}"
+                f"the change is made, revision {revision}, but it is unknown which limiters "
+                f"apply it: {error.message}"
             ) from None
 
 

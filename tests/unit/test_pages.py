@@ -1,4 +1,4 @@
-"""The pages for newcomers: links lead somewhere, lines fit, terms are in order, nothing is missing."""
+"""The pages for newcomers: links lead somewhere, lines fit, terms are in order."""
 
 from __future__ import annotations
 
