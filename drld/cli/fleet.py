@@ -67,7 +67,10 @@ class Fleets:
                         errors.append(str(error))
                         if fleet is not None and fleet.committing:
                             # Another server would find what this one may have done, and refuse it.
-                            errors.append("it may be done or not: look before you try again")
+                            errors.append(
+                                "the change may have been made: "
+                                "check `drlctl fleet limits` before a retry"
+                            )
                             break
                 raise RegistryError("; ".join(errors))
 
@@ -89,8 +92,8 @@ class Fleets:
             return self.ask(lambda known: known.applied(revision, wait_s))
         except Refused as error:
             raise Refused(
-                f"it is done, revision {revision}, but nobody says who has applied it: "
-                f"{error.message}"
+                f"the change is made, revision {revision}, but it is unknown which limiters "
+                f"apply it: {error.message}"
             ) from None
 
 

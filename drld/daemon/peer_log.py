@@ -16,7 +16,7 @@ from drld.model import NS_PER_S
 
 QUIET_NS = 10 * NS_PER_S
 
-_GONE = {State.DEAD: "is dead: nobody has heard from it", State.LEFT: "has left"}
+_GONE = {State.DEAD: "is dead: no limiter hears from it", State.LEFT: "has left"}
 
 
 class PeerLog:
@@ -42,7 +42,11 @@ class PeerLog:
         yield from self._verdicts(engine, probes, now_ns)
         if probes.isolated(now_ns) is not self._isolated and self._may_say(now_ns, "answers"):
             self._isolated = not self._isolated
-            yield ("no peer answers" if self._isolated else "peers answer again")
+            yield (
+                "no peer answers this limiter: check its network"
+                if self._isolated
+                else "peers answer again"
+            )
         yield from self._disagreements(engine, now_ns)
 
     def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
@@ -77,10 +81,10 @@ class PeerLog:
                 continue
             if limits is None:
                 del self._disagreeing[peer]
-                yield f"peer {peer} is configured as this limiter again"
+                yield f"peer {peer} has the same configuration again"
             else:
                 self._disagreeing[peer] = limits
-                yield f"peer {peer} is configured otherwise {_where(limits)}"
+                yield f"peer {peer} has a different configuration {_where(limits)}"
 
     def _may_say(self, now_ns: int, *subject: str) -> bool:
         """Whether a line about this subject is due; if so, the caller logs it now."""

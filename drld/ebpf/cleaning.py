@@ -20,4 +20,4 @@ def cleaning_up() -> Iterator[None]:
     try:
         yield
     except DatapathError as error:
-        log.error("while cleaning up: %s", error)
+        log.error("a step of cleaning up failed: %s", error)

@@ -327,14 +327,19 @@ class Agent:
         self._error = error
         if self._failures == len(self._spec.endpoints):
             self._endpoint, self._since = None, time.time()
-            log.warning("fleet %s: no etcd: %s; %s", self._spec.fleet, error, self._meanwhile())
+            log.warning(
+                "fleet %s: no etcd server can be used: %s; %s",
+                self._spec.fleet,
+                error,
+                self._meanwhile(),
+            )
 
     def _meanwhile(self) -> str:
         registry = self._registry
         if not self.known.is_set():
-            return "waiting for it"
+            return "waiting, and limiting nothing"
         if registry.seen or self.file.name in registry.members:
-            return "going on with what is known"
+            return "going on with the fleet as last known"
         return (
             f"{self.file.name} was no member at last, so nobody counts it: going on with the "
             f"static share of {self.report()['members']} limiters"

@@ -182,4 +182,8 @@ class Upkeep:
                 key = self._keys.member(name)
                 where = {key: revision, self._keys.alive(name): 0}
                 if await self._etcd.commit({key: None}, where) is not None:
-                    log.warning("%s is removed from the fleet: away for %.0f s", name, after_s)
+                    log.warning(
+                        "%s is removed from the fleet: etcd has not heard from it for %.0f s "
+                        "(registry.forget_after)",
+                        *(name, after_s),
+                    )

@@ -10,7 +10,8 @@ from pathlib import Path
 
 TRACE = "Traceback (most recent call last)"
 _NEWS = re.compile(
-    r"drld: (?:(peer \S+) (?:is (?:dead|back|(configured))|has left)|no peer answers|peers answer)"
+    r"drld: (?:(peer \S+) (?:is (?:dead|back)|has left|has \w+ \w+ (configuration))"
+    r"|no peer answers|peers answer)"
 )
 
 

@@ -113,7 +113,7 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
             bench.transport.inbox.append(("b", replace(message, digest=digest)))
         bench.run(number, number)
         lines += [(number, line) for line in peer_log.lines(bench.engine, number * TICK_NS)]
-    assert lines == [(2, "peer c is dead: nobody has heard from it"), (22, "peer c is back")]
+    assert lines == [(2, "peer c is dead: no limiter hears from it"), (22, "peer c is back")]
 
 
 def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
@@ -128,7 +128,10 @@ def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
         for number in range(1, 100)
         for line in peer_log.lines(bench.engine, number * TICK_NS)
     ]
-    assert lines == [(1, "no peer answers"), (22, "peers answer again")]
+    assert lines == [
+        (1, "no peer answers this limiter: check its network"),
+        (22, "peers answer again"),
+    ]
 
 
 def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
@@ -145,14 +148,14 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
             found = {"b": ["first", "7 (not here)", "[gossip]"], "c": ["[gossip]"]}
         lines += [(number, line) for line in peer_log.lines(bench.engine, number * TICK_NS)]
     assert lines == [
-        (3, "peer b is configured otherwise for the limits first"),
-        (24, "peer b is configured as this limiter again"),
+        (3, "peer b has a different configuration for the limits first"),
+        (24, "peer b has the same configuration again"),
         (
             71,
-            "peer b is configured otherwise for the limits first, 7 (not here)"
+            "peer b has a different configuration for the limits first, 7 (not here)"
             " and in [gossip] (fabric, branching or interval)",
         ),
-        (71, "peer c is configured otherwise in [gossip] (fabric, branching or interval)"),
+        (71, "peer c has a different configuration in [gossip] (fabric, branching or interval)"),
     ]
 
 
@@ -191,7 +194,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines() == []
     assert lines(("b", told(said(State.SUSPECT)))) == []
     dead = ("b", told(said(State.DEAD)))
-    assert lines(dead) == ["peer c is dead: nobody has heard from it"]
+    assert lines(dead) == ["peer c is dead: no limiter hears from it"]
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
@@ -205,9 +208,9 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
             if peer == "b":
                 answer = other.digest(Selector.of(question.sequence))
                 message = Control(Kind.ACK, question.sequence, 0, answer)
-    assert named == ["peer b is configured otherwise for the limits first"]
+    assert named == ["peer b has a different configuration for the limits first"]
     assert lines(("b", Control(Kind.ACK, 0, 0, digest))) == [
-        "peer b is configured as this limiter again"
+        "peer b has the same configuration again"
     ]
     number = 200
-    assert lines() == ["no peer answers"]
+    assert lines() == ["no peer answers this limiter: check its network"]

@@ -251,7 +251,10 @@ class KernelDatapath:
             self._taken_over = True
             return state
         if refusal is not None:
-            log.warning("limits start with full buckets: %s", refusal)
+            log.warning(
+                "limits start with full buckets: cannot take over those of the last daemon: %s",
+                refusal,
+            )
         return None
 
     def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:

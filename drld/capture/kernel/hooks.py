@@ -151,7 +151,10 @@ class Hooks:
                 self._attachment.put(there.index, hook.direction, attached.program, handover_ids)
             except DatapathError as error:
                 if hook not in self._lost:
-                    log.error("%s: not limited again yet: %s", hook.interface, error)
+                    log.error(
+                        "%s: not limited: cannot attach the program again: %s; drld keeps trying",
+                        *(hook.interface, error),
+                    )
                 self._lost.add(hook)
                 continue
             new = index != attached.device.index

@@ -141,7 +141,7 @@ class Arrival:
             hooks = plan(limits)
             install(hooks)
             self._late = f" (the firewall refuses to take them earlier: {error})"
-            log.warning("packets going out are charged when they are read: %s", error)
+            log.warning("outgoing packets are charged when the daemon reads them: %s", error)
         self._hooks = hooks
         self._follow_interfaces()
         if not self._in_force:
@@ -257,7 +257,7 @@ class Arrival:
                     attachment.put(index, Direction.IN, program, _NOTE)
                 except DatapathError as error:
                     self._refused[index] = name
-                    log.warning("%s: packets coming in are not stamped: %s", name, error)
+                    log.warning("%s: incoming packets get no eBPF timestamp: %s", name, error)
                     continue
             self._stamping[index] = name
 

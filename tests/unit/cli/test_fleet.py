@@ -227,7 +227,7 @@ def test_an_etcd_that_is_lost_in_the_middle(
     with monkeypatch.context() as during:
         during.setattr(Fleet, "applied", lost)
         said = operator.refusal("add-limit", "--name", "c", *options)
-        assert said.startswith("drlctl: it is done, revision ")
+        assert said.startswith("drlctl: the change is made, revision ")
         assert "no answer in time" in said
     commit = Etcd.commit
 
@@ -241,7 +241,8 @@ def test_an_etcd_that_is_lost_in_the_middle(
         during.setattr(Etcd, "commit", half)
         said = operator.refusal("add-limit", "--name", "d", *options)
         assert said.endswith(
-            "no answer in time; it may be done or not: look before you try again\n"
+            "no answer in time; the change may have been made: "
+            "check `drlctl fleet limits` before a retry\n"
         )
     assert len(operator.output("limits").splitlines()) == 3
 

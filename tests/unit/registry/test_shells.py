@@ -187,7 +187,7 @@ def test_a_file_that_cannot_be_used_is_named(
     damage(path)
     assert cache.load(str(path), KEYS) is None
     (line,) = caplog.messages
-    assert line.startswith(f"not used: registry.cache: {path}: ")
+    assert line.startswith(f"registry.cache is not used: {path}: ")
     assert why in line
 
 
