@@ -150,9 +150,9 @@ def section(result: Mapping[str, Any], title: str) -> str:
     kind = "quick" if result["quick"] else "full"
     conditions = (
         f"A {kind} run of {result['taken']}, commit {result['commit'][:7]}, seed "
-        f"{result['seed']}, {result['fabric']}: {host['processors']} processors "
-        f"({host['model']}), Linux {host['kernel']}, Python {host['python']}. The promise is in "
-        f"brackets. The worst of any fault: {_usual(result)}."
+        f"{result['seed']}, {result['fabric']}, {result['allocator']}: {host['processors']} "
+        f"processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. The "
+        f"promise is in brackets. The worst of any fault: {_usual(result)}."
     )
     notes = [*spoiled(result), *(f"broken: {each}" for each in broken(result))]
     return "\n".join(

@@ -42,6 +42,7 @@ def result(*checks: Check, left: list[str] | None = None, error: str | None = No
         "quick": True,
         "seed": 1,
         "fabric": "mesh",
+        "allocator": "fair",
         "seconds": 9.0,
         "host": {"model": "m", "processors": 2, "kernel": "6.1", "python": "3.11"},
         "stages": [
@@ -98,7 +99,7 @@ def test_what_is_usual_is_told_once_at_its_worst() -> None:
 def test_there_is_a_place_for_figures(name: str) -> None:
     section = report.section(result(KEPT), "Title")
     assert f"<!-- {name} -->\n\n{section.strip()}" in command._PAGE.updated("", {name: section})
-    assert "commit 0123456, seed 1" in section
+    assert "commit 0123456, seed 1, mesh, fair: " in section
 
 
 def test_what_was_interrupted_is_not_kept() -> None:
