@@ -83,7 +83,7 @@ def main(
     docs: bool,
 ) -> None:
     """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
-    docs/operations.md is broken."""
+    results/faults.md is broken."""
     markers = report.markers(fabric)
     if docs and (names or quick or datapath or allocator != DEFAULT_ALLOCATOR):
         raise click.UsageError(
