@@ -12,7 +12,7 @@ the rate that a flow wants:
 If all views are equal, f is the same everywhere, and the sum over all flows of min(d, f) is L.
 This is the paper's FPS (section 3.2.2: "if flows were max-min fair") with its premise made true.
 Each sampled flow has a bucket that is filled at its limiter's level
-(drld.allocators.flow_bucket). So the bucket cuts flows above the level, and flows below it find
+(drld.police.flow_bucket). So the bucket cuts flows above the level, and flows below it find
 tokens, whether they respond to drops or not.
 
 The rate that a flow wants

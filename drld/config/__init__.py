@@ -320,6 +320,7 @@ def _limit_spec(
         burst_is_automatic=table.burst == "auto",
         excess=Excess(table.excess),
         weights=table.weights,
+        flow=table.flow,
     )
 
 

@@ -17,6 +17,7 @@ from pydantic import PlainValidator
 
 from drld import units
 from drld.burst import MAX_BURST, MIN_BURST
+from drld.spec import SourcePrefix
 
 MAX_WEIGHT = 1000
 
@@ -50,6 +51,7 @@ _URL = re.compile(
     r"https?://(?:([A-Za-z0-9.-]{1,253})|\[([0-9A-Fa-f:.]{2,45})\]):([0-9]{1,5})/?", re.ASCII
 )
 _HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}\.?", re.ASCII)
+_FLOW = re.compile(r"source(?:/([0-9]{1,2})(?:/([0-9]{1,3}))?)?", re.ASCII)
 _MAX_MARK = 2**32 - 1
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
@@ -279,6 +281,20 @@ def _burst_or_auto(value: object) -> int | Literal["auto"]:
         raise ValueError(f'"auto", or {error}') from None
 
 
+def _flow(value: object) -> SourcePrefix | None:
+    if value == "5-tuple":
+        return None
+    match = _FLOW.fullmatch(value) if isinstance(value, str) else None
+    if match:
+        prefix = SourcePrefix(*(int(length) for length in match.groups() if length))
+        if 1 <= prefix.ipv4 <= 32 and 1 <= prefix.ipv6 <= 128:
+            return prefix
+    raise ValueError(
+        '"5-tuple", "source", or "source" with prefix lengths: "source/24" for IPv4 (1 to 32), '
+        '"source/24/56" for IPv4 and IPv6 (1 to 128)'
+    )
+
+
 def _weight(value: object) -> float:
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
     if not 0 < number <= MAX_WEIGHT:
@@ -297,6 +313,11 @@ BurstOrAuto = Annotated[
 ]
 """Bytes, or "auto": of the size that `drld.burst.automatic_burst` gives it."""
 Weight = Annotated[float, PlainValidator(_weight), Kind(f"number, above 0 to {MAX_WEIGHT}")]
+FlowDefinition = Annotated[
+    SourcePrefix | None,
+    PlainValidator(_flow),
+    Kind('`"5-tuple"`, `"source"`, `"source/24"` or `"source/24/56"`'),
+]
 Interval = Annotated[int, PlainValidator(_read_interval), _read_interval.described]
 """Nanoseconds."""
 TimeToLive = Annotated[int, PlainValidator(_read_time_to_live), _read_time_to_live.described]

@@ -8,7 +8,7 @@ import stat
 from drld.config.problems import Location, Problems
 from drld.config.schema import GossipTable
 from drld.errors import ConfigError
-from drld.gossip.keyring import NO_KEY, KeyRing, parse_key
+from drld.gossip.wire.keyring import NO_KEY, KeyRing, parse_key
 
 MAX_KEY_FILE = 1024
 """Bytes."""

@@ -20,6 +20,7 @@ from drld.config.fields import (
     Endpoint,
     EtcdUrl,
     FilePath,
+    FlowDefinition,
     Group,
     Interface,
     Interval,
@@ -226,8 +227,8 @@ class LimitTable(Table):
 
     One table for each. A file without limits has `limit = []` before its first table. A packet
     under several limits must pass all of them, in the order of the file. The limiters of a fleet
-    must agree on `rate`, `burst` (in bytes), `allocator`, `interval`, `excess`, `shares` and
-    `weights`; if two differ, `drlctl status` and the log of both name the limit.
+    must agree on `rate`, `burst` (in bytes), `allocator`, `interval`, `excess`, `shares`,
+    `weights` and `flow`; if two differ, `drlctl status` and the log of both name the limit.
     """
 
     id: Annotated[int, Field(ge=1, le=65535)]
@@ -262,3 +263,6 @@ class LimitTable(Table):
     weights: dict[Name, Weight] = Field(default_factory=dict)
     """Relative weight of a limiter's flows, by name: with 2, a flow gets twice the rate of a flow
     at a limiter of weight 1. Default: 1 for each."""
+    flow: FlowDefinition = None
+    """What makes a flow: addresses, protocol and ports, or the source's prefix alone
+    ([below](#flow-what-makes-a-flow)). Default: `"5-tuple"`."""

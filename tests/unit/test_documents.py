@@ -9,11 +9,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = sorted((ROOT / "results").glob("*.md"))
 TESTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
 STANDS_FOR = re.compile(r"\b[A-Z]{4,}\b")
 """A name to be filled in: `drld/allocators/NAME.py`."""
 
-documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+documents = pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *RESULTS], ids=lambda path: f"{path.relative_to(ROOT)}"
+)
 
 
 def anchors(document: Path) -> set[str]:
@@ -40,7 +43,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 @documents
 def test_files_modules_and_tests_are_there(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
-    for name in re.findall(r"(?<![\w/.])(?:bpf|docs|drld|scripts|testbed|tests)/[\w./-]*\w", text):
+    for name in re.findall(
+        r"(?<![\w/.])(?:bpf|docs|drld|results|scripts|testbed|tests)/[\w./-]*\w", text
+    ):
         there = STANDS_FOR.search(name) or (ROOT / name).exists()
         assert there, name
     for module in re.findall(r"python -m ((?:testbed|tests)[\w.]*\w)", text):

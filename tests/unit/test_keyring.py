@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.keyring import KeyRing, fingerprint, parse_key
+from drld.gossip.wire.keyring import KeyRing, fingerprint, parse_key
 
 ONE, TWO = bytes(16), bytes(range(32))
 RING = KeyRing({1: ONE, 2: TWO}, use=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drld.config.keys import read_key
-from drld.gossip.keyring import KeyRing, fingerprint
+from drld.gossip.wire.keyring import KeyRing, fingerprint
 from tests.control_fake import FakeDaemon
 from tests.unit.cli.drlctl import drlctl, invoke, lines, output
 

@@ -111,6 +111,15 @@ WRONG: dict[str, tuple[str, str]] = {
         with_limit_key("on_failure = 'fail-open'"),
         "limit[0].on_failure: must be 'share', 'open' or 'closed' (got 'fail-open')",
     ),
+    **{
+        f"flow = {written}": (
+            with_limit_key(f"flow = {written}"),
+            'limit[0].flow: must be "5-tuple", "source", or "source" with prefix lengths: '
+            '"source/24" for IPv4 (1 to 32), "source/24/56" for IPv4 and IPv6 (1 to 128) '
+            f"(got {written})",
+        )
+        for written in ("'port'", "'source/0'", "'source/33'", "'source/24/129'", "'source/'", "24")
+    },
     "unknown excess": (
         with_limit_key("excess = 'ecn'"),
         "limit[0].excess: must be 'drop' or 'mark' (got 'ecn')",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drld import config
-from drld.gossip.keyring import KeyRing
+from drld.gossip.wire.keyring import KeyRing
 
 from .good import assert_one_line, changed, problems
 

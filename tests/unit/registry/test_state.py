@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drld.registry import state
-from drld.registry.state import Event, Registry
+from drld.registry.model import state
+from drld.registry.model.state import Event, Registry
 from drld.spec import Excess
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
@@ -55,6 +55,7 @@ BAD_LIMITS = {
     limit(1, match={}): 'match: must have exactly one of "in" and "out"',
     limit(1, burst="automatic"): 'burst: must be "auto", or a size',
     limit(1, excess="ecn"): "excess: must be 'drop' or 'mark' (got 'ecn')",
+    limit(1, flow="ports"): 'flow: must be "5-tuple", "source", or',
     limit(1, weights={"a": 0}): "weights.a: must be a number above 0 and at most 1000 (got 0)",
     limit(1, weights={"": 1}): "weights.'': must be a name: 1 to 64",
     limit(1, rat="1mbit"): 'rat: unknown key; did you mean "rate"?',
