@@ -46,7 +46,7 @@ def test_rotation() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda: RING.using(3), "there is no key 3"),
+        (lambda: RING.using(3), r"must be the id of a key \(got 3\)"),
         (lambda: RING.using(0), "accept_unauthenticated"),
         (lambda: RING.remove(1), "in use"),
         (lambda: RING.remove(3), "not there"),

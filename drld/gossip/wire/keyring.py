@@ -57,9 +57,11 @@ class KeyRing:
             if key_id not in KEY_IDS
         ]
         if self.use != NO_KEY and self.use not in self.keys:
-            problems.append(f"use: there is no key {self.use}")
+            problems.append(f"use: must be the id of a key (got {self.use})")
         if self.use == NO_KEY and self.keys and not self.accept_unauthenticated:
-            problems.append("use: none of the keys, but accept_unauthenticated is not true")
+            problems.append(
+                "use: must be the id of a key unless accept_unauthenticated is true (got 0)"
+            )
         if self.tag_size not in TAG_SIZES:
             problems.append(f"tag: {self.tag_size} is not one of {', '.join(map(str, TAG_SIZES))}")
         if problems:
@@ -135,7 +137,7 @@ def parse_key(text: bytes) -> bytes:
         if MIN_KEY_SIZE <= len(key) <= MAX_KEY_SIZE:
             return key
     raise ValueError(
-        f"not a key: {MIN_KEY_SIZE} to {MAX_KEY_SIZE} bytes in hexadecimal digits or base64"
+        f"must be a key: {MIN_KEY_SIZE} to {MAX_KEY_SIZE} bytes in hexadecimal digits or base64"
     )
 
 

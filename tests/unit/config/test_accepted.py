@@ -237,10 +237,13 @@ def test_probes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('profile = "off"\nhelpers = 2', "probes.helpers: must be left out, for profile"),
-        ('timeout = "600ms"', "probes.timeout: a timeout of 0.6 s is more than half of the period"),
-        ('period = "0.9s"', "probes.period: a timeout of 0.5 s is more than half of the period of"),
-        ('profile = "wan"\nperiod = "3s"', "probes.period: a timeout of 2 s is more than half of"),
+        ('profile = "off"\nhelpers = 2', "probes.helpers: must be left out: profile"),
+        ('timeout = "600ms"', "probes.timeout: must be at most half of probes.period, 1s: "),
+        ('period = "0.9s"', "probes.period: must be at least twice probes.timeout, 500ms"),
+        (
+            'profile = "wan"\nperiod = "3s"',
+            "probes.period: must be at least twice probes.timeout, 2s: ",
+        ),
         ("isolation = 2", "probes.isolation: must be at least 3 (got 2)"),
         ("helper = 2", 'probes.helper: unknown key; did you mean "helpers"?'),
     ],
