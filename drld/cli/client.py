@@ -86,14 +86,14 @@ class Daemon:
         except httpx.TimeoutException as error:
             raise Refused(f"the daemon at {path} does not answer") from error
         except httpx.HTTPError as error:
-            raise Refused(f"the daemon at {path} broke off: {error}") from error
+            raise Refused(f"the daemon at {path} closed the connection: {error}") from error
 
     @staticmethod
     def _value(response: httpx.Response) -> Any:
         try:
             value = response.json()
         except ValueError as error:
-            raise Refused("what answers on the socket is not drld") from error
+            raise Refused("the process that answers on the socket is not drld") from error
         if response.is_success:
             return value
         if isinstance(value, dict) and "problems" in value:

@@ -19,8 +19,8 @@ from drld.units import human_rate
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
+    from drld.registry.model.state import Registry
     from drld.registry.records import Alive
-    from drld.registry.state import Registry
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +67,10 @@ class Fleets:
                         errors.append(str(error))
                         if fleet is not None and fleet.committing:
                             # Another server would find what this one may have done, and refuse it.
-                            errors.append("it may be done or not: look before you try again")
+                            errors.append(
+                                "the change may have been made: "
+                                "check `drlctl fleet limits` before a retry"
+                            )
                             break
                 raise RegistryError("; ".join(errors))
 
@@ -89,8 +92,8 @@ class Fleets:
             return self.ask(lambda known: known.applied(revision, wait_s))
         except Refused as error:
             raise Refused(
-                f"it is done, revision {revision}, but nobody says who has applied it: "
-                f"{error.message}"
+                f"the change is made, revision {revision}, but it is unknown which limiters "
+                f"apply it: {error.message}"
             ) from None
 
 
@@ -172,6 +175,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
 @click.option("--mode")
 @click.option("--on-failure")
 @click.option("--excess", help='"drop" or "mark".')
+@click.option("--flow", help='"5-tuple", "source", or with prefix lengths "source/24/64".')
 @click.option("--replace", is_flag=True, help="Change the limit of this id or name.")
 @waiting
 @json_option

@@ -74,7 +74,8 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
     fields += [
         (
             "differs",
-            f"{peer} is configured otherwise: {', '.join(limits) or 'in what is not known yet'}",
+            f"{peer} has a different configuration"
+            + (f": {', '.join(limits)}" if limits else " (details pending)"),
         )
         for peer, limits in disagreeing.items()
     ]

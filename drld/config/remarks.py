@@ -21,8 +21,8 @@ def _open(spec: LimiterSpec) -> list[str]:
     if not (spec.ring.keys and spec.ring.accept_unauthenticated):
         return []
     return [
-        "gossip.accept_unauthenticated: anybody is believed who says that he has no key: for the "
-        "way from no keys to keys (docs/security.md)"
+        "gossip.accept_unauthenticated: datagrams without a key are accepted: use this only while "
+        "introducing keys (docs/security.md)"
     ]
 
 
@@ -34,7 +34,7 @@ def _shallow(spec: LimiterSpec) -> list[str]:
     names = some([limit.name for limit in shallow])
     return [
         f"limit.burst: below 0.25 s of the rate: {names}: a lone TCP flow may then stay below the "
-        'rate; write a larger burst, or "auto" (docs/configuration.md)'
+        'rate; write a larger burst, or "auto" (docs/operations.md)'
     ]
 
 
@@ -46,8 +46,8 @@ def _ignored(spec: LimiterSpec) -> list[str]:
         "excess": [limit.name for limit in others if limit.excess is Excess.MARK],
     }
     return [
-        f'limit.{key}: only the allocator "fair" carries it out, and these limits have another '
-        f"one: {some(names)} (docs/configuration.md)"
+        f'limit.{key}: ignored, as only the allocator "fair" carries it out: {some(names)} '
+        "(docs/configuration.md)"
         for key, names in ignored.items()
         if names
     ]
@@ -60,7 +60,7 @@ def _long(spec: LimiterSpec) -> list[str]:
     names = some([f"{limit.name} ({format_duration(limit.interval_ns)})" for limit in long])
     return [
         f"limit.interval: above {format_duration(LONGEST_TUNED_NS)}: {names}: the time constants "
-        "of the allocators hold for intervals from 10ms to 1s (docs/configuration.md)"
+        "of the allocators hold for intervals from 10ms to 1s (docs/operations.md)"
     ]
 
 
@@ -71,7 +71,7 @@ def _slow(spec: LimiterSpec) -> list[str]:
         return []
     names = some([f"{limit.name} ({format_duration(limit.interval_ns)})" for limit in slow])
     return [
-        f"limit.interval: longer than gossip.interval, {format_duration(round_ns)}: {names}: news "
-        "of the others waits for so long, and until it is taken in a fleet that is cut apart may "
-        "exceed the limit (docs/conservative-rule.md)"
+        f"limit.interval: longer than gossip.interval, {format_duration(round_ns)}: {names}: these "
+        "limits react to peers only once per interval, and a partitioned fleet may exceed them "
+        "until then (docs/conservative-rule.md)"
     ]

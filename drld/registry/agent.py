@@ -22,11 +22,11 @@ from drld.control.schema import RegistryReport
 from drld.errors import ConfigError, DatapathError, RegistryError
 from drld.registry import cache
 from drld.registry.etcd import CompactedError, Etcd
-from drld.registry.keys import Keys, source
-from drld.registry.merge import merge
+from drld.registry.model.keys import Keys, source
+from drld.registry.model.merge import merge
+from drld.registry.model.state import Event, Registry
+from drld.registry.model.takeover import take_over
 from drld.registry.records import Readers, write_members
-from drld.registry.state import Event, Registry
-from drld.registry.takeover import take_over
 from drld.registry.upkeep import Upkeep
 from drld.spec import LimiterSpec
 
@@ -327,14 +327,19 @@ class Agent:
         self._error = error
         if self._failures == len(self._spec.endpoints):
             self._endpoint, self._since = None, time.time()
-            log.warning("fleet %s: no etcd: %s; %s", self._spec.fleet, error, self._meanwhile())
+            log.warning(
+                "fleet %s: no etcd server can be used: %s; %s",
+                self._spec.fleet,
+                error,
+                self._meanwhile(),
+            )
 
     def _meanwhile(self) -> str:
         registry = self._registry
         if not self.known.is_set():
-            return "waiting for it"
+            return "waiting, and limiting nothing"
         if registry.seen or self.file.name in registry.members:
-            return "going on with what is known"
+            return "going on with the fleet as last known"
         return (
             f"{self.file.name} was no member at last, so nobody counts it: going on with the "
             f"static share of {self.report()['members']} limiters"

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from drld.registry.keys import Keys
-from drld.registry.state import MAX_BYTES
+from drld.registry.model.keys import Keys
+from drld.registry.model.state import MAX_BYTES
 
 log = logging.getLogger("drld.registry")
 
@@ -52,7 +52,10 @@ class Cache:
             except OSError as failed:
                 error = f"{self.path}: {failed.strerror}"
         if error is not None and self.error is None:
-            log.warning("cannot remember fleet %s: registry.cache: %s", self._keys.name, error)
+            log.warning(
+                "cannot write registry.cache of fleet %s: %s: a start while etcd is away needs it",
+                *(self._keys.name, error),
+            )
         self.error = error
 
 
@@ -104,7 +107,7 @@ def load(path: str, keys: Keys) -> Remembered | None:
         why = error.strerror
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         why = "damaged"
-    log.warning("not used: registry.cache: %s: %s", path, why)
+    log.warning("registry.cache is not used: %s: %s", path, why)
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
 from testbed.chaos.fault import KERNEL, NFQUEUE
@@ -86,7 +86,7 @@ def main(
     docs: bool,
 ) -> None:
     """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
-    docs/operations.md is broken."""
+    results/faults.md is broken."""
     whole = names in ((), (SOAK,))
     if docs and (not whole or quick or datapath or allocator != DEFAULT_ALLOCATOR):
         raise click.UsageError(

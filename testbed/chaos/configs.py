@@ -91,7 +91,7 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
         await victim.reload()
     healed_s = time.monotonic()
     checks.append(await _told(scene, victim, []))
-    line = f"peer {victim.name} is configured otherwise for the limits {LOAD}"
+    line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
     checks.append(Check("limiters that logged it once", "", once, len(others), at_least=True))
     # What one limiter believes reaches as far as its share, and half as far again while it settles.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 TRACE = "Traceback (most recent call last)"
 _NEWS = re.compile(
-    r"drld: (?:(peer \S+) (?:is (?:dead|back|(configured))|has left)|no peer answers|peers answer)"
+    r"drld: (?:(peer \S+) (?:is (?:dead|back)|has left|has \w+ \w+ (configuration))"
+    r"|no peer answers|peers answer)"
 )
 
 
@@ -38,7 +39,7 @@ class Log:
 
 
 def news(line: str) -> str | None:
-    """What of its peers a line tells of, if it does (`drld.notices`)."""
+    """What of its peers a line tells of, if it does (`drld.daemon.peer_log`)."""
     found = _NEWS.search(line)
     if found is None:
         return None

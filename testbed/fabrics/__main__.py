@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results

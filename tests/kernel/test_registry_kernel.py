@@ -221,7 +221,7 @@ def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) 
     assert status(second)["registry"]["joined"]
     in_force(second, "customer-a", 10e6, ["lim1"])
     in_force(first, "customer-a", 10e6, ["lim2"])
-    assert first.log.count("going on with what is known") == 1
+    assert first.log.count("going on with the fleet as last known") == 1
     fleet.etcd.start()
     for daemon in (first, second):
         fleet.wait(daemon, lambda report: report["registry"]["state"] == "connected")
@@ -230,14 +230,17 @@ def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) 
     )
     assert fleet.fleet("remove-limit", "1")["applied"] == ["lim1", "lim2"]
     # Once for every outage; a server that has just started may have another.
-    assert first.log.count("fleet f at ") == first.log.count("going on with what is known") + 1
+    assert (
+        first.log.count("fleet f at ")
+        == first.log.count("going on with the fleet as last known") + 1
+    )
 
 
 def test_a_daemon_that_never_knew_its_fleet_waits_for_etcd(fleet: RegistryFleet) -> None:
     fleet.etcd.kill()
     daemon = fleet.daemon(1)
     daemon.spawn()
-    assert daemon.wait_for_log("waiting for it")
+    assert daemon.wait_for_log("waiting, and limiting nothing")
     report = fleet.wait(daemon, lambda report: report["registry"]["state"] == "waiting")
     assert not report["ready"]
     assert daemon.ctl("reload", check=False).returncode == 1

@@ -43,13 +43,13 @@ def test_lines_that_differ_by_numbers_are_the_same() -> None:
 @pytest.mark.parametrize(
     ("line", "thing"),
     [
-        ("drld: no peer answers", "answers"),
+        ("drld: no peer answers this limiter: check its network", "answers"),
         ("drld: peers answer again", "answers"),
-        ("drld: peer l2 is dead: nobody has heard from it", "peer l2's verdict"),
+        ("drld: peer l2 is dead: no limiter hears from it", "peer l2's verdict"),
         ("drld: peer l2 is back", "peer l2's verdict"),
         ("drld: peer l2 has left", "peer l2's verdict"),
-        ("drld: peer l2 is configured otherwise for the limits load", "peer l2's limits"),
-        ("drld: peer l2 is configured as this limiter again", "peer l2's limits"),
+        ("drld: peer l2 has a different configuration for the limits load", "peer l2's limits"),
+        ("drld: peer l2 has the same configuration again", "peer l2's limits"),
         ("drld: ready: limits: 2", None),
     ],
 )

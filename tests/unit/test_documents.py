@@ -61,3 +61,13 @@ def test_the_readme_leads_to_every_document() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\]\(([^)#\s]+\.md)\)", readme)) | {"README.md", "CHANGELOG.md"}
     assert {str(path.relative_to(ROOT)) for path in DOCUMENTS} == named
+
+
+def test_the_architecture_names_classes_and_methods_that_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    code = [path.read_text(encoding="utf-8") for path in (ROOT / "drld").rglob("*.py")]
+    named = re.findall(r"`([A-Z]\w+)\.(\w+)`", text)
+    assert len(named) > 10
+    for owner, method in named:
+        files = [text for text in code if re.search(rf"^class {owner}\b", text, re.MULTILINE)]
+        assert any(f"def {method}(" in text for text in files), f"{owner}.{method}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.__main__ import main
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
@@ -112,7 +112,7 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_whatever_decides_makes_results_stale(fabric: str) -> None:
     """All that is imported, from wherever a fabric or its measuring begins; but other fabrics."""
     found: set[Path] = set()
-    todo = [ROOT / f"drld/gossip/{fabric}.py", ROOT / "testbed/fabrics/measure.py"]
+    todo = [ROOT / f"drld/gossip/fabrics/{fabric}.py", ROOT / "testbed/fabrics/measure.py"]
     while todo:
         path = todo.pop()
         found.add(path)

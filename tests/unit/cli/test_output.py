@@ -28,7 +28,7 @@ async def test_status(control: Path) -> None:
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
-        differs   lim2 is configured otherwise: customer-a
+        differs   lim2 has a different configuration: customer-a
     """)
 
 
@@ -54,7 +54,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
-        differs   lim3 is configured otherwise: in what is not known yet
+        differs   lim3 has a different configuration (details pending)
         reload    refused, so the configuration above stays in force:
                   drld.toml: a: missing
                   drld.toml: b: missing
@@ -123,6 +123,7 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
         limit        b (id 20), grd, shadow, on failure open, excess mark
         rate         1.50 Gbit/s, burst 2.00 MB, every 500 ms
         weights      lim1 2, lim3 0.25, others 1
+        flow         source/24/64
         in force     1.50 Gbit/s
         demand       0 bit/s, 0 flows sampled
         fleet        rate 0 bit/s here, 1.00 Gbit/s elsewhere (nobody), age -

@@ -51,8 +51,8 @@ async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (b"", "broke off"),
-        (b"SSH-2.0-OpenSSH\r\n", "broke off"),
+        (b"", "closed the connection"),
+        (b"SSH-2.0-OpenSSH\r\n", "closed the connection"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not drld"),
         (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n[]", "the daemon refuses: []"),
     ],

@@ -14,13 +14,13 @@ from tests.unit.config.good import GOOD, LIMIT, changed
 SHALLOW = changed(("400kB", "75kB"))
 SLOW = GOOD + LIMIT.replace("id = 1", "id = 2").replace('"a"', '"b"\ninterval = "500ms"')
 REMARK = (
-    "limit.interval: longer than gossip.interval, 50ms: b (500ms): news of the others waits for so "
-    "long, and until it is taken in a fleet that is cut apart may exceed the limit "
+    "limit.interval: longer than gossip.interval, 50ms: b (500ms): these limits react to "
+    "peers only once per interval, and a partitioned fleet may exceed them until then "
     "(docs/conservative-rule.md)"
 )
 SHALLOW_REMARK = (
     "limit.burst: below 0.25 s of the rate: a: a lone TCP flow may then "
-    'stay below the rate; write a larger burst, or "auto" (docs/configuration.md)'
+    'stay below the rate; write a larger burst, or "auto" (docs/operations.md)'
 )
 
 
@@ -53,8 +53,8 @@ def test_keys_that_only_fair_carries_out() -> None:
     used = GOOD.replace('name = "a"\n', f'name = "a"\n{keys}')
     assert remarks(used) == []
     weights, excess = remarks(used.replace(keys, keys + 'allocator = "grd"\n'))
-    assert weights.startswith('limit.weights: only the allocator "fair"')
-    assert excess.endswith("another one: a (docs/configuration.md)")
+    assert weights.startswith('limit.weights: ignored, as only the allocator "fair"')
+    assert excess.endswith("carries it out: a (docs/configuration.md)")
 
 
 def test_all_limits_of_a_small_burst_are_on_one_line() -> None:
@@ -83,7 +83,7 @@ def test_an_interval_above_a_second() -> None:
     assert remarks(GOOD + long.format("1s")) == []
     assert remarks(GOOD + long.format("1.001s")) == [
         "limit.interval: above 1s: a (1.001s): the time constants of the allocators hold for "
-        "intervals from 10ms to 1s (docs/configuration.md)"
+        "intervals from 10ms to 1s (docs/operations.md)"
     ]
 
 

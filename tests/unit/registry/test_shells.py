@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from drld.errors import DatapathError
-from drld.registry import cache, takeover
+from drld.registry import cache
 from drld.registry.cache import Remembered
-from drld.registry.takeover import take_over
+from drld.registry.model import takeover
+from drld.registry.model.takeover import take_over
 from drld.spec import LimiterSpec, LimitSpec
 
 from ...factories import limit_spec, limiter_spec
@@ -186,7 +187,7 @@ def test_a_file_that_cannot_be_used_is_named(
     damage(path)
     assert cache.load(str(path), KEYS) is None
     (line,) = caplog.messages
-    assert line.startswith(f"not used: registry.cache: {path}: ")
+    assert line.startswith(f"registry.cache is not used: {path}: ")
     assert why in line
 
 

@@ -1,0 +1,94 @@
+"""docs/troubleshooting.md lists every warning and error that the code can log or raise.
+
+The templates are read from the source. Their placeholders stand for any text, and a template is
+listed if a code span of the page has its form. Templates without words (`%s`, `{}: {}`) pass on
+what others wrote: notices of peers, which are yielded, and remarks, which are returned.
+Mistakes in configurations are left out: they name the key, and docs/configuration.md has all keys.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "drld"
+PAGE = ROOT / "docs" / "troubleshooting.md"
+
+ANY = "\0"
+"""A placeholder."""
+LOGGED = {"warning", "error", "exception", "critical", "warn"}
+RAISED = {"DatapathError", "RegistryError", "Refused", "UsageError", "CompactedError"}
+MISTAKES = "ConfigError"
+"""Raised with a list; those of `drld/config` are left out."""
+
+
+def texts(node: ast.expr) -> Iterator[str]:
+    """The texts that an expression may be, as templates."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield re.sub(r"%[\d.]*[sdrf]", ANY, text)
+        case ast.JoinedStr(values=values):
+            yield "".join(
+                str(value.value) if isinstance(value, ast.Constant) else ANY for value in values
+            )
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from texts(body)
+            yield from texts(orelse)
+        case ast.List(elts=elements):
+            for element in elements:
+                yield from texts(element)
+        case ast.ListComp(elt=element):
+            yield from texts(element)
+
+
+def called(node: ast.Call) -> str:
+    return ast.unparse(node.func).rpartition(".")[2]
+
+
+def templates_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(), args=[first, *_]) if called(node) in LOGGED:
+                yield from texts(first)
+            case ast.Call(args=[first, *_]) if called(node) in RAISED or (
+                called(node) == MISTAKES and SOURCE / "config" not in path.parents
+            ):
+                yield from texts(first)
+            case ast.Yield(value=ast.expr() as value) if path.stem in ("notices", "peer_log"):
+                yield from texts(value)
+            case ast.Return(value=ast.expr() as value) if path.stem == "remarks":
+                yield from texts(value)
+
+
+def templates() -> list[str]:
+    found = {text for path in SOURCE.rglob("*.py") for text in templates_of(path)}
+    return sorted(text for text in found if re.search(r"[a-zA-Z]{2}", text))
+
+
+def spans() -> list[str]:
+    prose = re.sub(r"^```.*?^```$", "", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
+
+
+def listed(template: str) -> bool:
+    words = " ".join(template.split())
+    pattern = ".+".join(re.escape(part) for part in words.split(ANY))
+    return any(re.fullmatch(pattern, span) for span in spans())
+
+
+def test_the_source_has_the_templates_that_every_start_may_log() -> None:
+    found = templates()
+    assert "no kernel datapath, nfqueue instead: \0" in found
+    assert "peer \0 is back" in found
+    assert any(text.startswith("limit.burst: below 0.25 s of the rate") for text in found)
+    assert len(found) > 80
+
+
+@pytest.mark.parametrize("template", templates())
+def test_the_page_lists_it(template: str) -> None:
+    assert listed(template), template.replace(ANY, "...")
