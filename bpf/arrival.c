@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Stamps a packet with the time of its arrival, for the nfqueue datapath (drld/capture/arrival.py).
+/* Stamps a packet with the time of its arrival, for the nfqueue datapath (drld/capture/nfqueue/arrival.py).
  *
  * Runs at clsact ingress. The stamp, nanoseconds of CLOCK_MONOTONIC, goes where the kernel keeps a
  * received packet's own time: into a field that is empty unless somebody asked for timestamps, that

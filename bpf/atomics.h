@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Atomic operations that give the old value back: in Linux since 5.12, in LLVM since 12. An older
  * compiler (Ubuntu 22.04's bcc has LLVM 11) makes calls of them, with numbers that no helper of the
- * kernel has; drld/capture/bpf_atomics.py puts the instructions there. */
+ * kernel has; drld/ebpf/bytecode/atomics.py puts the instructions there. */
 #ifndef DRLD_ATOMICS_H
 #define DRLD_ATOMICS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The token bucket: drld.allocators.token_bucket, for packets on several CPUs at once. Part of
+/* The token bucket: drld.police.token_bucket, for packets on several CPUs at once. Part of
  * limiter.c.
  *
  * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form
@@ -10,7 +10,7 @@
  * three cases:
  *
  * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
- * - The packet would leave too few tokens, or so few that it is marked (flow.h): likewise.
+ * - The packet would leave too few tokens for its flow (flow.h): likewise.
  * - The bucket is full: what it cannot hold is lost, so it matters when that was.
  *
  * So a packet that conforms is never refused. One that does not may pass if the bucket was full,
@@ -83,7 +83,7 @@ inline_always u64 jiffy(void)
 inline_always u64 coarse_time(void)
 {
 	u64 present = jiffy();
-	struct drld_oddities *mine = odd();
+	struct drld_parse_anomalies *mine = anomalies();
 	if (!mine)
 		return bpf_ktime_get_coarse_ns();
 	if (mine->jiffies != present) {
@@ -190,7 +190,7 @@ inline_always u64 check(struct state *state, u64 cost, u64 present)
 		return CHARGED;
 	u64 now = coarse_time();
 	struct drld_record *record = &limit->record[sequence & 1];
-	mine->flows = (volatile_read(limit->flow.scaled) | volatile_read(limit->flow.mark_below)) != 0;
+	mine->flows = volatile_read(limit->flow.scaled) != 0;
 	if (dead(limit, now)) {
 		record = &limit->fallback;
 		mine->flows = 0;

@@ -9,7 +9,7 @@
 #ifndef DRLD_H
 #define DRLD_H
 
-#define DRLD_ABI 3
+#define DRLD_ABI 4
 #define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
 #define DRLD_MAX_JUMBO 0x80000	/* payload of a jumbogram: packet.MAX_JUMBO_PAYLOAD */
 #define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
@@ -43,7 +43,7 @@ struct drld_flow_record {
 	__u64 scaled;		/* ns a byte of a flow's bucket, times 2^16; 0: flows are not policed */
 	__u64 span;		/* ns in which an empty bucket of a flow fills */
 	__u64 per_ns;		/* tokens that a packet leaves for each ns that its flow owes */
-	__u64 mark_below;	/* tokens below which ECN-capable packets are marked; 0: none */
+	__u64 reserved;
 };
 
 /* State of a limit. Packets use record[sequence & 1], and `fallback` while the daemon is dead. The
@@ -54,13 +54,14 @@ struct drld_limit {
 	__u64 grace_ns;		/* how old a heartbeat may be */
 	__u32 sequence;
 	__u16 flags;
-	__u16 stirred;		/* 1: has seen a packet since the daemon looked */
+	__u16 had_traffic;	/* 1: has seen a packet since the daemon looked */
 	struct drld_flow_record flow;
 	struct drld_record record[2];
 	struct drld_record fallback;
 	__u64 credit_id;	/* the last that was granted */
 	__u32 id;		/* of the limit; 0: the slot is free */
-	__u32 reserved[5];
+	/* The bits of source addresses that make a flow, as in a packet; 0: the five-tuple does. */
+	__u32 source4, source6[4];
 };
 
 /* Counts of a limit's packets on one CPU, in one cache line. Each packet is forwarded, dropped or
@@ -77,7 +78,7 @@ struct drld_counts {
 };
 
 /* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
-struct drld_oddities {
+struct drld_parse_anomalies {
 	__u64 truncated, malformed, fragments, unmatched;
 	__u64 jiffies, coarse_ns;
 	__u64 reserved[2];
@@ -105,11 +106,11 @@ struct drld_control {
 	__u32 abi;
 	__u32 capacity;		/* limits that the maps have room for */
 	__u32 cpus;
-	__u32 cursor;		/* the next letter for `apply` */
+	__u32 cursor;		/* the next command for `apply` */
 };
 
 /* A record for `apply` to put in force. */
-struct drld_letter {
+struct drld_command {
 	__u64 now_ns;
 	__u64 credit_id;
 	__u64 credit;		/* tokens */
@@ -144,7 +145,7 @@ struct drld_hook {
 	__u32 longest;		/* most limits that a packet can fall under */
 	__u32 most_entries;	/* of one key */
 	__u32 with_ports;	/* whether any limit looks at ports */
-	__u32 reserved;
+	__u32 by_source;	/* whether flows of any limit are sources */
 	__u64 seed;		/* of flow ids */
 	struct drld_family family[3];	/* IPv4, IPv6, addresses unknown */
 };

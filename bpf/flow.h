@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The flows of a limit: a sample (drld.estimate.flows), and a bucket for each flow in it
- * (drld.allocators.flow_bucket). Part of limiter.c.
+ * (drld.police.flow_bucket). Part of limiter.c.
  *
  * Time. The time of a flow's bucket is the time up to which the limit's bucket is settled. It is in
  * the cache line that a packet reads anyway, and at most two jiffies behind. So a flow's bucket may
@@ -11,7 +11,7 @@
  * handle packets of one flow at once, perhaps only one of these packets is charged, so the flow may
  * get n times its level. The limit's bucket, whose charges are exact, bounds all CPUs together.
  *
- * Records. `apply` writes the four fields of `drld_limit.flow` while packets read them. A packet of
+ * Records. `apply` writes the three fields of `drld_limit.flow` while packets read them. A packet of
  * that moment may be judged by some fields of the old level and some of the new.
  */
 #ifndef DRLD_FLOW_H
@@ -53,42 +53,6 @@ inline_always u64 flow_id(struct packet *packet, u64 seed)
 	return id | 1;
 }
 
-#define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
-
-/* Counts a packet of a flow. Returns the flow's place in the table, or NO_PLACE. */
-inline_always u64 sample(struct drld_flows *table, u64 id, u64 bytes)
-{
-	u64 first = (id >> 60) * DRLD_FLOW_WAYS;
-	struct drld_flow *set = &table->slot[first];
-#pragma unroll
-	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		if (likely(volatile_read(set[way].id) == id)) {
-			__sync_fetch_and_add(&set[way].bytes, bytes);
-			return first + way;
-		}
-	}
-#pragma unroll
-	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
-		u64 was = volatile_read(set[way].id);
-		if (!was)
-			was = compare_and_swap(&set[way].id, 0, id);
-		if (!was || was == id) {
-			__sync_fetch_and_add(&set[way].bytes, bytes);
-			return first + way;
-		}
-	}
-	return NO_PLACE;
-}
-
-/* The bucket at a place; 0 for NO_PLACE. The place goes through memory, where the verifier forgets
- * it; otherwise the verifier would follow each place separately. */
-inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
-{
-	*(volatile u32 *)&state->mine->place = place;
-	place = volatile_read(state->mine->place);
-	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
-}
-
 /* A mask: all ones where x < y, else 0. It has no branch, as the verifier would follow both ways
  * separately. The empty instruction hides the difference from LLVM, which makes a branch of its
  * sign. */
@@ -97,6 +61,104 @@ inline_always u64 less(s64 x, s64 y)
 	s64 difference = x - y;
 	asm("" : "+r"(difference));
 	return difference >> 63;
+}
+
+/* The flow of a packet under a limit: drld.police.source_sample. Only hooks of which a limit asks for
+ * it have this in their program. */
+inline_always u64 flow_in(struct drld_hook *fixed, struct drld_limit *limit, struct packet *packet)
+{
+	if (!volatile_read(limit->source4))
+		return packet->flow;
+	u64 id = fixed->seed;
+	if (packet->family == FAMILY_6) {
+		no_unroll for (int i = 0; i < 4; i++)
+			id = flow_between(id, packet->source[i] & volatile_read(limit->source6[i]), 0);
+	} else {
+		u32 source = packet->family == FAMILY_4 ? packet->source[0] : 0;
+		id = flow_between(id, source & volatile_read(limit->source4), 0);
+	}
+	return id | 1;
+}
+
+#define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
+
+/* A flow has two sets of the table to be in; this is the index of a set's first way. */
+inline_always u64 first_set(u64 id)
+{
+	return (id >> 60) * DRLD_FLOW_WAYS;
+}
+
+/* Any set but the first, equally likely. */
+inline_always u64 second_set(u64 id)
+{
+	u64 distance = 1 + ((id >> 44 & 0xffff) * (DRLD_FLOW_SETS - 1) >> 16);
+	return ((id >> 60) ^ distance) * DRLD_FLOW_WAYS;
+}
+
+/* The place of a flow that is not in its first set, which it may get here, or NO_PLACE. It enters the
+ * set with more room. The first is preferred while more than half of it is free, as flows in it cost
+ * their packets one cache line less. */
+inline_always u64 place_beyond(struct drld_flows *table, u64 id, u64 first)
+{
+	u64 set = second_set(id), here = 0, there = 0, was;
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
+		was = volatile_read(table->slot[set + way].id);
+		if (was == id)
+			return set + way;
+		there += was & 1; /* all ids are odd */
+	}
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++)
+		here += volatile_read(table->slot[first + way].id) & 1;
+	if (likely(here + there == 2 * DRLD_FLOW_WAYS))
+		return NO_PLACE;
+	set = first ^ ((first ^ set) & less(there, here) & less(DRLD_FLOW_WAYS / 2 - 1, here));
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
+		was = volatile_read(table->slot[set + way].id);
+		if (!was)
+			was = compare_and_swap(&table->slot[set + way].id, 0, id);
+		if (!was || was == id)
+			return set + way;
+	}
+	return NO_PLACE;
+}
+
+/* A place that the verifier knows nothing of, as it was in memory; otherwise the verifier would
+ * follow each place separately. */
+inline_always u64 forgotten(struct state *state, u64 place)
+{
+	*(volatile u32 *)&state->mine->place = place;
+	return volatile_read(state->mine->place);
+}
+
+/* Counts a packet of a flow. Returns the flow's place in the table, or NO_PLACE. If two CPUs see a
+ * new flow at once, it may get two places. Packets then find one of them, and the daemon adds up what
+ * both have counted. */
+inline_always u64 sample(struct state *state, u64 id, u64 bytes)
+{
+	struct drld_flows *table = state->table;
+	u64 first = first_set(id);
+	struct drld_flow *set = &table->slot[first];
+#pragma unroll
+	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
+		if (likely(volatile_read(set[way].id) == id)) {
+			__sync_fetch_and_add(&set[way].bytes, bytes);
+			return first + way;
+		}
+	}
+	u64 place = forgotten(state, place_beyond(table, id, first));
+	if (place < NO_PLACE)
+		__sync_fetch_and_add(&table->slot[place].bytes, bytes);
+	return place;
+}
+
+/* The bucket at a place; 0 for NO_PLACE. */
+inline_always struct drld_flow_bucket *bucket_at(struct state *state, u64 place)
+{
+	place = forgotten(state, place);
+	return place == NO_PLACE ? 0 : &state->table->bucket[place & (NO_PLACE - 1)];
 }
 
 /* A mask: whether the limit's bucket has fewer tokens than a packet needs, and is not full. */
@@ -108,18 +170,16 @@ inline_always u64 lacks(struct drld_limit *limit, s64 needed, s64 depth)
 
 /* The flow bucket's verdict on a packet that the limit's bucket covers: the rest of Policer.refuses.
  * `marks`: whether this packet may be marked. `due`: the bucket's `due_ns` once the packet is
- * forwarded; 0 leaves it as it is, always so for a dropped packet. `busy`, `beyond`, `below`, `low`
- * and `refused` are masks, all ones for true.
+ * forwarded; 0 leaves it as it is, always so for a dropped packet. `busy`, `beyond`, `below` and
+ * `refused` are masks, all ones for true.
  *
  * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. At most
  * one span of that counts, so a packet leaves at most the reserve: 2^62 tokens. */
 inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
 			     u64 cost, int marks, u64 *due)
 {
-	u64 scaled = volatile_read(limit->flow.scaled), charged = 0, left = 0, mark = 0;
+	u64 scaled = volatile_read(limit->flow.scaled), charged = 0, left = 0;
 	*due = 0;
-	if (marks)
-		mark = volatile_read(limit->flow.mark_below);
 	if (scaled && bucket) {
 		u64 now = volatile_read(limit->updated_ns), full = volatile_read(bucket->due_ns);
 		u64 span = volatile_read(limit->flow.span), busy = less(now, full);
@@ -129,8 +189,7 @@ inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 		charged = now + owed;
 		*due = charged & ~(beyond & busy);
 	}
-	s64 spare = volatile_read(limit->tokens) - cost;
-	if (likely(((spare - (s64)left) | (spare - (s64)mark)) >= 0))
+	if (likely((s64)(volatile_read(limit->tokens) - cost - left) >= 0))
 		return CHARGED;
 	/* Few packets come here, so the values needed from here on are read again. */
 	u64 owed = charged - volatile_read(limit->updated_ns), refused = ~0ull;
@@ -139,16 +198,16 @@ inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 			  less(length * scaled >> DRLD_SCALE_BITS, owed);
 	u32 sequence = volatile_read(limit->sequence);
 	struct drld_record *record = &limit->record[sequence & 1];
-	u64 depth = volatile_read(record->depth), may_mark = less(0, mark);
-	u64 below = lacks(limit, cost + left, depth), low = may_mark & lacks(limit, cost + mark, depth);
-	if (below | low) {
+	u64 depth = volatile_read(record->depth), below = lacks(limit, cost + left, depth);
+	if (below) {
 		settle(limit, record, sequence, fine_time(), 1);
-		below &= lacks(limit, cost + left, depth);
-		low = may_mark & lacks(limit, cost + mark, depth);
+		below = lacks(limit, cost + left, depth);
 	}
+	/* Or LLVM would make two ways of the rest, for the verifier to follow separately. */
+	asm("" : "+r"(below));
 	refused &= below;
 	*due = ((charged & below) | (*due & ~below)) & ~refused;
-	return (CHARGED + ((below | low) & 1)) & ~refused;
+	return (CHARGED + (below & 1)) & ~refused;
 }
 
 #endif

@@ -15,13 +15,13 @@
 #include "classify.h"
 
 /* After the packet was counted: who sees the mark and takes it away reads what it stands for. */
-inline_always void stir(struct drld_limit *limit)
+inline_always void mark_traffic(struct drld_limit *limit)
 {
-	if (unlikely(!volatile_read(limit->stirred)))
-		*(volatile u16 *)&limit->stirred = 1;
+	if (unlikely(!volatile_read(limit->had_traffic)))
+		*(volatile u16 *)&limit->had_traffic = 1;
 }
 
-/* The verdict: drld.capture.policer.police. */
+/* The verdict: drld.police.policer.police. */
 
 inline_always void count(struct drld_counts *mine, struct packet *packet, u64 outcome,
 			 int forwarded)
@@ -61,7 +61,7 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 {
 	u64 cost = packet->length * 1000000000ull, due;
 	u64 outcome = check(state, cost, present);
-	u64 place = sample(state->table, packet->flow, packet->length);
+	u64 place = sample(state, packet->flow, packet->length);
 	if (likely(outcome == CHARGED) && state->mine->flows) {
 		struct drld_flow_bucket *bucket = bucket_at(state, place);
 		int marks = 0;
@@ -74,13 +74,13 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 	if (likely(outcome == CHARGED)) {
 		charge(state->limit, cost);
 		count(state->mine, packet, CHARGED, 1);
-		stir(state->limit);
+		mark_traffic(state->limit);
 		return TC_ACT_UNSPEC;
 	}
 	if (outcome == MARKED)
 		charge(state->limit, cost);
 	count(state->mine, packet, outcome, 1);
-	stir(state->limit);
+	mark_traffic(state->limit);
 	if (outcome == FREE)
 		return TC_ACT_UNSPEC;
 	hit(bucket_at(state, place), packet->length);
@@ -110,7 +110,10 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 		judged = &room->judged[i];
 		judged->due_ns = 0;
 		judged->outcome = UNCHECKED;
-		judged->place = sample(state.table, packet->flow, packet->length);
+		u64 flow = packet->flow;
+		if (unlikely(fixed->by_source))
+			flow = flow_in(fixed, state.limit, packet);
+		judged->place = sample(&state, flow, packet->length);
 		if (!volatile_read(room->forwarded))
 			continue;
 		judged->outcome = check(&state, cost, present);
@@ -144,7 +147,7 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 			hit(bucket_at(&state, judged->place), packet->length);
 		if (outcome == MARKED && !(state.limit->flags & DRLD_SHADOW))
 			room->marked = 1;
-		stir(state.limit);
+		mark_traffic(state.limit);
 	}
 	if (!forwarded)
 		return TC_ACT_SHOT;
@@ -171,6 +174,8 @@ inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 		return NOT_PLAIN;
 	u64 id = flow_of(&packet, fixed->seed);
 	packet.flow = flow_between(id, packet.source[0], packet.destination[0]) | 1;
+	if (unlikely(fixed->by_source))
+		packet.flow = flow_in(fixed, state.limit, &packet);
 	return police_one(skb, &state, &packet, present);
 }
 
@@ -206,7 +211,7 @@ int police(struct __sk_buff *skb)
 	if (room)
 		only = volatile_read(room->lists[0]);
 	if (unlikely(only == NO_LIMIT)) {
-		struct drld_oddities *counted = odd();
+		struct drld_parse_anomalies *counted = anomalies();
 		if (counted)
 			counted->unmatched++;
 		return TC_ACT_UNSPEC;
@@ -216,10 +221,12 @@ int police(struct __sk_buff *skb)
 	struct state state;
 	if (!find(fixed, only, &state))
 		return TC_ACT_UNSPEC;
+	if (unlikely(fixed->by_source))
+		packet.flow = flow_in(fixed, state.limit, &packet);
 	return police_one(skb, &state, &packet, jiffy());
 }
 
-/* Put the next letter in force: TokenBucket.program. */
+/* Put the next command in force: TokenBucket.program. */
 int apply(struct __sk_buff *skb)
 {
 	u32 zero = 0;
@@ -227,36 +234,35 @@ int apply(struct __sk_buff *skb)
 	if (!shared)
 		return 0;
 	u32 cursor = shared->cursor++;
-	struct drld_letter *letter = letters.lookup(&cursor);
-	if (!letter)
+	struct drld_command *command = commands.lookup(&cursor);
+	if (!command)
 		return 0;
-	u32 slot = letter->slot;
+	u32 slot = command->slot;
 	struct drld_limit *limit = limits.lookup(&slot);
 	if (!limit)
 		return 0;
 	u32 sequence = limit->sequence;
-	struct drld_record *old = dead(limit, letter->now_ns) ? &limit->fallback
+	struct drld_record *old = dead(limit, command->now_ns) ? &limit->fallback
 							       : &limit->record[sequence & 1];
 	struct drld_record *next = &limit->record[(sequence + 1) & 1];
-	settle(limit, old, sequence, letter->now_ns, 1);
+	settle(limit, old, sequence, command->now_ns, 1);
 	u64 had_bucket = old->mode & DRLD_BUCKET;
-	s64 depth = letter->record.depth, tokens = volatile_read(limit->tokens), then = tokens;
-	next->rate = letter->record.rate;
+	s64 depth = command->record.depth, tokens = volatile_read(limit->tokens), then = tokens;
+	next->rate = command->record.rate;
 	next->depth = depth;
-	next->span = letter->record.span;
-	next->mode = letter->record.mode;
+	next->span = command->record.span;
+	next->mode = command->record.mode;
 	if (!had_bucket || then > depth)
 		then = depth;
-	if (letter->credit_id != limit->credit_id) {
-		limit->credit_id = letter->credit_id;
-		then += letter->credit;
+	if (command->credit_id != limit->credit_id) {
+		limit->credit_id = command->credit_id;
+		then += command->credit;
 		if (then > depth)
 			then = depth;
 	}
-	limit->flow.span = letter->flow.span;
-	limit->flow.per_ns = letter->flow.per_ns;
-	limit->flow.mark_below = letter->flow.mark_below;
-	limit->flow.scaled = letter->flow.scaled;
+	limit->flow.span = command->flow.span;
+	limit->flow.per_ns = command->flow.per_ns;
+	limit->flow.scaled = command->flow.scaled;
 	/* That takes a value is a full barrier: who sees the new number sees the new record. */
 	u64 before = fetch_and_add(&limit->tokens, then - tokens);
 	asm volatile("" : : "r"(before) : "memory");

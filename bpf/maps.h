@@ -14,9 +14,9 @@ BPF_TABLE("array", u32, struct drld_hook, hook, 1);
 BPF_TABLE("array", u32, struct drld_control, control, 1);
 BPF_TABLE("array", u32, struct drld_limit, limits, 1);
 BPF_TABLE("array", u32, struct drld_counts, counts, 1);
-BPF_TABLE("array", u32, struct drld_oddities, oddities, 1);
+BPF_TABLE("array", u32, struct drld_parse_anomalies, parse_anomalies, 1);
 BPF_TABLE("array", u32, struct drld_flows, flows, 1);
-BPF_TABLE("array", u32, struct drld_letter, letters, 1);
+BPF_TABLE("array", u32, struct drld_command, commands, 1);
 BPF_TABLE("array", u32, struct drld_entry, entries, 1);
 BPF_TABLE("array", u32, struct drld_ports, ports, 1);
 BPF_TABLE("hash", struct drld_key4, struct drld_found, keys4, 1);
@@ -55,10 +55,10 @@ BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);
 #define likely(x) __builtin_expect(!!(x), 1)
 #define no_unroll _Pragma("clang loop unroll(disable)")
 
-inline_always struct drld_oddities *odd(void)
+inline_always struct drld_parse_anomalies *anomalies(void)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	return oddities.lookup(&cpu);
+	return parse_anomalies.lookup(&cpu);
 }
 
 #endif

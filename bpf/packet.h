@@ -219,7 +219,7 @@ inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, 
 	packet->length = walk->length;
 	packet->header = walk->defect ? NO_HEADER : offset;
 	if (walk->defect || walk->fragmented) {
-		struct drld_oddities *counted = odd();
+		struct drld_parse_anomalies *counted = anomalies();
 		if (counted) {
 			counted->truncated += walk->defect == TRUNCATED;
 			counted->malformed += walk->defect == MALFORMED;

@@ -22,10 +22,10 @@ from typing import Any
 from drld.allocators import ALLOCATORS
 from drld.allocators.base import Allocation, InForce, bucket
 from drld.estimate.demand import DemandEstimator
-from drld.gossip import FABRICS
-from drld.gossip.base import Fabric
-from drld.gossip.lasting import least
-from drld.gossip.membership import Membership
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.spec import GossipSpec, LimitSpec
 
@@ -69,9 +69,9 @@ class Limiter:
         """Of the limit, by name; empty: all have the same."""
         self._reached: tuple[Collection[str], int, float] | None = None
         """The peers that were connected last, how many more, and the sum of all these shares."""
-        self._lasting = least(membership.rise_ns)
+        self._shares_in_force = sliding_min(membership.rise_ns)
         """That sum, when it has lasted."""
-        self._told = least(0)
+        self._told = sliding_min(0)
         """The least value that any other may still believe."""
         self._published = False
         self._news_ns = 0
@@ -116,7 +116,7 @@ class Limiter:
         if reached is not None:
             connected, unnamed, before_sum = reached
             factor = self._reachable(connected, unnamed) / before_sum if before_sum else 0.0
-        self._lasting = self._lasting.over(membership.rise_ns, factor)
+        self._shares_in_force = self._shares_in_force.over(membership.rise_ns, factor)
         self.fabric.reconfigure(membership)
         self._remember()
 
@@ -134,7 +134,7 @@ class Limiter:
         """Whether a tick would change nothing, for as long as no packet and no update comes and
         the membership stays what it is."""
         idle = self._demand.idle and not self._value and self._told.settled
-        settled = self._lasting.settled and self._allocator.settled
+        settled = self._shares_in_force.settled and self._allocator.settled
         return idle and self.fabric.quiet and settled
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
@@ -190,7 +190,7 @@ class Limiter:
             self._session = numbering.sessions
 
     def _in_force(self, view: GlobalView, now_ns: int) -> InForce:
-        shares = self._lasting.update(self._reachable(view.connected, view.unnamed), now_ns)
+        shares = self._shares_in_force.update(self._reachable(view.connected, view.unnamed), now_ns)
         last = self._last_in_force
         if last is None or last[0] != shares:
             last = self._last_in_force = shares, self._shared(shares)

@@ -20,7 +20,7 @@ HEARTBEAT = 0
 GRACE_INTERVALS = 20
 """A daemon that has not ticked for so many of a limit's intervals is dead to its datapath, which
 falls back: below the 24 after which the peers of a mesh, and later those of any other fabric, take
-its part (gossip/membership.py)."""
+its part (gossip/fabrics/membership.py)."""
 
 
 class FlowKey(NamedTuple):
@@ -144,7 +144,7 @@ class Enforcement:
     for each new `credit_id`, so that repeating a record grants nothing twice.
 
     Fair dropping (`flow_rate` above 0): each flow of the sample has a bucket of its own beside the
-    limit's (drld.allocators.flow_bucket). A packet passes only if it leaves, in the limit's bucket,
+    limit's (drld.police.flow_bucket). A packet passes only if it leaves, in the limit's bucket,
     the part of `reserve` that its flow has used of its own bucket, or meets a full bucket. So flows
     below `flow_rate` find tokens.
     """
@@ -163,8 +163,6 @@ class Enforcement:
     """Depth of each sampled flow's bucket, bytes."""
     reserve: int = 0
     """Tokens that a flow with an empty bucket of its own leaves in the limit's bucket, bytes."""
-    mark_below: int = 0
-    """Tokens of the limit's bucket below which ECN-capable packets are marked, bytes; 0: none."""
 
 
 class Quantity(enum.Enum):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from drld.errors import ConfigError
-from drld.gossip.membership import Membership
+from drld.gossip.fabrics.membership import Membership
 from drld.limiter import membership
 from drld.spec import LimiterSpec, LimitSpec, format_endpoint
 
@@ -87,9 +87,10 @@ def with_peers(running: Membership, peers: Set[str]) -> Membership:
 
 def knowledge_stays(old: LimitSpec, new: LimitSpec) -> bool:
     """Whether what a limit knows is of use to what it is to be, with the same fabric."""
-    return (old.allocator, old.parameters, old.ewma, old.interval_ns) == (
+    return (old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
         new.allocator,
         new.parameters,
         new.ewma,
         new.interval_ns,
+        new.flow,
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
-from drld.gossip.keyring import KeyRing
+from drld.gossip.wire.keyring import KeyRing
 
 
 def format_endpoint(host: str, port: int) -> str:
@@ -71,6 +71,19 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class SourcePrefix:
+    """What makes a flow: all packets whose source addresses agree in so many leading bits."""
+
+    ipv4: int = 32
+    ipv6: int = 64
+    """One host commonly has the addresses of a /64."""
+
+    def __str__(self) -> str:
+        """As the configuration has it."""
+        return f"source/{self.ipv4}/{self.ipv6}"
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSpec:
     """One limit as one limiter enforces it."""
 
@@ -99,6 +112,8 @@ class LimitSpec:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Relative weight of each limiter's flows, above 0 to 1000; limiters not named have 1.
     A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
+    flow: SourcePrefix | None = None
+    """What makes a flow; None: the five-tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +159,7 @@ class RegistrySpec:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """How limiters find out who is alive (drld.gossip.probes); the defaults are those of a LAN."""
+    """How limiters find out which peers are alive (drld.gossip.health.probes); LAN defaults."""
 
     period_ns: int = 1_000_000_000
     """Each limiter probes one other in this time."""

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from drld import units
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS

@@ -28,8 +28,8 @@ from typing import Any
 
 import trio
 
-from drld.capture.arrival_time import LATEST_NS
 from drld.model import NS_PER_S
+from drld.police.arrival_time import LATEST_NS
 from testbed import netns
 from testbed.attempts import undisturbed
 from testbed.beats import Beats

@@ -100,6 +100,8 @@ class LimitTable(Table):
     """The estimate interval; None is that of gossip."""
     excess: Literal["drop", "mark"] | None = None
     """What happens to packets above the limit; None is drld's default."""
+    flow: str | None = None
+    """What makes a flow, as in drld's configuration; None is drld's default."""
 
     @model_validator(mode="before")
     @classmethod

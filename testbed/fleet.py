@@ -298,6 +298,7 @@ def daemon_document(
         "on_failure": limit.on_failure,
         "interval": None if limit.interval is None else units.format_duration(limit.interval),
         "excess": limit.excess,
+        "flow": limit.flow,
     }
     return {
         "limiter": {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
+
+_WIDTH = 120
 
 
 def bar(cells: Iterable[str]) -> str:
@@ -10,14 +13,18 @@ def bar(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def replace_section(document: str, section: str, begin: str, end: str) -> str:
-    """The document with another section between its markers.
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    return [bar(header), bar(["---"] * len(header)), *map(bar, rows)]
 
-    Raises:
-        ValueError: it has no place for one.
-    """
-    before, found_begin, rest = document.partition(begin)
-    _, found_end, after = rest.partition(end)
-    if not found_begin or not found_end:
-        raise ValueError(f"no section between {begin!r} and {end!r}")
-    return f"{before}{begin}\n\n{section.strip()}\n\n{end}{after}"
+
+def prose(text: str, indent: str = "") -> str:
+    """Text in lines of at most 120 characters; lines after the first begin with `indent`."""
+    return textwrap.fill(
+        text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def item(text: str) -> str:
+    """An item of a list."""
+    return prose(f"- {text}", "  ")

@@ -16,6 +16,8 @@ LINES = {
     "gtb": ("#e69f00", "-"),
     "grd": ("#cc79a7", "-"),
     "fps": ("#0072b2", "-"),
+    "fps-paper": ("#0072b2", ":"),
+    "fair": ("#009e73", "-"),
     "fps-random-drop": ("#d55e00", (0, (5, 2))),
 }
 """Colour and dashes of each allocator."""

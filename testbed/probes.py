@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from drld.gossip.control_wire import State
+from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from testbed.sim.network import Conditions

@@ -20,8 +20,8 @@ from drld.control.schema import (
 )
 from drld.control.server import serve
 from drld.control.trace import TraceHub
-from drld.gossip.keyring import KeyRing
-from drld.report import keys_report
+from drld.daemon.report import keys_report
+from drld.gossip.wire.keyring import KeyRing
 
 STATUS = StatusReport(
     name="lim1",
@@ -78,6 +78,7 @@ FPS_LIMIT = LimitReport(
     burst_is_automatic=True,
     interval_s=0.05,
     weights={},
+    flow="5-tuple",
     limit_in_force_bps=6_666_666.7,
     demand_bps=3_120_000.0,
     fleet={
@@ -113,6 +114,7 @@ GRD_LIMIT = LimitReport(
     burst_is_automatic=False,
     interval_s=0.5,
     weights={"lim1": 2.0, "lim3": 0.25},
+    flow="source/24/64",
     limit_in_force_bps=1_500_000_000,
     demand_bps=0.0,
     fleet={

@@ -8,12 +8,12 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import ConfigError, DatapathError
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import Control
-from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.control_codec import Control
+from drld.gossip.wire.keyring import KeyRing
 from drld.model import HEARTBEAT, Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
 from drld.spec import LimiterSpec, LimitSpec
 from testbed.sim.datapath import MemoryDatapath

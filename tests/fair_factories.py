@@ -18,7 +18,7 @@ LIMIT = 10.0 * MBIT
 def sampled(rate: float, *, hit: bool = False, age_ns: int = 10 * NS_PER_S) -> FlowState:
     """A flow that sends so many bytes/s; `hit`: some of it was refused in the last interval."""
     flow = FlowState()
-    flow.fast = flow.last = flow.rate_sum = rate
+    flow.fast = flow.last = flow.rate_sum = flow.average = flow.rate = rate
     flow.weight = 1.0
     flow.age_ns = age_ns
     flow.unhit_ns = 0 if hit else NEVER_NS

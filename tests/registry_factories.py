@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from drld.registry.keys import Keys
+from drld.registry.model.keys import Keys
+from drld.registry.model.state import Event, Member, Registry
 from drld.registry.records import Readers, write_member
-from drld.registry.state import Event, Member, Registry
 from drld.spec import LimiterSpec, RegistrySpec
 
 from .factories import TICK_NS, limiter_spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drld.gossip.auth import UPDATE, Tagger, session_secret
+from drld.gossip.wire.datagram_tag import UPDATE, Tagger, session_secret
 
 
 def tagger(

@@ -1,15 +1,52 @@
-"""The pure core imports no clock, no socket, no event loop and no kernel interface."""
+"""A folder's place says whether it is pure, and what its modules may import.
+
+Pure modules import no clock, socket, event loop, log or kernel interface, and no module of a shell.
+Shells may do all of that.
+"""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PURE = (
+    "drld",
+    "drld/allocators",
+    "drld/capture",
+    "drld/ebpf/bytecode",
+    "drld/estimate",
+    "drld/gossip/fabrics",
+    "drld/gossip/health",
+    "drld/gossip/wire",
+    "drld/police",
+    "drld/registry/model",
+)
+"""Each without its subfolders."""
+SHELLS = (
+    "drld/capture/kernel",
+    "drld/capture/nfqueue",
+    "drld/cli",
+    "drld/config",
+    "drld/control",
+    "drld/daemon",
+    "drld/ebpf",
+    "drld/gossip",
+    "drld/registry",
+)
+PART_OF_A_SHELL = {"drld/registry/model": "drld.config."}
+"""The registry's limits are checked as the file's are. `drld.config` itself reads the file."""
+PLANES = ("drld.capture", "drld.messages", "drld.requests")
+"""Kinds of traffic. They share what no plane owns."""
+DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
+NO_PLANE = ("drld/allocators", "drld/estimate", "drld/gossip", "drld/police")
+"""With their subfolders."""
 FORBIDDEN = {
     "asyncio",
     "bcc",
     "datetime",
+    "logging",
     "netfilterqueue",
     "os",
     "pathlib",
@@ -21,38 +58,11 @@ FORBIDDEN = {
     "time",
     "trio",
 }
-PURE = sorted(
-    path
-    for pattern in (
-        "drld/burst.py",
-        "drld/model.py",
-        "drld/spec.py",
-        "drld/units.py",
-        "drld/limiter.py",
-        "drld/reload.py",
-        "drld/entry.py",
-        "drld/estimate/*.py",
-        "drld/allocators/*.py",
-        "drld/gossip/*.py",
-        "drld/registry/keys.py",
-        "drld/registry/state.py",
-        "drld/registry/merge.py",
-        "drld/registry/takeover.py",
-        "drld/capture/arrival_time.py",
-        "drld/capture/packet.py",
-        "drld/capture/matcher.py",
-        "drld/capture/policer.py",
-        "drld/capture/bpf_atomics.py",
-        "drld/capture/bpf_loops.py",
-        "drld/capture/kernel_classifier.py",
-        "drld/capture/kernel_layout.py",
-        "drld/capture/gate.py",
-        "drld/capture/rules.py",
-        "drld/capture/verdicts.py",
-    )
-    for path in ROOT.glob(pattern)
-    if path.name != "transport.py"
-)
+
+
+def modules(folder: str) -> Iterator[Path]:
+    """Those of one folder; `__main__` only starts a shell."""
+    return (path for path in (ROOT / folder).glob("*.py") if path.name != "__main__.py")
 
 
 def imports(path: Path) -> set[str]:
@@ -67,11 +77,39 @@ def imports(path: Path) -> set[str]:
     return names
 
 
-def test_the_list_of_pure_modules_is_not_empty() -> None:
-    assert len(PURE) > 20
+def folder_of(name: str) -> str | None:
+    """The folder of an imported module of ours, or the package itself; None: it is neither."""
+    path = ROOT / name.replace(".", "/")
+    if path.with_suffix(".py").is_file():
+        return str(path.parent.relative_to(ROOT))
+    return str(path.relative_to(ROOT)) if (path / "__init__.py").is_file() else None
 
 
-@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(ROOT)))
+def within(name: str, package: str) -> bool:
+    """Whether a module is of a package."""
+    return f"{name}.".startswith(f"{package}.")
+
+
+PURE_MODULES = sorted(path for folder in PURE for path in modules(folder))
+ALL = sorted((ROOT / "drld").rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_each_folder_is_pure_or_a_shell() -> None:
+    assert {relative(path.parent) for path in ALL} == {*PURE, *SHELLS}
+    assert not set(PURE) & set(SHELLS)
+
+
+def test_no_import_is_relative_and_so_escapes() -> None:
+    for path in ALL:
+        nodes = ast.walk(ast.parse(path.read_text()))
+        assert not [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level], path
+
+
+@pytest.mark.parametrize("path", PURE_MODULES, ids=relative)
 def test_pure_modules_do_no_io(path: Path) -> None:
     roots = {name.split(".")[0] for name in imports(path)}
     assert not roots & FORBIDDEN
@@ -79,23 +117,29 @@ def test_pure_modules_do_no_io(path: Path) -> None:
     assert not imports(path) & {"random.random", "random.randint", "random.choice"}
 
 
-@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", PURE_MODULES, ids=relative)
 def test_pure_modules_import_no_shell(path: Path) -> None:
-    shells = {
-        "drld.capture.bpf",
-        "drld.capture.kernel",
-        "drld.capture.kernel_state",
-        "drld.capture.nfqueue",
-        "drld.capture.firewall",
-        "drld.config",
-        "drld.control",
-        "drld.daemon",
-        "drld.engine",
-        "drld.gossip.transport",
-    }
-    assert not imports(path) & shells
+    excepted = PART_OF_A_SHELL.get(relative(path.parent), "-")
+    names = {name for name in imports(path) if not name.startswith(excepted)}
+    assert {folder_of(name) for name in names} <= {None, *PURE}
+
+
+def test_what_planes_share_knows_no_plane() -> None:
+    for path in ALL:
+        if relative(path).startswith(NO_PLANE):
+            assert not [name for name in imports(path) for it in PLANES if within(name, it)], path
+
+
+@pytest.mark.parametrize("siblings", [PLANES, DATAPATHS])
+def test_siblings_do_not_import_each_other(siblings: tuple[str, ...]) -> None:
+    for path in ALL:
+        module = relative(path.with_suffix("")).replace("/", ".")
+        for own in siblings:
+            if within(module, own):
+                others = set(siblings) - {own}
+                assert not [n for n in imports(path) for it in others if within(n, it)], path
 
 
 def test_scapy_stays_out_of_the_product() -> None:
-    for path in (ROOT / "drld").rglob("*.py"):
+    for path in ALL:
         assert "scapy" not in {name.split(".")[0] for name in imports(path)}, path

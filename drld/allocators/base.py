@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 from drld.model import Demand, Enforcement, GlobalView, Quantity
 
@@ -60,8 +60,8 @@ class Allocator(ABC):
     quantity: ClassVar[Quantity] = Quantity.RATE
     """What this allocator's fleet shares."""
     Parameters: ClassVar[type[Any]] = NoParameters
-    """Frozen dataclass of the allocator's parameters, all with defaults; raises ValueError
-    with a message that begins with the field's name."""
+    """Frozen dataclass of the allocator's parameters, all with defaults. A field's type is
+    annotated with its bounds in words, which `require` quotes and the reference lists."""
 
     def __init__(self, parameters: Any) -> None:
         """`parameters` is an instance of this class's `Parameters`."""
@@ -85,3 +85,15 @@ def bucket(rate: float, burst: float, floor: int = 0) -> Enforcement:
     It drains no faster than `MAX_DRAIN`: what others want may be any number.
     """
     return Enforcement(fill_rate=round(max(rate, -MAX_DRAIN)), depth=max(round(burst), floor))
+
+
+def require(parameters: object, name: str, holds: bool) -> None:
+    """Check one field of an allocator's `Parameters`.
+
+    Raises:
+        ValueError: it does not hold; the message begins with the field's name.
+    """
+    if not holds:
+        hint = get_type_hints(type(parameters), include_extras=True)[name]
+        value = getattr(parameters, name)
+        raise ValueError(f"{name}: must be {hint.__metadata__[0]} (got {value})")

@@ -27,8 +27,8 @@ class BurstNeed:
         """Largest need of a window, bytes."""
         self._age_ns = 0
         """Age of the present window, ns."""
-        self._paused = True
-        """Whether less arrived in the last interval than the bucket was filled with."""
+        self._paused = False
+        """Whether no more arrived in the last interval than the bucket was filled with."""
 
     def update(self, arrived: float, filled: float, interval_ns: int) -> float:
         """Take in the bytes that arrived in an interval, and those that the bucket was filled with.

@@ -12,7 +12,7 @@ the rate that a flow wants:
 If all views are equal, f is the same everywhere, and the sum over all flows of min(d, f) is L.
 This is the paper's FPS (section 3.2.2: "if flows were max-min fair") with its premise made true.
 Each sampled flow has a bucket that is filled at its limiter's level
-(drld.allocators.flow_bucket). So the bucket cuts flows above the level, and flows below it find
+(drld.police.flow_bucket). So the bucket cuts flows above the level, and flows below it find
 tokens, whether they respond to drops or not.
 
 The rate that a flow wants
@@ -65,6 +65,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from drld.allocators.base import (
     INITIAL_WINDOW_PACKETS,
@@ -72,6 +73,7 @@ from drld.allocators.base import (
     Allocation,
     Allocator,
     InForce,
+    require,
 )
 from drld.allocators.burst_need import BurstNeed
 from drld.allocators.loan import LoanAccount
@@ -130,21 +132,18 @@ _LEAST_FLOW_RATE = 64
 class FairParameters:
     """Parameters of `fair`."""
 
-    margin: float = 0.2
+    margin: Annotated[float, "from 0 to 1"] = 0.2
     """Part of the limit by which the fleet may exceed it while weights keep changing; 0 is the
-    strict rule. Weights of short flows change all the time: docs/allocators.md has the price."""
-    headroom: float = 0.1
+    strict rule (docs/allocators.md)."""
+    headroom: Annotated[float, "above 0 and at most 1"] = 0.1
     """Part of its own rate that a flow wants in addition to it."""
-    reach: float = 1.5
-    """Largest factor by which the weight may exceed the recent arrivals."""
+    reach: Annotated[float, "at least 1 + headroom"] = 1.5
+    """Largest factor by which the weight may exceed the arrivals of the last tenth of a second."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.margin <= 1:
-            raise ValueError(f"margin: must be from 0 to 1 (got {self.margin})")
-        if not 0 < self.headroom <= 1:
-            raise ValueError(f"headroom: must be above 0 and at most 1 (got {self.headroom})")
-        if self.reach < 1 + self.headroom:
-            raise ValueError(f"reach: must be at least 1 + headroom (got {self.reach})")
+        require(self, "margin", 0 <= self.margin <= 1)
+        require(self, "headroom", 0 < self.headroom <= 1)
+        require(self, "reach", self.reach >= 1 + self.headroom)
 
 
 class Fair(Allocator):

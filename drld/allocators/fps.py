@@ -77,6 +77,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from drld.allocators.base import (
     INITIAL_WINDOW_PACKETS,
@@ -85,6 +86,7 @@ from drld.allocators.base import (
     Allocator,
     InForce,
     bucket,
+    require,
 )
 from drld.allocators.random_drop import LEAD, excess_ratio, guarded, leading
 from drld.allocators.start_credit import StartCredit
@@ -99,42 +101,38 @@ _GUARD_MARGIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class FpsParameters:
-    """Parameters of FPS; the defaults are what docs/reproduction.md measures."""
+    """Parameters of `fps` and `fps-random-drop`.
 
-    headroom: float = 0.1
-    """Fraction of the demand that an unsaturated limiter's limit lies above it."""
-    saturation: float = 0.95
-    """Fraction of the local limit at which demand counts as having reached it."""
-    hold_s: float = 1.0
-    """Seconds for which evidence of saturation counts."""
-    growth: float = 100.0
+    The defaults are those that docs/reproduction.md measures.
+    """
+
+    headroom: Annotated[float, "above 1 / saturation - 1"] = 0.1
+    """Part of its demand by which a limiter whose flows are all limited elsewhere may exceed it."""
+    saturation: Annotated[float, "above 0 and at most 1"] = 0.95
+    """Part of the local limit from which demand counts as having reached it."""
+    hold_s: Annotated[float, "at least 0"] = 1.0
+    """Seconds for which evidence of saturation (a drop, such a demand) counts."""
+    growth: Annotated[float, "above 1"] = 100.0
     """Largest factor by which the weight may rise in a second."""
-    start_s: float = 0.25
+    start_s: Annotated[float, "at least 0"] = 0.25
     """Seconds after an idle time for which flows count as unbottlenecked."""
-    min_weight: float = 0.1
+    min_weight: Annotated[float, "above 0"] = 0.1
     """Smallest weight of a limiter that has traffic, in flows."""
-    depth_packets: int = INITIAL_WINDOW_PACKETS
-    """Smallest depth of the local bucket, in packets of `PACKET_BYTES`."""
-    reach: float = 1.5
-    """Largest factor by which the local limit may lie above what arrived lately."""
+    depth_packets: Annotated[int, "at least 1"] = INITIAL_WINDOW_PACKETS
+    """Smallest depth of the local bucket, in packets of 1,500 bytes."""
+    reach: Annotated[float, "at least 1 + headroom"] = 1.5
+    """Largest factor by which the local limit may exceed the arrivals of the last tenth of a
+    second; `fps` only."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.saturation <= 1:
-            raise ValueError(f"saturation: {self.saturation} is not in (0, 1]")
-        if (1 + self.headroom) * self.saturation <= 1:
-            raise ValueError(f"headroom: {self.headroom} is not above 1 / saturation - 1")
-        if self.hold_s < 0:
-            raise ValueError(f"hold_s: {self.hold_s} is negative")
-        if self.growth <= 1:
-            raise ValueError(f"growth: {self.growth} is not above 1")
-        if self.start_s < 0:
-            raise ValueError(f"start_s: {self.start_s} is negative")
-        if self.min_weight <= 0:
-            raise ValueError(f"min_weight: {self.min_weight} is not above 0")
-        if self.depth_packets < 1:
-            raise ValueError(f"depth_packets: {self.depth_packets} is below 1")
-        if self.reach < 1 + self.headroom:
-            raise ValueError(f"reach: {self.reach} is below 1 + headroom")
+        require(self, "saturation", 0 < self.saturation <= 1)
+        require(self, "headroom", (1 + self.headroom) * self.saturation > 1)
+        require(self, "hold_s", self.hold_s >= 0)
+        require(self, "growth", self.growth > 1)
+        require(self, "start_s", self.start_s >= 0)
+        require(self, "min_weight", self.min_weight > 0)
+        require(self, "depth_packets", self.depth_packets >= 1)
+        require(self, "reach", self.reach >= 1 + self.headroom)
 
 
 class FlowProportionalShare(Allocator):

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from drld.allocators.base import (
     INITIAL_WINDOW_PACKETS,
@@ -32,6 +33,7 @@ from drld.allocators.base import (
     Allocator,
     InForce,
     bucket,
+    require,
 )
 from drld.allocators.random_drop import LEAD, excess_ratio, guarded, leading
 from drld.model import Demand, Enforcement, GlobalView
@@ -42,16 +44,20 @@ _INITIAL_WINDOW = INITIAL_WINDOW_PACKETS * PACKET_BYTES
 
 @dataclass(frozen=True, slots=True)
 class GrdParameters:
-    """Parameters of GRD."""
+    """Parameters of `grd`.
 
-    lead: float = LEAD
-    """Part of the demand that is the last interval's, unfiltered."""
+    With the defaults, no second's bytes exceed 1.1 of the limit and the burst by more than a
+    hundredth, not even when daemons die (docs/conservative-rule.md). The paper's GRD is
+    `{ name = "grd", lead = 0.0, guard = false }`.
+    """
+
+    lead: Annotated[float, "from 0 to 1"] = LEAD
+    """Part of the demand that is the last interval's, unfiltered: it damps swings under TCP."""
     guard: bool = True
-    """Whether a bucket bounds what the drop probability lets through."""
+    """Whether a bucket at 1.05 of this limiter's part of the demand bounds what passes."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lead <= 1:
-            raise ValueError(f"lead: {self.lead} is not in [0, 1]")
+        require(self, "lead", 0 <= self.lead <= 1)
 
 
 class GlobalRandomDrop(Allocator):

@@ -17,6 +17,9 @@ forwards at most
 
     (1 + margin) L t + the sum of the capacities
 
+A daemon that was frozen may find that its datapath forwarded more. It owes no more than a capacity,
+or it would have no bandwidth for minutes.
+
 The account is settled at ticks. Between ticks the datapath's bucket stands in for the account: its
 tokens never exceed the balance, and the balance lasts for `LAST_TICKS` ticks, and for `LAST_S`, at
 its fill rate.
@@ -43,7 +46,7 @@ class LoanAccount:
         self._income = 0.0
 
     def settle(self, forwarded: int, income: float, capacity: float, interval_s: float) -> None:
-        """Settle the account at the end of an interval.
+        """Settle the account at the end of an interval; the first settling fills it.
 
         Args:
             forwarded: bytes that the limiter forwarded in the interval.
@@ -51,9 +54,12 @@ class LoanAccount:
             capacity: largest balance from now on, bytes.
             interval_s: the interval's length, s.
         """
-        before = capacity if self.balance is None else self.balance
-        earned = before + self._income * interval_s - forwarded
-        self.balance = min(earned, capacity)
+        if self.balance is None:
+            # A datapath that outlived its daemon may have counted for hours.
+            earned = capacity
+        else:
+            earned = self.balance + self._income * interval_s - forwarded
+        self.balance = min(max(earned, -capacity), capacity)
         self.capacity = capacity
         self._income = income
 

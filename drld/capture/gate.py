@@ -18,8 +18,8 @@ from random import Random
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, ecn_capable, outline, parse
-from drld.capture.policer import Policer, police
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer, police
 from drld.spec import Direction, Excess, LimitSpec, OnFailure
 
 _IN = Direction.IN  # looking up a member of an enumeration takes longer than a name
@@ -83,7 +83,7 @@ class Gate:
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
     ) -> int:
-        """Count a packet and decide about it: a verdict of `drld.capture.policer`.
+        """Count a packet and decide about it: a verdict of `drld.police.policer`.
 
         Args:
             data: its first bytes, from the IP header on; all of it, if it may be marked.
@@ -133,9 +133,9 @@ class Gate:
             self.counts.fragments += 1
         return header
 
-    def stirred(self) -> Collection[int]:
-        """See `Datapath.stirred`."""
-        return [limit_id for limit_id, policer in self._policers.items() if policer.stirred]
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return [limit_id for limit_id, policer in self._policers.items() if policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """What was counted since the last read of this limit."""

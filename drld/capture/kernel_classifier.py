@@ -90,8 +90,10 @@ def tables(
             f"{builder.most_entries} limits that differ in protocol and ports; {_names(beyond)}",
             beyond,
         )
+    by_source = any(limit.flow is not None for limit in limits)
     hook = HOOK.pack(
-        cpus, link_bytes, longest, builder.most_entries, int(len(builder.ports) > 1), seed
+        *(cpus, link_bytes, longest, builder.most_entries),
+        *(len(builder.ports) > 1, by_source, seed),
     )
     return Tables(
         hook + b"".join(families), builder.entries, builder.ports, builder.keys4, builder.keys6

@@ -6,14 +6,16 @@ The structs, and what of a limit is in them; what a hook's program classifies by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
-from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
-from drld.capture.policer import DRAW_BITS
-from drld.model import NS_PER_S, Enforcement
+from drld.model import NS_PER_S, Enforcement, FlowId
+from drld.police.flow_bucket import FlowBuckets
+from drld.police.policer import DRAW_BITS
+from drld.police.source_sample import source_masks
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
-ABI = 3
+ABI = 4
 MAX_LIST = 8
 MAX_GROUPS = 16
 MAX_ENTRIES = 32
@@ -27,12 +29,12 @@ FAMILIES = (4, 6, 0)
 """In the order of `drld_hook.family`; 0: addresses unknown."""
 
 RECORD = Struct("=QQQQ")
-FLOW_RECORD = Struct("=QQQQ")
-LIMIT = Struct("=qQQIHH32s32s32s32sQI20x")
-LETTER = Struct("=QQQI4x32s32s")
+FLOW_RECORD = Struct("=QQQ8x")
+LIMIT = Struct("=qQQIHH32s32s32s32sQI20s")
+COMMAND = Struct("=QQQI4x32s32s")
 CONTROL = Struct("=QIIII")
 COUNTS = Struct("=4Q4I16x")
-ODDITIES = Struct("=4Q32x")
+PARSE_ANOMALIES = Struct("=4Q32x")
 FLOW = Struct("=QQ")
 FLOW_BUCKET = Struct("=QQ")
 ENTRY = Struct("=IIII")
@@ -41,7 +43,7 @@ KEY6 = Struct("=II16s16s")
 FOUND = Struct("=II")
 GROUP = Struct("=16s16sI12x")
 FAMILY = Struct("=IIII")
-HOOK = Struct("=IIIII4xQ")
+HOOK = Struct("=IIIIIIQ")
 RANGE = Struct("=HH")
 PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
 TEST = Struct(f"=QQ{MAX_LIST}II4x")
@@ -51,7 +53,7 @@ FAMILY_BYTES = FAMILY.size + MAX_GROUPS * GROUP.size
 HOOK_BYTES = HOOK.size + len(FAMILIES) * FAMILY_BYTES
 SCRATCH_BYTES = 2 * 256 + (8 + 16) * MAX_LIST + 8 + 24
 
-SHARED_MAPS = ("control", "limits", "counts", "oddities", "flows", "letters")
+SHARED_MAPS = ("control", "limits", "counts", "parse_anomalies", "flows", "commands")
 """One of each for a limiter: its state."""
 HOOK_MAPS = ("hook", "entries", "ports", "keys4", "keys6", "scratch")
 """One of each for a hook; a reload makes new ones."""
@@ -89,12 +91,7 @@ def flow_record(enforcement: Enforcement) -> bytes:
     if enforcement.depth is None:
         return bytes(FLOW_RECORD.size)
     buckets = FlowBuckets(enforcement)
-    return FLOW_RECORD.pack(
-        buckets.scaled,
-        buckets.span_ns,
-        buckets.per_ns,
-        min(enforcement.mark_below * NS_PER_S, MAX_TOKENS),
-    )
+    return FLOW_RECORD.pack(buckets.scaled, buckets.span_ns, buckets.per_ns)
 
 
 def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
@@ -106,9 +103,9 @@ def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
     return record(share)
 
 
-def letter(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
-    """A `struct drld_letter`: put this in force."""
-    return LETTER.pack(
+def command(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
+    """A `struct drld_command`: put this in force."""
+    return COMMAND.pack(
         now_ns,
         enforcement.credit_id & _MAX_U64,
         enforcement.credit * NS_PER_S,
@@ -135,10 +132,34 @@ def limit_state(
         fallback(limit, share),
         enforcement.credit_id & _MAX_U64,
         limit.id,
+        source_bits(limit),
     )
+
+
+def source_bits(limit: LimitSpec) -> bytes:
+    """`source4` and `source6` of a `struct drld_limit`."""
+    return bytes(20) if limit.flow is None else b"".join(source_masks(limit.flow))
 
 
 def limit_flags(limit: LimitSpec) -> int:
     """The flags of a `struct drld_limit`."""
     shadow = SHADOW if limit.mode is Mode.SHADOW else 0
     return shadow | (MARK if limit.excess is Excess.MARK else 0)
+
+
+def by_flow(
+    identities: Sequence[int], there: Sequence[int], then: Sequence[int]
+) -> dict[FlowId, int]:
+    """By flow, what the places of the flow table have counted since then."""
+    counted: dict[FlowId, int] = {
+        identity: size - before
+        for identity, size, before in zip(identities, there, then, strict=True)
+        if identity
+    }
+    if len(counted) + identities.count(0) < len(identities):
+        # A flow that two CPUs have seen first has two places (bpf/flow.h).
+        counted = dict.fromkeys(counted, 0)
+        for identity, size, before in zip(identities, there, then, strict=True):
+            if identity:
+                counted[identity] += size - before
+    return counted

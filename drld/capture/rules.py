@@ -6,7 +6,7 @@ prerouting hook, those on packets going out on postrouting, each right after the
 everybody else, so that packet marks are set by then; addresses are those before destination NAT
 on the way in, and before source NAT on the way out.
 
-Where packets are charged when they arrived (`drld.capture.arrival`), a limit on packets going out
+Where packets are charged when they arrived (`nfqueue.arrival`), a limit on packets going out
 has three rules instead: the kernel forgets a packet's arrival between forward and postrouting. The
 first takes what is forwarded at the forward hook, behind everybody's filters; the others take what
 this host sends, at postrouting where its source is an address of this host, and at the output hook
@@ -20,7 +20,7 @@ share, for a dead daemon enforces none: those are refused.
 Two tools: nft (an own table; narrowed to the prefixes that the limits name, where all of them
 name some) and iptables (own chains in mangle; narrowed to the address family and, where there is
 but one, to the prefix). Everything is named after the limiter, so that the leftovers of a killed
-run are found again. Here is what the tools are told; `drld.capture.firewall` tells them.
+run are found again. Here is what the tools are told; `drld.capture.nfqueue.firewall` tells them.
 """
 
 from __future__ import annotations

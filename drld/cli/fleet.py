@@ -19,8 +19,8 @@ from drld.units import human_rate
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
+    from drld.registry.model.state import Registry
     from drld.registry.records import Alive
-    from drld.registry.state import Registry
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -175,6 +175,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
 @click.option("--mode")
 @click.option("--on-failure")
 @click.option("--excess", help='"drop" or "mark".')
+@click.option("--flow", help='"5-tuple", "source", or with prefix lengths "source/24/64".')
 @click.option("--replace", is_flag=True, help="Change the limit of this id or name.")
 @waiting
 @json_option

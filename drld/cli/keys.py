@@ -42,7 +42,7 @@ def list_keys(daemon: Daemon, as_json: bool) -> None:
 @click.pass_obj
 def install(daemon: Daemon, key_id: int, file: Any, as_json: bool) -> None:
     """Take the key in FILE (- for standard input): what comes may be sealed with it."""
-    from drld.gossip.keyring import parse_key
+    from drld.gossip.wire.keyring import parse_key
 
     try:
         key = parse_key(file.read(_MAX_FILE + 1))
@@ -76,7 +76,7 @@ def generate(file: Path) -> None:
     """Write a new key to FILE, which only its owner may read; needs no daemon."""
     import secrets
 
-    from drld.gossip.keyring import fingerprint
+    from drld.gossip.wire.keyring import fingerprint
 
     key = secrets.token_bytes(_NEW_KEY_BYTES)
     try:

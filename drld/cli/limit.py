@@ -51,6 +51,7 @@ def _fields(report: LimitReport) -> list[tuple[str, str]]:
             f"every {human_duration(report['interval_s'])}",
         ),
         *([("weights", _weights(report["weights"]))] if report["weights"] else []),
+        *([("flow", report["flow"])] if report["flow"] != "5-tuple" else []),
         ("in force", human_rate(report["limit_in_force_bps"])),
         ("demand", f"{human_rate(report['demand_bps'])}, {report['flows']} flows sampled"),
         ("fleet", _fleet(report["fleet"])),

@@ -77,7 +77,7 @@ T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
-_SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
+SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -113,15 +113,15 @@ def read_limits(path: str | os.PathLike[str]) -> list[object]:
     document, file = _document(path)
     limits = document.get("limit")
     if not isinstance(limits, list) or not limits or document.keys() != {"limit"}:
-        raise ConfigError([f"{file}: it needs [[limit]] tables, and nothing else"])
+        raise ConfigError([f"{file}: must have [[limit]] tables, and nothing else"])
     return limits
 
 
 def read_limit(value: object, source: str, interval_ns: int) -> LimitSpec:
     """Validate one limit of a fleet whose members are not known; `source` names it in messages.
 
-    Shares of limiters that are no members are nobody's, and who is not named has none.
-    `interval_ns` is the estimate interval of a limit that does not say its own.
+    A share of a limiter that is no member is not used, and a member without a share has 0.
+    `interval_ns` is the estimate interval of a limit without its own.
 
     Raises:
         ConfigError: it cannot be used; `problems` has a line for each mistake.
@@ -185,8 +185,8 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     """
     problems = Problems(file)
     for key in document:
-        if key not in _SECTIONS:
-            problems.unknown([], key, _SECTIONS)
+        if key not in SECTIONS:
+            problems.unknown([], key, SECTIONS)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     probes = read_probes(
@@ -252,7 +252,7 @@ class _Fleet:
 def _section(key: str, model: type[T], value: object, problems: Problems) -> T | None:
     """Make `[key]` of a value of the document."""
     if value is None:
-        problems.add([key], f"missing: the file needs a [{key}] table")
+        problems.add([key], f"is required: the file must have a [{key}] table")
         return None
     if not isinstance(value, dict):
         problems.refuse([key], value, f"one table, [{key}]")
@@ -265,7 +265,9 @@ def _sections(
 ) -> list[tuple[object, T | None]]:
     """Make all `[[key]]` of a value: what was written, and its table where that has no mistake."""
     if value is None:
-        problems.add([key], f"missing: the file needs a [[{key}]] table ({key} = [] for none)")
+        problems.add(
+            [key], f"is required: the file must have a [[{key}]] table, or {key} = [] for none"
+        )
         return []
     if not isinstance(value, list):
         problems.refuse([key], value, f"an array of tables: [[{key}]], with two brackets")
@@ -318,6 +320,7 @@ def _limit_spec(
         burst_is_automatic=table.burst == "auto",
         excess=Excess(table.excess),
         weights=table.weights,
+        flow=table.flow,
     )
 
 

@@ -22,7 +22,7 @@ def read_allocator(where: Location, value: object, problems: Problems) -> tuple[
     table = value if isinstance(value, dict) else {"name": value}
     at_name = [*where, "name"] if isinstance(value, dict) else where
     if "name" not in table:
-        problems.add(at_name, "missing")
+        problems.add(at_name, "is required")
         return None
     name = table["name"]
     if not isinstance(name, str) or name not in ALLOCATORS:

@@ -57,22 +57,22 @@ def unreachable(listen: str, address: str) -> str | None:
 
 
 def check_datapath(limiter: LimiterTable | None, problems: Problems) -> None:
-    """Nobody asks the kernel datapath for what only nfqueue has."""
+    """The kernel datapath is not asked for what only nfqueue has."""
     if limiter is None or limiter.datapath != "kernel":
         return
     for key, value, allowed in (
         (
             "timestamps",
             limiter.timestamps,
-            '"auto", for datapath = "kernel" judges packets as they arrive',
+            '"auto": datapath = "kernel" judges packets as they arrive',
         ),
-        ("firewall", limiter.firewall, '"auto", for datapath = "kernel" needs no firewall'),
+        ("firewall", limiter.firewall, '"auto": datapath = "kernel" needs no firewall'),
     ):
         if value != "auto":
             problems.refuse(["limiter", key], value, allowed)
     if limiter.queue is not None:
         problems.refuse(
-            ["limiter", "queue"], limiter.queue, 'left out, for datapath = "kernel" has no queue'
+            ["limiter", "queue"], limiter.queue, 'left out: datapath = "kernel" has no queue'
         )
 
 
@@ -89,7 +89,7 @@ def check_on_failure(limits: Sequence[LimitTable | None], problems: Problems) ->
             problems.refuse(
                 where,
                 "share",
-                '"open" or "closed", for with datapath = "nfqueue" nobody can keep up a share',
+                '"open" or "closed": datapath = "nfqueue" cannot keep up a share',
             )
         elif is_open != others:
             problems.add(
@@ -124,7 +124,7 @@ def check_shares(
         return
     check_limiters(where, shares, members, problems)
     if missing := sorted(set(members) - set(shares)):
-        problems.add(where, f"missing {some(missing)}: every limiter of the fleet has a share")
+        problems.add(where, f"must name every limiter of the fleet (missing: {some(missing)})")
     check_sum(where, shares, problems)
 
 
@@ -140,18 +140,19 @@ def check_limiters(
 
 
 def check_sum(where: Location, shares: dict[str, float], problems: Problems) -> None:
-    """Shares, where given, sum to 1; who is not named has none."""
+    """Shares, where given, sum to 1; a limiter that is not named has none."""
     if not shares:
         return
     total = math.fsum(shares.values())
     if abs(total - 1) > SHARES_TOLERANCE:
-        problems.add(where, f"sum to {total:.12g}: the shares of a fleet sum to 1")
+        problems.add(where, f"must sum to 1 (got {total:.12g})")
 
 
 def check_match(where: Location, match: MatchTable, problems: Problems) -> None:
     """There is one direction, and some packet can meet all conditions."""
     if (match.in_ is None) == (match.out is None):
-        problems.add(where, 'exactly one of "in" and "out" names the interface')
+        got = "neither" if match.in_ is None else "both"
+        problems.add(where, f'must have exactly one of "in" and "out" (got {got})')
     prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
     versions = {prefix.version for prefix in prefixes}
     if len(versions) == 2:
@@ -159,14 +160,18 @@ def check_match(where: Location, match: MatchTable, problems: Problems) -> None:
     for name, other, version in (("icmp", "icmpv6", 4), ("icmpv6", "icmp", 6)):
         if match.protocol == PROTOCOLS[name] and versions - {version}:
             problems.refuse(
-                [*where, "protocol"], name, f'"{other}", for the prefix is not IPv{version}'
+                [*where, "protocol"], name, f'"{other}": the prefix is not IPv{version}'
             )
     for key in ("source_port", "destination_port"):
         if getattr(match, key) and match.protocol not in {PROTOCOLS[name] for name in WITH_PORTS}:
-            problems.add([*where, key], f"needs protocol = one of {', '.join(WITH_PORTS)}")
+            problems.add(
+                [*where, key], f"must be left out unless protocol is one of {', '.join(WITH_PORTS)}"
+            )
 
 
 def check_alone(where: Location, allocator: str, size: int, problems: Problems) -> None:
     """The central token bucket is a fleet of one."""
     if allocator == "ctb" and size > 1:
-        problems.refuse(where, allocator, "an allocator for a fleet: ctb is for one limiter alone")
+        problems.refuse(
+            where, allocator, "an allocator for several limiters: ctb is for one limiter alone"
+        )

@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import PlainValidator
 
 from drld import units
 from drld.burst import MAX_BURST, MIN_BURST
+from drld.spec import SourcePrefix
 
-T = TypeVar("T")
-
-MIN_INTERVAL_NS, MAX_INTERVAL_NS = 10 * units.MEGA, 10 * units.GIGA
 MAX_WEIGHT = 1000
 
 PROTOCOLS = {
@@ -52,6 +51,7 @@ _URL = re.compile(
     r"https?://(?:([A-Za-z0-9.-]{1,253})|\[([0-9A-Fa-f:.]{2,45})\]):([0-9]{1,5})/?", re.ASCII
 )
 _HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}\.?", re.ASCII)
+_FLOW = re.compile(r"source(?:/([0-9]{1,2})(?:/([0-9]{1,3}))?)?", re.ASCII)
 _MAX_MARK = 2**32 - 1
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
@@ -75,6 +75,38 @@ def quantity(
         return number
 
     return read
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Type and bounds of a value, as the reference states them (`drld.config.reference`)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Reads a quantity within bounds; the bounds are written as people write the quantity."""
+
+    kind: str
+    parse: Callable[[str], int]
+    example: str
+    low: str
+    high: str
+
+    def __call__(self, value: object) -> int:
+        """The quantity in the units of `drld.model`.
+
+        Raises:
+            ValueError: with a phrase that says what is allowed.
+        """
+        allowed = f'a {self.kind} such as "{self.example}", from "{self.low}" to "{self.high}"'
+        return quantity(self.parse, allowed, self.parse(self.low), self.parse(self.high))(value)
+
+    @property
+    def described(self) -> Kind:
+        """Type and bounds, for the reference."""
+        return Kind(f"{self.kind}, `{self.low}` to `{self.high}`")
 
 
 def _name(value: object) -> str:
@@ -225,21 +257,42 @@ def _number(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= _MAX_MARK else None
 
 
-_size_of_burst = quantity(
-    units.parse_size,
-    'a size such as "75kB", from "1500B" (one full-size packet) to "4GB"',
-    MIN_BURST,
-    MAX_BURST,
+_read_rate = Quantity(
+    "rate",
+    units.parse_rate,
+    "10mbit",
+    units.format_rate(units.MIN_RATE),
+    units.format_rate(units.MAX_RATE),
 )
+_read_burst = Quantity(
+    "size", units.parse_size, "75kB", f"{MIN_BURST}B", units.format_size(MAX_BURST)
+)
+_read_interval = Quantity("duration", units.parse_duration, "50ms", "10ms", "10s")
+_read_time_to_live = Quantity("duration", units.parse_duration, "10s", "2s", "10m")
+_read_absence = Quantity("duration", units.parse_duration, "24h", "1m", "8760h")
 
 
 def _burst_or_auto(value: object) -> int | Literal["auto"]:
     if value == "auto":
         return "auto"
     try:
-        return _size_of_burst(value)
+        return _read_burst(value)
     except ValueError as error:
         raise ValueError(f'"auto", or {error}') from None
+
+
+def _flow(value: object) -> SourcePrefix | None:
+    if value == "5-tuple":
+        return None
+    match = _FLOW.fullmatch(value) if isinstance(value, str) else None
+    if match:
+        prefix = SourcePrefix(*(int(length) for length in match.groups() if length))
+        if 1 <= prefix.ipv4 <= 32 and 1 <= prefix.ipv6 <= 128:
+            return prefix
+    raise ValueError(
+        '"5-tuple", "source", or "source" with prefix lengths: "source/24" for IPv4 (1 to 32), '
+        '"source/24/56" for IPv4 and IPv6 (1 to 128)'
+    )
 
 
 def _weight(value: object) -> float:
@@ -249,63 +302,53 @@ def _weight(value: object) -> float:
     return float(number)
 
 
-Rate = Annotated[
-    int,
-    PlainValidator(
-        quantity(units.parse_rate, 'a rate such as "10mbit"', units.MIN_RATE, units.MAX_RATE)
-    ),
-]
+Rate = Annotated[int, PlainValidator(_read_rate), _read_rate.described]
 """Bytes/s."""
-Burst = Annotated[int, PlainValidator(_size_of_burst)]
+Burst = Annotated[int, PlainValidator(_read_burst), _read_burst.described]
 """Bytes."""
-BurstOrAuto = Annotated[int | Literal["auto"], PlainValidator(_burst_or_auto)]
+BurstOrAuto = Annotated[
+    int | Literal["auto"],
+    PlainValidator(_burst_or_auto),
+    Kind(f'`"auto"`, or {_read_burst.described.text}'),
+]
 """Bytes, or "auto": of the size that `drld.burst.automatic_burst` gives it."""
-Weight = Annotated[float, PlainValidator(_weight)]
-Interval = Annotated[
-    int,
-    PlainValidator(
-        quantity(
-            units.parse_duration,
-            'a duration such as "50ms", from "10ms" to "10s"',
-            MIN_INTERVAL_NS,
-            MAX_INTERVAL_NS,
-        )
-    ),
+Weight = Annotated[float, PlainValidator(_weight), Kind(f"number, above 0 to {MAX_WEIGHT}")]
+FlowDefinition = Annotated[
+    SourcePrefix | None,
+    PlainValidator(_flow),
+    Kind('`"5-tuple"`, `"source"`, `"source/24"` or `"source/24/56"`'),
 ]
+Interval = Annotated[int, PlainValidator(_read_interval), _read_interval.described]
 """Nanoseconds."""
-TimeToLive = Annotated[
-    int,
-    PlainValidator(
-        quantity(
-            units.parse_duration,
-            'a duration such as "10s", from "2s" to "10m"',
-            2 * units.GIGA,
-            600 * units.GIGA,
-        )
-    ),
+TimeToLive = Annotated[int, PlainValidator(_read_time_to_live), _read_time_to_live.described]
+"""Nanoseconds."""
+Absence = Annotated[int, PlainValidator(_read_absence), _read_absence.described]
+"""Nanoseconds."""
+FilePath = Annotated[str, PlainValidator(_file_path), Kind("absolute path")]
+EtcdUrl = Annotated[str, PlainValidator(_etcd_url), Kind("URL with a port")]
+Name = Annotated[str, PlainValidator(_name), Kind("name")]
+Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint), Kind("address")]
+Group = Annotated[str | int, PlainValidator(_group), Kind("name or number of a group")]
+SocketPath = Annotated[
+    str,
+    PlainValidator(_socket_path),
+    Kind(f"absolute path, up to {_LONGEST_SOCKET_PATH} bytes"),
 ]
-"""Nanoseconds."""
-Absence = Annotated[
-    int,
-    PlainValidator(
-        quantity(
-            units.parse_duration,
-            'a duration such as "24h", from "1m" to "8760h" (a year)',
-            60 * units.GIGA,
-            8760 * 3600 * units.GIGA,
-        )
-    ),
+DatapathName = Annotated[
+    str, PlainValidator(_datapath), Kind('`"auto"`, `"kernel"` or `"nfqueue"`')
 ]
-"""Nanoseconds."""
-FilePath = Annotated[str, PlainValidator(_file_path)]
-EtcdUrl = Annotated[str, PlainValidator(_etcd_url)]
-Name = Annotated[str, PlainValidator(_name)]
-Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint)]
-Group = Annotated[str | int, PlainValidator(_group)]
-SocketPath = Annotated[str, PlainValidator(_socket_path)]
-DatapathName = Annotated[str, PlainValidator(_datapath)]
-Interface = Annotated[str, PlainValidator(_interface)]
-Prefix = Annotated[IPv4Network | IPv6Network, PlainValidator(_prefix)]
-Protocol = Annotated[int, PlainValidator(_protocol)]
-Ports = Annotated[tuple[tuple[int, int], ...], PlainValidator(_ports)]
-Mark = Annotated[tuple[int, int], PlainValidator(_mark)]
+Interface = Annotated[str, PlainValidator(_interface), Kind("name of an interface")]
+Prefix = Annotated[IPv4Network | IPv6Network, PlainValidator(_prefix), Kind("address or prefix")]
+Protocol = Annotated[
+    int,
+    PlainValidator(_protocol),
+    Kind(f"integer, 0 to 255, or {', '.join(f'`{name}`' for name in PROTOCOLS)}"),
+]
+Ports = Annotated[
+    tuple[tuple[int, int], ...],
+    PlainValidator(_ports),
+    Kind('port, range such as `"8000-8100"`, or array of these'),
+]
+Mark = Annotated[
+    tuple[int, int], PlainValidator(_mark), Kind('`16`, `"0x10"` or `"0x10/0xff"` (value/mask)')
+]

@@ -8,7 +8,7 @@ import stat
 from drld.config.problems import Location, Problems
 from drld.config.schema import GossipTable
 from drld.errors import ConfigError
-from drld.gossip.keyring import NO_KEY, KeyRing, parse_key
+from drld.gossip.wire.keyring import NO_KEY, KeyRing, parse_key
 
 MAX_KEY_FILE = 1024
 """Bytes."""
@@ -33,7 +33,9 @@ def read_ring(where: Location, table: GossipTable, problems: Problems) -> KeyRin
     use = table.use
     if use is None:
         if len(keys) > 1:
-            problems.add([*where, "use"], "missing: which of the keys to send with")
+            problems.add(
+                [*where, "use"], "is required with several keys: the id of the key to send with"
+            )
             return None
         use = next(iter(keys), NO_KEY)
     if not sound:
@@ -60,10 +62,10 @@ def read_key(path: str) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("not a file")
+            raise ValueError("must be a regular file")
         if found.st_mode & _FOR_OTHERS:
             mode = stat.S_IMODE(found.st_mode)
-            raise ValueError(f"has mode {mode:o}: let nobody else read or write it (chmod 600)")
+            raise ValueError(f"must be private: run chmod 600 on it (got mode {mode:o})")
         return parse_key(os.read(descriptor, MAX_KEY_FILE + 1))
     finally:
         os.close(descriptor)

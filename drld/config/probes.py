@@ -8,6 +8,7 @@ from drld.config.problems import Problems
 from drld.config.schema import ProbesTable
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
+from drld.units import format_duration
 
 PROFILES = {
     "lan": ProbeSpec(),
@@ -22,16 +23,18 @@ def read_probes(table: ProbesTable | None, problems: Problems) -> ProbeSpec | No
     given = table.model_dump(exclude={"profile"}, exclude_none=True)
     if table.profile == "off":
         for key in given:
-            problems.add(["probes", key], 'must be left out, for profile = "off" probes nobody')
+            problems.add(["probes", key], 'must be left out: profile = "off" probes nobody')
         return None
     for key in ("period", "timeout"):
         if key in given:
             given[f"{key}_ns"] = given.pop(key)
     spec = replace(PROFILES[table.profile], **given)
     if spec.period_ns < 2 * spec.timeout_ns:
-        problems.add(
-            ["probes", "period" if table.timeout is None else "timeout"],
-            f"a timeout of {spec.timeout_ns / NS_PER_S:g} s is more than half of the period of "
-            f"{spec.period_ns / NS_PER_S:g} s: the other half is for the answers of helpers",
-        )
+        timeout, period = format_duration(spec.timeout_ns), format_duration(spec.period_ns)
+        if table.timeout is None:
+            allowed = f"at least twice probes.timeout, {timeout}: helpers need the other half"
+            problems.refuse(["probes", "period"], period, allowed)
+        else:
+            allowed = f"at most half of probes.period, {period}: helpers need the other half"
+            problems.refuse(["probes", "timeout"], timeout, allowed)
     return spec

@@ -62,7 +62,7 @@ class Problems:
                 location = location[:-1]
             path = [*where, *location]
             if mistake["type"] == "missing":
-                self.add(path, "missing")
+                self.add(path, "is required")
             elif mistake["type"] == "extra_forbidden":
                 self.unknown(path[:-1], str(location[-1]), _keys(model, location[:-1]))
             else:
@@ -88,6 +88,8 @@ def show(value: object) -> str:
         return "a table"
     if isinstance(value, list):
         return "an array"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, int) and value.bit_length() > 64:
         return "an integer beyond 64 bits"
     text = repr(_USER.sub("://...@", value) if isinstance(value, str) else value)
@@ -126,7 +128,10 @@ def _claim(mistake: ErrorDetails) -> str:
         return f"must have {bounds['min_length']} or more elements, not {bounds['actual_length']}"
     if mistake["type"] == "too_long":
         return f"must have {bounds['max_length']} or fewer elements, not {bounds['actual_length']}"
+    if mistake["type"].startswith("bool_"):
+        return "must be true or false"
     claim = re.sub(r"^\w+ should ", "must ", mistake["msg"])
+    claim = claim.replace("a valid integer", "an integer").replace("a valid number", "a number")
     for words, word in _COMPARISONS:
         claim = claim.replace(words, word)
     return claim

@@ -45,13 +45,15 @@ def _go_together(table: RegistryTable, problems: Problems) -> bool:
         ("key", "cert"),
     ):
         if getattr(table, key) is not None and getattr(table, other) is None:
-            problems.add(["registry", other], f"missing: registry.{key} needs it")
+            problems.add(["registry", other], f"is required with registry.{key}")
     secure = {url.startswith("https:") for url in table.endpoints}
     if len(secure) == 2:
-        problems.add(["registry", "endpoints"], "must be all of them https, or none")
+        problems.add(["registry", "endpoints"], "must begin with https:// all, or with http:// all")
     for key in ("ca", "cert"):
         if getattr(table, key) is not None and secure == {False}:
-            problems.add(["registry", key], "is for endpoints that begin with https://")
+            problems.add(
+                ["registry", key], "must be left out unless the endpoints begin with https://"
+            )
     if table.forget_after is not None and table.forget_after <= table.ttl:
         problems.refuse(
             ["registry", "forget_after"],

@@ -1,7 +1,9 @@
 """The tables of a configuration file, as people write them (docs/configuration.md).
 
-These models know one table each. What must hold between tables is in `drld.config.checks`; what
-the rest of drld works with is `drld.spec`.
+Each model knows one table. `drld.config.checks` has the rules between tables, and `drld.spec` what
+the rest of drld reads. `drld.config.reference` makes the reference from the docstrings below: of a
+model, its heading and what is above its table of keys; of a key, what it means, and its default
+where the code has none ("Default: ...").
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from drld.config.fields import (
     Endpoint,
     EtcdUrl,
     FilePath,
+    FlowDefinition,
     Group,
     Interface,
     Interval,
+    Kind,
     Mark,
     Name,
     Ports,
@@ -43,103 +47,222 @@ class Table(BaseModel):
 
 
 class LimiterTable(Table):
-    """`[limiter]`: this daemon."""
+    """`[limiter]`: this daemon.
+
+    A change of this table takes effect when the daemon restarts.
+    """
 
     name: Name
+    """Name of this limiter, unique in the fleet."""
     listen: Endpoint
+    """Address for gossip: the daemon binds exactly this address, and its peers send to it."""
     control: SocketPath | None = None
+    """Path of the control socket (docs/control-api.md). Default: `/run/drld/NAME.sock`."""
     control_group: Group | None = None
+    """Group that may use the control socket, beside root and the daemon's user
+    (docs/operations.md#the-control-socket). Default: the daemon's group."""
     datapath: DatapathName = "auto"
+    """Where packets are policed; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
     firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
+    """Tool that installs the rules of nfqueue; with `"none"` the log has the rules, and the
+    operator installs them."""
     queue: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """NFQUEUE number. Default: a free one."""
     timestamps: Literal["auto", "ebpf", "kernel", "read"] = "auto"
+    """Time at which nfqueue charges a packet: its arrival as eBPF or the kernel saw it, or when the
+    daemon read it; `"auto"` is the first that the host has (docs/nfqueue-datapath.md)."""
 
 
 class KeyTable(Table):
-    """`[gossip] keys`: one key of the fleet."""
+    """`keys`: the keys of the fleet.
+
+    A key's id and file are the same on all limiters (docs/security.md).
+    """
 
     id: Annotated[int, Field(ge=1, le=3)]
+    """Number by which datagrams name the key."""
     file: FilePath
+    """File with 16 to 32 random bytes in hexadecimal digits or base64, as `drlctl keys generate`
+    makes it; only its owner may write it, and only owner and group may read it."""
 
 
 class GossipTable(Table):
-    """`[gossip]`: how the limiters of the fleet inform each other."""
+    """`[gossip]`: how the limiters inform each other.
+
+    The same on all limiters of a fleet. The table may be left out.
+    """
 
     fabric: Literal["mesh", "pushsum", "tree"] = "tree"
+    """Which limiters send to which (docs/operations.md#choose-a-fabric)."""
     branching: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Number of neighbours in a tree, about, or of peers that `pushsum` sends to in a round."""
     interval: Interval = 50 * MEGA
-    keys: list[KeyTable] = Field(default_factory=list)
+    """Length of a round, and default of each limit's `interval`; at least the longest one-way delay
+    between limiters (docs/conservative-rule.md)."""
+    keys: Annotated[list[KeyTable], Kind("array of tables, up to 3")] = Field(default_factory=list)
+    """Keys that authenticate datagrams; without any, whoever reaches the port can forge updates.
+    Default: none."""
     use: Annotated[int, Field(ge=0, le=3)] | None = None
+    """Id of the key for what this limiter sends; 0 is no key. Default: the only key's `id`."""
     tag: Literal[4, 8, 16] = 4
+    """Length of an update's tag in bytes (docs/security.md)."""
     accept_unauthenticated: bool = False
+    """Whether datagrams without a key are accepted: only while a fleet introduces keys."""
 
 
 class ProbesTable(Table):
-    """`[probes]`: how the limiters find out who is alive; None is the profile's."""
+    """`[probes]`: who is alive.
+
+    The same on all limiters of a fleet. The table may be left out. N is the number of limiters;
+    [below](#how-soon-a-death-is-noticed) is what P, R and Q mean together. No value makes a fleet
+    exceed its limits: verdicts are for `drlctl`, the log, and a tree that looks for a parent.
+    """
 
     profile: Literal["lan", "wan", "off"] = "lan"
+    """Defaults of the keys below; `"off"` neither probes nor answers, so set it on all limiters or
+    on none."""
     period: Interval | None = None
+    """P: each limiter probes one other per period; at least twice the `timeout`."""
     timeout: Interval | None = None
+    """Wait for an answer before helpers probe too: more than the round-trip time and two intervals;
+    drld waits for at least 4 intervals."""
     helpers: Annotated[int, Field(ge=0, le=20)] | None = None
+    """Number of other limiters that probe a silent one too."""
     suspicion: Annotated[float, Field(ge=1, le=100)] | None = None
+    """Factor of R = `suspicion` P max(1, log10 N), the time for a suspicion to reach its subject,
+    and for the refutation to reach all."""
     suspicion_max: Annotated[float, Field(ge=1, le=100)] | None = None
+    """Factor of R for a suspicion that no other limiter confirms."""
     isolation: Annotated[int, Field(ge=3, le=100)] | None = None
+    """Factor of Q = `isolation` P: a limiter without any answer for Q takes itself for cut off,
+    until it has had answers for R."""
     retransmissions: Annotated[int, Field(ge=1, le=20)] | None = None
+    """Each limiter passes a rumour on ceil(`retransmissions` log10(N + 1)) times."""
     patience: Annotated[int, Field(ge=0, le=20)] | None = None
+    """A limiter that runs late or loses answers waits up to 1 + `patience` times as long."""
 
 
 class PeerTable(Table):
-    """`[[peer]]`: another limiter of the fleet."""
+    """`[[peer]]`: another limiter of the fleet.
+
+    One table for each limiter but this one. Without any, and without `[registry]`, this limiter is
+    alone.
+    """
 
     name: Name
+    """That limiter's `name`."""
     address: Endpoint
+    """That limiter's `listen`: of the address family of this one's, and loopback only if this one's
+    is."""
 
 
 class RegistryTable(Table):
-    """`[registry]`: where the fleet's limiters and limits are listed."""
+    """`[registry]`: a list of the fleet in etcd.
+
+    With this table, limiters and limits come and go in etcd, and `[[peer]]` and `[[limit]]` may be
+    left out (docs/registry.md). Limits and peers in the file are this host's own, and the file wins
+    over etcd. A peer that has registered with the address in the file is no conflict. `shares` then
+    need not name every limiter (one without a share has 0), the names in `weights` are not checked,
+    and `ctb` is an error. A change of this table takes effect when the daemon restarts.
+    """
 
     endpoints: Annotated[list[EtcdUrl], Field(min_length=1, max_length=16)]
+    """Servers of one etcd cluster, 3.3 or later, such as `"https://etcd1:2379"`; one is used at a
+    time."""
     fleet: Name
+    """Name of the fleet; its keys in etcd begin with `/drld/FLEET/`."""
     ttl: TimeToLive = 10 * GIGA
-    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    """Time without news for which a limiter counts as alive: decides when a silent etcd server is
+    left, and what `drlctl fleet` shows, and no share."""
+    user: Annotated[str, Field(min_length=1, max_length=256), Kind("text")] | None = None
+    """Name for etcd's authentication, 1 to 256 characters; needs `password_file`. Default: none."""
     password_file: FilePath | None = None
+    """File with the password on one line; needs `user`. Default: none."""
     ca: FilePath | None = None
+    """Certificates (PEM) to trust, for `https`. Default: the system's."""
     cert: FilePath | None = None
+    """Client certificate (PEM); needs `key`. Default: none."""
     key: FilePath | None = None
+    """Private key (PEM) of the certificate; needs `cert`. Default: none."""
     interfaces: Annotated[dict[Interface, Interface], Field(max_length=1000)] = Field(
         default_factory=dict
     )
+    """This host's names for interfaces of the fleet's limits, such as `{ uplink = "eth1" }`; other
+    names are used as they are. Default: none."""
     forget_after: Absence | None = None
+    """Remove members that etcd has not heard from for this time, which is above `ttl`
+    (docs/registry.md has the risk). Default: never."""
     cache: FilePath | None = None
+    """File with the registry's last state, for a start while etcd is away. Default:
+    `/var/lib/drld/NAME.registry.json`."""
 
 
 class MatchTable(Table):
-    """`match`: which packets fall under a limit."""
+    """`match`: which packets fall under a limit.
+
+    A packet must meet every condition given. Fragments and other cases: docs/matching.md.
+    """
 
     in_: Annotated[Interface | None, Field(alias="in")] = None
+    """Interface at which packets arrive. Default: one of `in` and `out` is required."""
     out: Interface | None = None
+    """Interface by which packets leave. Default: one of `in` and `out` is required."""
     source: Prefix | None = None
+    """Source address or prefix, without host bits: `10.9.2.0/24`, not `10.9.2.1/24`. Default:
+    any."""
     destination: Prefix | None = None
+    """Destination address or prefix, of the family of `source`. Default: any."""
     protocol: Protocol | None = None
+    """Transport protocol. Default: any."""
     source_port: Ports = ()
+    """Source port; needs a `protocol` of `tcp`, `udp`, `sctp` or `udplite`. Default: any."""
     destination_port: Ports = ()
+    """Destination port; as `source_port`. Default: any."""
     mark: Mark | None = None
+    """Value of the packet's masked mark; without a mask, all 32 bits count. Default: any."""
 
 
 class LimitTable(Table):
-    """`[[limit]]`: a policy with a global rate."""
+    """`[[limit]]`: a policy with a global rate.
+
+    One table for each. A file without limits has `limit = []` before its first table. A packet
+    under several limits must pass all of them, in the order of the file. The limiters of a fleet
+    must agree on `rate`, `burst` (in bytes), `allocator`, `interval`, `excess`, `shares`,
+    `weights` and `flow`; if two differ, `drlctl status` and the log of both name the limit.
+    """
 
     id: Annotated[int, Field(ge=1, le=65535)]
+    """Number of the limit on the wire: the same on all limiters, and never reused while the fleet
+    lives."""
     name: Name
+    """Name of the limit, unique in the file."""
     rate: Rate
+    """What all limiters together may forward."""
     burst: BurstOrAuto = "auto"
+    """Depth of the one token bucket that the fleet emulates (docs/operations.md#size-the-burst)."""
     match: MatchTable
-    # A name, or a table of a name and the allocator's own parameters: drld.config.allocator.
-    allocator: Any = DEFAULT_ALLOCATOR
+    """Which packets fall under the limit ([below](#match-which-packets-fall-under-a-limit))."""
+    # `drld.config.allocator` reads it.
+    allocator: Annotated[Any, Kind("name, or table of `name` and parameters")] = DEFAULT_ALLOCATOR
+    """How the rate is divided ([below](#allocator-how-the-rate-is-divided))."""
     interval: Interval | None = None
+    """Estimate interval: how often demand is measured and the local limit set
+    (docs/operations.md#choose-the-intervals). Default: `gossip.interval`."""
     ewma: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Weight that history one second old keeps in the demand; 0 is no filter."""
     mode: Literal["enforce", "shadow"] = "enforce"
+    """`"shadow"` counts what it would drop, and drops nothing."""
     on_failure: Literal["share", "open", "closed"] | None = None
+    """What passes while the daemon is dead: its static share, all, or no packet
+    (docs/operations.md#when-a-daemon-dies). Default: `"share"`; on nfqueue `"closed"`."""
     excess: Literal["drop", "mark"] = "drop"
+    """What happens above the limit; `"mark"` marks ECN-capable packets (CE) before it drops any."""
     shares: dict[str, Share] = Field(default_factory=dict)
+    """Static share of each limiter, by name, in force at start and while peers are disconnected;
+    names every limiter and sums to 1. Default: the same for all."""
     weights: dict[Name, Weight] = Field(default_factory=dict)
+    """Relative weight of a limiter's flows, by name: with 2, a flow gets twice the rate of a flow
+    at a limiter of weight 1. Default: 1 for each."""
+    flow: FlowDefinition = None
+    """What makes a flow: addresses, protocol and ports, or the source's prefix alone
+    ([below](#flow-what-makes-a-flow)). Default: `"5-tuple"`."""

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from drld.control.backend import Backend
 from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
-from drld.gossip.keyring import KeyRing, parse_key
+from drld.gossip.wire.keyring import KeyRing, parse_key
 
 log = logging.getLogger("drld.control")
 

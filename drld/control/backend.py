@@ -9,7 +9,7 @@ from typing import Protocol
 import trio
 
 from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceRecord
-from drld.gossip.keyring import KeyRing
+from drld.gossip.wire.keyring import KeyRing
 
 
 class Backend(Protocol):

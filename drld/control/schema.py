@@ -198,6 +198,8 @@ class LimitReport(TypedDict):
     interval_s: float
     weights: dict[str, float]
     """Relative weight of limiters' flows, by name; limiters not named have 1."""
+    flow: str
+    """What makes a flow: `5-tuple`, or `source/V4/V6` with prefix lengths."""
     limit_in_force_bps: float
     """The global limit less the shares of disconnected limiters."""
     demand_bps: float

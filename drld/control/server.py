@@ -28,8 +28,8 @@ from drld.control.backend import Backend
 from drld.control.connection import Connection
 from drld.control.credentials import Credentials
 from drld.control.turns import Turns
+from drld.daemon.log_throttle import ThrottledLog
 from drld.errors import ConfigError
-from drld.seldom import Seldom
 
 log = logging.getLogger("drld.control")
 
@@ -85,7 +85,7 @@ class Connections:
         app = cast(ASGIFramework, make_app(backend, self._turns))
         self._app = wrap_app(app, self._config.wsgi_max_body_size, "asgi")
         self._open = 0
-        self._complaints = Seldom(log)
+        self._warnings = ThrottledLog(log)
 
     async def accept(
         self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
@@ -100,7 +100,7 @@ class Connections:
                     self._open += 1
                     nursery.start_soon(self._serve_counted, stream, peer)
                 else:
-                    self._complaints.warn(
+                    self._warnings.warn(
                         f"refused a control connection of {peer}: {self._open} are open"
                     )
                     sock.close()
@@ -112,7 +112,7 @@ class Connections:
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
-                self._complaints.warn(f"cannot accept a control connection: {error.strerror}")
+                self._warnings.warn(f"cannot accept a control connection: {error.strerror}")
                 await trio.sleep(_RETRY_S)
             else:
                 return sock

@@ -62,7 +62,7 @@ class FlowSlot:
         self.hits = 0
         """Bytes since the last `take` that the limit refused or marked."""
         self.due_ns = 0
-        """Time at which the flow's bucket is full again (drld.allocators.flow_bucket), ns."""
+        """Time at which the flow's bucket is full again (drld.police.flow_bucket), ns."""
 
 
 class FlowSample:
@@ -112,12 +112,21 @@ class FlowSample:
 class FlowState:
     """Estimates of one flow, from the ticks so far."""
 
-    __slots__ = ("age_ns", "fast", "last", "rate_sum", "silent_ns", "unhit_ns", "weight")
+    __slots__ = (
+        "age_ns", "average", "fast", "last", "paused", "rate", "rate_sum", "silent_ns", "unhit_ns",
+        "weight",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.rate_sum = 0.0
         """Numerator of the start-corrected EWMA, and its weight."""
         self.weight = 0.0
+        self.average = 0.0
+        """Mean rate over the flow's life so far, bytes/s; older intervals count less."""
+        self.rate = 0.0
+        """The average, bytes/s; 0 while the flow pauses."""
+        self.paused = False
+        """Whether the flow has been silent for so long that it counts for nothing."""
         self.fast = 0.0
         """EWMA of `FAST_NS` that climbs from zero, bytes/s. The sum over all flows is the EWMA of
         the limiter's arrivals, whichever flows come and go."""
@@ -127,25 +136,6 @@ class FlowState:
         self.silent_ns = 0
         self.unhit_ns = NEVER_NS
         """Time since the limit refused or marked a packet of the flow, ns."""
-
-    @property
-    def average(self) -> float:
-        """Mean rate over the flow's life so far, bytes/s; older intervals count less."""
-        return self.rate_sum / self.weight if self.weight else 0.0
-
-    @property
-    def rate(self) -> float:
-        """The average, bytes/s; 0 while the flow pauses."""
-        rate = self.average
-        return 0.0 if self._pauses(rate) else rate
-
-    @property
-    def paused(self) -> bool:
-        """Whether the flow has been silent for so long that it counts for nothing."""
-        return self._pauses(self.average)
-
-    def _pauses(self, rate: float) -> bool:
-        return self.silent_ns >= PAUSE_NS and rate * self.silent_ns >= PAUSE_BYTES * NS_PER_S
 
     def update(
         self, counted: int, interval_ns: int, alpha: float, fast_alpha: float, hit: bool
@@ -160,11 +150,14 @@ class FlowState:
             hit: whether the limit refused or marked any of the bytes.
         """
         self.last = last = counted * NS_PER_S / interval_ns
-        self.rate_sum = alpha * self.rate_sum + (1 - alpha) * last
+        self.rate_sum = rate_sum = alpha * self.rate_sum + (1 - alpha) * last
         self.fast = fast_alpha * self.fast + (1 - fast_alpha) * last
-        self.weight = alpha * self.weight + (1 - alpha)
+        self.weight = weight = alpha * self.weight + (1 - alpha)
+        self.average = average = rate_sum / weight if weight else 0.0
         self.age_ns += interval_ns
-        self.silent_ns = 0 if counted else self.silent_ns + interval_ns
+        self.silent_ns = silent_ns = 0 if counted else self.silent_ns + interval_ns
+        self.paused = silent_ns >= PAUSE_NS and average * silent_ns >= PAUSE_BYTES * NS_PER_S
+        self.rate = 0.0 if self.paused else average
         self.unhit_ns = 0 if hit else self.unhit_ns + interval_ns
 
 

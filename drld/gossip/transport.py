@@ -1,7 +1,7 @@
 """The gossip socket: sends what is sealed, opens what is received (a shell, no decisions).
 
 One UDP socket, bound to the address that peers know this limiter by, so that they find it by the
-source address. Sessions live here, one `drld.gossip.channel` for each peer: whoever sends and
+source address. Sessions live here, one `drld.gossip.wire.channel` for each peer: whoever sends and
 receives sees updates and control messages, and of handshakes only that a peer was `Met`.
 
 Nothing here blocks and nothing a peer or the network does is fatal: what cannot be sent or does not
@@ -20,11 +20,11 @@ from random import Random, SystemRandom
 from typing import NamedTuple
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.channel import Channel, Message
-from drld.gossip.control_wire import Control, End, Kind
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Met, Session
-from drld.gossip.wire import MAX_DATAGRAM, MAX_UPDATES
+from drld.gossip.wire.channel import Channel, Message
+from drld.gossip.wire.control_codec import Control, End, Kind
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met, Session
+from drld.gossip.wire.update_codec import MAX_DATAGRAM, MAX_UPDATES
 from drld.model import Update
 
 RECEIVE_BUFFER = 4 << 20

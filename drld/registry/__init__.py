@@ -1,6 +1,6 @@
-"""The fleet's registry in etcd: who belongs to the fleet, and which limits it has.
+"""The fleet's registry in etcd: its members and its limits.
 
-Theory, semantics and the reasons for them: docs/registry.md. `keys` is the layout, `records` what
-the values are, `state` the pure part, `merge` makes a configuration of it; `etcd` and `agent` are
-the shells, `cache` the file that outlives a restart without etcd.
+Theory, semantics and the reasons for them: docs/registry.md. `model` is the pure part: the layout
+of keys, the state, and the configuration made of it. `records` reads and writes the values. `etcd`
+and `agent` are the shells, `cache` the file that outlives a restart without etcd.
 """

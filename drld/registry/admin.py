@@ -13,9 +13,9 @@ import trio
 from drld.config.problems import must_be
 from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd
-from drld.registry.keys import Keys, source
+from drld.registry.model.keys import Keys, source
+from drld.registry.model.state import Member, Registry
 from drld.registry.records import Alive, Readers, parsed, read_alive, write_limit
-from drld.registry.state import Member, Registry
 from drld.spec import LimitSpec, RegistrySpec
 
 POLL_S = 0.2

@@ -22,11 +22,11 @@ from drld.control.schema import RegistryReport
 from drld.errors import ConfigError, DatapathError, RegistryError
 from drld.registry import cache
 from drld.registry.etcd import CompactedError, Etcd
-from drld.registry.keys import Keys, source
-from drld.registry.merge import merge
+from drld.registry.model.keys import Keys, source
+from drld.registry.model.merge import merge
+from drld.registry.model.state import Event, Registry
+from drld.registry.model.takeover import take_over
 from drld.registry.records import Readers, write_members
-from drld.registry.state import Event, Registry
-from drld.registry.takeover import take_over
 from drld.registry.upkeep import Upkeep
 from drld.spec import LimiterSpec
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from drld.registry.keys import Keys
-from drld.registry.state import MAX_BYTES
+from drld.registry.model.keys import Keys
+from drld.registry.model.state import MAX_BYTES
 
 log = logging.getLogger("drld.registry")
 

@@ -21,7 +21,7 @@ import trio
 from drld.errors import RegistryError
 from drld.registry.credentials import read_password, read_trust
 from drld.registry.http import Connection, HttpError, connect
-from drld.registry.state import Event
+from drld.registry.model.state import Event
 from drld.spec import RegistrySpec
 
 MAX_ANSWER_BYTES = 8_000_000

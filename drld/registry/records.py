@@ -17,8 +17,8 @@ from drld.config import read_limit
 from drld.config.fields import Endpoint
 from drld.config.problems import Problems, must_be
 from drld.errors import ConfigError
-from drld.registry.keys import Keys, source
-from drld.registry.state import Member
+from drld.registry.model.keys import Keys, source
+from drld.registry.model.state import Member
 from drld.spec import LimitSpec, RegistrySpec, format_endpoint
 
 MAX_VALUE_BYTES = 256 << 10

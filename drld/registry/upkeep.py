@@ -15,9 +15,9 @@ import trio
 from drld.errors import ConfigError
 from drld.model import NS_PER_S
 from drld.registry.etcd import Etcd
-from drld.registry.keys import source
+from drld.registry.model.keys import source
+from drld.registry.model.state import Event, Registry
 from drld.registry.records import read_alive, write_alive, write_member
-from drld.registry.state import Event, Registry
 from drld.spec import RegistrySpec, format_endpoint
 
 log = logging.getLogger("drld.registry")
@@ -54,16 +54,16 @@ class Upkeep:
         self._renew_at = 0.0
         self._absent_since: dict[tuple[str, int], float] = {}
         """By member, and the revision of its key: who registers again has been there."""
-        self._stirred = trio.Event()
+        self._woken = trio.Event()
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """The registry has changed."""
-        self._stirred.set()
+        self._woken.set()
 
     def tell(self, applied: int, refused: Mapping[str, str]) -> None:
         """What to say of ourselves."""
         self._alive = write_alive(self._keys, self._address, applied, refused)
-        self.stir()
+        self.wake()
 
     async def run(self) -> None:
         """Do what is due, until cancelled.
@@ -72,7 +72,7 @@ class Upkeep:
             RegistryError: something failed.
         """
         while True:
-            self._stirred = trio.Event()
+            self._woken = trio.Event()
             await self._renew()
             if await self._say_alive():
                 await self._restore()
@@ -87,7 +87,7 @@ class Upkeep:
             if self.taken is None and (self._registry.lost or not self._registry.joined):
                 wait_s = SOON_S
             with trio.move_on_after(max(wait_s, 0)):
-                await self._stirred.wait()
+                await self._woken.wait()
 
     async def _renew(self) -> None:
         now = trio.current_time()
@@ -121,7 +121,7 @@ class Upkeep:
         key = self._keys.alive(self._registry.name)
         where = {key: item.revision if item is not None else 0}
         if await self._etcd.commit({key: said}, where, self._lease) is None:
-            self.stir()  # Somebody was faster: look again.
+            self.wake()  # Somebody was faster: look again.
             return False
         self._told = said
         return True

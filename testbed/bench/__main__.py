@@ -18,11 +18,10 @@ from testbed.bench.lanes import Setting
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome
 from testbed.interrupt import run_to_end
-from testbed.markdown import replace_section
+from testbed.page import PLOTS, RESULTS
 from testbed.progress import Progress
+from testbed.provenance import commit
 
-_DOCUMENT = Path(__file__).parents[2] / "docs/performance.md"
-_FIGURE = _DOCUMENT.with_suffix(".png")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -31,7 +30,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--quick", is_flag=True, help="Shorter and rougher.")
 @click.option("--json", "json_file", type=_FILE, help="Write the result there.")
 @click.option("--plot", "figure", type=_FILE, help="Draw it there (PNG).")
-@click.option("--docs", is_flag=True, help="Write it into docs/performance.md and its figure.")
+@click.option("--docs", is_flag=True, help="Write it into results/performance.md.")
 @click.option(
     "--from", "earlier", type=_FILE,
     help="A result of --json: what NAMES find takes its place in there; without, it is only shown.",
@@ -61,22 +60,19 @@ def main(
         # matplotlib takes a second to import, and measuring does not need it.
         from testbed.bench.plot import draw
 
-        for path in (figure, _FIGURE if docs else None):
+        for path in (figure, RESULTS / PLOTS / report.FIGURE if docs else None):
             if path is not None:
                 draw(result, path)
                 click.echo(f"{path}")
     if docs:
-        document = _DOCUMENT.read_text(encoding="utf-8")
-        section = report.markdown(result)
-        replaced = replace_section(document, section, report.BEGIN, report.END)
-        _DOCUMENT.write_text(replaced, encoding="utf-8")
-        click.echo(f"{_DOCUMENT}")
+        click.echo(f"{report.PAGE.write({'all': report.section(result)})}")
 
 
 def _empty(quick: bool) -> dict[str, Any]:
     """A result without any benchmark."""
     return {
         "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "commit": commit(),
         "quick": quick,
         "host": {
             "model": _processor(),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends UDP packets over Ethernet as fast as one processor can, or at a rate.
  *
- * blast DEVICE SOURCE-MAC DESTINATION-MAC SOURCE-IP FIRST-IP ADDRESSES FRAME-BYTES SECONDS RATE
+ * blast DEVICE SOURCE-MAC DESTINATION-MAC SOURCE-IP FIRST-IP ADDRESSES FRAME-BYTES SECONDS RATE [FLOWS]
  *
  * Frames (without checksum: 60 bytes are "64-byte frames") go round ADDRESSES destinations from
  * FIRST-IP on, in steps that no cache or prefetcher foresees, past the queueing discipline. RATE is
- * in packets/s; 0: without end. Prints {"ready": true} before the first packet, and after the last
- * {"packets": ..., "seconds": ...}.
+ * in packets/s; 0: without end. FLOWS is how many source ports take turns at each destination; 0: 64
+ * take turns whatever the destination is. Prints {"ready": true} before the first packet, and
+ * {"packets": ..., "seconds": ...} after the last.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -75,11 +76,12 @@ int main(int count, char **words)
 	struct iovec parts[BATCH];
 	int one = 1, batch = BATCH;
 
-	if (count != 10)
-		fail("ten words");
+	if (count != 10 && count != 11)
+		fail("ten words, or eleven");
 	unsigned size = atoi(words[7]);
 	uint32_t first, source, addresses = atoi(words[6]);
 	double seconds = atof(words[8]), rate = atof(words[9]);
+	uint32_t flows = count == 11 ? atoi(words[10]) : 0;
 	if (size < HEADERS || size > FRAME_MAX || !addresses ||
 	    inet_pton(AF_INET, words[4], &source) != 1 || inet_pton(AF_INET, words[5], &first) != 1)
 		fail("a number or an address");
@@ -123,7 +125,7 @@ int main(int count, char **words)
 		}
 		for (int i = 0; i < batch; i++, next++)
 			address(frames[i], first + next * STRIDE % addresses,
-				1024 + next % FLOWS);
+				1024 + (flows ? next / addresses % flows : next % FLOWS));
 		int done = sendmmsg(out, messages, batch, 0);
 		if (done > 0)
 			sent += done;

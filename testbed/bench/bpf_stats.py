@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from drld.capture import bpf
+from drld.ebpf import bpf
 from testbed import netns
 from testbed.bench.lanes import Lane, Sample
 from testbed.errors import HostError, MeasurementError

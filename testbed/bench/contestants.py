@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS
 from drld.capture.packet import COPY_BYTES
-from drld.capture.packet_queue import QUEUE_PACKETS
 from testbed import netns
 from testbed.bench.lanes import Lane, Place, Setting
 from testbed.bench.traffic import tool

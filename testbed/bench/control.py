@@ -49,6 +49,8 @@ class _Case:
     fabric: str = "mesh"
     target: Target | None = None
     by_peers: bool = False
+    flows: int = 0
+    """Of each active limit; 0: a few."""
 
     @property
     def updates_a_tick(self) -> int:
@@ -58,7 +60,12 @@ class _Case:
 
     @property
     def x(self) -> int:
-        return self.peers if self.by_peers else self.limits
+        return self.peers if self.by_peers else self.flows or self.limits
+
+    @property
+    def packets_per_s(self) -> int:
+        """Each flow sends once a second or more: after three seconds of silence it is evicted."""
+        return max(self.active * max(_PACKETS_PER_S, self.flows), _LEAST_RATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,9 @@ def _cases(quick: bool) -> Iterable[_Case]:
         yield _Case(f"limits, {_SOME} active", count, _SOME, target=below.get(count))
     yield from (_Case("limits, all idle", count, 0) for count in counts)
     yield from (_Case("limits, all active", count, count) for count in counts)
+    for flows, target in ((4, Target(70.0, at_least=False)), (64, None)):
+        group = "flows of each of 1,000 active limits"
+        yield _Case(group, 1_000, 1_000, flows=flows, target=target)
     for fabric in ("mesh",) if quick else ("mesh", "pushsum"):
         for peers in (100,) if quick else (2, 10, 100, 1_000):
             yield _Case(f"peers, {fabric}", 1, 1, peers, fabric, by_peers=True)
@@ -103,7 +113,7 @@ async def measure(setting: Setting) -> Outcome:
             row(*named, KEPT, [seen.kept], x=case.x),
             row(*named, MEMORY, [seen.resident_bytes / 1e6], x=case.x),
         ]
-    return Outcome(rows, CORE[0], axis="limits, or peers")
+    return Outcome(rows, CORE[0], axis="limits, flows, or peers")
 
 
 async def _start(place: Place, case: _Case) -> Child:
@@ -123,7 +133,7 @@ async def _start(place: Place, case: _Case) -> Child:
     )
     command = [sys.executable, "-m", "testbed.bench.echo"]
     echo = place.members.start("peers", place.lane.namespace, command)
-    await echo.send({"daemon": place.name, "address": _HOST, "peers": peers})
+    await echo.send({"daemon": place.name, "address": _HOST, "peers": peers, "fabric": case.fabric})
     await echo.receive()
     await ready(place, daemon)
     return daemon
@@ -138,7 +148,7 @@ async def _watch(place: Place, daemon: Child, case: _Case) -> _Seen:
         if case.active:
             blast = Blast(
                 field, SMALLEST_FRAME, _SETTLE_S + windows * window_s,
-                rate=max(case.active * _PACKETS_PER_S, _LEAST_RATE), addresses=case.active,
+                rate=case.packets_per_s, addresses=case.active, flows=case.flows,
             )  # fmt: skip
             nursery.start_soon(blast.measure, place.lane)
         await trio.sleep(_SETTLE_S)

@@ -13,8 +13,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from drld.gossip.session import Met
 from drld.gossip.transport import Transport
+from drld.gossip.wire.session import Met
 from drld.model import Update
 from testbed import child
 
@@ -29,9 +29,10 @@ _TOKEN = 2.0**-10
 class _Peer:
     """One stand-in."""
 
-    def __init__(self, name: str, address: str, daemon: tuple[str, str]) -> None:
+    def __init__(self, name: str, address: str, daemon: tuple[str, str], fabric: str) -> None:
         self._daemon, host = daemon
         self._transport = Transport((address, PORT), name, {self._daemon: (host, PORT)})
+        self._transport.set_fabric(fabric)
         self._sequence: dict[int, itertools.count[int]] = defaultdict(itertools.count)
 
     def answer(self) -> None:
@@ -56,7 +57,7 @@ def work() -> None:
     """Be the job's peers of its daemon."""
     job: dict[str, Any] = child.receive()
     daemon = (job["daemon"], job["address"])
-    peers = [_Peer(name, address, daemon) for name, address in job["peers"].items()]
+    peers = [_Peer(name, address, daemon, job["fabric"]) for name, address in job["peers"].items()]
     child.send(ready=True)
     while True:
         for peer in peers:

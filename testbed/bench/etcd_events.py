@@ -12,7 +12,7 @@ import trio
 
 from drld.errors import RegistryError
 from drld.registry.etcd import Etcd
-from drld.registry.state import Event
+from drld.registry.model.state import Event
 from drld.spec import RegistrySpec
 from testbed import child
 

@@ -19,11 +19,11 @@ from contextlib import closing, contextmanager
 from random import Random
 
 from drld import config
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import WireError
-from drld.gossip.auth import HELLO, Tagger, session_secret
-from drld.gossip.channel import Channel
-from drld.gossip.control_wire import (
+from drld.gossip.transport import Transport
+from drld.gossip.wire.channel import Channel
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     NOBODY,
     Control,
@@ -32,10 +32,10 @@ from drld.gossip.control_wire import (
     Kind,
     encode_control,
 )
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Session
-from drld.gossip.transport import Transport
-from drld.gossip.wire import MAX_DATAGRAM, TAG_SIZE, encode
+from drld.gossip.wire.datagram_tag import HELLO, Tagger, session_secret
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Session
+from drld.gossip.wire.update_codec import MAX_DATAGRAM, TAG_SIZE, encode
 from drld.model import Quantity, Update
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, row

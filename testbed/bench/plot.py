@@ -45,6 +45,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
                 _points(axes, rows)
             unit = f" ({rows[0].unit})" if rows[0].unit else ""
             axes.set_title(f"{title}\n{rows[0].metric}{unit}", loc="left", fontsize=9)
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
         plt.close(figure)
 

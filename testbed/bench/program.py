@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from drld import config
-from drld.capture import bpf
-from drld.capture.attachment import attachment
-from drld.capture.bpf import Code, Map, Program
-from drld.capture.hook import device
-from drld.capture.kernel import KernelDatapath
+from drld.capture.kernel.datapath import KernelDatapath
+from drld.ebpf import bpf
+from drld.ebpf.attachment import attachment
+from drld.ebpf.bpf import Code, Map, Program
+from drld.ebpf.hook import device
 from drld.model import Enforcement
 from drld.spec import Direction
 from testbed import child

@@ -1,4 +1,4 @@
-"""A result of the benchmark as data, as text and as a section of a document. Pure.
+"""A result of the benchmark as data, as text and as the section of a page. Pure.
 
 A result is a JSON document: `taken` (date), `quick`, `host` (what it ran on), and by name of a
 benchmark its `title`, `seconds`, and what is in a `summary.Outcome`.
@@ -12,9 +12,11 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.bench.summary import Outcome, Row, Summary, Target
-from testbed.markdown import bar
+from testbed.markdown import item, prose, table
+from testbed.page import Page, image
 
-BEGIN, END = "<!-- scripts/bench --docs writes from here -->", "<!-- to here -->"
+PAGE = Page("performance", "Benchmarks", "scripts/bench --docs", "../docs/performance.md", ["all"])
+FIGURE = "performance.png"
 
 
 def record(title: str, seconds: float, outcome: Outcome) -> dict[str, Any]:
@@ -85,20 +87,24 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """All tables, for a document."""
+def section(result: Mapping[str, Any]) -> str:
+    """All tables, for the page."""
     host = result["host"]
     kind = "quick" if result["quick"] else "full"
     parts = [
-        f"A {kind} run of {result['taken']}: {host['processors']} processors ({host['model']}), "
-        f"Linux {host['kernel']}, Python {host['python']}, load before it began {host['load']}. "
-        "Medians with their quartiles; `ok` and `short of` say how they compare to the target.",
+        prose(
+            f"A {kind} run of {result['taken']}, commit {result.get('commit', 'unknown')[:7]}: "
+            f"{host['processors']} processors ({host['model']}), Linux {host['kernel']}, Python "
+            f"{host['python']}, load before it began {host['load']}. Medians with their quartiles; "
+            "`ok` and `short of` say how they compare to the target."
+        ),
+        "",
+        image("all benchmarks", FIGURE),
         "",
     ]
     for name, benchmark in result["benchmarks"].items():
         header, *lines = grid(rows_of(benchmark))
-        parts += [f"### {name}: {benchmark['title']}", ""]
-        parts += [bar(header), bar(["---"] * len(header)), *map(bar, lines), ""]
-        parts += [f"- {note}" for note in benchmark["notes"]]
+        parts += [f"## {name}: {benchmark['title']}", "", *table(header, lines), ""]
+        parts += map(item, benchmark["notes"])
         parts += [""] if benchmark["notes"] else []
     return "\n".join(parts)

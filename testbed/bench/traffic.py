@@ -120,6 +120,8 @@ class Blast:
     """Packets/s; 0: as many as one processor sends."""
     addresses: int = 1
     """How many destinations take turns."""
+    flows: int = 0
+    """To each of them; 0: 64 ports take turns, whichever destinations they meet."""
     cpus: tuple[int, ...] = ()
     """A sender on each; none: where senders run."""
     apart: bool = False
@@ -140,7 +142,7 @@ class Blast:
             for number, cpu in enumerate(self.cpus or setting.cpus[:1]):
                 own = first + number * self.addresses if self.apart else first
                 line = [*pinned(cpu), *command, str(own), str(self.addresses)]
-                line += [str(self.frame_bytes), duration, str(self.rate)]
+                line += [str(self.frame_bytes), duration, str(self.rate), str(self.flows)]
                 senders.append(self.field.members.start("blast", netns.namespace(SOURCE), line))
             for sender in senders:
                 await sender.receive(_PATIENCE_S)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
 from testbed.chaos.fault import KERNEL, NFQUEUE
@@ -23,11 +23,14 @@ from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
 from testbed.interrupt import run_to_end
 from testbed.link import probed
-from testbed.markdown import replace_section
+from testbed.page import Page
 from testbed.provenance import commit
 from testbed.reproduce.board import Board
 
-_DOCUMENT = Path(__file__).parents[2] / "docs/chaos.md"
+_PAGE = Page(
+    "chaos", "Faults done to fleets of real daemons", "scripts/chaos --docs", "../docs/chaos.md",
+    [*FABRICS, SOAK],
+)  # fmt: skip
 _RESULT = "chaos.json"
 _JOBS = {False: 1, True: 3}
 """Fleets at a time unless told, by whether it is quick."""
@@ -68,7 +71,7 @@ class _Command(click.Command):
     "--jobs", type=click.IntRange(1, 16),
     help=f"So many fleets at a time. Default: {_JOBS[False]}, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
-@click.option("--docs", is_flag=True, help="Write a full run into docs/chaos.md: tree or mesh.")
+@click.option("--docs", is_flag=True, help="Write a full run, or a soak, into results/chaos.md.")
 def main(
     *,
     names: tuple[str, ...],
@@ -83,14 +86,12 @@ def main(
     docs: bool,
 ) -> None:
     """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
-    docs/operations.md is broken."""
-    markers = report.markers(fabric)
-    if docs and (names or quick or datapath or allocator != DEFAULT_ALLOCATOR):
+    results/faults.md is broken."""
+    whole = names in ((), (SOAK,))
+    if docs and (not whole or quick or datapath or allocator != DEFAULT_ALLOCATOR):
         raise click.UsageError(
-            "--docs is for all of it: no FAULT, no --quick, no --datapath, no --allocator"
+            f"--docs is for all faults or {SOAK}, without --quick, --datapath and --allocator"
         )
-    if docs and markers[0] not in _DOCUMENT.read_text(encoding="utf-8"):
-        raise click.UsageError(f"docs/chaos.md has no figures of {fabric}")
     links = probed("auto")
     work = [
         Job(list(group), way, links, seed, quick, seconds, fabric, allocator)
@@ -117,10 +118,8 @@ def main(
         (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     click.echo(report.text(result))
     if docs:
-        document = _DOCUMENT.read_text(encoding="utf-8")
-        replaced = replace_section(document, report.markdown(result), *markers)
-        _DOCUMENT.write_text(replaced, encoding="utf-8")
-        click.echo(f"{_DOCUMENT}")
+        name = SOAK if names else fabric
+        click.echo(f"{_PAGE.write({name: report.section(result, name.capitalize())})}")
     if report.broken(result):
         raise SystemExit(1)
 

@@ -28,7 +28,7 @@ DETECTED_S = 2.0
 DEAD, ALIVE = "dead", "alive"
 _DEATH_S = 16.0
 """Until all call a limiter dead: 5 s until all others of three have probed it in vain, R + Q + F,
-and 1 s (drld/gossip/probe_times.py)."""
+and 1 s (drld/gossip/health/probe_times.py)."""
 _RETURN_S = 3.0
 """Until all have met it again, and said so."""
 _RECOVER_S = 4.0

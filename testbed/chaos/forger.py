@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from drld.gossip.control_wire import CONTROL_TAG_SIZE, End, Hello, encode_control
-from drld.gossip.wire import TAG_SIZE, encode
+from drld.gossip.wire.control_codec import CONTROL_TAG_SIZE, End, Hello, encode_control
+from drld.gossip.wire.update_codec import TAG_SIZE, encode
 from drld.model import Quantity, Update
 from testbed import child
 from testbed.chaos.urgency import be_urgent

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import trio
 
-from drld.capture import bpf
-from drld.capture.bpf import Map, Program
+from drld.ebpf import bpf
+from drld.ebpf.bpf import Map, Program
 from drld.errors import DrldError
 from testbed import netns
 

@@ -39,7 +39,7 @@ class Log:
 
 
 def news(line: str) -> str | None:
-    """What of its peers a line tells of, if it does (`drld.notices`)."""
+    """What of its peers a line tells of, if it does (`drld.daemon.peer_log`)."""
     found = _NEWS.search(line)
     if found is None:
         return None

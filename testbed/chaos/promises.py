@@ -42,8 +42,8 @@ from typing import Any
 from drld.allocators.base import PACKET_BYTES
 from drld.allocators.fair import DEPTH_ITEMS, LOAN_S, FairParameters
 from drld.config.schema import GossipTable
-from drld.gossip import FABRICS
-from drld.gossip.base import Fabric
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.base import Fabric
 from drld.model import NS_PER_S, Quantity
 
 _LIMITERS = 3

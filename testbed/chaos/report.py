@@ -1,4 +1,4 @@
-"""A result as a table for a terminal, and as a section of docs/chaos.md. Pure.
+"""A result as a table for a terminal, and as a section of results/chaos.md. Pure.
 
 A result is a JSON document: `taken` (date), `commit`, `quick`, `seed`, `host`, and `stages`, each
 with its `datapath`, the `records` of its faults (with the attempts at them that were `discarded`),
@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testbed.markdown import bar
-
-
-def markers(fabric: str) -> tuple[str, str]:
-    """Between which a document has the figures of a fabric."""
-    return f"<!-- scripts/chaos --fabric {fabric} --docs writes from here -->", f"<!-- {fabric} -->"
+from testbed.markdown import item, prose, table
 
 
 def broken_of(record: Mapping[str, Any]) -> list[str]:
@@ -148,21 +143,18 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """For a document."""
+def section(result: Mapping[str, Any], title: str) -> str:
+    """The section of a page."""
     host = result["host"]
     header, *lines = rows(result)
     kind = "quick" if result["quick"] else "full"
-    parts = [
+    conditions = (
         f"A {kind} run of {result['taken']}, commit {result['commit'][:7]}, seed "
-        f"{result['seed']}, {result['fabric']}: {host['processors']} processors "
-        f"({host['model']}), Linux {host['kernel']}, Python {host['python']}. In brackets what is "
-        f"promised. At most, in any of them: {_usual(result)}.",
-        "",
-        bar(header),
-        bar(["---"] * len(header)),
-        *map(bar, lines),
-    ]
-    parts += ["", *(f"- {each}" for each in spoiled(result))]
-    parts += [f"- broken: {each}" for each in broken(result)]
-    return "\n".join(parts)
+        f"{result['seed']}, {result['fabric']}, {result['allocator']}: {host['processors']} "
+        f"processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. The "
+        f"promise is in brackets. The worst of any fault: {_usual(result)}."
+    )
+    notes = [*spoiled(result), *(f"broken: {each}" for each in broken(result))]
+    return "\n".join(
+        [f"## {title}", "", prose(conditions), "", *table(header, lines), "", *map(item, notes)]
+    )

@@ -17,9 +17,9 @@ from typing import Any
 
 import trio
 
+from drld.daemon.peer_log import QUIET_NS
 from drld.errors import DrldError
 from drld.model import NS_PER_S
-from drld.notices import QUIET_NS
 from testbed import child
 from testbed.chaos import soak
 from testbed.chaos.fault import Check, Episode, Fault

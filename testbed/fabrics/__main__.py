@@ -8,13 +8,12 @@ from pathlib import Path
 
 import click
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
 from testbed.progress import Progress
 
-_DOCS = Path(__file__).parents[2] / "docs"
 _OUT = Path("fabrics-out")
 
 
@@ -28,7 +27,7 @@ _OUT = Path("fabrics-out")
 )  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=_OUT)
 @click.option("--only-report", is_flag=True, help="Measure nothing: show and draw what OUT has.")
-@click.option("--docs", is_flag=True, help="Write tables and plots into docs.")
+@click.option("--docs", is_flag=True, help="Write tables and plots into results/.")
 def main(
     *,
     quick: bool,
@@ -62,13 +61,11 @@ def main(
             progress.end()
     results = Results(result["runs"])
     click.echo(document.text(results))
-    for path in draw(results, out):
+    plots = draw(results, out)
+    for path in plots:
         click.echo(f"{path}")
     if docs:
-        page = _DOCS / "gossip.md"
-        page.write_text(document.updated(page.read_text(encoding="utf-8"), results), "utf-8")
-        for path in [page, *draw(results, _DOCS)]:
-            click.echo(f"{path}")
+        click.echo(f"{document.PAGE.write({'all': document.section(results, plots)}, plots)}")
 
 
 if __name__ == "__main__":

@@ -27,17 +27,18 @@ PREVIOUS = "result.previous.json"
 _LOW_PRIORITY = 10
 _DECISIVE = (
     "drld/model.py",
-    *(f"drld/gossip/{name}.py" for name in (
-        "base", "lasting", "layout", "link", "membership", "rest", "sequence", "wire",
+    *(f"drld/gossip/fabrics/{name}.py" for name in (
+        "base", "link", "membership", "quiescence", "sliding_extreme",
     )),
+    *(f"drld/gossip/wire/{name}.py" for name in ("layout", "sequence", "update_codec")),
     *("testbed/sim/network.py", "testbed/sim/lives.py"),
     *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),
 )  # fmt: skip
 """Files that decide what is measured of any fabric."""
 OWN = {
-    "mesh": ("drld/gossip/mesh.py",),
-    "pushsum": ("drld/gossip/pushsum.py", "drld/gossip/mass.py"),
-    "tree": ("drld/gossip/tree*.py", "drld/gossip/kinship.py"),
+    "mesh": ("drld/gossip/fabrics/mesh.py",),
+    "pushsum": ("drld/gossip/fabrics/pushsum.py", "drld/gossip/fabrics/pushsum_pair.py"),
+    "tree": ("drld/gossip/fabrics/tree*.py",),
 }
 """And those of one alone."""
 

@@ -1,20 +1,24 @@
-"""The tables of a comparison: for the terminal, and for docs/gossip.md. Pure."""
+"""The tables of a comparison: for the terminal, and for results/fabrics.md. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, LOSSES, SIZES, Case
 from testbed.fabrics.fleet import INTERVAL_NS
 from testbed.fabrics.measure import STEP
 from testbed.fabrics.results import Results
-from testbed.markdown import bar, replace_section
+from testbed.markdown import table
+from testbed.page import Page, image
 
-BEGIN = "<!-- python -m testbed.fabrics --docs writes from here -->"
-END = "<!-- to here -->"
+PAGE = Page(
+    "fabrics", "The fabrics compared", "python -m testbed.fabrics --docs", "../docs/gossip.md",
+    ["all"],
+)  # fmt: skip
 
 
 class Table(NamedTuple):
@@ -27,10 +31,7 @@ class Table(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """In Markdown."""
-        return [
-            f"{self.title}:", "", bar(self.header), bar(["---"] * len(self.header)),
-            *map(bar, self.rows),
-        ]  # fmt: skip
+        return [f"{self.title}:", "", *table(self.header, self.rows)]
 
 
 def tables(results: Results) -> list[Table]:
@@ -65,13 +66,9 @@ def text(results: Results) -> str:
     return "\n\n".join("\n".join(table.lines) for table in tables(results))
 
 
-def updated(document: str, results: Results) -> str:
-    """The page with these tables in its section.
-
-    Raises:
-        ValueError: it has no place for them.
-    """
-    return replace_section(document, text(results), BEGIN, END)
+def section(results: Results, plots: Sequence[Path]) -> str:
+    """The plots and all tables."""
+    return "\n\n".join([*(image(plot.stem, plot.name) for plot in plots), text(results)])
 
 
 def _cases(results: Results, part: str, **changes: Any) -> Iterator[Case]:

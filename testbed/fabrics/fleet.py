@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from drld.gossip import FABRICS
-from drld.gossip.base import Fabric
-from drld.gossip.lasting import Extreme, least
-from drld.gossip.pushsum import settling_intervals
-from drld.gossip.tree_membership import TreeMembership
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.pushsum import settling_intervals
+from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_min
+from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import MS, Conditions, Network
@@ -51,7 +51,7 @@ class Fleet:
         self.phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
         """When in an interval each ticks, ns."""
         self.fabrics: dict[str, Fabric[Any]] = {}
-        self._lasting: dict[str, Extreme] = {}
+        self._lasting: dict[str, SlidingExtreme] = {}
         self._in_force: dict[str, float] = {}
         """Shares that each limiter had in force at its last tick."""
         self._lives: dict[str, Lives[Update]] = {name: Lives() for name in self.names}
@@ -68,7 +68,7 @@ class Fleet:
             name, [peer for peer in self.names if peer != name], self._branching, INTERVAL_NS
         )
         self.fabrics[name] = self._kind(membership=membership, limit_id=1, quantity=Quantity.RATE)
-        self._lasting[name] = least(membership.rise_ns)
+        self._lasting[name] = sliding_min(membership.rise_ns)
         self._lasting[name].update(1, self.interval * INTERVAL_NS)
 
     def run(self, intervals: int) -> None:

@@ -203,7 +203,7 @@ def row(size: int, loss: float, manner: Manner, fleets: int) -> str:
 @click.command()
 @click.option("--most", type=click.IntRange(10), default=max(FLEETS), help="Limiters of a fleet.")
 def main(*, most: int) -> None:
-    """Measure flow updating as the fabrics are: the table of docs/gossip.md."""
+    """Measure flow updating as the fabrics are: the table of results/gossip.md."""
     click.echo(
         "| limiters | lost | degree | updates an interval | restless | doubled: known after "
         "| highest total meanwhile |"

@@ -28,7 +28,6 @@ from testbed.reproduce.schedule import Room
 from testbed.reproduce.summary import missing_count
 from testbed.suite import read
 
-_DOCUMENT = Path(__file__).parents[2] / "docs/reproduction.md"
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
 _PROCESSORS = os.cpu_count() or 1
 _JOBS = {False: max(_PROCESSORS // 2, 1), True: 2 * _PROCESSORS}
@@ -81,7 +80,7 @@ class _Command(click.Command):
 @click.option(
     "--docs",
     is_flag=True,
-    help="Write what was found into docs/reproduction.md (with --only-report: what OUT has).",
+    help="Write what was found into results/ (with --only-report: what OUT has).",
 )
 def main(
     *,
@@ -123,10 +122,12 @@ def main(
     click.echo(report.text(shown))
     click.echo(f"{write_report(everything, directory)}")
     if docs:
-        text = _DOCUMENT.read_text(encoding="utf-8")
-        titles = {figure.name: figure.title for figure in everything}
-        _DOCUMENT.write_text(document.updated(text, shown, titles), encoding="utf-8")
-        click.echo(f"{_DOCUMENT}")
+        for page in document.pages(FIGURES).values():
+            own = [one for one in shown if one["name"] in page.sections]
+            if own:
+                plots = [directory / one["name"] / plot for one in own for plot in one["plots"]]
+                sections = {one["name"]: document.section(one) for one in own}
+                click.echo(f"{page.write(sections, plots)}")
     absent = sum(missing_count(one) for one in shown)
     if absent and not only_report:
         raise click.ClickException(f"{absent} runs are missing; the same command does them")

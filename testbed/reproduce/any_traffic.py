@@ -23,7 +23,6 @@ from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.results import Results, difference, text
 
-_NAMES = {**NAMES, "fair": "fair"}
 _MAX_MIN = "max-min"
 _MOST_GROUPS = 8
 """Of a case, in the table of rates."""
@@ -68,17 +67,17 @@ def evaluate(results: Results) -> Finding:
     names = [name for name in ALLOCATORS if any(runs.by_allocator[name] for runs in run)]
     return Finding(
         checks,
-        f"{_NAMES[JUDGED]}: {held} of {len(checks)} bounds hold in {len(run)} cases",
+        f"{NAMES[JUDGED]}: {held} of {len(checks)} bounds hold in {len(run)} cases",
         tables=[
             Table(
                 "Medians over the runs, and the worst run; max-min is the value if each flow had "
                 "its max-min fair share",
-                ["case", "measured", "to reach", _MAX_MIN, *(_NAMES[name] for name in names)],
+                ["case", "measured", "to reach", _MAX_MIN, *(NAMES[name] for name in names)],
                 [_row(runs, bound, names) for runs in run for bound in runs.case.bounds],
             ),
             Table(
                 "Mean rate of the flows of each group (IP layer, Mbit/s)",
-                ["case", "group", _MAX_MIN, *(_NAMES[name] for name in names)],
+                ["case", "group", _MAX_MIN, *(NAMES[name] for name in names)],
                 [row for runs in run for row in _rates(runs, names)],
             ),
         ],
@@ -107,7 +106,7 @@ def _check(runs: _Runs, bound: Bound) -> Check:
     statement = f"{runs.case.title}: {bound.measure.name}{', worst run' if bound.worst else ''}"
     if bound.beside is not None:
         value = difference(value, _median(runs.values(bound.beside, bound.measure)))
-        statement += f", less that of {_NAMES[bound.beside]}"
+        statement += f", less that of {NAMES[bound.beside]}"
     return Check(statement, value, bound.measure.unit, bound.least, bound.most)
 
 
@@ -116,7 +115,7 @@ def _row(runs: _Runs, bound: Bound, names: Sequence[str]) -> list[str]:
     assert seen is not None
     reach = Check("", None, measure.unit, bound.least, bound.most).bounds
     if bound.beside is not None:
-        reach += f" of the difference from {_NAMES[bound.beside]}"
+        reach += f" of the difference from {NAMES[bound.beside]}"
     ideal = None if measure.ideal is None else measure.ideal(seen)
     cells = []
     for name in names:
@@ -152,7 +151,7 @@ def draw(results: Results, directory: Path) -> list[Path]:
             figsize=(9.0, 0.45 * len(cases) + 1.4), layout="constrained"
         )  # fmt: skip
         for number, (name, colour) in enumerate(zip(ALLOCATORS, COLOURS, strict=False)):
-            label: str | None = _NAMES[name]
+            label: str | None = NAMES[name]
             for row, runs in enumerate(cases):
                 if not runs.by_allocator[name]:
                     continue
@@ -181,4 +180,5 @@ FIGURE = Figure(
     [case.series for case in ALL_CASES],
     evaluate,
     draw,
+    page="any-traffic",
 )

@@ -46,7 +46,8 @@ _REAL = ("ctb", "fair", "fps")
 """Allocators of the runs on the testbed."""
 _CARRIED = frozenset({
     "udp-2", "udp-3", "udp-4", "udp-20", "rtt", "bbr", "ecn-baseline", "low-50k", "bursts-100k",
-    "lone-cubic-40ms", "lone-cubic-200ms", "lone-cubic-auto", "ports", "uneven", "long-75kB",
+    "lone-cubic-40ms", "lone-cubic-200ms", "lone-cubic-auto", "ports", "ports-source", "uneven",
+    "long-75kB",
 })  # fmt: skip
 """Cases that a host with two processors carries: small fleets, and tens of flows."""
 
@@ -332,6 +333,12 @@ CASES = (
         "a new port for each packet, 5 Mbit/s beside TCP",
         "any-ports",
         [Bound(mean_share(), least=-0.02, beside="ctb"), Bound(least_share())],
+    ),
+    _case(
+        "ports-source",
+        "the same, flows are sources",
+        "any-ports-source",
+        [Bound(least_share(), least=0.8)],
     ),
     _elephants(10_000),
     _elephants(100_000),

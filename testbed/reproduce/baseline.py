@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from testbed.reproduce.figure import Series
 
-PAPERS = ("ctb", "gtb", "grd", "fps", "fps-paper")
-"""Those of the paper's figures 3 and 4; central random drop is in its figure 5.
+FPS = ("fps", "fps-paper", "fair")
+"""The allocators that stand for the paper's FPS: each statement about FPS is a check of them all.
 
-FPS stands twice: drld's, and figure 2 as the paper prints it. A statement of the paper about FPS is
-a check of both.
+They are drld's FPS, figure 2 as the paper prints it, and drld's default.
 """
-FURTHER = ("crd", "fps-random-drop")
+PAPERS = ("ctb", "gtb", "grd", *FPS)
+"""The allocators of the paper's figures 3 and 4."""
+ALLOCATORS = (*PAPERS, "crd")
+"""Those of its figure 5."""
+
+
+def papers(allocator: str) -> str:
+    """The paper's allocator that this one stands for."""
+    return "fps" if allocator in FPS else allocator
+
+
 NAMES = {
     "ctb": "CTB",
     "gtb": "GTB",
     "grd": "GRD",
     "fps": "FPS",
     "fps-paper": "FPS as printed",
+    "fair": "fair",
     "crd": "central random drop",
     "fps-random-drop": "FPS with random drop",
 }
@@ -30,13 +40,13 @@ the interval before keeps a tenth of its weight, which is next to no filter."""
 BASELINE = Series(
     "baseline",
     "baseline",
-    full={"allocators": [*PAPERS, *FURTHER]},
+    full={"allocators": [*ALLOCATORS]},
     quick={"seconds": 18, "warmup": "6s", "repeat": 1},
 )
 BASELINE_HASTY = Series(
     "baseline-hasty",
     "baseline",
-    full={"allocators": ["ctb", "grd", "fps", "fps-paper"], "repeat": 5},
+    full={"allocators": ["ctb", "grd", *FPS], "repeat": 5},
     quick={"seconds": 18, "warmup": "6s", "repeat": 1},
     settings=(HASTY,),
 )

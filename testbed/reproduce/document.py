@@ -1,67 +1,72 @@
-"""The figures' section of docs/reproduction.md: a row for each figure, and what is behind it. Pure.
-
-What the section has of figures that were not taken this time stays as it is.
-"""
+"""The pages of results/ that `scripts/reproduce --docs` writes: a section for each figure. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from testbed.markdown import bar, replace_section
-from testbed.reproduce.report import Summary, conditions, difference, score
+from testbed.markdown import item, prose, table
+from testbed.page import Page, image
+from testbed.reproduce.figure import Figure
+from testbed.reproduce.finding import Verdict
+from testbed.reproduce.report import Summary, conditions, score
+from testbed.reproduce.summary import missing_count, unmet
 
-BEGIN = "<!-- scripts/reproduce --docs writes from here -->"
-END = "<!-- to here -->"
-
-_HEADER = ["", "the paper", "ours", "checks", "difference"]
-_MARK = re.compile(r"^<!-- (\w+) -->$", re.MULTILINE)
-"""Where the details of a figure begin."""
-
-
-def updated(document: str, summaries: Sequence[Summary], titles: Mapping[str, str]) -> str:
-    """The document with these figures in its section; `titles` are those of all, in their order.
-
-    Raises:
-        ValueError: it has no place for them.
-    """
-    rows, details = _parsed(document.partition(BEGIN)[2].partition(END)[0], titles)
-    for summary in summaries:
-        rows[summary["name"]] = _row(summary)
-        details[summary["name"]] = _details(summary)
-    known = [name for name in titles if name in rows]
-    table = [bar(_HEADER), bar(["---"] * len(_HEADER)), *(rows[name] for name in known)]
-    blocks = [f"<!-- {name} -->\n\n{details[name]}" for name in known if name in details]
-    return replace_section(document, "\n\n".join(["\n".join(table), *blocks]), BEGIN, END)
+_TITLES = {
+    "reproduction": "The paper, figure by figure",
+    "scale": "Fleets of up to ten thousand limiters",
+    "any-traffic": "Any traffic, as one fair bucket",
+}
+_EXPLAINED = {"any-traffic": "allocators.md"}
+_HEADING = re.compile(r"\A## (.+)$", re.MULTILINE)
+_SCORE = re.compile(r"^\*\*Checks:\*\* (.+)$", re.MULTILINE)
 
 
-def _parsed(section: str, titles: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Rows and details of a section by name; those of figures that are no more are left out."""
-    table, *blocks = _MARK.split(section)
-    names = {bar([title]): name for name, title in titles.items()}
-    rows = {
-        names[start]: line
-        for line in table.splitlines()
-        if (start := line[: line.find(" | ") + 2]) in names
-    }
-    details = {
-        name: text.strip()
-        for name, text in zip(blocks[::2], blocks[1::2], strict=True)
-        if name in titles
-    }
-    return rows, details
+def pages(figures: Mapping[str, Figure]) -> dict[str, Page]:
+    """Each page by its name, with the figures that it shows."""
+    return {
+        name: Page(
+            name, title, "scripts/reproduce --docs",
+            f"../docs/{_EXPLAINED.get(name, f'{name}.md')}",
+            [figure.name for figure in figures.values() if figure.page == name], _overview,
+        )
+        for name, title in _TITLES.items()
+    }  # fmt: skip
 
 
-def _row(summary: Summary) -> str:
-    return bar([summary["title"], summary["paper"], summary["ours"], score(summary),
-                difference(summary)])  # fmt: skip
+def _overview(sections: Mapping[str, str]) -> str:
+    """How many checks of each figure hold."""
+    rows = []
+    for section in sections.values():
+        heading, held = _HEADING.search(section), _SCORE.search(section)
+        assert heading is not None
+        assert held is not None
+        rows.append([heading[1], held[1]])
+    return "\n".join(table(["", "checks"], rows))
 
 
-def _details(summary: Summary) -> str:
-    """How it was taken, and its tables."""
-    lines = [f"**{summary['title']}**", "", *(f"- {line}" for line in conditions([summary]))]
-    for table in summary["tables"]:
-        lines += ["", f"{table['title']}:", ""]
-        lines += [bar(table["header"]), bar(["---"] * len(table["header"]))]
-        lines += [bar(row) for row in table["rows"]]
+def section(summary: Summary) -> str:
+    """What the paper says, what was found, how the runs were taken, tables and plots."""
+    failed = [
+        f"Does not hold: {check['statement']}: {check['measured']}, not {check['bounds']}"
+        for check in unmet(summary, Verdict.FAILED)
+    ]
+    absent = missing_count(summary)
+    lines = [
+        f"## {summary['title']}",
+        "",
+        prose(f"**The paper:** {summary['paper']}."),
+        "",
+        prose(f"**Here:** {summary['ours']}."),
+        "",
+        *([prose(f"**Difference:** {summary['difference']}"), ""] if summary["difference"] else []),
+        f"**Checks:** {score(summary)}",
+        "",
+        *map(item, [*failed, *([f"{absent} runs are missing"] if absent else [])]),
+        *map(item, conditions([summary])),
+    ]
+    for one in summary["tables"]:
+        lines += ["", f"{one['title']}:", "", *table(one["header"], one["rows"])]
+    for plot in summary["plots"]:
+        lines += ["", image(summary["title"], plot)]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.plot import COLOURS, STYLE, save
 from testbed.reproduce import scale
 from testbed.reproduce.figure import Figure, Series
@@ -130,4 +130,5 @@ FIGURE = Figure(
     list(SERIES.values()),
     evaluate,
     draw,
+    page="scale",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testbed.reproduce.baseline import BASELINE, FURTHER, NAMES, PAPERS
+from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES, PAPERS
 from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.figure import Figure
 from testbed.reproduce.finding import Check, Finding, Table, near
@@ -21,33 +21,31 @@ def _share(results: Results, allocator: str, limiter: str) -> float | None:
 
 def evaluate(results: Results) -> Finding:
     """Limit and split."""
-    used = {name: results.used(BASELINE.name, name) for name in (*PAPERS, *FURTHER)}
+    used = {name: results.used(BASELINE.name, name) for name in ALLOCATORS}
     small = {name: _share(results, name, _SMALL) for name in used}
     checks = [
         *(
             near(f"{NAMES[name]}: aggregate over the limit", used[name], 1.0,
-                 0.03 if name.startswith("fps") else 0.05)
-            for name in (*PAPERS, "fps-random-drop")
+                 0.03 if name in FPS else 0.05)
+            for name in PAPERS
         ),
         *(
             near(f"{NAMES[name]}: share of the 3-flow limiter, 0.3 is its due", small[name],
                  0.3, 0.05)
-            for name in ("grd", "fps", "fps-paper", "fps-random-drop")
+            for name in ("grd", *FPS)
         ),
         Check("GTB: share of the 7-flow limiter, which gets nearly everything",
               _share(results, "gtb", _LARGE), least=0.85),
+        Check("fair, more strictly than the paper: aggregate over the limit", used["fair"],
+              least=0.98, most=1.01),
     ]  # fmt: skip
     rows = [
         [NAMES[name], text(used[name], 3), text(small[name], 3),
          text(_share(results, name, _LARGE), 3)]
         for name in used
     ]  # fmt: skip
-    ours = (
-        f"aggregate over the limit: CTB {text(used['ctb'], 3)}, GTB {text(used['gtb'], 3)}, "
-        f"GRD {text(used['grd'], 3)}, FPS {text(used['fps'], 3)}, as printed "
-        f"{text(used['fps-paper'], 3)}; share of the three flows: "
-        f"GTB {text(small['gtb'], 3)}, GRD {text(small['grd'], 3)}, FPS {text(small['fps'], 3)}, "
-        f"as printed {text(small['fps-paper'], 3)}"
+    ours = "aggregate over the limit, and share of the three flows: " + ", ".join(
+        f"{NAMES[name]} {text(used[name], 3)} and {text(small[name], 3)}" for name in PAPERS
     )
     header = ["", "aggregate / limit", "3-flow limiter", "7-flow limiter"]
     return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
@@ -57,7 +55,7 @@ def draw(results: Results, directory: Path) -> list[Path]:
     """The first run of each allocator."""
     panels = [
         (NAMES[name], dict(results.by_series[BASELINE.name]), runs[0])
-        for name in (*PAPERS, "fps-random-drop")
+        for name in PAPERS
         if (runs := results.runs(BASELINE.name, name))
     ]
     return rates_over_time(panels, directory / "fig3.png", _TOP_MBIT)

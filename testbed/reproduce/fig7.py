@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from drld import units
-from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.baseline import FPS, NAMES
 from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, near
@@ -22,8 +22,7 @@ _TOP_MBIT = 15.0
 _WINDOW_S, _STEP_S = 3.0, 0.2
 _TOLERANCE_MBIT = 0.5
 _PATIENCE_S = 5.0
-_JUDGED = ("fps", "fps-paper", "fps-random-drop")
-ALLOCATORS = (*_JUDGED, "ctb")
+ALLOCATORS = (*FPS, "ctb")
 
 BOTTLENECK = Series(
     "bottleneck",
@@ -74,7 +73,7 @@ def evaluate(results: Results) -> Finding:
     checks: list[Check] = []
     said = []
     change = _changes(results) if BOTTLENECK.name in results.by_series else (15.0, 31.0)
-    for allocator in results.wanted(BOTTLENECK.name, _JUDGED):
+    for allocator in results.wanted(BOTTLENECK.name, FPS):
         name = NAMES[allocator]
         checks.append(near(f"{name}: aggregate over the limit",
                            results.used(BOTTLENECK.name, allocator), 1.0, 0.03))  # fmt: skip

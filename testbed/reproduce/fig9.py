@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 
 from drld import units
+from testbed.reproduce.baseline import FPS
 from testbed.reproduce.baseline import NAMES as ALLOCATORS
 from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.figure import Figure, Series
@@ -13,11 +14,7 @@ from testbed.reproduce.finding import Check, Finding, Table, near
 from testbed.reproduce.results import Results, Run, share_within, text, totals
 
 _TOP_MBIT = 10.0
-_NAMES = {
-    "static": "Static 1/N",
-    **{name: ALLOCATORS[name] for name in ("fps", "fps-random-drop")},
-}
-_JUDGED = ("fps", "fps-random-drop")
+_NAMES = {"static": "Static 1/N", **{name: ALLOCATORS[name] for name in FPS}}
 _HIGHEST = 1.15
 _IDLE_SHARES_UNUSED = 0.45
 """Four of ten shares, and some slack for a bucket's depth."""
@@ -91,7 +88,7 @@ def evaluate(results: Results) -> Finding:
               "have requests", used["static"].get("four"), most=_IDLE_SHARES_UNUSED),
         *(
             check
-            for name in _JUDGED
+            for name in FPS
             for check in (
                 near(f"{_NAMES[name]}: aggregate over the limit", results.used(FIG9.name, name),
                      1.0, 0.03),

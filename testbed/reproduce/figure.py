@@ -78,6 +78,8 @@ class Figure:
     """The checks; runs may be missing."""
     draw: Callable[[Results, Path], list[Path]]
     """Draw into a directory and return the files, the one for the report's top first."""
+    page: str = "reproduction"
+    """The page of results/ that shows it."""
 
     def series(self, quick: bool) -> list[Series]:
         """Those that are run."""

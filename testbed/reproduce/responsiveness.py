@@ -17,14 +17,14 @@ from matplotlib import rc_context
 
 from testbed.plot import STYLE, save
 from testbed.plot_response import response_figure
-from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.baseline import FPS, NAMES
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.results import Results, text
 
-_ALLOCATORS = ("ctb", "gtb", "grd", "fps", "fps-paper", "fps-random-drop")
-_JUDGED = ("fps", "fps-random-drop")
-"""Those on the testbed; what the others do, and how the two compare, tells the simulator."""
+_ALLOCATORS = ("ctb", "gtb", "grd", *FPS)
+_JUDGED = ("fps", "fair")
+"""The goals are drld's own, so they are for its allocators, and only these run on the testbed."""
 _QUICK_S = 28
 _HIGHEST = 1.15
 _NEVER = 0.05
@@ -104,17 +104,33 @@ def _highest(found: Sequence[Mapping[str, Any]], key: str = "highest_1s_bps") ->
 
 
 def evaluate(results: Results) -> Finding:
-    """Are the medians of FPS what they have to be; does it keep the limit?"""
+    """Are the medians of drld's allocators what they have to be; do they keep the limit?"""
+    judged = [_judge(results, allocator) for allocator in _JUDGED]
+    return Finding(
+        [check for checks, _ in judged for check in checks],
+        "; ".join(said for _, said in judged),
+        "Flows join limiters that were silent, or that have other long flows: not limiters that "
+        "had a trickle of traffic.",
+        tables=[
+            _table("On the testbed", results, TESTBED),
+            _table("In the simulator", results, SIMULATED),
+        ],
+    )
+
+
+def _judge(results: Results, allocator: str) -> tuple[list[Check], str]:
+    """The checks of an allocator on the testbed, and its figures in a sentence."""
+    name = NAMES[allocator]
     checks = []
     said = []
     highest: list[float] = []
     first: list[float] = []
     missed: list[float] = []
     for kind in _KINDS:
-        found = events(results, TESTBED, kind.name, "fps")
+        found = events(results, TESTBED, kind.name, allocator)
         times = times_s(found, kind.name)
         median = statistics.median(times) if times else None
-        checks.append(Check(f"FPS, {kind.what}: t80, median", median, "s", most=kind.most_s))
+        checks.append(Check(f"{name}, {kind.what}: t80, median", median, "s", most=kind.most_s))
         said.append(f"{kind.name} {text(median)} s")
         for largest, of_kind in (
             (highest, _highest(found)), (first, _highest(found, "first_1s_bps")),
@@ -123,23 +139,16 @@ def evaluate(results: Results) -> Finding:
             if of_kind is not None:
                 largest.append(of_kind)
     checks += [
-        Check("FPS: highest 1 s window over the limit, from 1 s after each event",
+        Check(f"{name}: highest 1 s window over the limit, from 1 s after each event",
               max(highest, default=None), most=_HIGHEST),
-        Check("FPS: highest 1 s window over the limit, of those that begin within 1 s after an "
+        Check(f"{name}: highest 1 s window over the limit, of those that begin within 1 s after an "
               "event", max(first, default=None), most=_HIGHEST),
-        Check("FPS: part of the flows that never have 0.8 of their share, the most of the kinds",
-              max(missed, default=None), most=_NEVER),
+        Check(f"{name}: part of the flows that never have 0.8 of their share, the most of the "
+              "kinds", max(missed, default=None), most=_NEVER),
     ]  # fmt: skip
-    return Finding(
-        checks,
-        f"FPS, medians: {', '.join(said)}; highest 1 s {text(max(highest, default=None))}, "
-        f"in the first second after an event {text(max(first, default=None))}",
-        "Flows join limiters that were silent, or that have other long flows: not limiters that "
-        "had a trickle of traffic.",
-        tables=[
-            _table("On the testbed", results, TESTBED),
-            _table("In the simulator", results, SIMULATED),
-        ],
+    return checks, (
+        f"{name}, medians: {', '.join(said)}; highest 1 s {text(max(highest, default=None))}, "
+        f"in the first second after an event {text(max(first, default=None))}"
     )
 
 
@@ -188,9 +197,10 @@ def draw(results: Results, directory: Path) -> list[Path]:
 FIGURE = Figure(
     "responsiveness",
     "Responsiveness: t80 after joins, departures, bottlenecks, new limits and deaths",
-    "Not in the paper. To reach with FPS, medians: join, leave and change of the limit within 1 s; "
-    "bottleneck within 5 s; death within its detection plus 1 s; at most 5 % of the flows never; "
-    "and no 1 s window above 1.15 of the limit, those of the first second told apart",
+    "Not in the paper. To reach with FPS and fair, medians: join, leave and change of the limit "
+    "within 1 s; bottleneck within 5 s; death within its detection plus 1 s; at most 5 % of "
+    "the flows never; and no 1 s window above 1.15 of the limit, those of the first second told "
+    "apart",
     [*TESTBED.values(), *SIMULATED.values()],
     evaluate,
     draw,

@@ -135,4 +135,5 @@ FIGURE = Figure(
     [series for _, series in sorted([*SERIES.items(), *OTHERS.items()], key=itemgetter(0))],
     evaluate,
     draw,
+    page="scale",
 )

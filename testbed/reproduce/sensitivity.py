@@ -22,14 +22,14 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from testbed.plot import STYLE, save
-from testbed.reproduce.baseline import NAMES
+from testbed.reproduce.baseline import FPS, NAMES
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.finding import Check, Finding, Table
 from testbed.reproduce.results import Results, Run, difference, text, totals
 
 _INTERVALS_MS = (10, 20, 50, 100, 200, 500)
 _EWMAS = (0, 0.1, 0.25, 0.5, 0.75)
-_ALLOCATORS = ("gtb", "grd", "fps", "fps-random-drop")
+_ALLOCATORS = ("gtb", "grd", *FPS)
 _USUAL_EWMA = 0.1
 _WINDOW = "128KiB"
 """Of the paper's Linux 2.6.9; where GRD drops nothing for an interval, it alone bounds a flow."""
@@ -133,7 +133,7 @@ def evaluate(results: Results) -> Finding:
         Check("GRD loses short-term utilisation with 500 ms: that with 50 ms less it",
               difference(used(50, "grd"), used(500, "grd")), least=0.1),
     ]  # fmt: skip
-    for allocator in ("fps", "fps-random-drop"):
+    for allocator in FPS:
         usual = along(allocator)
         most, least = _extreme(max, usual), _extreme(min, usual)
         using = [used(ms, allocator) for ms in _INTERVALS_MS]

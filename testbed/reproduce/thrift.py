@@ -5,7 +5,8 @@ At the paper's setting they send 22.6 % of the limit. Here every limiter estimat
 price, so in a second experiment the flows double from one moment to the next, at three limiters.
 
 Simulated limiters do not probe each other, and daemons do. Where nothing is lost that is a probe
-and an acknowledgement a period, whatever fabric and size (`drld.gossip.probes`). It is added here.
+and an acknowledgement a period, whatever fabric and size (`drld.gossip.health.probes`). It is
+added here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
 from drld.config.probes import PROFILES
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
 from testbed.reproduce import scale
@@ -232,4 +233,5 @@ FIGURE = Figure(
     [*STEADY.values(), *CROWD.values()],
     evaluate,
     draw,
+    page="scale",
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testbed.reproduce.any_traffic_cases import CASES, ON_TESTBED
-from testbed.reproduce.baseline import BASELINE, FURTHER, NAMES, PAPERS
+from testbed.reproduce.baseline import ALLOCATORS, BASELINE, NAMES
 from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.fig7 import ALLOCATORS as BOTTLENECKED
 from testbed.reproduce.fig7 import BOTTLENECK
@@ -34,12 +34,11 @@ _SETTLING_S = 5.0
 _AGGREGATE, _SHARE, _JAIN = "aggregate over the limit", "share of the first limiter", "Jain's index"
 _PART = "part of the limit that the odd flows have"
 _MEASURES = (_AGGREGATE, _SHARE, _JAIN, _PART)
-_NAMES = {**NAMES, "fair": "fair"}
 
 JOIN = Series(
     "join",
     "join",
-    full={"allocators": ["ctb", "fps", "fps-random-drop"], "repeat": 5},
+    full={"allocators": ["ctb", "fps", "fair"], "repeat": 5},
     quick={"seconds": 34, "repeat": 1},
 )
 
@@ -92,8 +91,8 @@ def _any_traffic(title: str, key: str, judged: Sequence[str], odd: str | None = 
 
 
 _DRAWN = (
-    _pair("baseline", BASELINE, (*PAPERS, *FURTHER)),
-    _pair("a flow joins", JOIN, ("ctb", "fps", "fps-random-drop")),
+    _pair("baseline", BASELINE, ALLOCATORS),
+    _pair("a flow joins", JOIN, JOIN.full["allocators"]),
     _pair(
         "figure 7",
         BOTTLENECK,
@@ -181,7 +180,7 @@ def evaluate(results: Results) -> Finding:
         compared = {name: _compare(results, pair, name) for name in names}
         rows += [
             [
-                f"{pair.title}: {_NAMES[name]}",
+                f"{pair.title}: {NAMES[name]}",
                 *(
                     ", ".join(text(values[side], 3) for values in one[measure])
                     for measure in _MEASURES

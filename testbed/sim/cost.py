@@ -29,7 +29,7 @@ def costs(witnesses: Sequence[Host], shared: Collection[object]) -> dict[str, fl
     """
     ticks_us = sorted(spent / 1000 for host in witnesses for spent in host.tick_ns or ())
     own = [footprint(host.engine, (*shared, host.datapath)) for host in witnesses]
-    links = [len(host.entry.limiter.fabric.links) for host in witnesses]
+    links = [len(host.managed.limiter.fabric.links) for host in witnesses]
     return {
         "limiters": len(witnesses),
         "tick_us": statistics.median(ticks_us),

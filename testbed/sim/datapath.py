@@ -1,11 +1,11 @@
-"""A datapath in memory (`drld.capture.base.Datapath`): one policer a limit, nothing of the host."""
+"""A datapath in memory (`police.datapath.Datapath`): one policer a limit, nothing of the host."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from drld.capture.policer import Policer
 from drld.model import Enforcement, FlowId, Measurement
+from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
 
@@ -25,9 +25,9 @@ class MemoryDatapath:
             for limit, enforcement in limits
         }
 
-    def stirred(self) -> Collection[int]:
+    def had_traffic(self) -> Collection[int]:
         """See `Datapath`."""
-        return [limit_id for limit_id, policer in self.policers.items() if policer.stirred]
+        return [limit_id for limit_id, policer in self.policers.items() if policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath`."""

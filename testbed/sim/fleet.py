@@ -12,8 +12,8 @@ from dataclasses import replace
 from random import Random
 
 from drld import config
-from drld.gossip import FABRICS
-from drld.gossip.tree import Tree
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.tree import Tree
 from drld.limiter import membership
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment

@@ -8,12 +8,12 @@ from random import Random
 from time import thread_time_ns
 from typing import cast
 
-from drld.capture.policer import Policer
-from drld.engine import Engine
-from drld.entry import Entry
+from drld.daemon.engine import Engine
 from drld.gossip.transport import Transport
 from drld.limiter import Tick
+from drld.managed_limit import ManagedLimit
 from drld.model import GRACE_INTERVALS, FlowId
+from drld.police.policer import Policer
 from drld.spec import LimiterSpec
 from testbed.sim.clock import Clock
 from testbed.sim.datapath import MemoryDatapath
@@ -63,14 +63,15 @@ class Host:
         self._begin_grace()
 
     def _begin_grace(self) -> None:
-        interval_ns = min(self.entry.limiter.limit.interval_ns, self.engine.spec.gossip.interval_ns)
+        limit = self.managed.limiter.limit
+        interval_ns = min(limit.interval_ns, self.engine.spec.gossip.interval_ns)
         when_ns = self._clock.now_ns + GRACE_INTERVALS * interval_ns
         self._clock.at(when_ns, self._fall_back, self._life)
 
     def _fall_back(self, life: int) -> None:
         stopped = not self.alive or self._clock.now_ns < self._frozen_until_ns
         if life == self._life and stopped:
-            self._policer.program(self.entry.limiter.initial(), (), self._clock.now_ns)
+            self._policer.program(self.managed.limiter.initial(), (), self._clock.now_ns)
 
     def revive(self) -> None:
         """Another daemon takes over the datapath; it knows nothing yet."""
@@ -92,10 +93,10 @@ class Host:
             self.engine.spec = changed
 
     @property
-    def entry(self) -> Entry:
+    def managed(self) -> ManagedLimit:
         """The engine's knowledge of the limit."""
-        (entry,) = self.engine.entries.values()
-        return entry
+        (managed,) = self.engine.limits.values()
+        return managed
 
     @property
     def policer(self) -> Policer:
@@ -111,7 +112,7 @@ class Host:
             capable: whether it is ECN-capable.
 
         Returns:
-            `DROP` (false), `FORWARD`, or `MARK` (`drld.capture.policer`).
+            `DROP` (false), `FORWARD`, or `MARK` (`drld.police.policer`).
         """
         self.arrived += length
         verdict = self._policer.police(flow, length, self._clock.now_ns, self._rng, capable)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from random import Random
 from typing import TypeAlias, cast
 
-from drld.gossip.kinship import band, candidates, rank
-from drld.gossip.membership import Membership
-from drld.gossip.tree_membership import Count, TreeMembership
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.tree_membership import Count, TreeMembership
+from drld.gossip.fabrics.tree_ranks import band, candidates, rank
 from drld.model import HEARTBEAT, Quantity, Update
 
 

@@ -1,4 +1,4 @@
-"""What sessions (`drld.gossip.session`) mean for updates that cross a network as values.
+"""What sessions (`drld.gossip.wire.session`) mean for updates that cross a network as values.
 
 All know the lives that the others begin with. From then on: what an earlier life said is refused
 once a later one is known; what is for another life of one's own is refused and answered; a later

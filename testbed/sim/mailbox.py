@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import CONTROL_TAG_SIZE, Control, encode_control
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Met
-from drld.gossip.wire import size
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.control_codec import CONTROL_TAG_SIZE, Control, encode_control
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met
+from drld.gossip.wire.update_codec import size
 from drld.model import Update
 from testbed.sim.clock import Clock
 from testbed.sim.lives import Lives, Sealed

@@ -1,4 +1,4 @@
-"""A fleet that does nothing but probe, on the simulated network (`drld.gossip.probes`).
+"""A fleet that does nothing but probe, on the simulated network (`drld.gossip.health.probes`).
 
 Each limiter ticks at a phase of its own; it may be frozen (it finds all that came when it thaws),
 dead, or late. Handshakes cross the network as messages: what is sent to a life that was not met is
@@ -11,10 +11,10 @@ from collections.abc import Collection
 from random import Random
 from typing import NamedTuple
 
-from drld.gossip.agreement import Agreement
-from drld.gossip.control_wire import Control, State
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import Probes
+from drld.gossip.health.config_digest import ConfigDigest
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.health.probes import Probes
+from drld.gossip.wire.control_codec import Control, State
 from drld.model import GRACE_INTERVALS, NS_PER_S
 from drld.spec import GossipSpec, LimitSpec, ProbeSpec
 from testbed.sim.network import MS, Conditions, Network
@@ -100,7 +100,7 @@ class ProbeFleet:
             self.rng.getrandbits(64) or 1,
             [peer for peer in self.names if peer != name],
             self.times,
-            Agreement(
+            ConfigDigest(
                 self.limits[name], GossipSpec("tree", 3, self.tick_ns), self.times.timeout_ns
             ),
         )
@@ -142,7 +142,7 @@ class ProbeFleet:
 
     def state(self, name: str, peer: str) -> State | None:
         """What one limiter holds of another."""
-        return self.hosts[name].probes.verdicts.state(peer)
+        return self.hosts[name].probes.peer_states.state(peer)
 
     def others(self, *names: str) -> list[str]:
         """All limiters that run, but these."""
@@ -169,14 +169,14 @@ class ProbeFleet:
         outbox = probes.tick(now_ns, self.rng)
         # Whoever has met nobody in this life counts on nobody.
         host.ticked_ns, host.isolated = now_ns, not host.sessions or probes.isolated(now_ns)
-        for peer in sorted(probes.verdicts.changed):
+        for peer in sorted(probes.peer_states.changed):
             self._note(host, peer)
-        probes.verdicts.changed.clear()
+        probes.peer_states.changed.clear()
         for peer, message in outbox:
             self._send(host, peer, message)
 
     def _note(self, host: Host, peer: str) -> None:
-        known = host.probes.verdicts.known(peer)
+        known = host.probes.peer_states.known(peer)
         change = Change(self.now_ns, host.name, peer, None if known is None else known.state)
         self.changes.append(change)
         other = self.hosts[peer]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
+from socket import IPPROTO_TCP, IPPROTO_UDP
 from typing import Any
 
+from drld.daemon.report import local_limit_bps
 from drld.errors import ConfigError
 from drld.limiter import Tick
-from drld.model import NS_PER_S
-from drld.report import local_limit_bps
+from drld.model import NS_PER_S, FlowId, FlowKey
 from testbed import MTU
 from testbed.believed import BelievedTotal, error_of
 from testbed.datagrams import UdpGroup
@@ -37,6 +39,8 @@ SAMPLE_NS = 50_000_000
 _LEAD_NS = 3_600 * NS_PER_S
 """The run begins at this time, so that things may have happened long before."""
 _FIRST_PORT = 20_000
+_FIRST_ADDRESS = 10 << 24
+"""10.0.0.0: each source has the address after the one before."""
 _ERROR_SAMPLES = 20
 """How wrong the limiters are is looked at in one of so many samples."""
 
@@ -103,25 +107,31 @@ class Simulation:
         self.connections: dict[str, list[Connection]] = {}
         starts, noise = Random(seed), Random(f"{seed}/links")
         self._flow_ids = 0
+        self._addresses = itertools.count(_FIRST_ADDRESS)
         run_ns = self._begin_ns, self._end_ns
         for group in experiment.groups:
-            path = self._path(group, noise)
+            path, new_flow = self._path(group, noise), self._flows_of(group)
             self.connections[group.name] = [
-                Connection(self._clock, flow, self._new_flow(), path, run_ns)
+                Connection(self._clock, flow, new_flow(), path, run_ns)
                 for flow in experiment.flows(group, starts)
             ]
         self.sites = [
             Site(
-                self._clock, web, self._path(web, noise), run_ns, seed=seed, new_flow=self._new_flow
+                self._clock,
+                web,
+                self._path(web, noise),
+                run_ns,
+                seed=seed,
+                new_flow=self._flows_of(web),
             )
             for web in experiment.web
         ]
         # After all others, so that what has no UDP source draws the same numbers as ever.
         self.udp: list[UdpSender] = []
         for udp in experiment.udp:
-            way = self._udp_path(udp, noise)
+            way, new_flow = self._udp_path(udp, noise), self._flows_of(udp)
             self.udp += [
-                UdpSender(self._clock, udp, source, way, run_ns=run_ns, new_flow=self._new_flow)
+                UdpSender(self._clock, udp, source, way, run_ns=run_ns, new_flow=new_flow)
                 for source in udp.sources(experiment.duration_ns, starts)
             ]
         self._times_s: list[float] = []
@@ -154,6 +164,19 @@ class Simulation:
         there = Link(self._clock, table.rtt // 2, rng, table.loss)
         host = self._hosts[self.layout.path[source.name]]
         return Path(there, there, host, phase_ns=0)
+
+    def _flows_of(self, source: Group | WebGroup | UdpGroup) -> Callable[[], FlowId]:
+        """Makes the flows of a source; with five-tuples, if the limit asks for addresses."""
+        if self._experiment.table.limit.flow is None:
+            return self._new_flow
+        address = next(self._addresses).to_bytes(4, "big")
+        destination = bytes(4)
+        protocol = IPPROTO_UDP if isinstance(source, UdpGroup) else IPPROTO_TCP
+
+        def new_flow() -> FlowId:
+            return FlowKey(protocol, address, destination, *divmod(self._new_flow(), 1 << 16))
+
+        return new_flow
 
     def _new_flow(self) -> int:
         self._flow_ids += 1
@@ -204,7 +227,7 @@ class Simulation:
 
     def _note_error(self) -> None:
         """How wrong the limiters are about the sum of what they want."""
-        ticks = [host.entry.last for host in self.fleet.hosts]
+        ticks = [host.managed.last for host in self.fleet.hosts]
         error = error_of(
             [(tick.allocation.value, tick.view.remote) for tick in ticks if tick is not None]
         )
@@ -224,7 +247,7 @@ class Simulation:
         for host in self.fleet.hosts:
             report.sent += host.mailbox.sent
             report.received += host.mailbox.received
-            links = host.entry.limiter.fabric.links.values()
+            links = host.managed.limiter.fabric.links.values()
             report.lost += sum(link.lost for link in links)
         return Observation(
             flows=tuple(connection.flow for _, group in groups for connection in group),

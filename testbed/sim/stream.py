@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drld.capture.policer import MARK
 from drld.model import FlowId
+from drld.police.policer import MARK
 from testbed import MTU
 from testbed.sim.clock import Clock
 from testbed.sim.congestion import INITIAL_WINDOW

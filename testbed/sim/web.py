@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from drld.model import FlowId
 from testbed.experiment import STEP_NS
 from testbed.sim.clock import Clock
 from testbed.sim.download import Download
@@ -25,7 +26,7 @@ class Site:
         run_ns: tuple[int, int],
         *,
         seed: int,
-        new_flow: Callable[[], int],
+        new_flow: Callable[[], FlowId],
     ) -> None:
         """Ask at the group's times; `run_ns` are the begin and the end of the run."""
         duration_ns = run_ns[1] - run_ns[0]

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.control_wire import (
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     HEADER,
     MAX_CONTROL_SIZE,

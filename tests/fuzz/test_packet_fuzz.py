@@ -109,6 +109,10 @@ def agree_with_scapy(data: bytes) -> None:
         assert header.fragment is (ip.frag > 0 or bool(ip.flags.MF))
     elif ip.plen:
         assert ip.plen + 40 == header.length
+    routing = packet.getlayer(IPv6ExtHdrRouting)
+    if routing is not None and routing.len % 2:
+        # Of an odd length (RFC 8200, 4.4: units of 8 bytes), scapy reads whole addresses only.
+        return
     if header.ports_known:
         for kind in (TCP, UDP):
             # The first transport header: scapy may see another inside what it takes for payload.

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from drld.errors import RegistryError
 from drld.registry import cache
 from drld.registry.etcd import Etcd
-from drld.registry.merge import merge
-from drld.registry.state import Event
+from drld.registry.model.merge import merge
+from drld.registry.model.state import Event
 
 from ..registry_factories import FLEET, KEYS, file_spec, known, limit, member, registry_spec
 

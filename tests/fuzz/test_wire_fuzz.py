@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drld.errors import WireError
-from drld.gossip.wire import (
+from drld.gossip.wire.update_codec import (
     BODY_SIZE,
     MAX_UPDATES,
     TAG_SIZE,

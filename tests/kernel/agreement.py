@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf import Code
-from drld.capture.bpf_compiler import compiled
-from drld.capture.kernel_state import Counts
+from drld.capture.kernel.state import Counts
 from drld.capture.matcher import Matcher
 from drld.capture.packet import (
     COPY_BYTES,
@@ -24,9 +22,13 @@ from drld.capture.packet import (
     marked,
     parse,
 )
-from drld.capture.policer import FORWARD, MARK
-from drld.model import NS_PER_S, Enforcement
-from drld.spec import Direction, Excess, LimitSpec, Match
+from drld.ebpf.bpf import Code
+from drld.ebpf.compiler import compiled
+from drld.model import NS_PER_S, Enforcement, FlowKey
+from drld.police.flow_bucket import MAX_TOKENS
+from drld.police.policer import DROP, FORWARD, MARK
+from drld.police.source_sample import source_of
+from drld.spec import Direction, Excess, LimitSpec, Match, SourcePrefix
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
 from tests.fuzz.targets.base import Target
@@ -39,12 +41,16 @@ _MASK = (1 << 64) - 1
 
 
 def limit(
-    number: int, prefix: str | None = None, excess: Excess = Excess.DROP, **conditions: object
+    number: int,
+    prefix: str | None = None,
+    excess: Excess = Excess.DROP,
+    flow: SourcePrefix | None = None,
+    **conditions: object,
 ) -> LimitSpec:
     """A limit on what goes out."""
     destination = ip_network(prefix) if prefix else None
     match = Match(INTERFACE, Direction.OUT, destination=destination, **conditions)  # type: ignore[arg-type]  # whatever conditions the caller names
-    return limit_spec(id=number, name=f"l{number}", match=match, excess=excess)
+    return limit_spec(id=number, name=f"l{number}", match=match, excess=excess, flow=flow)
 
 
 LIMITS = {
@@ -62,9 +68,18 @@ LIMITS = {
         limit(5),
     ],
     "a limit that marks": [limit(1, excess=Excess.MARK)],
+    "flows are sources": [limit(1, flow=SourcePrefix(13, 64))],
+    "flows are sources of some limits": [
+        limit(1, flow=SourcePrefix(32, 77)),
+        limit(2),
+        limit(3, "fd00::/16", flow=SourcePrefix(24, 128)),
+    ],
 }
-_LOW = Enforcement(depth=MAX_JUMBO_PAYLOAD * 2, mark_below=MAX_JUMBO_PAYLOAD * 2)
-"""Marks whatever is ECN-capable, and forwards whatever comes, while its bucket is nearly full."""
+_LOW = Enforcement(
+    depth=MAX_JUMBO_PAYLOAD * 2, flow_rate=10**6, flow_depth=1500, reserve=MAX_TOKENS // NS_PER_S
+)
+"""While its bucket is nearly full, marks whatever is ECN-capable, and drops all else that has a
+byte: of the reserve a byte leaves a 1500th, which is more than the bucket has."""
 
 
 class Agreement:
@@ -103,6 +118,8 @@ class _Sides:
         self.bench = Bench(code, limits)
         self._marks = limits[0].excess is Excess.MARK
         self._marked = 0
+        self._dropped = 0, 0
+        """Bytes and packets, of the limit that marks."""
         record = _LOW if self._marks else Enforcement()
         tokens = (record.depth or 0) * NS_PER_S - 1
         self._nearly_full = tokens.to_bytes(8, sys.byteorder, signed=True)
@@ -110,7 +127,7 @@ class _Sides:
         self.bench.reset([record] * len(limits), 0)
         self._matcher = Matcher(limits)
         self._counts = {limit.id: [0, 0] for limit in limits}
-        self._oddities = [0, 0, 0, 0]
+        self._parse_anomalies = [0, 0, 0, 0]
 
     def check(self, data: bytes, packet: bytes | None, mark: int) -> None:
         example = data.hex(), mark, [limit.match for limit in self.bench.limits]
@@ -128,20 +145,30 @@ class _Sides:
         verdict = FORWARD
         if self._marks:
             state.write_limit(0, 0, self._nearly_full)
-            if packet is not None and header is not None and header.defect is None:
-                self._marked += ecn_capable(packet)
-                verdict = MARK if ecn_capable(packet) and marked(packet) != packet else FORWARD
+            if packet is not None and header is not None:
+                if header.defect is None and ecn_capable(packet):
+                    self._marked += 1
+                    verdict = MARK if marked(packet) != packet else FORWARD
+                elif header.length:
+                    self._dropped = self._dropped[0] + header.length, self._dropped[1] + 1
+                    verdict = DROP
         assert self.bench.packet(data, mark=mark) == verdict, example
         for limit_id, (size, count) in self._counts.items():
             counted = state.counts(slots[limit_id])
-            wanted = Counts(size, 0, 0, counted.marked_bytes, count, 0, 0, self._marked)
+            lost_size, lost_count = self._dropped
+            wanted = Counts(
+                *(size - lost_size, lost_size, 0, counted.marked_bytes),
+                *(count - lost_count, lost_count, 0, self._marked),
+            )
             assert counted == wanted, (limit_id, example)
-        assert state.oddities() == self._oddities, example
+        assert state.parse_anomalies() == self._parse_anomalies, example
         for limit in matched:
             assert header is not None
             table = state.flows(slots[limit.id])
             flows = [pair for pair in zip(table[::2], table[1::2], strict=True) if pair[0]]
-            assert flows == [(flow_identity(header), header.length)], example
+            key = source_of(header.flow, limit.flow) if limit.flow else header.flow
+            family = header.family or (4 if limit.flow else 0)
+            assert flows == [(identity_of(key, family), header.length)], example
 
     def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:
         """What the counters must say from now on."""
@@ -151,15 +178,19 @@ class _Sides:
         malformed = header.defect is not None and header.defect.malformed
         truncated = header.defect is not None and not malformed
         for place, odd in enumerate((truncated, malformed, header.fragment, not matched)):
-            self._oddities[place] += odd
+            self._parse_anomalies[place] += odd
 
 
 def flow_identity(header: Header) -> int:
     """What bpf/limiter.c calls the flow (`flow_id`), from the five-tuple that `parse` read."""
-    flow = header.flow
+    return identity_of(header.flow, header.family)
+
+
+def identity_of(flow: FlowKey, family: int) -> int:
+    """The same of a flow; `family` is 0 where addresses are unknown."""
     ports = flow.source_port.to_bytes(2, "big") + flow.destination_port.to_bytes(2, "big")
     identity = SEED ^ (flow.protocol << 32 | int.from_bytes(ports, sys.byteorder))
-    if header.family:
+    if family:
         for start in range(0, len(flow.source), 4):
             source, destination = (
                 int.from_bytes(address[start : start + 4], sys.byteorder)
@@ -171,6 +202,12 @@ def flow_identity(header: Header) -> int:
                 identity = identity * 0xD6E8FEB86659FD93 & _MASK
             identity ^= identity >> 32
     return identity | 1
+
+
+def sets_of(flow: int) -> tuple[int, int]:
+    """The two sets of the flow table that a flow of this identity may be in (bpf/flow.h)."""
+    first = flow >> 60
+    return first, first ^ 1 + ((flow >> 44 & 0xFFFF) * 15 >> 16)
 
 
 def check(data: bytes) -> bool:

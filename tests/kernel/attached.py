@@ -7,8 +7,8 @@ import re
 import socket
 from collections.abc import Iterator
 
-from drld.capture import bpf, tcx
-from drld.capture.bpf import Program
+from drld.ebpf import bpf, tcx
+from drld.ebpf.bpf import Program
 from drld.spec import Direction
 
 from .topology import Topology

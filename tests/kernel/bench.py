@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from drld.capture import kernel_classifier as classifier
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf import ARRAY, MMAPABLE, Code, Map, Program
-from drld.capture.kernel_state import State
-from drld.capture.kernel_tables import hook_maps
+from drld.capture.kernel.state import State
+from drld.capture.kernel.tables import hook_maps
 from drld.capture.packet import marked
-from drld.capture.policer import DROP, FORWARD, MARK
+from drld.ebpf.bpf import ARRAY, MMAPABLE, Code, Map, Program
 from drld.model import Enforcement
+from drld.police.policer import DROP, FORWARD, MARK
 from drld.spec import LimitSpec
 
 from ..fuzz.frames import packet_of
@@ -84,7 +84,7 @@ class Bench:
             self.state.occupy(
                 slot, layout.limit_state(limit, enforcement, enforcement, GRACE_NS, now_ns)
             )
-        for name in ("counts", "oddities"):
+        for name in ("counts", "parse_anomalies"):
             memory = self.state.maps[name].memory()
             memory[:] = bytes(len(memory))
         self.state.beat(now_ns)
@@ -100,7 +100,7 @@ class Bench:
         segment: int = 0,
         segments: int = 0,
     ) -> int:
-        """The verdict about this frame, Ethernet header first: one of `drld.capture.policer`.
+        """The verdict about this frame, Ethernet header first: one of `drld.police.policer`.
 
         `segment` is the payload of one segment of a GSO packet; `segments` their number, where
         the kernel has counted them already.
@@ -134,7 +134,7 @@ class Bench:
 
     def adopt(self, apply: Code) -> None:
         """What the next daemon does after a crash: find the maps that the program keeps."""
-        state = State.adopt(self.state.note, apply)
+        state = State.adopt(self.state.handover_ids, apply)
         self.state.close()
         self.state = state
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from drld.capture.bpf_compiler import compiled
 from drld.capture.rules import Hook, nft_install
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.spec import Direction
 from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection, wait
 
-from drld.capture.attachment import attachment
-from drld.capture.clsact import Clsact
-from drld.capture.kernel import KernelDatapath
-from drld.capture.nfqueue import NfqueueDatapath
-from drld.capture.tcx import Tcx
+from drld.capture.kernel.datapath import KernelDatapath
+from drld.capture.nfqueue.datapath import NfqueueDatapath
+from drld.ebpf.attachment import attachment
+from drld.ebpf.clsact import Clsact
+from drld.ebpf.tcx import Tcx
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 from testbed.netns import enter

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from unittest.mock import patch
 
-from drld.capture.attachment import Attachment
-from drld.capture.clsact import Clsact
-from drld.capture.kernel import KernelDatapath
-from drld.capture.tcx import Tcx
+from drld.capture.kernel.datapath import KernelDatapath
+from drld.ebpf.attachment import Attachment
+from drld.ebpf.clsact import Clsact
+from drld.ebpf.tcx import Tcx
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId
 from drld.spec import LimitSpec

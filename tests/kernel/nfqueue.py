@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from drld.capture.packet_queue import listed
+from drld.capture.nfqueue.packet_queue import listed
 
 from .remote import RemoteNfqueueDatapath
 from .topology import Topology

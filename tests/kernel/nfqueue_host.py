@@ -6,7 +6,7 @@ from random import Random
 
 from netfilterqueue import Packet
 
-from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.nfqueue.datapath import NfqueueDatapath
 from tests.kernel import datapath_host
 from tests.kernel.datapath_host import WAYS
 

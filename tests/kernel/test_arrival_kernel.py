@@ -9,8 +9,8 @@ from concurrent import futures
 
 import pytest
 
-from drld.capture.arrival_time import LATEST_NS
 from drld.model import Enforcement
+from drld.police.arrival_time import LATEST_NS
 from testbed.attempts import ATTEMPTS
 
 from .nfqueue import Start, charged, our_rules, waiting, went_wrong

@@ -14,9 +14,9 @@ import pytest
 from pyroute2 import IPRoute
 from scapy.layers.inet import IP, UDP
 
-from drld.capture.bpf import Code, Program
-from drld.capture.bpf_compiler import compiled
 from drld.capture.rules import Hook, Point, nft_install
+from drld.ebpf.bpf import Code, Program
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import NS_PER_S
 from drld.spec import Direction, LimitSpec

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.capture.bpf_compiler import compiled
+from drld.ebpf.compiler import compiled
 
 from ..fuzz.finding import CORPUS
 from ..fuzz.frames import frame, random_frame

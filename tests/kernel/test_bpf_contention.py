@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from drld.capture.bpf import Code
-from drld.capture.bpf_compiler import compiled
+from drld.ebpf.bpf import Code
+from drld.ebpf.compiler import compiled
 from drld.model import NS_PER_S, Enforcement
 
 from ..factories import limit_spec

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from drld.allocators import flow_bucket
 from drld.capture import kernel_layout as layout
-from drld.capture import kernel_state, packet
-from drld.capture.bpf_compiler import SOURCES, compiled
+from drld.capture import packet
+from drld.capture.kernel import state as kernel_state
+from drld.ebpf.compiler import SOURCES, compiled
+from drld.police import flow_bucket
 
 from .bench import TEST_FLAGS
 
@@ -22,10 +23,10 @@ SIZES = {
     "drld_record": layout.RECORD.size,
     "drld_flow_record": layout.FLOW_RECORD.size,
     "drld_limit": layout.LIMIT.size,
-    "drld_letter": layout.LETTER.size,
+    "drld_command": layout.COMMAND.size,
     "drld_control": layout.CONTROL.size,
     "drld_counts": layout.COUNTS.size,
-    "drld_oddities": layout.ODDITIES.size,
+    "drld_parse_anomalies": layout.PARSE_ANOMALIES.size,
     "drld_flow": layout.FLOW.size,
     "drld_flow_bucket": layout.FLOW_BUCKET.size,
     "drld_flows": layout.FLOWS_BYTES,
@@ -47,6 +48,7 @@ OFFSETS = {
     ("drld_limit", "record"): 64,
     ("drld_flows", "bucket"): kernel_state._BUCKETS_OFFSET,
     ("drld_limit", "id"): kernel_state._ID_OFFSET,
+    ("drld_limit", "source4"): kernel_state._SOURCE_OFFSET,
     ("drld_control", "cursor"): kernel_state._CURSOR_OFFSET,
     ("drld_family", "group"): layout.FAMILY.size,
     ("drld_hook", "family"): layout.HOOK.size,

@@ -29,11 +29,11 @@ from scapy.layers.ipsec import AH
 from scapy.layers.sctp import SCTP
 from scapy.packet import Packet, Raw
 
-from drld.capture.bpf import Code
-from drld.capture.bpf_compiler import compiled
 from drld.capture.gate import Gate
-from drld.capture.kernel_state import Counts
+from drld.capture.kernel.state import Counts
 from drld.capture.packet import COPY_BYTES, parse
+from drld.ebpf.bpf import Code
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.spec import Direction, LimitSpec, Match, Mode
@@ -193,9 +193,12 @@ def as_in_netfilter(data: bytes) -> bytes:
 
 def compare(bench: Bench, gate: Gate, example: object) -> None:
     odd = gate.counts
-    assert bench.state.oddities() == [odd.truncated, odd.malformed, odd.fragments, odd.unmatched], (
-        example
-    )
+    assert bench.state.parse_anomalies() == [
+        odd.truncated,
+        odd.malformed,
+        odd.fragments,
+        odd.unmatched,
+    ], example
     for limit in bench.limits:
         policer = gate._policers[limit.id]
         counted = bench.state.counts(bench.slots[limit.id])
@@ -250,7 +253,7 @@ def test_packets_that_are_not_ip_pass_uncounted(
     made.append(Bench(code, [limit_spec(id=1)]))
     made[0].reset([REFUSE], 0)
     assert made[0].packet(ETHERNET + b"\x08\x06" + bytes(46))
-    assert sum(made[0].state.counts(0)) == sum(made[0].state.oddities()) == 0
+    assert sum(made[0].state.counts(0)) == sum(made[0].state.parse_anomalies()) == 0
 
 
 def test_a_thousand_flows_are_sampled_without_mixing(

@@ -1,4 +1,8 @@
-"""Elephants come into the flow table of the BPF program, too: its sets have four places each."""
+"""The flow table of the BPF program, whose sets have four places each: a flow has two of the sets.
+
+A limit's flows are all in the table while there are few of them, whatever their ids are. Elephants
+come into it, too.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from random import Random
 
 import pytest
 
-from drld.capture.bpf_compiler import compiled
 from drld.capture.packet import parse
+from drld.ebpf.compiler import compiled
 from drld.model import Enforcement, FlowId
 
 from ..elephants import ELEPHANTS, LENGTH, TICKS_A_SECOND, elephants_sampled, traffic
 from ..factories import limit_spec
-from .agreement import flow_identity
+from .agreement import flow_identity, sets_of
 from .bench import ETHERNET, TEST_FLAGS, Bench
 
 pytestmark = pytest.mark.kernel
@@ -42,10 +46,10 @@ def identity(number: int) -> int:
 
 
 def sets() -> dict[int, list[int]]:
-    """Numbers of flows by their set of the table."""
+    """Numbers of flows by the first of their sets."""
     found: dict[int, list[int]] = {}
     for number in range(1000):
-        found.setdefault(identity(number) >> 60, []).append(number)
+        found.setdefault(sets_of(identity(number))[0], []).append(number)
     return found
 
 
@@ -81,9 +85,30 @@ def test_elephants_come_into_the_table_and_stay(bench: Bench, mice: int) -> None
     assert set(seen[5 * TICKS_A_SECOND :]) == {ELEPHANTS}
 
 
-def test_of_a_set_four_elephants_are_in_the_table(bench: Bench) -> None:
-    """The fifth and sixth find no room, and are not policed as flows."""
+def test_elephants_that_crowd_one_set_are_in_the_table(bench: Bench) -> None:
+    """Six that have the same first set."""
     members = list(sets().values())
     elephants = members[0][:6] + [number for others in members[1:8] for number in others[:2]]
     seen = sampled(bench, elephants, 10_000, 0.5, 8)
-    assert set(seen[5 * TICKS_A_SECOND :]) == {ELEPHANTS - 2}
+    assert set(seen[5 * TICKS_A_SECOND :]) == {ELEPHANTS}
+
+
+def outside(bench: Bench, flows: int, draws: int, seed: int) -> int:
+    """In how many of `draws` limits with so many random flows a flow finds no place."""
+    rng = Random(seed)
+    crowded = 0
+    for _ in range(draws):
+        bench.reset([Enforcement()], 0)
+        for number in rng.sample(range(1 << 24), flows):
+            bench.packet(_HEAD + packet(number))
+        crowded += len(bench.flows(0)) < flows
+    return crowded
+
+
+@pytest.mark.parametrize(("flows", "most"), [(8, 0), (16, 0), (24, 0), (32, 5), (40, 50)])
+def test_all_flows_of_a_limit_have_a_place(bench: Bench, flows: int, most: int) -> None:
+    """With sets chosen at random, all flows have a place in 99.96 % of limits with 32 flows and in
+    98.5 % with 40. With one set for each flow it would be 40 % and 10 %. `most` is more than a
+    binomial distribution exceeds in one of a thousand cases.
+    """
+    assert outside(bench, flows, 2000 if flows > 24 else 500, seed=flows) <= most

@@ -17,20 +17,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.token_bucket import TokenBucket
 from drld.capture import kernel_layout as layout
-from drld.capture.bpf_compiler import compiled
-from drld.capture.kernel_state import State
+from drld.capture.kernel.state import State
 from drld.capture.packet import parse
-from drld.capture.policer import DROP, FORWARD, MARK, Policer, police
+from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
+from drld.police.policer import DROP, FORWARD, MARK, Policer, police
+from drld.police.token_bucket import TokenBucket
 from drld.spec import Excess, LimitSpec, Mode, OnFailure
 
 from ..factories import limit_spec
 from ..fuzz.frames import LONGEST
-from .agreement import flow_identity
+from .agreement import flow_identity, sets_of
 from .bench import ETHERNET, GRACE_NS, TEST_FLAGS, Bench, Draws
 
 pytestmark = pytest.mark.kernel
@@ -63,15 +63,19 @@ def identity(flow: FlowKey) -> int:
     return flow_identity(parse(frame(HEADERS, flow)[len(ETHERNET) + 2 :]))
 
 
-def set_of(flow: FlowKey) -> int:
-    return identity(flow) >> 60
-
-
 def _flows() -> list[FlowKey]:
-    """Six flows of one set of the table, which has room for four, and one of another."""
-    flows = [FlowKey(PROTOCOL, b"\x0a\0\0\1", b"\x0a\0\0\2", port, 2) for port in range(1, 400)]
-    alike = [flow for flow in flows if set_of(flow) == set_of(flows[0])]
-    return [*alike[:6], next(flow for flow in flows if flow not in alike)]
+    """Nine flows that have the same two sets of the table, with room for eight; two flows that have
+    the first of these sets and another one; and a flow that has others."""
+    flows = [FlowKey(PROTOCOL, b"\x0a\0\0\1", b"\x0a\0\0\2", port, 2) for port in range(1, 2500)]
+    sets = {flow: sets_of(identity(flow)) for flow in flows}
+    mine, other = sets[flows[0]]
+    alike = [flow for flow in flows if sets[flow] == (mine, other)][:6]
+    reverse = [flow for flow in flows if sets[flow] == (other, mine)][:3]
+    half = [flow for flow in flows if sets[flow][0] == mine and sets[flow][1] != other][:2]
+    elsewhere = next(flow for flow in flows if not {mine, other} & set(sets[flow]))
+    found = [*alike, *reverse, *half, elsewhere]
+    assert len(found) == 12
+    return found
 
 
 FLOWS = _flows()
@@ -103,14 +107,21 @@ class TwoClocks(TokenBucket):
 
 
 class Sets(FlowSample):
-    """A sample of sets with four places each."""
+    """A sample of sets with four places each. A flow has two sets to enter (`place_beyond`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._set: dict[FlowId, int] = {}
 
     def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
         assert isinstance(flow, FlowKey)
         if flow not in self._slots:
-            there = sum(isinstance(f, FlowKey) and set_of(f) == set_of(flow) for f in self._slots)
-            if there >= 4:
+            first, second = sets_of(identity(flow))
+            taken = [self._set[there] for there in self._slots]
+            here, there = taken.count(first), taken.count(second)
+            if here == there == 4:
                 return None
+            self._set[flow] = second if here >= 2 and there < here else first
         return super().observe(flow, length)
 
 
@@ -179,7 +190,6 @@ enforcements = st.builds(
     flow_rate=st.sampled_from([0, 1, 1500, 10**6, 1_250_000, 1_250_000, MAX_RATE]),
     flow_depth=amounts,
     reserve=amounts,
-    mark_below=amounts,
 )
 arrivals = st.builds(
     Arrival,
@@ -360,7 +370,7 @@ class Pair:
 
 
 def configure(bench: Bench, slot: int, limit: LimitSpec) -> None:
-    bench.state.configure(slot, layout.limit_flags(limit), GRACE_NS)
+    bench.state.configure(slot, layout.limit_flags(limit), GRACE_NS, layout.source_bits(limit))
 
 
 @given(
@@ -395,7 +405,7 @@ def random_trace(rng: Random, bench: Bench) -> Iterator[int]:
         bench,
         [random_enforcement(rng) for _ in range(count)],
         rng.choices(list(Mode), k=count),
-        rng.choices(list(Excess), k=count),
+        rng.choices([Excess.DROP, Excess.MARK, Excess.MARK], k=count),
     )
     for _ in range(rng.randint(1, 20)):
         if rng.random() < 0.2:
@@ -410,13 +420,12 @@ def random_enforcement(rng: Random) -> Enforcement:
     return Enforcement(
         drop_probability=rng.choice([*[0.0] * 8, 0.3, 1.0]),
         fill_rate=rng.choice([-1, 1, 1, 1]) * rng.choice([0, 1500, 10**6, 1_250_000, MAX_RATE]),
-        depth=rng.choice([None, 0, 1499, 1500, 3001, *[75_000] * 4, MAX_DEPTH]),
+        depth=rng.choice([None, 0, 1499, 1500, 3001, *[75_000] * 8, MAX_DEPTH]),
         credit=rng.choice([0, 1500]),
         credit_id=rng.randrange(3),
-        flow_rate=rng.choice([0, 0, 1500, 1_250_000, 1_250_000, MAX_RATE]),
-        flow_depth=rng.choice([0, 1500, 3000, 15_000, 75_000]),
-        reserve=rng.choice([0, 1500, 40_000, 75_000, MAX_DEPTH]),
-        mark_below=rng.choice([0, 0, 1500, 40_000, 75_000, MAX_DEPTH]),
+        flow_rate=rng.choice([0, 1500, 1500, 1_250_000, 1_250_000, MAX_RATE]),
+        flow_depth=rng.choice([0, 1500, 3000, 15_000, *[75_000] * 3]),
+        reserve=rng.choice([0, 1500, 40_000, 75_000, *[MAX_DEPTH] * 3]),
     )
 
 
@@ -479,7 +488,7 @@ def test_a_daemon_is_dead_as_soon_as_the_clock_says_so(
     limits = [replace(limit, on_failure=OnFailure.CLOSED) for limit in bench.limits]
     bench.reset([Enforcement(fill_rate=1500, depth=10**6)] * len(limits), START_NS, limits)
     for slot in range(len(limits)):
-        bench.state.configure(slot, 0, NS_PER_S)
+        bench.state.configure(slot, 0, NS_PER_S, bytes(20))
     last_ns = START_NS + NS_PER_S
     passed = [bench.packet(frame(1500, FLOW), now, now) for now in (last_ns, last_ns, last_ns + 1)]
     bench.state.beat(last_ns + 1)
@@ -568,13 +577,15 @@ def test_a_flow_that_enters_in_the_place_of_another_has_a_bucket_of_its_own(
     benches: dict[int, Bench],
 ) -> None:
     pair = Pair(benches[1], [POLICED])
-    for flow in range(4):
+    for flow in range(8):
+        pair.order(Order(0, POLICED, NS_PER_S))
         assert verdicts(pair, flow) == [FORWARD, FORWARD, DROP, DROP]
-    # The set is full: who is in no sample is not policed.
-    assert verdicts(pair, 4) == [FORWARD] * 4
-    pair.order(Order(0, POLICED, 0, frozenset({2})))
-    assert verdicts(pair, 4) == [FORWARD, FORWARD, DROP, DROP]
-    assert verdicts(pair, 3) == [DROP] * 4
+    # Both sets are full: a flow that is in no sample is not policed.
+    pair.order(Order(0, POLICED, NS_PER_S))
+    assert verdicts(pair, 8) == [FORWARD] * 4
+    pair.order(Order(0, POLICED, NS_PER_S, frozenset({2})))
+    assert verdicts(pair, 8) == [FORWARD, FORWARD, DROP, DROP]
+    assert verdicts(pair, 2) == [FORWARD] * 4
 
 
 def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:
@@ -591,7 +602,7 @@ def test_flows_are_not_policed_while_the_daemon_is_dead(benches: dict[int, Bench
     """By the last level, that is: the fallback is a plain bucket."""
     bench = benches[1]
     pair = Pair(bench, [POLICED])
-    bench.state.configure(0, 0, NS_PER_S)
+    bench.state.configure(0, 0, NS_PER_S, bytes(20))
     assert verdicts(pair, 0) == [FORWARD, FORWARD, DROP, DROP]
     dead_ns = START_NS + NS_PER_S + 1
     assert [bench.packet(frame(1500, FLOW), dead_ns, dead_ns) for _ in range(4)] == [FORWARD] * 4
@@ -622,7 +633,7 @@ def test_maps_of_another_version_are_not_taken_over(benches: dict[int, Bench]) -
     struct.pack_into("=I", memory, 8, layout.ABI - 1)
     try:
         with pytest.raises(DatapathError, match=f"version {layout.ABI - 1}, not {layout.ABI}"):
-            State.adopt(state.note, apply)
+            State.adopt(state.handover_ids, apply)
     finally:
         struct.pack_into("=I", memory, 8, layout.ABI)
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from drld.capture import bpf
-from drld.capture.bpf import Code, Program
-from drld.capture.clsact import Clsact
+from drld.ebpf import bpf
+from drld.ebpf.bpf import Code, Program
+from drld.ebpf.clsact import Clsact
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, Enforcement
-from drld.spec import Direction, LimitSpec, Mode, OnFailure
+from drld.spec import Direction, LimitSpec, Mode, OnFailure, SourcePrefix
 from testbed.chaos.leaks import held
 
 from ..factories import MS
@@ -190,6 +190,18 @@ def test_a_reload_that_changes_no_match_needs_no_new_program(
     datapath.attach((limit(1), UNLIMITED))
     assert identities(topology, "in0", "ingress") == []
     assert passed(topology, datapath, 4) == 4
+
+
+def test_a_reload_changes_what_a_flow_is(topology: Topology, start: Start) -> None:
+    """From five-tuples to sources and back; the sample begins empty each time."""
+    datapath = start()
+    sent = 0
+    for flow, flows in ((None, 4), (SourcePrefix(24), 1), (SourcePrefix(), 1), (None, 4)):
+        datapath.attach((limit(1, flow=flow), UNLIMITED))
+        for port in range(9000, 9004):
+            send_udp(topology, SINK[4], 3, port=port)
+        sent += 12
+        assert len(datapath.wait(1, sent).flows) == flows
 
 
 def test_what_was_prepared_is_attached_if_it_fits(topology: Topology, start: Start) -> None:

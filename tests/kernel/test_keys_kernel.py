@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from drld.gossip.wire import UPDATE_KINDS
+from drld.gossip.wire.update_codec import UPDATE_KINDS
 
 from .daemon_host import SHARED, DaemonHost
 from .topology import SO_RCVBUFFORCE, Topology, wait_for

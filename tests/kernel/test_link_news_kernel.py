@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from drld.capture.link_news import LinkNews
+from drld.capture.kernel.link_news import LinkNews
 
 from .topology import Topology
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from drld.capture.packet_queue import QUEUE_PACKETS, TURN, PacketQueue, listed
+from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue, listed
 from drld.errors import DatapathError
 from drld.model import FlowKey
 from drld.spec import OnFailure

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from drld.gossip.channel import Message
-from drld.gossip.keyring import KeyRing
-from drld.gossip.membership import Membership
-from drld.gossip.pushsum import PushSum
-from drld.gossip.session import Met
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum import PushSum
 from drld.gossip.transport import Address, Transport
-from drld.gossip.wire import MAX_UPDATES, decode_untrusted, size
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met
+from drld.gossip.wire.update_codec import MAX_UPDATES, decode_untrusted, size
 from drld.model import Quantity, Update
 from testbed.netns import run, within
 

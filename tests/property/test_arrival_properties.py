@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.token_bucket import TokenBucket
-from drld.capture.arrival_time import SLACK_NS, ArrivalTimes
 from drld.model import NS_PER_S, Enforcement
+from drld.police.arrival_time import SLACK_NS, ArrivalTimes
+from drld.police.token_bucket import TokenBucket
 
 US, MS = 1000, 1_000_000
 START_NS = 50 * NS_PER_S

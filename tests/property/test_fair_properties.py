@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from drld.allocators.fair import Fair
 from drld.allocators.loan import LAST_TICKS, LoanAccount
-from drld.allocators.token_bucket import TokenBucket
 from drld.allocators.water_level import water_level
 from drld.estimate.flows import FlowState
-from drld.gossip.lasting import least
+from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.model import NS_PER_S, Enforcement
+from drld.police.token_bucket import TokenBucket
 
 from ..factories import MS, TICK_NS
 from ..fair_factories import LIMIT, believed, demand, greedy, in_force, make, sampled
@@ -204,7 +204,7 @@ def most_in_strict_shares(size: int, age: int, seed: int, changes: float, later:
     rng = Random(seed)
     fairs = [make(margin=0.0) for _ in range(size)]
     news_ns = age * TICK_NS
-    lasting = [least(news_ns + TICK_NS) for _ in range(size)]
+    lasting = [sliding_min(news_ns + TICK_NS) for _ in range(size)]
     history: list[list[tuple[int, float]]] = [[(0, 0.0)] for _ in range(size)]
     for extreme in lasting:
         extreme.update(0.0, 0)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from drld.capture.gate import Counts, Gate
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, outline, parse
-from drld.capture.policer import Policer, police
 from drld.model import NS_PER_S, Enforcement
+from drld.police.policer import Policer, police
 from drld.spec import Direction, LimitSpec, Match, Mode
 
 from ..factories import limit_spec

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drld.allocators import ALLOCATORS
-from drld.capture.kernel_layout import letter
-from drld.gossip import FABRICS
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode
+from drld.capture.kernel_layout import command
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode
 from drld.limiter import Limiter, membership
 from drld.model import HEARTBEAT, Quantity, Update
 
@@ -62,7 +62,7 @@ def test_it_breaks_nothing(
         fleet.drained(now_ns)
         size = arrived[number % len(arrived)]
         tick = limiter.tick(measurement(size, flows={flow(1): size} if size else {}), now_ns)
-        assert letter(0, tick.enforcement, now_ns)
+        assert command(0, tick.enforcement, now_ns)
         shown = (tick.view.remote, tick.allocation.value, tick.enforcement.drop_probability)
         assert json.dumps(shown, allow_nan=False)
         targets = fleet.targets(rng)

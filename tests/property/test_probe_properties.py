@@ -8,10 +8,17 @@ from operator import xor
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.agreement import ALL, GOSSIP_ID, ID_BITS, SELECTOR_BITS, Agreement, Selector
-from drld.gossip.control_wire import Rumour, State
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.rumours import merged
+from drld.gossip.health.broadcast_queue import merged
+from drld.gossip.health.config_digest import (
+    ALL,
+    GOSSIP_ID,
+    ID_BITS,
+    SELECTOR_BITS,
+    ConfigDigest,
+    Selector,
+)
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.wire.control_codec import Rumour, State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions
@@ -117,13 +124,13 @@ def test_who_is_declared_dead_has_shrunk(
     st.integers(0, 255) | st.integers(0, 65535),
 )
 def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, ending: int) -> None:
-    def agreement(*ids: int) -> Agreement:
-        return Agreement([limit_spec(id=id_) for id_ in ids], gossip_spec(), 0)
+    def config_digest(*ids: int) -> ConfigDigest:
+        return ConfigDigest([limit_spec(id=id_) for id_ in ids], gossip_spec(), 0)
 
-    none = agreement().digest(ALL)
-    alone = {id_: agreement(id_).digest(ALL) ^ none for id_ in ids} | {GOSSIP_ID: none}
+    none = config_digest().digest(ALL)
+    alone = {id_: config_digest(id_).digest(ALL) ^ none for id_ in ids} | {GOSSIP_ID: none}
     selected = [alone[id_] for id_ in alone if id_ & ((1 << bits) - 1) == ending]
-    digest = agreement(*ids).digest(Selector.of(bits << ID_BITS | ending))
+    digest = config_digest(*ids).digest(Selector.of(bits << ID_BITS | ending))
     assert digest == reduce(xor, selected, 0)
 
 
@@ -135,7 +142,7 @@ def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, en
 def test_no_limit_is_named_that_nobody_ever_had(sets: list[set[int]], changed_at: int) -> None:
     """The peer's limits change while it is asked for them."""
     here, before, after = (
-        Agreement([limit_spec(id=id_) for id_ in sorted(ids)], gossip_spec(), NS_PER_S)
+        ConfigDigest([limit_spec(id=id_) for id_ in sorted(ids)], gossip_spec(), NS_PER_S)
         for ids in sets
     )
     here.compare("b", Selector(), before.digest(Selector()))
@@ -166,7 +173,9 @@ def test_limits_that_differ_are_found(
     if fabric == "tree":
         differing.add(GOSSIP_ID)
     here, there = (
-        Agreement([limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip, NS_PER_S)
+        ConfigDigest(
+            [limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip, NS_PER_S
+        )
         for limits, gossip in ((mine, gossip_spec("mesh")), (theirs, gossip_spec(fabric)))
     )
     here.compare("b", Selector(), there.digest(Selector()))

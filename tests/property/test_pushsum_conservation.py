@@ -15,10 +15,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.mass import Mass, Pair
-from drld.gossip.membership import Membership
-from drld.gossip.pushsum import MAX_COPIES, PushSum
-from drld.gossip.wire import decode_untrusted, encode
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum
+from drld.gossip.fabrics.pushsum_pair import Mass, Pair
+from drld.gossip.wire.update_codec import decode_untrusted, encode
 from drld.model import Quantity, Update
 
 from ..examples import examples

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.membership import Membership
-from drld.gossip.pushsum import MAX_COPIES, PushSum
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum
+from drld.gossip.wire.update_codec import (
+    MAX_VALUE,
+    MAX_WEIGHT,
+    decode_untrusted,
+    encode,
+    to_float32,
+)
 from drld.model import Quantity, Update
 
 from ..examples import examples

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.registry.cache import Remembered
+from drld.registry.model.state import Registry
 from drld.registry.records import write_member, write_members
-from drld.registry.state import Registry
 
 from ..registry_factories import FLEET, KEYS, Store, known
 

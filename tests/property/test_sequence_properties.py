@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.sequence import (
-    LEAP,
+from drld.gossip.wire.sequence import (
+    MAX_JUMP,
     MODULUS,
     WINDOW,
     Acceptance,
@@ -16,7 +16,7 @@ from drld.gossip.sequence import (
 
 @given(
     gaps=st.lists(
-        st.integers(1, LEAP) | st.integers(LEAP + 1, 2**20) | st.integers(2**28, 2**30),
+        st.integers(1, MAX_JUMP) | st.integers(MAX_JUMP + 1, 2**20) | st.integers(2**28, 2**30),
         min_size=5,
     )
 )
@@ -29,8 +29,8 @@ def test_accepted_and_lost_make_up_the_distance(gaps: list[int]) -> None:
     for gap in gaps:
         number += gap
         acceptance = sequences.accept(number % MODULUS)
-        assert (acceptance is Refusal.LATE) == (gap > LEAP)
-        if gap > LEAP:
+        assert (acceptance is Refusal.LATE) == (gap > MAX_JUMP)
+        if gap > MAX_JUMP:
             number += 1
             acceptance = sequences.accept(number % MODULUS)
         assert isinstance(acceptance, Acceptance)
@@ -52,7 +52,7 @@ def test_no_number_is_accepted_twice(order: list[int]) -> None:
     assert accepted == sorted(set(accepted))
     if accepted:
         assert accounted == accepted[-1] - accepted[0] + 1
-    if max(order) < LEAP:
+    if max(order) < MAX_JUMP:
         assert accepted[0] == order[0]
         assert accepted[-1] == max(order)
 
@@ -85,7 +85,7 @@ def test_one_forged_number_keeps_out_few(forged: int, before: int, place: int) -
     numbers: list[int] = [*range(before + 200)]
     numbers.insert(before + place, forged)
     accepted = [number for number in numbers if isinstance(sequences.accept(number), Acceptance)]
-    assert len(set(range(before + 200)) - set(accepted)) <= LEAP
+    assert len(set(range(before + 200)) - set(accepted)) <= MAX_JUMP
 
 
 @given(st.integers(0, MODULUS - 1), st.integers(0, MODULUS - 1))

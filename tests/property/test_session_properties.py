@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drld.errors import WireError
-from drld.gossip.channel import MAX_ANSWERS, Channel
-from drld.gossip.control_wire import Control, End, Kind
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Met, Session
-from drld.gossip.wire import encode
+from drld.gossip.wire.channel import MAX_ANSWERS, Channel
+from drld.gossip.wire.control_codec import Control, End, Kind
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met, Session
+from drld.gossip.wire.update_codec import encode
 from drld.model import Quantity, Update
 
 from ..examples import examples

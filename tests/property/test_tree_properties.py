@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.kinship import candidates, rank
-from drld.gossip.tree import Tree
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT, decode_untrusted, encode, to_float32
+from drld.gossip.fabrics.tree import Tree
+from drld.gossip.fabrics.tree_ranks import candidates, rank
+from drld.gossip.wire.update_codec import (
+    MAX_VALUE,
+    MAX_WEIGHT,
+    decode_untrusted,
+    encode,
+    to_float32,
+)
 from drld.model import HEARTBEAT, Quantity, Update
 
 from ..examples import examples

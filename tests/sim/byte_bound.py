@@ -2,7 +2,7 @@
 
 `python -m tests.sim.byte_bound` prints, for each fabric, size and path, the most bytes beyond
 (1 + margin) L t in any window of N random runs, over B (docs/conservative-rule.md, "A bound on
-bytes"). With `--no-account` the same without the account.
+bytes"; figures: results/conservative-rule.md). With `--no-account` the same without the account.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Reckless(Fair):
 
 def bound(fleet: Fleet, margin: float) -> float:
     """B, bytes."""
-    limiter = next(iter(fleet.hosts.values())).entry.limiter
+    limiter = next(iter(fleet.hosts.values())).managed.limiter
     return byte_bound(
         LIMIT,
         BURST,
@@ -217,7 +217,7 @@ class Shares:
             host.watch = self._take
 
     def _take(self, host: Host, _tick: Tick) -> None:
-        allocator = host.entry.limiter._allocator
+        allocator = host.managed.limiter._allocator
         assert isinstance(allocator, Fair)
         self._of[host.name] = allocator._account._income / self._rate
         self.most = max(self.most, sum(self._of.values()))

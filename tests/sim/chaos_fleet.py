@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement
 from testbed.chaos.partitions import FLAP_S
 from testbed.chaos.promises import (

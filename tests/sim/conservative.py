@@ -1,7 +1,7 @@
 """The conservative rule: by how much the sum of the local limits exceeds the limit, at most.
 
 `python -m tests.sim.conservative --seeds N` carries out N random schedules for each fabric and
-allocator and prints those in which the limit is exceeded (docs/conservative-rule.md); with `--cuts`
+allocator and prints those above the limit (results/conservative-rule.md); with `--cuts`
 one cut and its end each, or several of both (`--breaks`), and in which it is exceeded at any
 moment.
 """
@@ -13,7 +13,7 @@ import itertools
 import sys
 from collections.abc import Sequence
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.sim.network import MS
 
 from ..factories import TICK_NS

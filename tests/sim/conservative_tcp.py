@@ -1,6 +1,6 @@
 """What a fleet forwards while things happen to it, under TCP and under constant demand.
 
-`python -m tests.sim.conservative_tcp` prints the table of docs/conservative-rule.md. Of each
+`python -m tests.sim.conservative_tcp` prints the table of results/conservative-rule.md. Of each
 allocator on each fabric: the highest 1 s window without faults, with faults, and of those with
 faults that begin later than a detection time after the last event, with the mean of these; and how
 many runs with faults keep to `BOUND`.
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from drld.allocators import ALLOCATORS
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
 from testbed.sim.network import Network
 from testbed.sim.run import SAMPLE_NS, Simulation
@@ -128,7 +128,7 @@ def under_tcp(kind: Kind, fabric: str, *, faults: bool, seed: int = 1) -> Forwar
         for event_s, what in zip(EVENTS_S, happens, strict=True):
             clock.at(begin_ns + round(event_s * NS_PER_S), lambda do: do(), what)
     run.carry_out()
-    detection_s = hosts["l1"].entry.limiter.fabric.detection_ns / NS_PER_S
+    detection_s = hosts["l1"].managed.limiter.fabric.detection_ns / NS_PER_S
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 
@@ -155,7 +155,7 @@ def under_constant_demand(kind: Kind, fabric: str, *, faults: bool, seed: int = 
         fleet.run(step * SAMPLE_NS / NS_PER_S)
         forwarded = sum(len(host.times) for host in fleet.hosts.values())
         samples.append((step * SAMPLE_NS / NS_PER_S, forwarded * PACKET))
-    detection_s = fleet.hosts["l0"].entry.limiter.fabric.detection_ns / NS_PER_S
+    detection_s = fleet.hosts["l0"].managed.limiter.fabric.detection_ns / NS_PER_S
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, cast
 
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.gossip.transport import Transport
 from drld.spec import LimiterSpec, ProbeSpec
 from testbed.sim.clock import Clock
@@ -196,14 +196,14 @@ class Fleet:
 
     def believed(self, name: str) -> float:
         """The flow weight of all, as one limiter has it."""
-        last = self.nodes[name].engine.entries[1].last
+        last = self.nodes[name].engine.limits[1].last
         assert last is not None
         return last.view.remote + last.allocation.value
 
     @property
     def detection_intervals(self) -> int:
         """The detection time."""
-        entries = self.nodes[self.members[0]].engine.entries
+        entries = self.nodes[self.members[0]].engine.limits
         return -(-entries[1].limiter.fabric.detection_ns // TICK_NS)
 
     def cut(self, paths: Iterable[tuple[str, str]]) -> None:

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from random import Random
 
-from drld.gossip.pushsum import PushSum
+from drld.gossip.fabrics.pushsum import PushSum
 from testbed.fabrics.fleet import Fleet
 
 

@@ -38,7 +38,7 @@ class FluidDatapath:
         self._grace_ns = GRACE_INTERVALS * limit.interval_ns
         self._heartbeat_ns = self._read_ns = now_ns
 
-    def stirred(self) -> Collection[int]:
+    def had_traffic(self) -> Collection[int]:
         """See `Datapath`."""
         return [1] if self.flows else []
 

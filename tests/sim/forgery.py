@@ -1,6 +1,6 @@
 """What one accepted forged update does to a fleet: how much, and for how long.
 
-`python -m tests.sim.forgery` prints the table of docs/security.md. Ten limiters share a limit of
+`python -m tests.sim.forgery` prints the table of results/security.md. Ten limiters share a limit of
 10 Mbit/s and want 20; after 10 s one of them takes one forged update for a peer's. The forger knows
 all but the key: it is the worst link, the sequence number that keeps out the true updates longest,
 and the values that are worst.
@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from drld.gossip.kinship import Role
-from drld.gossip.pushsum import PushSum
-from drld.gossip.sequence import LEAP
-from drld.gossip.tree_membership import TreeMembership
-from drld.gossip.wire import MAX_VALUE
+from drld.gossip.fabrics.pushsum import PushSum
+from drld.gossip.fabrics.tree_membership import TreeMembership
+from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.wire.sequence import MAX_JUMP
+from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import NS_PER_S, Quantity, Update
 from testbed.sim.lives import Sealed
 from testbed.sim.mailbox import Content
@@ -79,11 +79,11 @@ def suffer(
             sender, victim, epoch = victim, sender, Role.CHILD
         elif seems == "stranger":
             sender = next(name for name in made.hosts if name not in {victim, *root.children})
-    elif isinstance(pushed := made.hosts[victim].entry.limiter.fabric, PushSum):
+    elif isinstance(pushed := made.hosts[victim].managed.limiter.fabric, PushSum):
         epoch = pushed.epoch
     next_sequence = made.hosts[sender].engine.membership.numbering.of(victim, 1)._next
     quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT
-    ahead = 0 if fabric == "pushsum" else LEAP - 2  # losses would cure pushsum at once
+    ahead = 0 if fabric == "pushsum" else MAX_JUMP - 2  # losses would cure pushsum at once
     forged = Update(1, next_sequence + ahead, quantity, epoch, value, weight)
     made.network.send(sender, victim, Sealed(0, 0, Content([forged], fabric)), made.now_ns)
     made.run(FORGED_S + seconds)

@@ -37,11 +37,11 @@ class ToyHost(Host):
 
     @property
     def last(self) -> Tick | None:
-        return self.entry.last
+        return self.managed.last
 
     @property
     def fill_rate(self) -> int:
-        return (self.last.enforcement if self.last else self.entry.limiter.initial()).fill_rate
+        return (self.last.enforcement if self.last else self.managed.limiter.initial()).fill_rate
 
     def _count(self, _host: Host, _tick: Tick) -> None:
         self.ticks += 1

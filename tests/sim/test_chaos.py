@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.chaos.promises import FLAPPING, KILLED, LEAST, RESTARTED, promised
 
 from .chaos_fleet import ACTS, least

@@ -327,14 +327,14 @@ def test_detection_times() -> None:
     for fabric, times in documented.items():
         for size, seconds in times.items():
             made = Fleet(fabric, [0] * size, seed=1)
-            limiter = made.nodes["l0"].engine.entries[1].limiter
+            limiter = made.nodes["l0"].engine.limits[1].limiter
             assert limiter.fabric.detection_ns / NS_PER_S == pytest.approx(seconds), (fabric, size)
 
 
 def test_the_detection_time_grows_with_the_fleet_and_no_faster_than_its_logarithm() -> None:
     """In a tree."""
     times = [
-        Fleet("tree", [0] * size, seed=1).nodes["l0"].engine.entries[1].limiter.fabric.detection_ns
+        Fleet("tree", [0] * size, seed=1).nodes["l0"].engine.limits[1].limiter.fabric.detection_ns
         for size in (2, 4, 8, 16, 32, 64)
     ]
     assert {later - sooner for sooner, later in pairwise(times)} == {4 * TICK_NS}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.pushsum import PushSum
+from drld.gossip.fabrics.pushsum import PushSum
 
 from .conservative import MOST, excess
 from .engine_fleet import Fleet
@@ -80,7 +80,7 @@ def test_a_cut_takes_mass_of_those_that_stay_together() -> None:
     made.run(10)
     weight = 0.0
     for name in others:
-        fabric = made.nodes[name].engine.entries[1].limiter.fabric
+        fabric = made.nodes[name].engine.limits[1].limiter.fabric
         assert isinstance(fabric, PushSum)
         weight += fabric.mass.weight
     assert weight < 0.3, "of the two that they had"

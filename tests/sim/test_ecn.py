@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from drld.capture.policer import FORWARD, MARK
 from drld.model import FlowId
+from drld.police.policer import FORWARD, MARK
 from testbed.sim.clock import Clock
 from testbed.sim.host import Host
 from testbed.sim.receiver import Ack, Receiver

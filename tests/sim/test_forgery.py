@@ -2,7 +2,7 @@
 
 import pytest
 
-from drld.gossip.wire import MAX_VALUE
+from drld.gossip.wire.update_codec import MAX_VALUE
 
 from .forgery import SIZE, suffer
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 
 from ..factories import gossip_spec
 from .engine_fleet import Fleet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drld.gossip.kinship import candidates
+from drld.gossip.fabrics.tree_ranks import candidates
 from testbed.fabrics.fleet import BRANCHING, INTERVAL_NS, Fleet
 from testbed.sim.network import Conditions
 

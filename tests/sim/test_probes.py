@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from drld.gossip.control_wire import State
+from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions
@@ -175,6 +175,6 @@ def test_limiters_with_other_limits_are_named_by_all() -> None:
     fleet.start("l3")
     fleet.run(30)
     for name in fleet.others("l3"):
-        assert fleet.hosts[name].probes.agreement.disagreements() == {"l3": [2]}
-    found = fleet.hosts["l3"].probes.agreement.disagreements()
+        assert fleet.hosts[name].probes.config_digest.disagreements() == {"l3": [2]}
+    found = fleet.hosts["l3"].probes.config_digest.disagreements()
     assert found == {name: [2] for name in fleet.others("l3")}

@@ -69,7 +69,7 @@ def test_in_detail_or_not_the_fleet_is_the_same() -> None:
 def test_the_baseline_comes_out_as_on_the_testbed(
     allocator: str, aggregate: float, share: float, jain: float
 ) -> None:
-    """docs/reproduction.md has these figures of real daemons and Linux's TCP, in runs of 60 s."""
+    """The figures are medians of real daemons and Linux's TCP, in runs of 60 s (5710894)."""
     baseline = load(find("baseline"), {"seconds": 60.0})
     run = simulate(baseline, allocator)
     limit_bps = baseline.table.limit.rate * 8

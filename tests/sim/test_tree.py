@@ -5,8 +5,8 @@ Intervals are 50 ms and paths take 20 ms, if nothing else is said.
 
 import pytest
 
-from drld.gossip.tree import Tree
-from drld.gossip.tree_membership import LOST
+from drld.gossip.fabrics.tree import Tree
+from drld.gossip.fabrics.tree_membership import LOST
 from testbed.fabrics.fleet import BRANCHING, Fleet, fleet, start_up
 from testbed.sim.known import families
 from testbed.sim.network import MS, Conditions

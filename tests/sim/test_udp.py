@@ -96,3 +96,17 @@ def test_who_has_no_udp_source_is_not_changed_by_there_being_such() -> None:
     alone, beside = run(flows=flows), run(flows=flows, udp=[quiet])
     assert alone["flows"] == beside["flows"]
     assert "udp" not in alone
+
+
+def test_a_source_that_changes_its_port_is_one_flow_where_flows_are_sources() -> None:
+    """Its max-min share is a third of the limit, as that of each of two TCP flows."""
+    flows = [{"limiter": name, "count": 1, "rtt": "40ms"} for name in ("l1", "l2")]
+    source = {"limiter": "l2", "rate": "8mbit", "ports": "each-packet"}
+    given = {"flows": flows, "udp": [source], "seconds": 14, "warmup": "6s"}
+
+    def udp(**limit: str) -> float:
+        rate = {"rate": "10mbit", "burst": "75kB", **limit}
+        return sources(run("fair", limit=rate, **given))["u1.1"]
+
+    assert udp(flow="source") == pytest.approx(10e6 / 3, rel=0.1)
+    assert udp() > 0.7 * 8e6

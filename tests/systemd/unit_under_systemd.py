@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drld.capture.attachment import attachment
+from drld.ebpf.attachment import attachment
 
 from .firewalls import firewalls, legacy_path, rules
 from .service import CACHE, CLONE, Service, run

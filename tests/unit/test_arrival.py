@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from drld.capture.arrival import KERNEL, READ, Arrival
-from drld.capture.arrival_time import ArrivalTimes
-from drld.capture.hook import Found
+from drld.capture.nfqueue.arrival import KERNEL, READ, Arrival
 from drld.capture.rules import Hook
+from drld.ebpf.hook import Found
 from drld.errors import DatapathError
+from drld.police.arrival_time import ArrivalTimes
 from drld.spec import Direction, Match
 
 from ..factories import limit_spec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drld.capture.arrival_time import LATEST_NS, SLACK_NS, ArrivalTimes
 from drld.model import NS_PER_S
+from drld.police.arrival_time import LATEST_NS, SLACK_NS, ArrivalTimes
 
 MS = 1_000_000
 WALL_NS = 1_800_000_000 * NS_PER_S

@@ -17,7 +17,6 @@ from testbed.bench.plot import draw
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome, Target, row, summarize
 from testbed.errors import MeasurementError
-from testbed.markdown import replace_section
 
 RATIO, RATE = ("ratio", ""), ("rate", "Gbit/s")
 
@@ -112,15 +111,10 @@ def test_text_holds_every_benchmark_and_note() -> None:
     assert lines.count("- police is not available here") == 2
 
 
-def test_the_section_of_the_document() -> None:
-    section = report.markdown(result(outcome()))
-    assert section.startswith("A quick run of 2020-01-01: 2 processors")
+def test_the_section_of_the_page() -> None:
+    section = report.section(result(outcome()))
+    assert section.startswith("A quick run of 2020-01-01, commit unknown: 2 processors")
     assert "|  | drld | 4.50 | 1.00 [0.950, 1.05] ok ≥ 0.970 |" in section.splitlines()
-
-
-def test_the_project_s_document_has_a_place_for_it() -> None:
-    document = (Path(__file__).parents[2] / "docs/performance.md").read_text(encoding="utf-8")
-    assert "section" in replace_section(document, "section", report.BEGIN, report.END)
 
 
 def test_points_and_lines_are_drawn(tmp_path: Path) -> None:

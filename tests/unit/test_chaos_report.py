@@ -18,7 +18,6 @@ from testbed.chaos.fault import KERNEL, Check
 from testbed.chaos.registry import FAULTS
 from testbed.chaos.scene import Scene
 from testbed.chaos.stage import Job
-from testbed.markdown import replace_section
 
 
 @pytest.mark.parametrize(
@@ -43,6 +42,7 @@ def result(*checks: Check, left: list[str] | None = None, error: str | None = No
         "quick": True,
         "seed": 1,
         "fabric": "mesh",
+        "allocator": "fair",
         "seconds": 9.0,
         "host": {"model": "m", "processors": 2, "kernel": "6.1", "python": "3.11"},
         "stages": [
@@ -66,7 +66,7 @@ def test_a_report_of_kept_promises() -> None:
     assert report.broken(good) == []
     assert "all hold" in report.text(good)
     assert "1.25 s (≤ 6 s)" in report.text(good)
-    assert "odd 3 (≤ 3)" in report.markdown(good)
+    assert "odd 3 (≤ 3)" in report.section(good, "Tree")
 
 
 @pytest.mark.parametrize(
@@ -82,24 +82,24 @@ def test_a_report_of_broken_promises(bad: Any, words: str) -> None:
     (line,) = report.broken(bad)
     assert words in line
     assert f"BROKEN: {line}" in report.text(bad)
-    assert f"- broken: {line}" in report.markdown(bad)
+    assert f"- broken: {line}" in report.section(bad, "Tree")
 
 
 def test_what_is_usual_is_told_once_at_its_worst() -> None:
     usual = [Check("memory of a daemon grew by", "B", size, 3_000_000) for size in (5_000, 9_000)]
     good = result(KEPT, usual[0])
     good["stages"] += result(KEPT, usual[1])["stages"]
-    assert report.markdown(good).count("memory of a daemon grew by") == 1
-    assert "memory of a daemon grew by 9 kB (≤ 3000 kB)" in report.markdown(good)
+    assert report.section(good, "Tree").count("memory of a daemon grew by") == 1
+    assert "memory of a daemon grew by 9 kB (≤ 3000 kB)" in report.section(good, "Tree")
     bad = result(Check("traces in logs", "", 1, 0))
-    assert "traces in logs 1 (≤ 0) BROKEN |" in report.markdown(bad)
+    assert "traces in logs 1 (≤ 0) BROKEN |" in report.section(bad, "Tree")
 
 
-@pytest.mark.parametrize("fabric", ["tree", "mesh"])
-def test_there_is_a_place_for_figures(fabric: str) -> None:
-    document = (Path(__file__).parents[2] / "docs/chaos.md").read_text()
-    replaced = replace_section(document, report.markdown(result(KEPT)), *report.markers(fabric))
-    assert "commit 0123456, seed 1" in replaced
+@pytest.mark.parametrize("name", ["tree", "mesh", "soak"])
+def test_there_is_a_place_for_figures(name: str) -> None:
+    section = report.section(result(KEPT), "Title")
+    assert f"<!-- {name} -->\n\n{section.strip()}" in command._PAGE.updated("", {name: section})
+    assert "commit 0123456, seed 1, mesh, fair: " in section
 
 
 def test_what_was_interrupted_is_not_kept() -> None:
@@ -161,7 +161,7 @@ def test_what_was_discarded_is_reported_and_breaks_nothing() -> None:
     line = "discarded, as the host stood still for 0.25 s in a second: in use at least: 0.8"
     assert report.broken(good) == []
     assert line in report.text(good)
-    assert f"- {line}" in report.markdown(good)
+    assert f"- {line}" in report.section(good, "Tree")
 
 
 @pytest.mark.parametrize(("check", "status"), [(KEPT, 0), (BROKEN, 1)])
@@ -184,8 +184,8 @@ def test_the_exit_status_says_whether_promises_are_kept(
     assert json.loads((tmp_path / "chaos.json").read_text())["seed"] == 1
 
 
-@pytest.mark.parametrize("other", [["soak"], ["--quick"], ["--datapath", "kernel"]])
-def test_the_document_keeps_its_tables_but_for_those_of_a_full_run(
+@pytest.mark.parametrize("other", [["kill-one"], ["--quick"], ["--datapath", "kernel"]])
+def test_the_page_keeps_its_tables_but_for_those_of_a_full_run(
     other: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
@@ -194,4 +194,4 @@ def test_the_document_keeps_its_tables_but_for_those_of_a_full_run(
     monkeypatch.setattr(command, "Campaign", never)
     done = CliRunner().invoke(command.main, ["--docs", *other, "--out", str(tmp_path)])
     assert done.exit_code == 2
-    assert "--docs is for all of it" in done.output
+    assert "--docs is for all faults or soak" in done.output

@@ -9,11 +9,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = sorted((ROOT / "results").glob("*.md"))
 TESTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
 STANDS_FOR = re.compile(r"\b[A-Z]{4,}\b")
 """A name to be filled in: `drld/allocators/NAME.py`."""
 
-documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+documents = pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *RESULTS], ids=lambda path: f"{path.relative_to(ROOT)}"
+)
 
 
 def anchors(document: Path) -> set[str]:
@@ -40,7 +43,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 @documents
 def test_files_modules_and_tests_are_there(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
-    for name in re.findall(r"(?<![\w/.])(?:bpf|docs|drld|scripts|testbed|tests)/[\w./-]*\w", text):
+    for name in re.findall(
+        r"(?<![\w/.])(?:bpf|docs|drld|results|scripts|testbed|tests)/[\w./-]*\w", text
+    ):
         there = STANDS_FOR.search(name) or (ROOT / name).exists()
         assert there, name
     for module in re.findall(r"python -m ((?:testbed|tests)[\w.]*\w)", text):
@@ -56,3 +61,13 @@ def test_the_readme_leads_to_every_document() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\]\(([^)#\s]+\.md)\)", readme)) | {"README.md", "CHANGELOG.md"}
     assert {str(path.relative_to(ROOT)) for path in DOCUMENTS} == named
+
+
+def test_the_architecture_names_classes_and_methods_that_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    code = [path.read_text(encoding="utf-8") for path in (ROOT / "drld").rglob("*.py")]
+    named = re.findall(r"`([A-Z]\w+)\.(\w+)`", text)
+    assert len(named) > 10
+    for owner, method in named:
+        files = [text for text in code if re.search(rf"^class {owner}\b", text, re.MULTILINE)]
+        assert any(f"def {method}(" in text for text in files), f"{owner}.{method}"

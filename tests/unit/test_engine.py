@@ -7,10 +7,10 @@ from itertools import dropwhile
 
 import pytest
 
-from drld.gossip.rest import QUIET_ROUNDS
+from drld.daemon.report import limit_report, peer_reports, trace_record
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
 from drld.model import Quantity, Update
-from drld.report import limit_report, peer_reports, trace_record
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, MS, TICK_NS, limit_spec
@@ -88,7 +88,7 @@ def test_an_update_wakes_its_limit() -> None:
     # Until what it said is too old to count.
     names = bench.run(102, 180)
     assert 20 <= names.count("first") < 40
-    assert limit_report(bench.engine.entries[1], 0)["fleet"]["remote"] == 0.0
+    assert limit_report(bench.engine.limits[1], 0)["fleet"]["remote"] == 0.0
 
 
 def test_a_change_of_the_membership_wakes_every_limit() -> None:
@@ -97,17 +97,17 @@ def test_a_change_of_the_membership_wakes_every_limit() -> None:
     bench.transport.inbox = [("b", heartbeat())]
     names = bench.run(101, 102)
     assert set(names) == {"first", "slow"}
-    report = limit_report(bench.engine.entries[1], 0)
+    report = limit_report(bench.engine.limits[1], 0)
     assert report["fleet"]["connected"] == ["b"]
     assert report["limit_in_force_bps"] == 5_000_000
     bench.transport.inbox = [("b", heartbeat(sequence)) for sequence in range(1, 9)]
     # And again, when it has been there for so long that its share counts.
     assert set(bench.run(103, 110)) == {"first", "slow"}
-    assert limit_report(bench.engine.entries[1], 0)["limit_in_force_bps"] == 10_000_000
-    assert limit_report(bench.engine.entries[1], 112 * TICK_NS)["fleet"]["age_s"] == 0.45
+    assert limit_report(bench.engine.limits[1], 0)["limit_in_force_bps"] == 10_000_000
+    assert limit_report(bench.engine.limits[1], 112 * TICK_NS)["fleet"]["age_s"] == 0.45
     # And again, when the peer is gone.
     bench.run(111, 200)
-    assert limit_report(bench.engine.entries[1], 0)["fleet"]["connected"] == []
+    assert limit_report(bench.engine.limits[1], 0)["fleet"]["connected"] == []
 
 
 def test_a_watched_limit_does_not_rest() -> None:
@@ -165,7 +165,7 @@ def test_updates_reach_their_limit_and_unknown_ones_are_counted() -> None:
 
 def test_reports_are_in_bits_per_second() -> None:
     bench = Bench(spec(FIRST))
-    entry = bench.engine.entries[1]
+    entry = bench.engine.limits[1]
     before = limit_report(entry, 0)
     assert (before["rate_bps"], before["fill_rate_bps"]) == (10_000_000, 5_000_000)
     assert before["limit_in_force_bps"] == 5_000_000
@@ -193,7 +193,7 @@ def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
         )
     ]
     bench.engine.tick(TICK_NS)
-    report = limit_report(bench.engine.entries[1], 0)
+    report = limit_report(bench.engine.limits[1], 0)
     assert report["fleet"]["quantity"] == "rate"
     assert report["fleet"]["remote"] == 1_000_000
     assert report["local_limit_bps"] is None
@@ -238,7 +238,7 @@ def test_a_datapath_may_expect_a_living_daemon_to_show_in_each_look() -> None:
     often = replace(FIRST, interval_ns=TICK_NS // 2)
     bench = Bench(spec(often, SLOW))
     assert [limit.interval_ns for limit in bench.datapath.attached] == [TICK_NS // 2, TICK_NS]
-    assert [entry.limiter.limit for entry in bench.engine.entries.values()] == [often, SLOW]
+    assert [entry.limiter.limit for entry in bench.engine.limits.values()] == [often, SLOW]
 
 
 def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> None:
@@ -249,12 +249,12 @@ def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> 
         bench.packet(2)
         bench.transport.inbox.append(("b", heartbeat(now)))
         bench.engine.tick(now * TICK_NS)
-        last = bench.engine.entries[2].last
+        last = bench.engine.limits[2].last
         if now == 103:
             assert last is not None
             assert last.view.connected == {"b"}
             assert last.measurement.interval_ns < 3 * TICK_NS
-    assert limit_report(bench.engine.entries[2], 0)["limit_in_force_bps"] == 10_000_000
+    assert limit_report(bench.engine.limits[2], 0)["limit_in_force_bps"] == 10_000_000
 
 
 def test_who_has_not_joined_neither_speaks_nor_listens() -> None:

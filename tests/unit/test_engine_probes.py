@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip.agreement import ALL, Agreement, Selector
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import Control, Kind, Rumour, State
-from drld.gossip.probes import Probes
-from drld.gossip.rumours import subject
-from drld.gossip.session import Met
-from drld.notices import Notices
-from drld.report import peer_reports
+from drld.daemon.peer_log import PeerLog
+from drld.daemon.report import peer_reports
+from drld.gossip.health.broadcast_queue import subject
+from drld.gossip.health.config_digest import ALL, ConfigDigest, Selector
+from drld.gossip.health.probes import Probes
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
+from drld.gossip.wire.session import Met
 from drld.spec import ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat
@@ -66,7 +66,7 @@ def test_a_verdict_of_life_connects_nobody() -> None:
 
 def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() -> None:
     bench = probing()
-    (entry,) = bench.engine.entries.values()
+    (entry,) = bench.engine.limits.values()
     for number in range(2, 103):
         bench.transport.inbox += [("b", heartbeat(number)), ("c", heartbeat(number))]
         bench.packet(1)
@@ -100,10 +100,10 @@ def test_a_reload_keeps_verdicts_and_without_probes_there_are_none() -> None:
 def test_notices_of_a_peer_are_few_however_often_it_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
-    bench, notices = probing(), Notices()
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 20 * TICK_NS)
+    bench, peer_log = probing(), PeerLog()
     assert bench.engine.probes is not None
-    digest = bench.engine.probes.agreement.digest(ALL)
+    digest = bench.engine.probes.config_digest.digest(ALL)
     states = [(counter, state) for counter in range(9) for state in (State.DEAD, State.ALIVE)]
     lines: list[tuple[int, str]] = []
     for number in range(2, 60):
@@ -112,21 +112,21 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
             message = said(state, counter=counter + (state is State.ALIVE))
             bench.transport.inbox.append(("b", replace(message, digest=digest)))
         bench.run(number, number)
-        lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
+        lines += [(number, line) for line in peer_log.lines(bench.engine, number * TICK_NS)]
     assert lines == [(2, "peer c is dead: no limiter hears from it"), (22, "peer c is back")]
 
 
 def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 20 * TICK_NS)
     flaps = [number < 30 and number % 2 == 1 for number in range(100)]
     monkeypatch.setattr(Probes, "isolated", lambda _, now_ns: flaps[now_ns // TICK_NS])
-    bench, notices = probing(), Notices()
+    bench, peer_log = probing(), PeerLog()
     lines = [
         (number, line)
         for number in range(1, 100)
-        for line in notices.lines(bench.engine, number * TICK_NS)
+        for line in peer_log.lines(bench.engine, number * TICK_NS)
     ]
     assert lines == [
         (1, "no peer answers this limiter: check its network"),
@@ -137,8 +137,8 @@ def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
 def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
-    bench, notices = probing(), Notices()
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 20 * TICK_NS)
+    bench, peer_log = probing(), PeerLog()
     found: dict[str, list[str]] = {}
     monkeypatch.setattr(bench.engine, "disagreements", lambda: found)
     lines = []
@@ -146,7 +146,7 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
         found = {"b": ["first"]} if number < 30 and number % 2 else {}
         if number > 70:
             found = {"b": ["first", "7 (not here)", "[gossip]"], "c": ["[gossip]"]}
-        lines += [(number, line) for line in notices.lines(bench.engine, number * TICK_NS)]
+        lines += [(number, line) for line in peer_log.lines(bench.engine, number * TICK_NS)]
     assert lines == [
         (3, "peer b has a different configuration for the limits first"),
         (24, "peer b has the same configuration again"),
@@ -160,21 +160,21 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
 
 
 def test_a_peer_that_is_removed_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 20 * TICK_NS)
-    bench, notices = probing(), Notices()
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 20 * TICK_NS)
+    bench, peer_log = probing(), PeerLog()
     for number, state in ((2, State.DEAD), (3, State.ALIVE)):
         bench.transport.inbox.append(("b", said(state, counter=number)))
         bench.run(number, number)
-        list(notices.lines(bench.engine, number * TICK_NS))
+        list(peer_log.lines(bench.engine, number * TICK_NS))
     assert bench.engine.judged == {"c"}
     peers = tuple(peer for peer in bench.engine.spec.peers if peer.name != "c")
     bench.engine.reconfigure(replace(bench.engine.spec, peers=peers), 3 * TICK_NS)
-    assert list(notices.lines(bench.engine, 30 * TICK_NS)) == []
+    assert list(peer_log.lines(bench.engine, 30 * TICK_NS)) == []
 
 
 def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drld.notices.QUIET_NS", 0)
-    bench, notices = probing(), Notices()
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 0)
+    bench, peer_log = probing(), PeerLog()
     number = 1
 
     def lines(*messages: tuple[str, Message]) -> list[str]:
@@ -182,11 +182,11 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
         number += 1
         bench.transport.inbox += messages
         bench.run(number, number)
-        return list(notices.lines(bench.engine, number * TICK_NS))
+        return list(peer_log.lines(bench.engine, number * TICK_NS))
 
     same = bench.engine.probes
     assert same is not None
-    digest = same.agreement.digest(ALL)
+    digest = same.config_digest.digest(ALL)
 
     def told(message: Control) -> Control:
         return replace(message, digest=digest)
@@ -198,7 +198,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = Agreement([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
+    other = ConfigDigest([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
     named = []
     message = Control(Kind.ACK, 0, 0, other.digest(ALL))
     for _ in range(40):

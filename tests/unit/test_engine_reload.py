@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from drld import config
+from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
-from drld.gossip.session import Met
-from drld.report import limit_report
-from drld.spec import Excess, LimiterSpec
+from drld.gossip.wire.session import Met
+from drld.spec import Excess, LimiterSpec, SourcePrefix
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec
@@ -22,12 +22,12 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     bench = Bench(spec(FIRST, SLOW))
     bench.transport.inbox = [("b", weight(1))]
     bench.engine.tick(TICK_NS)
-    kept = bench.engine.entries[1]
+    kept = bench.engine.limits[1]
     third = limit_spec(id=3, name="third")
     faster = limit_spec(id=1, name="first", rate=20 * MBIT)
     bench.engine.reconfigure(spec(faster, third, peers=("b", "c")), 2 * TICK_NS)
-    assert list(bench.engine.entries) == [1, 3]
-    assert bench.engine.entries[1] is kept
+    assert list(bench.engine.limits) == [1, 3]
+    assert bench.engine.limits[1] is kept
     assert kept.limiter.limit.rate == 20 * MBIT
     assert kept.limiter.membership.peers == ("b", "c")
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
@@ -41,7 +41,7 @@ def test_an_automatic_burst_follows_the_rate() -> None:
         return config.parse(text, "f")
 
     bench = Bench(configured("10mbit"))
-    entry = bench.engine.entries[1]
+    entry = bench.engine.limits[1]
     assert limit_report(entry, 0)["burst_bytes"] == 312_500
     bench.engine.reconfigure(configured("20mbit"), TICK_NS)
     bench.engine.tick(2 * TICK_NS)
@@ -53,24 +53,34 @@ def test_an_automatic_burst_follows_the_rate() -> None:
 
 def test_a_reload_changes_excess_and_weights() -> None:
     bench = Bench(spec(FIRST))
-    entry = bench.engine.entries[1]
+    entry = bench.engine.limits[1]
     report = limit_report(entry, 0)
     assert (report["excess"], report["weights"]) == ("drop", {})
     assert not report["burst_is_automatic"]
     changed = replace(FIRST, excess=Excess.MARK, weights={"b": 2.0})
     bench.engine.reconfigure(spec(changed), TICK_NS)
-    assert bench.engine.entries[1] is entry
+    assert bench.engine.limits[1] is entry
     report = limit_report(entry, TICK_NS)
     assert (report["excess"], report["weights"]) == ("mark", {"b": 2.0})
+
+
+def test_a_reload_that_changes_what_a_flow_is_starts_the_estimates_anew() -> None:
+    bench = Bench(spec(FIRST))
+    before = bench.engine.limits[1]
+    assert limit_report(before, 0)["flow"] == "5-tuple"
+    bench.engine.reconfigure(spec(replace(FIRST, flow=SourcePrefix(24))), TICK_NS)
+    after = bench.engine.limits[1]
+    assert after is not before
+    assert limit_report(after, TICK_NS)["flow"] == "source/24/64"
 
 
 def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
     bench = Bench(spec(FIRST))
     bench.packet(1)
     bench.engine.tick(TICK_NS)
-    before = bench.engine.entries[1]
+    before = bench.engine.limits[1]
     bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)
-    after = bench.engine.entries[1]
+    after = bench.engine.limits[1]
     assert after is not before
     assert after.totals.arrived_bytes == 1500
 
@@ -97,7 +107,7 @@ def test_a_refused_reload_changes_nothing() -> None:
     bench.datapath.refuse = False
     with pytest.raises(ConfigError, match=r"peer\.bad\.address"):
         bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("bad",)), TICK_NS)
-    assert bench.engine.entries[1].limiter.limit.rate == 10 * MBIT
+    assert bench.engine.limits[1].limiter.limit.rate == 10 * MBIT
     assert bench.engine.spec.limits == (FIRST,)
     assert bench.datapath.attached == [FIRST]
     assert bench.transport.peers.keys() == {"b"}
@@ -149,7 +159,7 @@ def test_a_limit_that_is_added_is_ticked_though_it_is_at_rest() -> None:
     bench = Bench(spec(FIRST))
     bench.engine.reconfigure(spec(FIRST, SLOW), TICK_NS)
     bench.run(2, 4)
-    assert bench.engine.entries[SLOW.id].last is not None
+    assert bench.engine.limits[SLOW.id].last is not None
 
 
 def test_one_that_departed_and_is_configured_again_is_a_peer() -> None:

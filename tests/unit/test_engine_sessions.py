@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.gossip.channel import Message
-from drld.gossip.sequence import Acceptance
-from drld.gossip.session import Met
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
 
 from ..engine_fakes import Bench
@@ -48,7 +48,7 @@ def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
     # What the former limiter accepted is a replay to this one.
     bench.transport.inbox = [("b", told(4)), ("b", told(5))]
     bench.run(11, 11)
-    link = bench.engine.entries[1].limiter.fabric.links["b"]
+    link = bench.engine.limits[1].limiter.fabric.links["b"]
     assert (link.received, link.late) == (1, 0)
     assert bench.transport.rejected == {"replayed": 1}
 
@@ -88,7 +88,7 @@ def test_a_peer_that_is_met_is_told_and_heard_from_zero() -> None:
     telling(bench, 1, 5)
     bench.transport.inbox = [("b", told(9)), ("b", Met(7)), ("b", told(0))]
     assert telling(bench, 6, 7)[0] == 0
-    link = bench.engine.entries[1].limiter.fabric.links["b"]
+    link = bench.engine.limits[1].limiter.fabric.links["b"]
     assert (link.received, link.late, link.lost) == (2, 0, 0)
 
 
@@ -119,7 +119,7 @@ def test_limits_learn_of_a_new_life_when_they_are_used_and_once(
     second = limit_spec(id=2, name="second")
     bench = Bench(spec(FIRST, second, peers=("b", "c")))
     heard: list[tuple[int, str]] = []
-    for limit_id, entry in bench.engine.entries.items():
+    for limit_id, entry in bench.engine.limits.items():
         fabric = entry.limiter.fabric
         monkeypatch.setattr(
             fabric, "meet", lambda peer, _, limit_id=limit_id: heard.append((limit_id, peer))
@@ -162,5 +162,5 @@ def test_what_waited_behind_a_flood_is_not_believed() -> None:
     assert not hears(4, 3, drained=True)
     assert hears(5, 4, drained=True)
     assert membership.arrived_ns(6 * TICK_NS) == 5 * TICK_NS
-    link = bench.engine.entries[1].limiter.fabric.links["b"]
+    link = bench.engine.limits[1].limiter.fabric.links["b"]
     assert (link.received, link.lost) == (3, 2)

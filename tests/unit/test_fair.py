@@ -81,7 +81,7 @@ def test_a_flow_of_the_last_interval_wants_twice_what_it_sent(age_ns: int, facto
 
 def test_flows_in_a_pause_want_nothing() -> None:
     paused = sampled(0.01 * LIMIT)
-    paused.silent_ns = 10 * NS_PER_S
+    paused.paused, paused.rate = True, 0.0
     assert settled([*greedy(1), paused], remote=3).value == pytest.approx(1)
 
 

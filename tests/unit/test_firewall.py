@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drld.capture.firewall import (
+from drld.capture.nfqueue.firewall import (
     IptablesFirewall,
     ManualFirewall,
     NftFirewall,
@@ -210,7 +210,7 @@ def test_a_tool_for_which_there_are_no_descriptors_costs_none() -> None:
     code = """
 import resource
 from pathlib import Path
-from drld.capture.firewall import run
+from drld.capture.nfqueue.firewall import run
 from drld.errors import DatapathError
 
 before = sorted(Path("/proc/self/fd").iterdir())

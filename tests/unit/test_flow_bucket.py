@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.flow_bucket import MAX_TOKENS, FlowBuckets
-from drld.capture.policer import DROP, FORWARD, MARK, Policer, police
 from drld.model import NS_PER_S, Enforcement
+from drld.police.flow_bucket import MAX_TOKENS, FlowBuckets
+from drld.police.policer import DROP, FORWARD, MARK, Policer, police
 from drld.spec import Excess, Mode
 
 from ..factories import MS, flow, limit_spec
@@ -21,7 +21,6 @@ START_NS = 10**12
 def policer(
     depth: int = 100_000,
     reserve: int = 50_000,
-    mark_below: int = 0,
     excess: Excess = Excess.DROP,
     mode: Mode = Mode.ENFORCE,
 ) -> Policer:
@@ -31,7 +30,6 @@ def policer(
         flow_rate=RATE,
         flow_depth=15_000,
         reserve=reserve,
-        mark_below=mark_below,
     )
     return Policer(limit_spec(mode=mode, excess=excess), enforcement, 0)
 
@@ -104,12 +102,6 @@ def test_a_capable_flow_is_marked_until_it_owes_two_depths_and_then_dropped() ->
 def test_a_flow_that_is_not_capable_is_dropped_instead() -> None:
     limit = policer(reserve=100_000, excess=Excess.MARK)
     assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(9)] == [FORWARD] * 8 + [DROP]
-
-
-def test_a_capable_packet_is_marked_where_the_bucket_runs_low() -> None:
-    limit = policer(depth=6000, reserve=0, mark_below=3000, excess=Excess.MARK)
-    verdicts = [limit.police(flow(n), 1500, 0, RNG, capable=True) for n in range(5)]
-    assert verdicts == [FORWARD, FORWARD, MARK, MARK, DROP]
 
 
 def test_in_shadow_mode_no_packet_is_marked() -> None:

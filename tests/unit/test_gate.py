@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from drld.capture.gate import Gate
-from drld.capture.policer import FORWARD, MARK
 from drld.model import Enforcement
+from drld.police.policer import DROP, FORWARD, MARK
 from drld.spec import Direction, Excess, LimitSpec, Match, OnFailure
 
 from ..factories import limit_spec
@@ -111,8 +111,8 @@ def test_packets_that_cannot_be_judged_pass_only_if_every_limit_is_open(gate: Ga
         assert gate.fail_open is expected
 
 
-LOW = Enforcement(depth=10**6, mark_below=10**6)
-"""Marks whatever is ECN-capable, once its bucket is not full."""
+LOW = Enforcement(depth=10**6, flow_rate=10**6, flow_depth=10**4, reserve=10**9)
+"""Once its bucket is not full, each packet leaves too little. Twenty of a flow may be marked."""
 
 
 def whole(**conditions: int) -> bytes:
@@ -126,7 +126,7 @@ def run_low(gate: Gate, excess: Excess) -> None:
     assert judge(gate, whole(fragment=8)) == FORWARD
 
 
-@pytest.mark.parametrize(("ecn", "verdict"), [(0, FORWARD), (1, MARK), (2, MARK), (3, MARK)])
+@pytest.mark.parametrize(("ecn", "verdict"), [(0, DROP), (1, MARK), (2, MARK), (3, MARK)])
 def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict: int) -> None:
     run_low(gate, Excess.MARK)
     assert gate.marks
@@ -141,10 +141,10 @@ def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict:
 )
 def test_what_cannot_be_rewritten_is_not_capable(gate: Gate, packet: bytes) -> None:
     run_low(gate, Excess.MARK)
-    assert judge(gate, packet) == FORWARD
+    assert judge(gate, packet) == DROP
 
 
 def test_no_limit_marks_unless_it_says_so(gate: Gate) -> None:
     run_low(gate, Excess.DROP)
     assert not gate.marks
-    assert judge(gate, whole(ecn=2)) == FORWARD
+    assert judge(gate, whole(ecn=2)) == DROP

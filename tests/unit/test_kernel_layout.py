@@ -50,11 +50,11 @@ def test_a_flow_record_says_what_to_leave_for_each_nanosecond(
     record = layout.flow_record(
         Enforcement(depth=10**6, flow_rate=rate, flow_depth=depth, reserve=reserve)
     )
-    assert layout.FLOW_RECORD.unpack(record)[1:] == (span, per_ns, 0)
+    assert layout.FLOW_RECORD.unpack(record)[1:] == (span, per_ns)
 
 
 def test_without_a_bucket_no_flow_is_policed() -> None:
-    record = layout.flow_record(Enforcement(flow_rate=1, flow_depth=1, reserve=1, mark_below=1))
+    record = layout.flow_record(Enforcement(flow_rate=1, flow_depth=1, reserve=1))
     assert not any(record)
 
 
@@ -72,3 +72,8 @@ def test_the_fallback_is_what_the_limit_says(on_failure: OnFailure, mode: int) -
     share = Enforcement(fill_rate=1, depth=1)
     packed = layout.fallback(limit_spec(on_failure=on_failure), share)
     assert layout.RECORD.unpack(packed)[0] == mode
+
+
+def test_a_flow_at_two_places_has_what_both_counted() -> None:
+    assert layout.by_flow([3, 0, 5], [9, 9, 9], [1, 2, 3]) == {3: 8, 5: 6}
+    assert layout.by_flow([3, 0, 5, 3], [9, 9, 9, 4], [1, 2, 3, 4]) == {3: 8, 5: 6}

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.keyring import KeyRing, fingerprint, parse_key
+from drld.gossip.wire.keyring import KeyRing, fingerprint, parse_key
 
 ONE, TWO = bytes(16), bytes(range(32))
 RING = KeyRing({1: ONE, 2: TWO}, use=1)
@@ -46,7 +46,7 @@ def test_rotation() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda: RING.using(3), "there is no key 3"),
+        (lambda: RING.using(3), r"must be the id of a key \(got 3\)"),
         (lambda: RING.using(0), "accept_unauthenticated"),
         (lambda: RING.remove(1), "in use"),
         (lambda: RING.remove(3), "not there"),

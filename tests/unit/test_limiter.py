@@ -1,7 +1,7 @@
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.gossip.rest import QUIET_ROUNDS
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter, membership
 from drld.model import Quantity, Update
 

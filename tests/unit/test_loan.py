@@ -6,14 +6,25 @@ from drld.allocators.loan import LAST_S, LAST_TICKS, LoanAccount
 def account(*, balance: int = 10_000, capacity: int = 10_000, income: int = 1_000) -> LoanAccount:
     """With so much in it, bytes, and so many bytes/s."""
     made = LoanAccount()
-    made.settle(capacity - balance, income, capacity, 1.0)
+    made.settle(0, income, capacity, 1.0)
+    made.settle(capacity + income - balance, income, capacity, 1.0)
     assert made.balance == balance
     return made
 
 
 def test_it_begins_full_and_pays_for_what_is_forwarded() -> None:
-    assert account().balance == 10_000
+    """Whatever its datapath forwarded before there was an account."""
+    made = LoanAccount()
+    made.settle(2_000_000, 1_000, 10_000, 1.0)
+    assert made.balance == 10_000
     assert account(balance=4_000).balance == 4_000
+
+
+def test_it_owes_no_more_than_its_capacity() -> None:
+    """A daemon that was frozen for a while finds what its datapath forwarded meanwhile."""
+    made = account()
+    made.settle(2_000_000, 1_000, 10_000, 7.0)
+    assert made.balance == -10_000
 
 
 def test_before_the_first_settling_it_neither_lacks_nor_limits_anything() -> None:

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from drld.gossip.link import Link
-from drld.gossip.membership import Membership, Timeouts
-from drld.gossip.tree import Tree
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership, Timeouts
+from drld.gossip.fabrics.tree import Tree
 from drld.model import HEARTBEAT, NS_PER_S, Quantity, Update
 
 TICK = 50_000_000
@@ -114,7 +114,7 @@ def test_discarded_heartbeats_keep_nobody_alive() -> None:
     for interval in range(1, 40):
         fleet.receive("p0", heartbeat(5), interval * TICK)
     assert fleet.heard_ns("p0") == 0
-    assert fleet.numbering.line("p0").replayed == 39
+    assert fleet.numbering.peer_sequence("p0").replayed == 39
     assert fleet.connected(40 * TICK) == frozenset()
 
 

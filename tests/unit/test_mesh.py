@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from drld.gossip.mesh import WHOLE, Mesh
-from drld.gossip.rest import QUIET_ROUNDS
-from drld.gossip.wire import decode_untrusted, encode
+from drld.gossip.fabrics.mesh import WHOLE, Mesh
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
+from drld.gossip.wire.update_codec import decode_untrusted, encode
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 
 TICK = 50_000_000

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from drld.capture import packet_queue
-from drld.capture.nfqueue import NfqueueDatapath
+from drld.capture.nfqueue import packet_queue
+from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.errors import DatapathError
 
 

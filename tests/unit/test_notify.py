@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from drld.daemon.notify import Manager
 from drld.model import NS_PER_S
-from drld.notify import Manager
 
 
 @pytest.fixture

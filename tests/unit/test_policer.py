@@ -1,7 +1,7 @@
 from random import Random
 
-from drld.capture.policer import Policer, police
 from drld.model import Enforcement
+from drld.police.policer import Policer, police
 from drld.spec import Mode
 
 from ..factories import MS, flow, limit_spec

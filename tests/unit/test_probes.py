@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from drld.gossip.agreement import ALL, SELECTOR_BITS, Agreement, Selector
-from drld.gossip.control_wire import Control, Kind, Rumour, State, encode_control
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
-from drld.gossip.rumours import subject
+from drld.gossip.health.broadcast_queue import subject
+from drld.gossip.health.config_digest import ALL, SELECTOR_BITS, ConfigDigest, Selector
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.health.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
+from drld.gossip.wire.control_codec import Control, Kind, Rumour, State, encode_control
 from drld.model import NS_PER_S
-from drld.spec import Excess, ProbeSpec
+from drld.spec import Excess, ProbeSpec, SourcePrefix
 
 from ..factories import gossip_spec, limit_spec
 
@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, met: tuple[str, ...] = PEERS, peers: tuple[str, ...] = PEERS) -> None:
         self.probes = Probes(
-            "a", 1, peers, TIMES, Agreement([limit_spec()], gossip_spec(), NS_PER_S)
+            "a", 1, peers, TIMES, ConfigDigest([limit_spec()], gossip_spec(), NS_PER_S)
         )
         self.rng = Random(1)
         self.now = 0
@@ -58,7 +58,7 @@ class Bench:
         raise AssertionError(kind)
 
     def hear(self, peer: str, kind: Kind, sequence: int, target: str, *rumours: Rumour) -> None:
-        digest = self.probes.agreement.digest(Selector.of(sequence))
+        digest = self.probes.config_digest.digest(Selector.of(sequence))
         message = Control(kind, sequence, subject(target), digest, rumours)
         self.probes.receive(peer, message, self.now)
 
@@ -72,7 +72,7 @@ def suspecting_d() -> Bench:
     bench.answering = set(PEERS)
     bench.run(3)
     bench.answering = {"b", "c"}
-    bench.probes.verdicts.accuse("d", 63, bench.now)
+    bench.probes.peer_states.accuse("d", 63, bench.now)
     return bench
 
 
@@ -114,10 +114,10 @@ def test_who_does_not_answer_is_probed_again_through_others_and_then_suspected()
     asked = {to for to, message in bench.said if message.kind is Kind.PROBE_REQUEST}
     assert asked == set(PEERS) - {peer}
     assert [m.sequence for to, m in bench.said if to == peer] == [probe.sequence] * 2
-    while bench.probes.verdicts.state(peer) is State.ALIVE:
+    while bench.probes.peer_states.state(peer) is State.ALIVE:
         bench.tick()
     assert bench.now - began == TIMES.period_ns
-    assert bench.probes.verdicts.state(peer) is State.SUSPECT
+    assert bench.probes.peer_states.state(peer) is State.SUSPECT
 
 
 def test_an_answer_through_a_helper_is_one() -> None:
@@ -126,7 +126,7 @@ def test_an_answer_through_a_helper_is_one() -> None:
     helper, _ = bench.until(Kind.PROBE_REQUEST)
     bench.hear(helper, Kind.ACK, probe.sequence, peer)
     bench.run(1.2)
-    assert bench.probes.verdicts.state(peer) is State.ALIVE
+    assert bench.probes.peer_states.state(peer) is State.ALIVE
 
 
 def test_an_answer_of_somebody_who_was_not_asked_is_none() -> None:
@@ -135,7 +135,7 @@ def test_an_answer_of_somebody_who_was_not_asked_is_none() -> None:
     other = next(name for name in PEERS if name != peer)
     bench.hear(other, Kind.ACK, probe.sequence, peer)
     bench.run(1.2)
-    assert bench.probes.verdicts.state(peer) is State.SUSPECT
+    assert bench.probes.peer_states.state(peer) is State.SUSPECT
 
 
 def test_a_helper_says_that_it_was_asked_and_passes_the_answer_on() -> None:
@@ -195,7 +195,7 @@ def test_what_is_said_of_a_former_life_does_not_raise_the_counter() -> None:
 
 def test_the_accused_is_told_first() -> None:
     bench = Bench()
-    bench.probes.verdicts.accuse("b", 1, 0)
+    bench.probes.peer_states.accuse("b", 1, 0)
     bench.hear("b", Kind.PROBE, 1 << 21, "a")
     (answer,) = bench.tick()
     assert answer[1].rumours[0] == Rumour(subject("b"), 2, 0, State.SUSPECT, 1)
@@ -211,7 +211,7 @@ def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
         bench.tick()
     assert bench.now - last <= TIMES.isolation_ns + TICK
     bench.run(2 * TIMES.suspicion_max_ns / NS_PER_S)
-    assert State.DEAD not in {bench.probes.verdicts.state(peer) for peer in PEERS}
+    assert State.DEAD not in {bench.probes.peer_states.state(peer) for peer in PEERS}
     bench.answering = set(PEERS)
     bench.run(2)
     assert bench.probes.isolated(bench.now)
@@ -242,9 +242,9 @@ def test_who_was_out_of_touch_declares_nobody_dead_until_a_refutation_has_come_r
     assert not bench.probes.isolated(bench.now)
     bench.answering = {"b", "c"}
     bench.run(TIMES.spread_ns / NS_PER_S)
-    assert bench.probes.verdicts.state("d") is State.SUSPECT
+    assert bench.probes.peer_states.state("d") is State.SUSPECT
     bench.run(3)
-    assert bench.probes.verdicts.state("d") is State.DEAD
+    assert bench.probes.peer_states.state("d") is State.DEAD
 
 
 def test_before_a_verdict_others_are_asked() -> None:
@@ -282,7 +282,7 @@ def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
     assert bench.probes.isolated(bench.now)
     assert bench.probes.awareness == TIMES.patience
     bench.run(6)
-    assert {bench.probes.verdicts.state(name) for name in PEERS} == {State.ALIVE}
+    assert {bench.probes.peer_states.state(name) for name in PEERS} == {State.ALIVE}
     assert not bench.probes.isolated(bench.now)
     assert peer in PEERS
 
@@ -292,7 +292,7 @@ def test_a_suspicion_does_not_age_where_nobody_has_answered_for_two_periods() ->
     bench.run(TIMES.suspicion_min_ns / NS_PER_S - 2.5)
     bench.answering = set()
     bench.run(3.5)
-    assert bench.probes.verdicts.state("d") is State.SUSPECT
+    assert bench.probes.peer_states.state("d") is State.SUSPECT
 
 
 def test_a_tick_that_is_late_by_less_than_an_interval_is_nothing() -> None:
@@ -308,7 +308,7 @@ def test_a_tick_that_is_late_by_less_than_an_interval_is_nothing() -> None:
 def test_the_absent_are_probed_seldom_and_not_judged() -> None:
     bench = Bench()
     bench.answering = {"b", "c"}
-    bench.probes.verdicts.take(Rumour(subject("d"), 4, 0, State.DEAD), 0)
+    bench.probes.peer_states.take(Rumour(subject("d"), 4, 0, State.DEAD), 0)
     bench.run(10 * ABSENT_PERIODS)
     probed = [peer for peer, message in bench.said if message.kind is Kind.PROBE]
     assert probed.count("b") + probed.count("c") in (10 * ABSENT_PERIODS - 1, 10 * ABSENT_PERIODS)
@@ -323,14 +323,14 @@ def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_on
 ):
     bench = Bench()
     dead = Rumour(subject("d"), 4, 0, State.DEAD)
-    bench.probes.verdicts.take(dead, 0)
-    bench.probes.stir("b")
-    bench.probes.stir("d")
+    bench.probes.peer_states.take(dead, 0)
+    bench.probes.gossip_came("b")
+    bench.probes.gossip_came("d")
     told = [(peer, m) for peer, m in bench.tick() if m.kind is Kind.PROBE]
     assert [(peer, m.rumours[0]) for peer, m in told] == [("d", dead)]
     bench.said.clear()
     for _ in range(10):
-        bench.probes.stir("d")
+        bench.probes.gossip_came("d")
         bench.tick()
     # Its repetition.
     assert [m.sequence for peer, m in bench.said if peer == "d"] == [told[0][1].sequence]
@@ -347,7 +347,7 @@ def test_who_gossips_and_cannot_refute_that_it_is_dead_is_probed_once_a_period()
     bench.said.clear()
     for _ in range(200):
         for peer in PEERS:
-            bench.probes.stir(peer)
+            bench.probes.gossip_came(peer)
         bench.tick()
     for peer in ("c", "d"):
         # Of its own accord, too, once in five periods.
@@ -371,7 +371,7 @@ def test_who_was_never_heard_of_is_not_accused() -> None:
     bench = Bench(met=("b", "c"))
     bench.answering = {"b", "c"}
     bench.run(20)
-    assert bench.probes.verdicts.state("d") is None
+    assert bench.probes.peer_states.state("d") is None
     assert bench.probes.awareness == 0
 
 
@@ -410,7 +410,7 @@ def test_what_is_heard_is_believed_though_it_is_not_answered() -> None:
     for number in range(MAX_ANSWERS):
         bench.hear("b", Kind.PROBE, number << SELECTOR_BITS, "a")
     bench.hear("b", Kind.PROBE, 99 << SELECTOR_BITS, "a", Rumour(subject("c"), 3, 0, State.DEAD))
-    assert bench.probes.verdicts.state("c") is State.DEAD
+    assert bench.probes.peer_states.state("c") is State.DEAD
 
 
 @pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
@@ -419,9 +419,9 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
     bench = Bench()
     bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, state))
     bench.hear("c", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, State.ALIVE))
-    assert bench.probes.verdicts.state("c") is state
+    assert bench.probes.peer_states.state("c") is state
     bench.probes.meet("c", 99, bench.now)
-    assert bench.probes.verdicts.state("c") is State.ALIVE
+    assert bench.probes.peer_states.state("c") is State.ALIVE
     # Of this limiter itself it raises the counter as far as it goes, once, and its doubt.
     bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("a"), 1, 2**32 - 1, State.DEAD))
     assert (bench.probes.counter, bench.probes.awareness) == (2**32 - 1, 1)
@@ -434,16 +434,16 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
 
 def test_limits_that_differ_are_named() -> None:
     bench = Bench(peers=("b",), met=("b",))
-    other = Agreement([limit_spec(), limit_spec(id=77)], gossip_spec(), NS_PER_S)
+    other = ConfigDigest([limit_spec(), limit_spec(id=77)], gossip_spec(), NS_PER_S)
     bench.probes.receive("b", Control(Kind.PROBE, 0, subject("a"), other.digest(ALL)), 0)
-    assert bench.probes.agreement.disagreements() == {"b": []}
+    assert bench.probes.config_digest.disagreements() == {"b": []}
     for _ in range(100):
         for _, message in bench.tick():
             if message.kind is Kind.PROBE:
                 digest = other.digest(Selector.of(message.sequence))
                 answer = Control(Kind.ACK, message.sequence, subject("b"), digest)
                 bench.probes.receive("b", answer, bench.now)
-    assert bench.probes.agreement.disagreements() == {"b": [77]}
+    assert bench.probes.config_digest.disagreements() == {"b": [77]}
 
 
 @pytest.mark.parametrize(
@@ -455,6 +455,7 @@ def test_limits_that_differ_are_named() -> None:
         {"weights": {"a": 2.0}},
         {"weights": {"a": 1.0, "b": 2.0}},
         {"shares": {"a": 0.5, "b": 0.5}},
+        {"flow": SourcePrefix(24)},
     ],
     ids=repr,
 )
@@ -483,19 +484,19 @@ def test_the_order_of_weights_changes_nothing() -> None:
 
 
 def digest_of(**changes: Any) -> int:
-    return Agreement([limit_spec(**changes)], gossip_spec(), NS_PER_S).digest(ALL)
+    return ConfigDigest([limit_spec(**changes)], gossip_spec(), NS_PER_S).digest(ALL)
 
 
 def test_after_a_reload_it_knows_what_it_knew() -> None:
     bench = Bench()
-    bench.probes.verdicts.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
-    agreement = bench.probes.agreement
-    changed = bench.probes.with_peers(("c", "e"), TIMES, agreement)
-    assert changed.verdicts.state("c") is State.DEAD
-    assert changed.verdicts.state("e") is None
+    bench.probes.peer_states.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
+    config_digest = bench.probes.config_digest
+    changed = bench.probes.with_peers(("c", "e"), TIMES, config_digest)
+    assert changed.peer_states.state("c") is State.DEAD
+    assert changed.peer_states.state("e") is None
     assert changed.life == 1
     with pytest.raises(KeyError):
-        changed.verdicts.state("b")
+        changed.peer_states.state("b")
 
 
 def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
@@ -506,10 +507,10 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
         bench.tick()
     dead = {peer: Rumour(subject(peer), LIVES[peer], 0, State.DEAD) for peer in ("c", "d")}
     bench.hear("b", Kind.ACK, 0, "b", *dead.values())
-    changed = bench.probes.with_peers(("b", "c", "e"), TIMES, bench.probes.agreement)
+    changed = bench.probes.with_peers(("b", "c", "e"), TIMES, bench.probes.config_digest)
     assert {probe.peer for probe in changed._pending.values()} == {"b", "c"}
     assert changed._pending.keys() < waiting.keys()
-    told = changed._rumours.take(10)
+    told = changed._broadcasts.take(10)
     assert dead["c"] in told
     assert dead["d"] not in told
     # Who is new hears of this limiter.

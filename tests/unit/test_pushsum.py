@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from drld.gossip.membership import Membership, Timeouts
-from drld.gossip.pushsum import EPOCH_LOSSES, MAX_COPIES, PushSum, newer, settling_intervals
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
+from drld.gossip.fabrics.membership import Membership, Timeouts
+from drld.gossip.fabrics.pushsum import EPOCH_LOSSES, MAX_COPIES, PushSum, newer, settling_intervals
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT
 from drld.model import GlobalView, Quantity, Update
 
 TICK = 50_000_000

@@ -13,14 +13,14 @@ from random import Random
 
 import pytest
 
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import WireError
-from drld.gossip.channel import Channel
-from drld.gossip.control_wire import Control, End, Kind
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Session
 from drld.gossip.transport import Transport
-from drld.gossip.wire import MAX_DATAGRAM
+from drld.gossip.wire.channel import Channel
+from drld.gossip.wire.control_codec import Control, End, Kind
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Session
+from drld.gossip.wire.update_codec import MAX_DATAGRAM
 from drld.model import HEARTBEAT, Quantity, Update
 
 from ..engine_fakes import FakeDatapath
@@ -123,7 +123,7 @@ def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
     scene.hear(*[scene.update(500), scene.update(900)] * 50)
     assert scene.transport.rejected == {"replayed": 10}
     assert scene.transport.received == 12
-    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 1
+    assert scene.engine.limits[1].limiter.fabric.links["b"].late == 1
 
 
 def test_a_heartbeat_whose_tag_was_guessed_counts_nobody_out(scene: Scene) -> None:
@@ -161,10 +161,10 @@ def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> No
     recorded = [scene.update(number) for number in range(5)]
     scene.hear(*reversed(recorded))
     assert scene.transport.rejected == {}
-    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 4
+    assert scene.engine.limits[1].limiter.fabric.links["b"].late == 4
     scene.hear(*recorded)
     assert scene.transport.rejected == {"replayed": 5}
-    assert scene.engine.entries[1].limiter.fabric.links["b"].late == 4
+    assert scene.engine.limits[1].limiter.fabric.links["b"].late == 4
 
 
 def test_probes_that_come_again(scene: Scene) -> None:

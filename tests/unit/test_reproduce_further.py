@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.reproduce import fig6, fig8, flows5000, sensitivity, table2
+from testbed.reproduce.baseline import FPS
 from testbed.reproduce.finding import Verdict
 from testbed.reproduce.results import Results
 from testbed.result import GOODPUT_SHARE
@@ -71,15 +72,16 @@ def dynamics(**changes: Sequence[Rate]) -> Results:
         "slow": CHAOTIC,
         "fps": STEADY,
         "printed": STEADY,
+        "fair": STEADY,
         "deep": STEADY,
         **changes,
     }
     fast = a_result(dynamic_run("ctb", rates["ctb"]), dynamic_run("grd", rates["grd"]))
     slow = a_result(
         dynamic_run("grd", rates["slow"]), dynamic_run("fps", rates["fps"]),
-        dynamic_run("fps-paper", rates["printed"]),
+        dynamic_run("fps-paper", rates["printed"]), dynamic_run("fair", rates["fair"]),
     )  # fmt: skip
-    deep = a_result(dynamic_run("fps", rates["deep"]))
+    deep = a_result(*(dynamic_run(name, rates["deep"]) for name in FPS))
     return Results({"dynamics-50ms": fast, "dynamics-500ms": slow, "dynamics-deep-fps": deep})
 
 
@@ -109,7 +111,9 @@ def test_flows_are_judged_between_the_changes_once_they_have_settled() -> None:
          ["FPS with 500 ms: aggregate over the limit"]),
         ({"printed": sharing(0.11, 4.0)}, ["FPS as printed with 500 ms is the steadiest"]),
         ({"printed": sharing(0.02, 4.0, unfair=0.3)}, ["FPS as printed with 500 ms: distance"]),
-        ({"deep": sharing(0.02, 4.0, used=0.95)}, ["FPS with 500 ms and the depth"]),
+        ({"fair": sharing(0.11, 4.0)}, ["fair with 500 ms is the steadiest"]),
+        ({"deep": sharing(0.02, 4.0, used=0.95)},
+         [f"{name} with 500 ms and the depth" for name in ("FPS", "FPS as printed", "fair")]),
         ({"fps": sharing(0.02, 4.0, used=1.2)},
          ["FPS with 500 ms: 1 s windows", "FPS with 500 ms: distance",
           "FPS with 500 ms: aggregate"]),
@@ -127,7 +131,7 @@ def round_trips(**changes: tuple[float, float]) -> Results:
     """(long, short) Mbit/s a flow by allocator."""
     rates = {
         "ctb": (0.1, 1.41), "grd": (0.16, 1.37), "fps": (0.8, 1.1), "fps-paper": (0.8, 1.1),
-        "fps-random-drop": (0.8, 1.1), **changes,
+        "fair": (0.8, 1.1), **changes,
     }  # fmt: skip
     runs = []
     for name, (long, short) in rates.items():
@@ -158,6 +162,7 @@ def test_table_2_as_the_paper_has_it(tmp_path: Path) -> None:
             {"fps-paper": (1.4, 0.83)},
             ["FPS as printed: goodput of a long flow (paper: 0.57)", "FPS as printed is no less"],
         ),
+        ({"fair": (1.4, 0.83)}, ["fair: goodput of a long flow (paper: 0.57)", "fair is no less"]),
         ({"grd": (0.05, 1.42)}, ["GRD: goodput of a long flow (paper: 0.16)", "GRD: long flows'"]),
         ({"grd": (0.25, 1.33)}, ["GRD: goodput of a long flow (paper: 0.16)"]),
         ({"ctb": (0.16, 1.38), "grd": (0.17, 1.37)}, ["CTB: goodput of a long flow (paper: 0.10)"]),
@@ -179,7 +184,7 @@ def many(**changes: tuple[float, float] | tuple[float, float, float]) -> Results
     """(Mbit/s, Jain) by allocator, and the share of the 1,500 flows where it is not 0.3."""
     found: dict[str, tuple[float, ...]] = {
         "ctb": (50.0, 0.34), "grd": (52.0, 0.44), "fps": (47.0, 0.33),
-        "fps-random-drop": (50.0, 0.4), **changes,
+        "fps-paper": (47.0, 0.33), "fair": (47.0, 0.33), **changes,
     }  # fmt: skip
     flows = [{"limiter": "l1", "rate": constant(rate)} for rate in (0.0, 0.01, 0.02)]
     runs = [
@@ -205,6 +210,7 @@ def test_5000_flows_as_the_paper_has_them(tmp_path: Path) -> None:
         ({"grd": (52.0, 0.56)}, ["GRD: Jain's index", "GRD is about as fair"]),
         ({"fps": (47.0, 0.33, 0.5)}, ["FPS: share"]),
         ({"fps": (47.0, 0.33, 0.26)}, ["FPS: share"]),
+        ({"fair": (47.0, 0.33, 0.26)}, ["fair: share"]),
     ],
 )
 def test_wrong_use_fairness_or_split_fails_the_5000_flows(
@@ -224,7 +230,7 @@ def cells(
     rates: Mapping[tuple[str, tuple[int, float]], dict[str, Rate]] | None = None,
 ) -> Results:
     """The grid as the paper has it, but for what is said of an allocator's cell."""
-    usual = {"gtb": 0.7, "grd": 0.99, "fps": 0.97, "fps-random-drop": 0.99}
+    usual = {"gtb": 0.7, "grd": 0.99, **dict.fromkeys(FPS, 0.97)}
     index = {("gtb", (10, 0)): 0.95, **(jain or {})}
     how = {("grd", (500, 0.1)): swinging(10, 9), **(rates or {})}
     found = {
@@ -264,6 +270,7 @@ def test_the_sensitivity_as_the_paper_has_it(tmp_path: Path) -> None:
         ({("gtb", (50, 0)): 0.89}, {}, "GTB is fairer where round trips"),
         ({("grd", (500, 0.1)): 0.9}, {}, "GRD stays fair"),
         ({}, {("grd", (500, 0.1)): swinging(10, 1)}, "GRD loses short-term"),
+        ({("fair", (200, 0.1)): 0.9}, {}, "fair is insensitive to the interval: range"),
         ({("fps", (200, 0.1)): 0.9}, {}, "FPS is insensitive to the interval: range"),
         ({}, {("fps", (200, 0.1)): swinging(9, 1)}, "FPS is insensitive to the interval: the"),
     ],
@@ -372,6 +379,6 @@ def test_half_of_figure_6_is_judged_by_its_own_runs(tmp_path: Path) -> None:
     half = Results({"dynamics-500ms": dynamics().by_series["dynamics-500ms"]})
     verdicts = {check.statement: check.verdict for check in fig6.evaluate(half).checks}
     assert verdicts["FPS with 500 ms: distance of a flow from its fair share"] is Verdict.PASSED
-    assert list(verdicts.values()).count(Verdict.MISSING) == 8
+    assert list(verdicts.values()).count(Verdict.MISSING) == 12
     assert Verdict.FAILED not in verdicts.values()
     draws(fig6.FIGURE, half, tmp_path)

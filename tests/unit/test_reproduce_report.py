@@ -114,7 +114,8 @@ def test_the_page_holds_everything_and_needs_nothing() -> None:
 
 
 def test_the_document_names_every_figure() -> None:
-    document = command._DOCUMENT.read_text(encoding="utf-8")
+    path = Path(__file__).parents[2] / "docs/reproduction.md"
+    document = path.read_text(encoding="utf-8")
     assert [name for name in FIGURES if f"`{name}`" not in document] == []
 
 

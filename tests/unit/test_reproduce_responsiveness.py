@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from testbed.reproduce.baseline import NAMES
 from testbed.reproduce.responsiveness import FIGURE
 from testbed.reproduce.results import Results
 from tests.reproduce_factories import failed
@@ -26,18 +27,23 @@ def an_event(kind: str, *t80_s: float | None, **changes: Any) -> dict[str, Any]:
     }
 
 
-def results(changed: dict[str, list[dict[str, Any]]] | None = None, name: str = "") -> Results:
-    """FPS meets every goal, but for what is changed."""
+def results(
+    changed: dict[str, list[dict[str, Any]]] | None = None, name: str = "", allocator: str = "fps"
+) -> Results:
+    """FPS and fair meet every goal, but for what is changed of one of them."""
     events = {kind: [an_event(kind, 0.2, 0.6, 0.4)] for kind in KINDS}
     events["bottleneck"] = [an_event("bottleneck", 3.0)]
     events["death"] = [an_event("death", 2.8)]
-    events |= changed or {}
+    other = {"fps": "fair", "fair": "fps"}[allocator]
     return Results(
         {
             f"responsiveness{name}/{kind}": {
-                "runs": [{"allocator": "fps", "repetition": 1, "events": of_kind}]
+                "runs": [
+                    {"allocator": name, "repetition": 1, "events": found}
+                    for name, found in ((allocator, (changed or {}).get(kind, good)), (other, good))
+                ]
             }
-            for kind, of_kind in events.items()
+            for kind, good in events.items()
         }
     )
 
@@ -48,24 +54,27 @@ def test_all_goals_can_be_met(tmp_path: Path) -> None:
     assert file.name == "responsiveness.png"
 
 
+@pytest.mark.parametrize("allocator", ["fps", "fair"])
 @pytest.mark.parametrize(
     ("kind", "event", "statement"),
     [
-        ("join", an_event("join", 0.2, 1.2, 1.4), "FPS, a flow joins"),
-        ("leave", an_event("leave", 0.2, 1.2, 1.4), "FPS, a flow leaves"),
-        ("bottleneck", an_event("bottleneck", 5.2), "FPS, others are bottlenecked"),
-        ("limit", an_event("limit", 1.2), "FPS, the limit grows"),
-        ("death", an_event("death", 3.6), "FPS, a limiter dies"),
+        ("join", an_event("join", 0.2, 1.2, 1.4), ", a flow joins"),
+        ("leave", an_event("leave", 0.2, 1.2, 1.4), ", a flow leaves"),
+        ("bottleneck", an_event("bottleneck", 5.2), ", others are bottlenecked"),
+        ("limit", an_event("limit", 1.2), ", the limit grows"),
+        ("death", an_event("death", 3.6), ", a limiter dies"),
         ("limit", an_event("limit", 0.2, highest_1s_bps=11.6e6),
-         "FPS: highest 1 s window over the limit, from 1 s after each event"),
+         ": highest 1 s window over the limit, from 1 s after each event"),
         ("join", an_event("join", 0.2, first_1s_bps=11.6e6),
-         "FPS: highest 1 s window over the limit, of those that begin within 1 s after an event"),
-        ("join", an_event("join", *[0.2] * 15, None), "FPS: part of the flows that never"),
+         ": highest 1 s window over the limit, of those that begin within 1 s after an event"),
+        ("join", an_event("join", *[0.2] * 15, None), ": part of the flows that never"),
     ],
 )  # fmt: skip
-def test_a_goal_that_is_missed_fails(kind: str, event: dict[str, Any], statement: str) -> None:
-    (found,) = failed(FIGURE, results({kind: [event]}))
-    assert found.startswith(statement)
+def test_a_goal_that_is_missed_fails(
+    kind: str, event: dict[str, Any], statement: str, allocator: str
+) -> None:
+    (found,) = failed(FIGURE, results({kind: [event]}, allocator=allocator))
+    assert found.startswith(NAMES[allocator] + statement)
 
 
 def test_an_event_counts_in_the_experiment_that_is_about_it() -> None:
@@ -74,7 +83,7 @@ def test_an_event_counts_in_the_experiment_that_is_about_it() -> None:
 
 
 def test_what_was_not_measured_is_no_success() -> None:
-    assert len(failed(FIGURE, Results({}))) == len(KINDS) + 3
+    assert len(failed(FIGURE, Results({}))) == 2 * (len(KINDS) + 3)
 
 
 def test_the_first_second_of_a_run_that_did_not_record_it_is_not_measured() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drld.gossip.tree import Tree
+from drld.gossip.fabrics.tree import Tree
 from testbed.reproduce import fabrics, fleets, scale, thrift
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.results import Results

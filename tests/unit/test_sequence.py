@@ -2,13 +2,13 @@
 
 import pytest
 
-from drld.gossip.sequence import (
-    LEAP,
+from drld.gossip.wire.sequence import (
+    MAX_JUMP,
     MODULUS,
     WINDOW,
     Acceptance,
-    Line,
     Numbering,
+    PeerSequence,
     Refusal,
     Sequences,
     serial_distance,
@@ -46,11 +46,11 @@ def test_in_order() -> None:
 
 
 def test_the_first_number_says_nothing_of_losses() -> None:
-    assert verdicts(LEAP - 1, LEAP + 1) == [0, 1]
+    assert verdicts(MAX_JUMP - 1, MAX_JUMP + 1) == [0, 1]
 
 
 def test_a_leap_is_believed_at_the_second_number() -> None:
-    assert verdicts(0, LEAP, LEAP + LEAP + 1) == [0, LEAP - 1, LATE]
+    assert verdicts(0, MAX_JUMP, MAX_JUMP + MAX_JUMP + 1) == [0, MAX_JUMP - 1, LATE]
     assert verdicts(0, 1000, 1001, 1002) == [0, LATE, 1000, 0]
     assert verdicts(1000, 1003, 1004) == [LATE, 0, 0]
 
@@ -58,31 +58,31 @@ def test_a_leap_is_believed_at_the_second_number() -> None:
 def test_one_forged_number_keeps_nothing_out_for_long() -> None:
     assert verdicts(0, 2**31 - 1, 1, 2, 10**6, 3) == [0, LATE, 0, 0, LATE, 0]
     assert verdicts(2**31 - 1, 0, 1) == [LATE, 0, 0]
-    farthest = verdicts(0, LEAP, *range(1, LEAP + 2))
-    assert farthest == [0, LEAP - 1, *([LATE] * (LEAP - 1)), AGAIN, 0]
+    farthest = verdicts(0, MAX_JUMP, *range(1, MAX_JUMP + 2))
+    assert farthest == [0, MAX_JUMP - 1, *([LATE] * (MAX_JUMP - 1)), AGAIN, 0]
 
 
 def test_after_an_outage_all_limits_may_leap_as_far_as_it_was_long() -> None:
-    line = Line()
-    limits = [Sequences(line) for _ in range(4)]
+    peer = PeerSequence()
+    limits = [Sequences(peer) for _ in range(4)]
     assert [limit.accept(0, 7) for limit in limits] == [Acceptance(0)] * 4
     assert [limit.accept(50, 57) for limit in limits[:3]] == [Acceptance(49)] * 3
-    assert limits[0].accept(50 + LEAP + 1, 57) is Refusal.LATE
-    assert limits[1].accept(50 + LEAP + 2, 59) is Refusal.LATE
+    assert limits[0].accept(50 + MAX_JUMP + 1, 57) is Refusal.LATE
+    assert limits[1].accept(50 + MAX_JUMP + 2, 59) is Refusal.LATE
     # What has not been heard of since leaps later.
     assert limits[3].accept(53, 60) == Acceptance(52)
 
 
 def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
-    line = Line()
-    quiet, busy = Sequences(line), Sequences(line)
+    peer = PeerSequence()
+    quiet, busy = Sequences(peer), Sequences(peer)
     quiet.accept(0, 0)
     for number in range(100):
         busy.accept(number, number)
-    assert quiet.accept(LEAP + 1, 99) is Refusal.LATE
+    assert quiet.accept(MAX_JUMP + 1, 99) is Refusal.LATE
     assert quiet.accept(1, 100) == Acceptance(0)
     # Nor one that is unknown here, whose rounds nobody counts.
-    assert Sequences(line).accept(LEAP + 1) is Refusal.LATE
+    assert Sequences(peer).accept(MAX_JUMP + 1) is Refusal.LATE
 
 
 def test_numbers_that_do_not_follow_one_another_prove_nothing() -> None:
@@ -109,7 +109,7 @@ def test_what_was_overtaken_is_late_once_and_a_replay_after() -> None:
 
 def test_what_is_older_than_the_window_is_a_replay() -> None:
     newest = 2 * WINDOW
-    start = [*range(0, newest, LEAP), newest]
+    start = [*range(0, newest, MAX_JUMP), newest]
     known = len(start)
     assert verdicts(*start, newest - WINDOW + 1, newest - WINDOW)[known:] == [LATE, AGAIN]
     assert verdicts(*start, newest - WINDOW - 1, 1, 2**31 + newest)[known:] == [AGAIN] * 3
@@ -123,12 +123,12 @@ def test_what_is_older_than_the_window_is_a_replay() -> None:
 
 
 def test_replays_are_counted_of_all_limits_together() -> None:
-    line = Line()
-    one, other = Sequences(line), Sequences(line)
+    peer = PeerSequence()
+    one, other = Sequences(peer), Sequences(peer)
     for number in (0, 2, 1, 1, 0):
         one.accept(number)
         other.accept(number)
-    assert line.replayed == 4
+    assert peer.replayed == 4
 
 
 def test_the_counter_wraps() -> None:
@@ -165,7 +165,7 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
     held = numbering.of("a", 1)
     for peer, limit in (("a", 1), ("a", 2), ("b", 1)):
         numbering.of(peer, limit).take()
-        numbering.of(peer, limit).accept(LEAP - 1)
+        numbering.of(peer, limit).accept(MAX_JUMP - 1)
     numbering.meet("a")
     numbering.meet("nobody")
     assert numbering.of("a", 1) is held

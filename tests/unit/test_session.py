@@ -1,7 +1,7 @@
 """The handshake, message by message."""
 
-from drld.gossip.control_wire import NOBODY, End, Hello
-from drld.gossip.session import Session
+from drld.gossip.wire.control_codec import NOBODY, End, Hello
+from drld.gossip.wire.session import Session
 
 A, B, C = End(10, 1), End(20, 1), End(30, 1)
 

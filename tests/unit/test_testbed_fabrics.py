@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from drld.gossip import FABRICS
+from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.__main__ import main
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
@@ -112,7 +112,7 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_whatever_decides_makes_results_stale(fabric: str) -> None:
     """All that is imported, from wherever a fabric or its measuring begins; but other fabrics."""
     found: set[Path] = set()
-    todo = [ROOT / f"drld/gossip/{fabric}.py", ROOT / "testbed/fabrics/measure.py"]
+    todo = [ROOT / f"drld/gossip/fabrics/{fabric}.py", ROOT / "testbed/fabrics/measure.py"]
     while todo:
         path = todo.pop()
         found.add(path)
@@ -124,7 +124,7 @@ def test_whatever_decides_makes_results_stale(fabric: str) -> None:
     assert found <= {path for it in campaign.decisive(fabric) for path in ROOT.glob(it)}
 
 
-def test_tables_between_the_markers() -> None:
+def test_the_section_of_the_page() -> None:
     made = [
         measure(Case(part, fabric, SMALL, every=40 if part == CHURN else 0))
         for part in (DEMAND, DEATH, CHURN)
@@ -133,13 +133,9 @@ def test_tables_between_the_markers() -> None:
     for run in made:
         run["case"]["limiters"] = 10
     results = Results(made)
-    page = f"before\n{document.BEGIN}\nold\n{document.END}\nafter\n"
-    once = document.updated(page, results)
-    assert document.updated(once, results) == once
-    assert once.startswith("before\n")
-    assert once.endswith("\nafter\n")
-    assert "old" not in once
-    assert "| 10 | tree | 1.3 |" in once
+    section = document.section(results, [Path("fabrics-time.png")])
+    assert section.startswith("![fabrics-time](plots/fabrics-time.png)\n\nNothing lost")
+    assert "| 10 | tree | 1.3 |" in section
     assert len(document.tables(results)) == 6
     assert results.fabrics() == ["mesh", "tree"]
 

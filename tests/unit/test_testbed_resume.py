@@ -151,6 +151,8 @@ def test_a_run_that_came_in_the_end_is_not_missing() -> None:
         ("testbed/plot.py", False, False),
         ("testbed/reproduce/report.py", False, False),
         ("docs/testbed.md", False, False),
+        ("testbed/page.py", False, False),
+        ("testbed/markdown.py", False, False),
     ],
 )
 def test_the_code_that_decides_is_what_measures(

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.allocators.token_bucket import TokenBucket
 from drld.model import NS_PER_S, Enforcement
+from drld.police.token_bucket import TokenBucket
 
 from ..factories import MS
 

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from drld.gossip.kinship import Role, candidates, rank
-from drld.gossip.rest import QUIET_ROUNDS
-from drld.gossip.tree import Tree
-from drld.gossip.tree_membership import LOST, SILENT
-from drld.gossip.wire import MAX_VALUE, MAX_WEIGHT
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
+from drld.gossip.fabrics.tree import Tree
+from drld.gossip.fabrics.tree_membership import LOST, SILENT
+from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT
 from drld.model import GlobalView, Quantity, Update
 
 TICK = 50_000_000
@@ -222,25 +222,14 @@ def orphan() -> Tree:
 ADOPTED = NOW + LOST + 3
 
 
-def test_an_orphan_owes_what_counts_of_it_elsewhere() -> None:
+def test_an_orphan_counts_twice_until_its_lost_parent_is_forgotten() -> None:
+    """It tells its new parent all, and that one still counts what the lost parent told."""
     fabric = orphan()
-    assert publish(fabric, 0.75, ADOPTED)[ROOT].value == 0.25
-    # All is in what the new parent tells: 40 beyond, and the 3.5 that the lost one had been told.
+    assert publish(fabric, 0.75, ADOPTED)[ROOT].value == 3.75
+    # 40 beyond, and the 3.5 that the lost parent had been told.
     fabric.receive(ROOT, update(0, Role.CHILD, 43.5, 5.0), ADOPTED * TICK)
-    assert fabric.view(ADOPTED * TICK).remote == 43.0
-    assert publish(fabric, 0.75, ADOPTED)[CHILD].value == 0.75 + 1.0 + 40.0
-
-
-def test_a_debt_ends_before_it_is_forgotten_elsewhere() -> None:
-    fabric = orphan()
-    ends = NOW + 1 + COUNTED - 4 - len(NAMES).bit_length()
-    for interval in range(ADOPTED, ends + 3):
-        for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
-            fabric.receive(name, update(interval, Role.PARENT, value, value), interval * TICK)
-        fabric.receive(ROOT, update(interval, Role.CHILD, 43.5, 5.0), interval * TICK)
-        view = fabric.view(interval * TICK)
-        told = publish(fabric, 0.5, interval)[ROOT].value
-        assert (told, view.remote) == ((0.0, 43.0) if interval <= ends else (3.5, 46.5))
+    assert fabric.view(ADOPTED * TICK).remote == 46.5
+    assert publish(fabric, 0.75, ADOPTED)[CHILD].value == 0.75 + 1.0 + 43.5
 
 
 def test_what_a_lost_parent_told_is_the_least_that_counts_until_it_is_forgotten() -> None:
@@ -254,117 +243,6 @@ def test_what_a_lost_parent_told_is_the_least_that_counts_until_it_is_forgotten(
         counted = 40.0 if interval <= forgotten else 0.25
         assert fabric.view(interval * TICK).remote == 3.0 + counted
         assert publish(fabric, 0.5, interval)[CHILD].value == 0.5 + 1.0 + counted
-
-
-def test_what_is_forgotten_elsewhere_is_owed_no_more() -> None:
-    """Who finds a parent late tells it all at once."""
-    fabric = settled()
-    publish(fabric, 0.5, NOW)
-    tell(fabric, 1, NOW + 1)
-    late = NOW + 1 + COUNTED - 4 - len(NAMES).bit_length() + 1
-    for interval in range(late - 4, late + 1):
-        fabric.membership.hear(fabric.membership._candidates[0], True, interval * TICK)
-        for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
-            fabric.receive(name, update(interval, Role.PARENT, value, value), interval * TICK)
-    fabric.membership._confirmed_until_ns = 0
-    fabric.membership._candidates = (ROOT,)
-    fabric.membership.hear(ROOT, hears_us=True, now_ns=late * TICK)
-    fabric.membership.connected(late * TICK)
-    assert fabric.membership.parent == ROOT
-    assert publish(fabric, 0.5, late)[ROOT].value == 3.5
-
-
-def test_nobody_tells_of_less_than_nothing() -> None:
-    """What an orphan owes may be more than what it has by now."""
-    fabric = orphan()
-    fabric.receive(CHILD, update(ADOPTED, Role.PARENT, 0.0, 2.0), ADOPTED * TICK)
-    assert publish(fabric, 0.75, ADOPTED)[ROOT].value == 0.0
-
-
-def test_who_denies_us_has_heard_us_earlier_and_is_owed_less_long() -> None:
-    debts = []
-    for denied in (False, True):
-        fabric = settled()
-        membership = fabric.membership
-        membership._candidates = (ROOT,)
-        if denied:
-            fabric.receive(PARENT, update(1, Role.NONE, 0.0, 0.0), (NOW + 5) * TICK)
-        now_ns = (NOW + LOST + 1) * TICK
-        membership.hear(ROOT, hears_us=True, now_ns=now_ns)
-        fabric.view(now_ns)
-        debts.append(membership.debts[PARENT])
-    assert debts[0] - debts[1] == membership.timeouts.fresh_ns
-
-
-def test_another_life_of_a_lost_parent_is_owed_nothing() -> None:
-    fabric = orphan()
-    fabric.membership.hear(PARENT, hears_us=False, now_ns=ADOPTED * TICK)
-    assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 0.0
-    fabric.membership.meet(PARENT, ADOPTED * TICK)
-    assert publish(fabric, 0.5, ADOPTED)[ROOT].value == 3.5
-
-
-def heir() -> Tree:
-    """Of a fleet in which CHILD has lost OTHER, a child too, and has come here."""
-    fabric = settled()
-    for interval in range(NOW + 1, NOW + LOST + 1):
-        fabric.receive(PARENT, update(interval, Role.CHILD, 40.0, 4.0), interval * TICK)
-        fabric.receive(CHILD, update(interval, Role.HEIR, 0.5, 2.0), interval * TICK)
-    fabric.membership._preferred[CHILD] = OTHER
-    return fabric
-
-
-INHERITED = NOW + LOST
-
-
-def test_what_an_orphan_owed_is_taken_off_what_counts_of_its_lost_parent() -> None:
-    """OTHER had told 1, of which 0.75 were the orphan's."""
-    fabric = heir()
-    assert fabric.view(INHERITED * TICK).remote == 40.0 + 1.0 + 0.5
-    fabric.receive(CHILD, update(30, Role.PARENT, 1.25, 2.0), INHERITED * TICK)
-    assert fabric.view(INHERITED * TICK).remote == 40.0 + 0.25 + 1.25
-    assert publish(fabric, 0.0, INHERITED)[PARENT].value == 0.25 + 1.25
-
-
-def test_nothing_is_taken_off_what_a_living_one_tells() -> None:
-    fabric = heir()
-    fabric.receive(OTHER, update(1, Role.PARENT, 1.0), INHERITED * TICK)
-    fabric.receive(CHILD, update(30, Role.PARENT, 1.25, 2.0), INHERITED * TICK)
-    assert fabric.view(INHERITED * TICK).remote == 40.0 + 1.0 + 1.25
-
-
-def test_an_orphan_that_goes_back_is_let_go_of_when_its_parent_tells_of_it() -> None:
-    fabric = heir()
-    now_ns = INHERITED * TICK
-    fabric.receive(OTHER, update(1, Role.PARENT, 1.0), now_ns)
-    fabric.receive(CHILD, update(30, Role.FORMER, 1.25, 2.0), now_ns)
-    assert fabric.view(now_ns).remote == 40.0 + 1.0 + 1.25
-    fabric.receive(OTHER, update(2, Role.PARENT, 2.25, 3.0), now_ns)
-    assert fabric.view(now_ns).remote == 40.0 + 2.25
-    # It is told of for a while, and is a child no more.
-    fabric.receive(CHILD, update(31, Role.FORMER, 1.25, 2.0), now_ns)
-    assert fabric.view(now_ns).remote == 40.0 + 2.25
-    # It may come again, and is not let go of for what it did before.
-    fabric.receive(CHILD, update(32, Role.HEIR, 1.25, 2.0), now_ns)
-    fabric.receive(OTHER, update(3, Role.PARENT, 1.0), now_ns)
-    assert fabric.view(now_ns).remote == 40.0 + 1.0 + 1.25
-
-
-def test_a_debt_ends_in_a_round_in_which_nothing_else_is_new() -> None:
-    """So that the heir learns what was owed: 3.5, and 0.25 that is new is told a round later."""
-    fabric = orphan()
-    ends = NOW + 1 + COUNTED - 4 - len(NAMES).bit_length()
-    for interval in range(ADOPTED, ends + 1):
-        for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
-            fabric.receive(name, update(interval, Role.PARENT, value, value), interval * TICK)
-        fabric.receive(ROOT, update(interval, Role.CHILD, 43.5, 5.0), interval * TICK)
-        told = publish(fabric, 0.5, interval)[ROOT]
-        assert (told.epoch, told.value) == (Role.HEIR, 0.0)
-        fabric.view(interval * TICK)
-    for interval, value in ((ends + 1, 3.5), (ends + 2, 3.75)):
-        fabric.view(interval * TICK)
-        told = publish(fabric, 0.75, interval)[ROOT]
-        assert (told.epoch, told.value) == (Role.PARENT, value)
 
 
 def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
@@ -410,7 +288,7 @@ def test_who_asks_is_answered_once() -> None:
 
 
 def test_who_takes_us_for_a_child_is_answered_that_we_are_not() -> None:
-    """While all is steady; if a lost parent does, what it counts is what it is owed."""
+    """While all is steady; but a lost parent goes on counting this limiter until it forgets it."""
     for parent, steady, answered in ((None, True, True), (None, False, False), (ROOT, True, False)):
         fabric = orphan() if parent else settled()
         membership = fabric.membership

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drld.gossip.kinship import Role
-from drld.gossip.tree import NEWS, Tree
+from drld.gossip.fabrics.tree import NEWS, Tree
+from drld.gossip.fabrics.tree_ranks import Role
 
 from .test_tree import CHILD, NOW, OTHER, PARENT, TICK, publish, settled, tree, update
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drld.gossip.auth import CONTROL, UPDATE
-from drld.gossip.auth import HELLO as HELLO_TAG
-from drld.gossip.control_wire import (
+from drld.gossip.fabrics.tree_ranks import rank
+from drld.gossip.wire.control_codec import (
     BODY,
     HEADER,
     HELLO,
@@ -24,10 +23,11 @@ from drld.gossip.control_wire import (
     decode_control_untrusted,
     encode_control,
 )
-from drld.gossip.kinship import rank
-from drld.gossip.layout import Table
-from drld.gossip.session import Session
-from drld.gossip.wire import LAYOUT, decode_untrusted, encode
+from drld.gossip.wire.datagram_tag import CONTROL, UPDATE
+from drld.gossip.wire.datagram_tag import HELLO as HELLO_TAG
+from drld.gossip.wire.layout import Table
+from drld.gossip.wire.session import Session
+from drld.gossip.wire.update_codec import LAYOUT, decode_untrusted, encode
 from drld.model import Quantity, Update
 
 from ..tags import tagger
@@ -112,8 +112,8 @@ def test_every_reason_is_there() -> None:
     reasons = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     root = Path(__file__).resolve().parents[2] / "drld" / "gossip"
     raised = {"address"}
-    for path in root.glob("*.py"):
+    for path in root.rglob("*.py"):
         raised |= set(re.findall(r'WireError\(\s*"(\w+)"', path.read_text()))
-    raised |= set(re.findall(r'return "(\w+)", f"', (root / "wire.py").read_text()))
+    raised |= set(re.findall(r'return "(\w+)", f"', (root / "wire/update_codec.py").read_text()))
     assert set(reasons) == raised
     assert len(reasons) == len(set(reasons))

@@ -7,10 +7,10 @@ again or in another form, and who begins a new life.
 from __future__ import annotations
 
 from drld.errors import WireError
-from drld.gossip.channel import Channel
-from drld.gossip.control_wire import Control, End, Kind
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Session
+from drld.gossip.wire.channel import Channel
+from drld.gossip.wire.control_codec import Control, End, Kind
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Session
 from drld.model import Quantity, Update
 from tests.fuzz.targets.base import Target
 

@@ -10,7 +10,7 @@ from typing import Any
 from drld import config
 from drld.capture.matcher import Matcher
 from drld.config.problems import dotted
-from drld.engine import Engine
+from drld.daemon.engine import Engine
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
 from tests.engine_fakes import FakeDatapath
@@ -127,6 +127,7 @@ WORDS = (
     *(b"name", b"listen", b"control", b"control_group", b"datapath", b"firewall", b"queue"),
     *(b"timestamps", b"fabric", b"branching", b"interval", b"address", b"id", b"rate", b"burst"),
     *(b"allocator", b"ewma", b"mode", b"on_failure", b"shares", b"match", b"in", b"out"),
+    *(b"flow", b'"source"', b'"source/24"', b'"source/24/56"', b'"5-tuple"'),
     *(b"excess", b"weights", b'"mark"', b'"drop"', b"{ lim1 = 2 }", b'"400gbit"', b'"10kbit"'),
     *(b"source", b"destination", b"protocol", b"source_port", b"destination_port", b"mark"),
     *(b'"auto"', b'"kernel"', b'"nfqueue"', b'"mesh"', b'"pushsum"', b'"tree"', b'"ctb"', b'"grd"'),

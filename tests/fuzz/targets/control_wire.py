@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drld.gossip.control_wire import (
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,

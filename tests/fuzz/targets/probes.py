@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from random import Random
 
 from drld.errors import WireError
-from drld.gossip.agreement import MAX_FOUND, Agreement, Selector
-from drld.gossip.control_wire import (
+from drld.gossip.health.broadcast_queue import subject
+from drld.gossip.health.config_digest import MAX_FOUND, ConfigDigest, Selector
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.health.probes import MAX_ANSWERS, MAX_ERRANDS, Probes
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     MAX_RUMOURS,
     Control,
@@ -22,9 +25,6 @@ from drld.gossip.control_wire import (
     decode_control_untrusted,
     encode_control,
 )
-from drld.gossip.probe_times import ProbeTimes
-from drld.gossip.probes import MAX_ANSWERS, MAX_ERRANDS, Probes
-from drld.gossip.rumours import subject
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
 from tests.factories import gossip_spec, limit_spec
@@ -43,7 +43,7 @@ SAY, MEET, STIR, TICK, WAIT, COMPARE = range(6)
 
 class _World:
     def __init__(self) -> None:
-        self.probes = Probes(_ME, 1, _PEERS, _TIMES, Agreement(_LIMITS, gossip_spec(), NS_PER_S))
+        self.probes = Probes(_ME, 1, _PEERS, _TIMES, ConfigDigest(_LIMITS, gossip_spec(), NS_PER_S))
         self._rng = Random(1)
         self._now_ns = 0
         self._heard: Counter[str] = Counter()
@@ -71,8 +71,8 @@ class _World:
         assert len(self.probes._pending) <= pending * (_TIMES.patience + 1)
         assert 0 <= self.probes.awareness <= _TIMES.patience
         assert 0 <= self.probes.counter < 1 << 32
-        assert len(self.probes._rumours._queue) <= len(_PEERS) + 1
-        found = self.probes.agreement.disagreements()
+        assert len(self.probes._broadcasts._queue) <= len(_PEERS) + 1
+        found = self.probes.config_digest.disagreements()
         assert all(len(set(limits)) == len(limits) <= MAX_FOUND + 1 for limits in found.values())
         self._heard.clear()
         self._met = 0
@@ -99,14 +99,14 @@ def check(data: bytes) -> bool:
         elif action == MEET:
             world.meet(peer, 1 + argument)
         elif action == STIR:
-            world.probes.stir(peer)
+            world.probes.gossip_came(peer)
         elif action == TICK:
             world.tick(1)
         elif action == WAIT:
             world.tick(20 * argument)
         elif action == COMPARE:
             selector = Selector.of(_number(script))
-            world.probes.agreement.compare(peer, selector, next(script, 0))
+            world.probes.config_digest.compare(peer, selector, next(script, 0))
     world.tick(1)
     return taken
 

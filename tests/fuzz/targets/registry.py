@@ -9,9 +9,9 @@ its file must be a configuration at any time.
 from __future__ import annotations
 
 from drld.errors import ConfigError
-from drld.registry.merge import merge
+from drld.registry.model.merge import merge
+from drld.registry.model.state import Registry
 from drld.registry.records import read_alive, write_members
-from drld.registry.state import Registry
 from drld.spec import LimiterSpec
 from tests.fuzz.targets.base import Target
 from tests.registry_factories import FLEET, KEYS, OTHER, Store, file_spec, known, limit, member
@@ -104,6 +104,7 @@ WORDS = (
     *(b"fleet=", b"members/", b"limits/", b"alive/", b"removed/", b"wipe\n", b"read\n", b"\n"),
     *(b"=", b"a", b"b", b"1", b"2", b"65535", b"65536", b"0", b"..", b"/", b"\x00", b"\xff"),
     *(b'"id":', b'"name":', b'"rate":', b'"burst":', b'"match":', b'"out":', b'"in":', b"null"),
+    *(b'"flow":', b'"source"', b'"source/24/56"', b'"5-tuple"'),
     *(b'"excess":', b'"weights":', b'"auto"', b'"mark"', b'"drop"', b'"400gbit"', b'{"a":2}'),
     *(b'"shares":', b'"allocator":', b'"address":', b'"joined":', b'"since":', b'"applied":'),
     *(b'"refused":', b'"10mbit"', b'"75kB"', b'"127.0.0.2:7946"', b'"ctb"', b'"fps"', b"true"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from drld.gossip.wire import (
+from drld.gossip.wire.update_codec import (
     MAX_UPDATES,
     MAX_VALUE,
     MAX_WEIGHT,

@@ -115,7 +115,7 @@ def test_all_of_a_file_or_nothing(operator: Operator) -> None:
     twice = operator.file("twice.toml", LIMITS.replace('"b"', '"a"'))
     assert "limit[1]: name: must be unique" in operator.refusal("add-limit", twice)
     odd = operator.file("odd.toml", '[limiter]\nname = "x"\n')
-    assert "it needs [[limit]] tables, and nothing else" in operator.refusal("add-limit", odd)
+    assert "must have [[limit]] tables, and nothing else" in operator.refusal("add-limit", odd)
     assert not [key for key in operator.etcd.get("/drld/f/") if "limits" in key]
     assert operator.drlctl("add-limit").exit_code == 2
 
@@ -254,4 +254,4 @@ def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path)
     arguments = ["fleet", "--config", operator.file("other.toml", ""), "members"]
     result = CliRunner().invoke(main, arguments, prog_name="drlctl")
     assert result.exit_code == 1
-    assert "registry: missing: the file needs a [registry] table" in result.stderr
+    assert "registry: is required: the file must have a [registry] table" in result.stderr

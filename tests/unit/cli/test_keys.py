@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drld.config.keys import read_key
-from drld.gossip.keyring import KeyRing, fingerprint
+from drld.gossip.wire.keyring import KeyRing, fingerprint
 from tests.control_fake import FakeDaemon
 from tests.unit.cli.drlctl import drlctl, invoke, lines, output
 
@@ -55,8 +55,8 @@ async def test_migration_is_shown(control: Path, daemon: FakeDaemon) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("use", 2), "there is no key 2"),
-        (("use", 0), "accept_unauthenticated is not true"),
+        (("use", 2), "must be the id of a key (got 2)"),
+        (("use", 0), "unless accept_unauthenticated is true"),
         (("remove", 1), "is in use"),
         (("remove", 3), "is not there"),
     ],
@@ -89,7 +89,7 @@ async def test_a_file_without_a_key_is_refused_and_not_shown(
     file.write_text(text)
     refused = await drlctl(control, "keys", "install", 2, file)
     assert refused.exit_code == 1
-    assert "not a key" in refused.stderr
+    assert "must be a key" in refused.stderr
     assert not text or text not in refused.stderr
     assert daemon.ring == daemon.configured
 

@@ -60,5 +60,8 @@ def assert_one_line(text: str, line: str) -> None:
     rest = [other for other in found if other != f"drld.toml: {line}"]
     assert rest in (
         [],
-        ["drld.toml: limit: missing: the file needs a [[limit]] table (limit = [] for none)"],
+        [
+            "drld.toml: limit: is required: the file must have a [[limit]] table, or limit = [] "
+            "for none"
+        ],
     )

@@ -10,11 +10,11 @@ from tests.unit.config.good import (
 WRONG: dict[str, tuple[str, str]] = {
     "no direction": (
         changed(('{ out = "eth1" }', '{ protocol = "tcp" }')),
-        'limit[0].match: exactly one of "in" and "out" names the interface',
+        'limit[0].match: must have exactly one of "in" and "out" (got neither)',
     ),
     "both directions": (
         with_match('in = "eth0"'),
-        'limit[0].match: exactly one of "in" and "out" names the interface',
+        'limit[0].match: must have exactly one of "in" and "out" (got both)',
     ),
     "match as a text": (
         changed(('{ out = "eth1" }', '"eth1"')),
@@ -76,23 +76,25 @@ WRONG: dict[str, tuple[str, str]] = {
     "protocol as a truth": (
         with_match("protocol = true"),
         "limit[0].match.protocol: must be a protocol number from 0 to 255, or one of icmp, igmp, "
-        "ipip, tcp, udp, dccp, ipv6, gre, esp, ah, icmpv6, ospf, vrrp, sctp, udplite (got True)",
+        "ipip, tcp, udp, dccp, ipv6, gre, esp, ah, icmpv6, ospf, vrrp, sctp, udplite (got true)",
     ),
     "icmp over IPv6": (
         with_match('protocol = "icmp", source = "fd00::/64"'),
-        "limit[0].match.protocol: must be \"icmpv6\", for the prefix is not IPv4 (got 'icmp')",
+        "limit[0].match.protocol: must be \"icmpv6\": the prefix is not IPv4 (got 'icmp')",
     ),
     "icmpv6 over IPv4": (
         with_match('protocol = "icmpv6", destination = "10.0.0.0/8"'),
-        "limit[0].match.protocol: must be \"icmp\", for the prefix is not IPv6 (got 'icmpv6')",
+        "limit[0].match.protocol: must be \"icmp\": the prefix is not IPv6 (got 'icmpv6')",
     ),
     "port without a protocol": (
         with_match("source_port = 80"),
-        "limit[0].match.source_port: needs protocol = one of tcp, udp, sctp, udplite",
+        "limit[0].match.source_port: must be left out unless protocol is one of tcp, "
+        "udp, sctp, udplite",
     ),
     "port of a protocol without ports": (
         with_match('protocol = "gre", destination_port = 80'),
-        "limit[0].match.destination_port: needs protocol = one of tcp, udp, sctp, udplite",
+        "limit[0].match.destination_port: must be left out unless protocol is one of tcp, "
+        "udp, sctp, udplite",
     ),
     "port below 1": (
         with_match("protocol = 6, source_port = 0"),

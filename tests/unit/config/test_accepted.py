@@ -13,7 +13,17 @@ from drld import config
 from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
 from drld.config.probes import PROFILES
 from drld.errors import ConfigError
-from drld.spec import Direction, Excess, GossipSpec, Match, Mode, OnFailure, PeerSpec, ProbeSpec
+from drld.spec import (
+    Direction,
+    Excess,
+    GossipSpec,
+    Match,
+    Mode,
+    OnFailure,
+    PeerSpec,
+    ProbeSpec,
+    SourcePrefix,
+)
 from tests.factories import example
 from tests.unit.config.good import (
     GOOD,
@@ -78,6 +88,24 @@ def test_a_written_burst_is_not_automatic_though_it_is_as_large() -> None:
 def test_excess_is_dropped_or_marked(excess: Excess) -> None:
     text = with_limit_key(f'excess = "{excess.value}"')
     assert config.parse(text, "f").limits[0].excess is excess
+
+
+@pytest.mark.parametrize(
+    ("written", "flow"),
+    [
+        ("5-tuple", None),
+        ("source", SourcePrefix(32, 64)),
+        ("source/24", SourcePrefix(24, 64)),
+        ("source/32/128", SourcePrefix(32, 128)),
+        ("source/1/1", SourcePrefix(1, 1)),
+    ],
+)
+def test_a_flow_is_a_five_tuple_or_a_source(written: str, flow: SourcePrefix | None) -> None:
+    (limit,) = config.parse(with_limit_key(f'flow = "{written}"'), "f").limits
+    assert limit.flow == flow
+    if flow:
+        (again,) = config.parse(with_limit_key(f'flow = "{flow}"'), "f").limits
+        assert again.flow == flow
 
 
 def test_weights_are_of_limiters_and_not_of_all() -> None:
@@ -209,10 +237,13 @@ def test_probes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('profile = "off"\nhelpers = 2', "probes.helpers: must be left out, for profile"),
-        ('timeout = "600ms"', "probes.timeout: a timeout of 0.6 s is more than half of the period"),
-        ('period = "0.9s"', "probes.period: a timeout of 0.5 s is more than half of the period of"),
-        ('profile = "wan"\nperiod = "3s"', "probes.period: a timeout of 2 s is more than half of"),
+        ('profile = "off"\nhelpers = 2', "probes.helpers: must be left out: profile"),
+        ('timeout = "600ms"', "probes.timeout: must be at most half of probes.period, 1s: "),
+        ('period = "0.9s"', "probes.period: must be at least twice probes.timeout, 500ms"),
+        (
+            'profile = "wan"\nperiod = "3s"',
+            "probes.period: must be at least twice probes.timeout, 2s: ",
+        ),
         ("isolation = 2", "probes.isolation: must be at least 3 (got 2)"),
         ("helper = 2", 'probes.helper: unknown key; did you mean "helpers"?'),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drld import config
-from drld.gossip.keyring import KeyRing
+from drld.gossip.wire.keyring import KeyRing
 
 from .good import assert_one_line, changed, problems
 
@@ -55,8 +55,11 @@ def test_of_several_one_is_chosen(file: Path, tmp_path: Path) -> None:
     other.chmod(0o440)
     keys = f"keys = [{entry(1, file)}, {entry(3, other)}]"
     assert ring(keys, "use = 3") == KeyRing({1: KEY, 3: OTHER}, use=3)
-    assert_one_line(with_gossip(keys), "gossip.use: missing: which of the keys to send with")
-    assert_one_line(with_gossip(keys, "use = 2"), "gossip.use: there is no key 2")
+    assert_one_line(
+        with_gossip(keys),
+        "gossip.use: is required with several keys: the id of the key to send with",
+    )
+    assert_one_line(with_gossip(keys, "use = 2"), "gossip.use: must be the id of a key (got 2)")
 
 
 def test_migration(file: Path) -> None:
@@ -65,7 +68,7 @@ def test_migration(file: Path) -> None:
     assert migrating == KeyRing({1: KEY}, use=0, accept_unauthenticated=True)
     assert_one_line(
         with_gossip(keys, "use = 0"),
-        "gossip.use: none of the keys, but accept_unauthenticated is not true",
+        "gossip.use: must be the id of a key unless accept_unauthenticated is true (got 0)",
     )
 
 
@@ -82,8 +85,7 @@ def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int) 
     file.chmod(mode)
     assert_one_line(
         with_gossip(f"keys = [{entry(1, file)}]"),
-        f"gossip.keys[0].file: {file}: has mode {mode:o}: let nobody else read or write it "
-        "(chmod 600)",
+        f"gossip.keys[0].file: {file}: must be private: run chmod 600 on it (got mode {mode:o})",
     )
 
 
@@ -102,8 +104,8 @@ def test_a_file_without_a_key_is_refused_and_not_shown(file: Path, content: byte
     file.write_bytes(content)
     (line,) = problems(with_gossip(f"keys = [{entry(1, file)}]"))
     assert line == (
-        f"drld.toml: gossip.keys[0].file: {file}: not a key: 16 to 32 bytes in hexadecimal digits "
-        "or base64"
+        f"drld.toml: gossip.keys[0].file: {file}: must be a key: 16 to 32 bytes in hexadecimal "
+        "digits or base64"
     )
 
 
@@ -112,8 +114,8 @@ def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe, 0o600)
     for path, reason in (
         (tmp_path / "none", "No such file or directory"),
-        (pipe, "not a file"),
-        (tmp_path, "not a file"),
+        (pipe, "must be a regular file"),
+        (tmp_path, "must be a regular file"),
     ):
         (line,) = problems(with_gossip(f"keys = [{entry(1, path)}]"))
         assert line == f"drld.toml: gossip.keys[0].file: {path}: {reason}"
@@ -125,15 +127,15 @@ def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
         ("tag = 5", "gossip.tag: must be 4, 8 or 16 (got 5)"),
         ('tag = "4"', "gossip.tag"),
         ("use = 4", "gossip.use: must be at most 3 (got 4)"),
-        ("use = true", "gossip.use: must be a valid integer (got True)"),
+        ("use = true", "gossip.use: must be an integer (got true)"),
         ('keys = [{ id = 0, file = "/k" }]', "gossip.keys[0].id: must be at least 1 (got 0)"),
         ('keys = [{ id = 4, file = "/k" }]', "gossip.keys[0].id: must be at most 3 (got 4)"),
         ('keys = [{ id = 1, file = "k" }]', "gossip.keys[0].file: "),
-        ("keys = [{ id = 1 }]", "gossip.keys[0].file: missing"),
+        ("keys = [{ id = 1 }]", "gossip.keys[0].file: is required"),
         ('keys = "secret"', "gossip.keys"),
         (
             "accept_unauthenticated = 1",
-            "gossip.accept_unauthenticated: must be a valid boolean (got 1)",
+            "gossip.accept_unauthenticated: must be true or false (got 1)",
         ),
     ],
 )

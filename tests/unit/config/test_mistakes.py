@@ -22,7 +22,8 @@ def test_a_mistake_is_one_line(text: str, line: str) -> None:
 
 def test_no_limits_at_all_must_be_meant() -> None:
     assert problems(GOOD.replace(LIMIT, "")) == [
-        "drld.toml: limit: missing: the file needs a [[limit]] table (limit = [] for none)"
+        "drld.toml: limit: is required: the file must have a [[limit]] table, or limit = [] for "
+        "none"
     ]
     text = "limit = []\n" + GOOD.replace(LIMIT, "")
     assert config.parse(text, "f").limits == ()
@@ -80,6 +81,8 @@ def test_what_is_said_of_a_large_fleet_stays_a_line() -> None:
     stranger, missing = problems(text)
     said = "stranger is not a limiter of this fleet; known here: lim1"
     assert stranger.startswith(f"drld.toml: limit[0].shares.stranger: {said}")
-    assert missing.startswith("drld.toml: limit[0].shares: missing lim1, lim10, lim100, ")
-    assert missing.endswith(" and 923 more: every limiter of the fleet has a share")
+    assert missing.startswith(
+        "drld.toml: limit[0].shares: must name every limiter of the fleet (missing: lim1, lim10, "
+    )
+    assert missing.endswith(" and 923 more)")
     assert max(map(len, (stranger, missing))) < 1000

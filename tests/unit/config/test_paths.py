@@ -128,7 +128,7 @@ def test_a_value_of_the_wrong_type(good: dict[str, Any], place: Place, key: str)
 @pytest.mark.parametrize(("place", "key"), keys(required=True))
 def test_a_key_that_is_missing(good: dict[str, Any], place: Place, key: str) -> None:
     del inside(good, place.where)[key]
-    assert the_line(good) == f"f: {place.path}.{key}: missing"
+    assert the_line(good) == f"f: {place.path}.{key}: is required"
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.path)
@@ -148,7 +148,7 @@ def test_no_table(good: dict[str, Any], place: Place) -> None:
 @pytest.mark.parametrize(
     ("where", "value", "said"),
     [
-        (("gossip", "use"), 3, "gossip.use: there is no key 3"),
+        (("gossip", "use"), 3, "gossip.use: must be the id of a key (got 3)"),
         (
             ("registry", "endpoints", 1),
             1,
@@ -162,7 +162,7 @@ def test_no_table(good: dict[str, Any], place: Place) -> None:
         ),
         (("registry", "interfaces", "up*"), "eth1", "registry.interfaces.'up*': must be the name"),
         (("limit", 2, "rate"), "1mbot", "limit[2].rate: must be a rate such as"),
-        (("limit", 1, "shares", "l2"), "x", "limit[1].shares.l2: must be a valid number"),
+        (("limit", 1, "shares", "l2"), "x", "limit[1].shares.l2: must be a number"),
         (("limit", 0, "allocator", "growth"), 0, "limit[0].allocator.growth: "),
     ],
 )

@@ -32,7 +32,7 @@ def test_shares_need_not_name_everybody() -> None:
     text = HEAD + REGISTRY + LIMIT
     assert config.parse(text + "shares = { lim1 = 0.25, lim9 = 0.75 }\n", "f").limits[0].shares
     (line,) = problems(text + "shares = { lim1 = 0.25 }\n")
-    assert line == "drld.toml: limit[0].shares: sum to 0.25: the shares of a fleet sum to 1"
+    assert line == "drld.toml: limit[0].shares: must sum to 1 (got 0.25)"
 
 
 def test_weights_of_limiters_that_the_file_does_not_name() -> None:
@@ -59,15 +59,19 @@ def test_weights_of_limiters_that_the_file_does_not_name() -> None:
             '"edge"\nttl = "2m"\nforget_after = "2m"',
             "registry.forget_after: must be longer than registry.ttl, 120s, for which",
         ),
-        ('"edge"', '"edge"\nuser = "x"', "registry.password_file: missing: registry.user needs it"),
-        ('"edge"', '"edge"\nkey = "/k"', "registry.cert: missing: registry.key needs it"),
+        ('"edge"', '"edge"\nuser = "x"', "registry.password_file: is required with registry.user"),
+        ('"edge"', '"edge"\nkey = "/k"', "registry.cert: is required with registry.key"),
         ('"edge"', '"edge"\ncache = "c"', "registry.cache: must be an absolute path"),
         (
             '"edge"',
             '"edge"\ninterfaces = { up = "*" }',
             "registry.interfaces.up: must be the name of",
         ),
-        ('2379"', '2379", "http://e:1"', "registry.endpoints: must be all of them https, or none"),
+        (
+            '2379"',
+            '2379", "http://e:1"',
+            "registry.endpoints: must begin with https:// all, or with http:// all",
+        ),
         ("https", "http", None),
     ],
 )
@@ -75,7 +79,7 @@ def test_mistakes(old: str, new: str, said: str | None) -> None:
     text = HEAD + REGISTRY.replace(old, new)
     if said is None:
         text += 'ca = "/ca.pem"\n'
-        said = "registry.ca: is for endpoints that begin with https://"
+        said = "registry.ca: must be left out unless the endpoints begin with https://"
     (line,) = problems(text)
     assert line.startswith(f"drld.toml: {said}")
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from drld.errors import ConfigError, DatapathError
-from drld.registry import agent, state
+from drld.registry import agent
 from drld.registry.etcd import Etcd
+from drld.registry.model import state
+from drld.registry.model.state import Event
 from drld.registry.records import read_alive, write_alive
-from drld.registry.state import Event
 
 from ...etcd_server import EtcdServer
 from ...factories import limit_spec

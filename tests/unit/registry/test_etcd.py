@@ -11,7 +11,7 @@ import trio
 from drld.errors import RegistryError
 from drld.registry import etcd as client
 from drld.registry.etcd import CompactedError, Etcd
-from drld.registry.state import Event
+from drld.registry.model.state import Event
 
 from ...etcd_server import EtcdServer
 from ...registry_agents import DEADLINE_S, until

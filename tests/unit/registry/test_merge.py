@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drld.registry.merge import Merged, merge
-from drld.registry.state import Registry
+from drld.registry.model.merge import Merged, merge
+from drld.registry.model.state import Registry
 from drld.spec import LimiterSpec, PeerSpec
 
 from ...factories import limit_spec

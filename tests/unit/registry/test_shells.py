@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from drld.errors import DatapathError
-from drld.registry import cache, takeover
+from drld.registry import cache
 from drld.registry.cache import Remembered
-from drld.registry.takeover import take_over
+from drld.registry.model import takeover
+from drld.registry.model.takeover import take_over
 from drld.spec import LimiterSpec, LimitSpec
 
 from ...factories import limit_spec, limiter_spec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drld.registry import state
-from drld.registry.state import Event, Registry
+from drld.registry.model import state
+from drld.registry.model.state import Event, Registry
 from drld.spec import Excess
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
@@ -52,15 +52,16 @@ BAD_LIMITS = {
     b"[" * 100_000: "no JSON",
     b"[]": "must be a table (got an array)",
     limit(1, rate="10mbot"): "rate: must be a rate such as \"10mbit\" (got '10mbot')",
-    limit(1, match={}): 'match: exactly one of "in" and "out"',
+    limit(1, match={}): 'match: must have exactly one of "in" and "out"',
     limit(1, burst="automatic"): 'burst: must be "auto", or a size',
     limit(1, excess="ecn"): "excess: must be 'drop' or 'mark' (got 'ecn')",
+    limit(1, flow="ports"): 'flow: must be "5-tuple", "source", or',
     limit(1, weights={"a": 0}): "weights.a: must be a number above 0 and at most 1000 (got 0)",
     limit(1, weights={"": 1}): "weights.'': must be a name: 1 to 64",
     limit(1, rat="1mbit"): 'rat: unknown key; did you mean "rate"?',
-    limit(1, allocator="ctb"): "allocator: must be an allocator for a fleet",
+    limit(1, allocator="ctb"): "allocator: must be an allocator for several limiters",
     limit(1, allocator={"name": "fps", "headroom": -9}): "allocator.headroom",
-    limit(1, shares={"a": 0.5}): "shares: sum to 0.5",
+    limit(1, shares={"a": 0.5}): "shares: must sum to 1 (got 0.5)",
     limit(1, ewma=float("nan")): "ewma",
     limit(2): "id: must be 1, as in the key (got 2)",
     b'"' + b"x" * (300 << 10) + b'"': "more than 262144 bytes",
@@ -103,12 +104,12 @@ def test_a_bad_limit_keeps_the_last_good_one_and_names_key_and_field(value: byte
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (b"{}", "address: missing"),
+        (b"{}", "address: is required"),
         (b'{"address": 7}', "address: must be an address and a port"),
         (b'{"address": "0.0.0.0:7946"}', "one address, not the wildcard"),
         (
             b'{"address": "127.0.0.2:7946", "joined": "yes"}',
-            "joined: must be a valid boolean (got 'yes')",
+            "joined: must be true or false (got 'yes')",
         ),
         (b'{"address": "127.0.0.2:7946", "since": -1}', "since: must be at least 0 (got -1)"),
         (b'{"address": "127.0.0.2:7946", "since": 1e400}', "since"),

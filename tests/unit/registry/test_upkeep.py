@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from drld.registry.etcd import Etcd
-from drld.registry.state import Event, Registry
+from drld.registry.model.state import Event, Registry
 from drld.registry.upkeep import Upkeep
 
 from ...registry_factories import FLEET, KEYS, address, events, known, member, registry_spec
@@ -67,7 +67,7 @@ async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
         await trio.sleep(0.9 * AWAY_S)
         registry.apply([Event(Z, None, 11)], 11)
         registry.apply([Event(Z, member(9), 12)], 12)
-        upkeep.stir()
+        upkeep.wake()
         await trio.sleep(0.9 * AWAY_S)
         assert etcd.removed == []
         await trio.sleep(0.2 * AWAY_S)

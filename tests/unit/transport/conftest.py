@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from drld.gossip.keyring import KeyRing
 from drld.gossip.transport import Transport
+from drld.gossip.wire.keyring import KeyRing
 
 from .pair import (
     RING,

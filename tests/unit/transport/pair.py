@@ -5,14 +5,14 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
-from drld.gossip.channel import Message
-from drld.gossip.control_wire import (
+from drld.gossip.transport import Address, Transport
+from drld.gossip.wire.channel import Message
+from drld.gossip.wire.control_codec import (
     Control,
     Kind,
 )
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Met
-from drld.gossip.transport import Address, Transport
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
 
 UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from drld.errors import ConfigError
-from drld.gossip.session import Met
 from drld.gossip.transport import Address, Transport
+from drld.gossip.wire.session import Met
 
 from .pair import (
     UPDATE,

@@ -4,12 +4,12 @@ import socket
 
 import pytest
 
-from drld.gossip.control_wire import (
+from drld.gossip.wire.control_codec import (
     Control,
     Kind,
 )
-from drld.gossip.keyring import KeyRing
-from drld.gossip.wire import encode
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.update_codec import encode
 from drld.model import Update
 
 from ...tags import tagger

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from drld.gossip.auth import HELLO, Tagger, session_secret
-from drld.gossip.channel import MAX_ANSWERS, Message
-from drld.gossip.control_wire import (
+from drld.gossip.transport import MAX_REFUSED, Address
+from drld.gossip.wire.channel import MAX_ANSWERS, Message
+from drld.gossip.wire.control_codec import (
     CONTROL_TAG_SIZE,
     NOBODY,
     Control,
@@ -18,10 +18,10 @@ from drld.gossip.control_wire import (
     Kind,
     encode_control,
 )
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Met
-from drld.gossip.transport import MAX_REFUSED, Address
-from drld.gossip.wire import MAX_UPDATES
+from drld.gossip.wire.datagram_tag import HELLO, Tagger, session_secret
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met
+from drld.gossip.wire.update_codec import MAX_UPDATES
 from drld.model import Quantity, Update
 
 from .pair import NO_KEYS, RING, UPDATE, Make, greeting, introduce, received

@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from drld.errors import WireError
-from drld.gossip.control_wire import (
+from drld.gossip.transport import Transport
+from drld.gossip.wire.control_codec import (
     Control,
     Kind,
 )
-from drld.gossip.keyring import KeyRing
-from drld.gossip.session import Met
-from drld.gossip.transport import Transport
+from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met
 
 from .pair import NO_KEYS, RING, UPDATE, Make, introduce, received, sealed
 

@@ -1,0 +1,1 @@
+"""The kernel datapath: BPF programs at the interfaces' hooks, and their maps."""

@@ -1,0 +1,347 @@
+"""The datapath inside the kernel: BPF programs at tc's hooks of an interface (bpf/limiter.c).
+
+Each hook (interface and direction) has an instance of one program with classification tables of
+its own; all share the maps that hold the limits' state. A packet costs this process nothing: it
+reads counters and flow samples from mapped memory, and writes a tick's new records in one system
+call.
+
+Everything hangs on the programs (`drld.ebpf.attachment`). A daemon that dies leaves them, and
+they go on: with the last records, and when its heartbeat is older than `GRACE_INTERVALS` of a
+limit's intervals (no longer here than the gossip's: `daemon.engine`) with the limit's fallback. The
+next daemon of that name finds them by name and the maps by their ids, puts its own programs in
+their place, and keeps tokens, so there is no moment without a limit; if it cannot start, the dead
+one's stay. No file is needed for this, and what belongs to a network namespace ends with it.
+
+A reload makes new tables and programs around the same state, and replaces the old ones one by one;
+each packet meets the old configuration or the new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drld.capture import kernel_layout as layout
+from drld.capture.kernel.hooks import Hooks
+from drld.capture.kernel.link_news import LinkNews
+from drld.capture.kernel.state import Counts, State
+from drld.ebpf.attachment import Attachment, attachment
+from drld.ebpf.bpf import Code, possible_cpus
+from drld.ebpf.compiler import compiled
+from drld.errors import DatapathError
+from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, Measurement
+from drld.spec import LimitSpec
+
+log = logging.getLogger(__name__)
+
+_LOOK_NS = NS_PER_S
+_POSSIBLE = Path("/sys/devices/system/cpu/possible")
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted for a limit at its last read."""
+
+    slot: int
+    read_ns: int
+    counts: Counts
+    flows: tuple[int, ...]
+    hits: tuple[int, ...]
+    """By place of the flow table."""
+
+
+class KernelDatapath:
+    """Counts and polices in the kernel (`drld.police.datapath.Datapath`)."""
+
+    name = "kernel"
+    firewall = "none"
+    queue = None
+
+    def __init__(
+        self,
+        limiter_name: str,
+        compile: Callable[[], Mapping[str, Code]] = compiled,
+        attachment: Callable[[str], Attachment] = attachment,
+    ) -> None:
+        """Touch nothing before `attach`; they come from `compile`, and go to `attachment`."""
+        self._attachment = attachment
+        self._limiter_name = limiter_name
+        self._compile = compile
+        self._code: Mapping[str, Code] = {}
+        self._state: State | None = None
+        self._hooks: Hooks | None = None
+        self._news: LinkNews | None = None
+        self._limits: dict[int, LimitSpec] = {}
+        self._counted: dict[int, _Counted] = {}
+        self._ids: dict[int, int] = {}
+        """Limit by slot."""
+        self._records: dict[int, Enforcement] = {}
+        self._changed: dict[int, Enforcement] = {}
+        self._parse_anomalies: Sequence[int] = (0, 0, 0, 0)
+        self._last_parse_anomalies: Sequence[int] = (0, 0, 0, 0)
+        self._taken_over = False
+        self._look_ns = 0
+        self._reattached = 0
+        digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=8)
+        self._seed = int.from_bytes(digest.digest(), "big")
+
+    # What every datapath does
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath.attach`."""
+        pairs = list(limits)
+        if self._state is not None:
+            self._replace(pairs, now_ns)
+            return
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.detach)
+            self._taken_over = False
+            self._news = LinkNews()
+            self._code = self._compile()
+            self._hooks = Hooks(
+                self._attachment(self._limiter_name), self._code["police"], self._seed
+            )
+            self._state = self._adopt() or State.create(
+                len(pairs), possible_cpus(_POSSIBLE.read_text()), self._code["apply"]
+            )
+            if not self._taken_over:
+                self._state.beat(now_ns)
+            self._parse_anomalies = self._state.parse_anomalies()
+            self._replace(pairs, now_ns)
+            undo.pop_all()
+
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return [self._ids[slot] for slot in self._attached().had_traffic() if slot in self._ids]
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """See `Datapath.read`."""
+        counted = self._counted[limit_id]
+        state = self._attached()
+        counts, flows = state.counts(counted.slot), state.flows(counted.slot)
+        new = counts.since(counted.counts)
+        hits = state.hits(counted.slot) if new.dropped_bytes or new.marked_bytes else counted.hits
+        measurement = Measurement(
+            interval_ns=now_ns - counted.read_ns,
+            arrived_bytes=new.forwarded_bytes + new.dropped_bytes + new.refused_bytes,
+            arrived_packets=new.forwarded_packets + new.dropped_packets + new.refused_packets,
+            forwarded_bytes=new.forwarded_bytes,
+            forwarded_packets=new.forwarded_packets,
+            dropped_bytes=new.dropped_bytes,
+            dropped_packets=new.dropped_packets,
+            flows=layout.by_flow(flows[::2], flows[1::2], counted.flows[1::2]),
+            hits={
+                identity: size
+                for identity, size in layout.by_flow(flows[::2], hits, counted.hits).items()
+                if size
+            }
+            if hits is not counted.hits
+            else {},
+            marked_bytes=new.marked_bytes,
+            marked_packets=new.marked_packets,
+        )
+        counted.read_ns, counted.counts, counted.flows, counted.hits = now_ns, counts, flows, hits
+        return measurement
+
+    def program(
+        self,
+        limit_id: int,
+        enforcement: Enforcement,
+        evict: Iterable[FlowId],
+        now_ns: int,  # noqa: ARG002 -- `flush` is told the time
+    ) -> None:
+        """See `Datapath.program`; takes effect with `flush`, which is told the time."""
+        counted = self._counted[limit_id]
+        leaving = set(evict)
+        if leaving:
+            for place, identity in enumerate(counted.flows[::2]):
+                if identity in leaving:
+                    self._attached().evict(counted.slot, place)
+        if self._records[limit_id] != enforcement:
+            self._records[limit_id] = enforcement
+            self._changed[counted.slot] = enforcement
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """See `Datapath.set_share`."""
+        self._attached().set_fallback(
+            self._counted[limit_id].slot, layout.fallback(self._limits[limit_id], share)
+        )
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath.flush`."""
+        state = self._attached()
+        if self._changed:
+            state.apply(self._changed, now_ns)
+            self._changed = {}
+        state.beat(now_ns)
+        if self._news_of_links() or now_ns >= self._look_ns:
+            self._look_ns = now_ns + _LOOK_NS
+            self._reattached += self._on_hooks().put_back_lost(state.handover_ids)
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""
+        if self._state is not None:
+            self._last_parse_anomalies = [
+                new - old
+                for new, old in zip(
+                    self._state.parse_anomalies(), self._parse_anomalies, strict=True
+                )
+            ]
+        names = ("truncated", "malformed", "fragments", "unmatched")
+        counted = dict(zip(names, self._last_parse_anomalies, strict=True))
+        return {**counted, "reattached": self._reattached}
+
+    def detach(self) -> None:
+        """See `Datapath.detach`."""
+        if self._state is not None:
+            self.counters()
+        if self._hooks is not None:
+            self._hooks.close()
+        if self._state is not None:
+            self._state.close()
+        if self._news is not None:
+            self._news.close()
+        self._state = self._hooks = self._news = None
+
+    # What only this one does
+
+    def preparation(self, limits: Sequence[LimitSpec]) -> Callable[[], None]:
+        """What takes the time of `attach`, for a thread of its own: these limits may come next.
+
+        Without it `attach` keeps everything waiting for 0.1 s where what is matched changes.
+        """
+        state = self._attached()
+        if not _fit(limits, state):
+            return lambda: None  # `attach` makes larger maps, and programs for those
+        return self._on_hooks().preparation(limits, _place(limits, state), state)
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator: where the programs are."""
+        return f"tc-BPF {self._hooks or 'on no interface'}" + (
+            ", taken over from a daemon that died" if self._taken_over else ""
+        )
+
+    def _attached(self) -> State:
+        if self._state is None:
+            raise DatapathError("the kernel datapath is not attached")
+        return self._state
+
+    def _on_hooks(self) -> Hooks:
+        if self._hooks is None:
+            raise DatapathError("the kernel datapath is not attached")
+        return self._hooks
+
+    def _news_of_links(self) -> bool:
+        return self._news is not None and self._news.any()
+
+    def _adopt(self) -> State | None:
+        """The maps of a dead daemon of this name, if there are any."""
+        refusal: DatapathError | None = None
+        for handover_ids in self._on_hooks().handover_ids():
+            try:
+                state = State.adopt(handover_ids, self._code["apply"])
+            except DatapathError as error:
+                refusal = error
+                continue
+            self._taken_over = True
+            return state
+        if refusal is not None:
+            log.warning(
+                "limits start with full buckets: cannot take over those of the last daemon: %s",
+                refusal,
+            )
+        return None
+
+    def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """Enforce these limits instead of those that there are."""
+        state = old_state = self._attached()
+        limits = [limit for limit, _ in pairs]
+        if not _fit(limits, old_state):
+            state = State.create(2 * len(pairs), old_state.cpus, self._code["apply"])
+            old_state.copy_to(state)
+        kept = state.slots()
+        slots = _place(limits, state)
+        fresh = [limit.id for limit, _ in pairs if limit.id not in kept]
+        try:
+            for limit, enforcement in pairs:
+                if limit.id in fresh:
+                    grace = GRACE_INTERVALS * limit.interval_ns
+                    state.occupy(
+                        slots[limit.id],
+                        layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
+                    )
+            self._on_hooks().replace(limits, slots, state, old_state.handover_ids)
+        except BaseException:
+            if state is not old_state:
+                state.close()
+            elif self._on_hooks().in_force:  # else a program that stays may know these slots
+                for limit_id in fresh:
+                    state.release(slots[limit_id])
+            raise
+        if state is not old_state:
+            self._account(old_state, state, kept)
+            old_state.close()
+        self._state = state
+        self._settle_in(pairs, slots, kept, now_ns)
+
+    def _settle_in(
+        self,
+        pairs: Sequence[tuple[LimitSpec, Enforcement]],
+        slots: Mapping[int, int],
+        kept: Mapping[int, int],
+        now_ns: int,
+    ) -> None:
+        """The programs are in place: let the limits that stay take over what changed."""
+        state = self._attached()
+        for limit_id in set(kept) - set(slots):
+            state.release(kept[limit_id])
+        self._limits = {limit.id: limit for limit, _ in pairs}
+        self._records = {limit.id: enforcement for limit, enforcement in pairs}
+        changed = {}
+        for limit, enforcement in pairs:
+            if limit.id in kept:
+                slot = slots[limit.id]
+                state.configure(
+                    slot,
+                    layout.limit_flags(limit),
+                    GRACE_INTERVALS * limit.interval_ns,
+                    layout.source_bits(limit),
+                )
+                changed[slot] = enforcement
+        state.apply(changed, now_ns)
+        state.beat(now_ns)
+        self._changed = {}
+        self._ids = {slot: limit_id for limit_id, slot in slots.items()}
+        self._counted = {
+            limit_id: self._counted.get(limit_id)
+            or _Counted(slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot))
+            for limit_id, slot in slots.items()
+        }
+
+    def _account(self, old: State, new: State, kept: Mapping[int, int]) -> None:
+        """What the old programs counted after their maps were copied counts too."""
+        for limit_id, slot in kept.items():
+            counted = self._counted.get(limit_id)
+            if counted is not None:
+                late = old.counts(slot).since(new.counts(slot))
+                counted.counts = Counts._make(
+                    [base - more for base, more in zip(counted.counts, late, strict=True)]
+                )
+
+
+def _fit(limits: Sequence[LimitSpec], state: State) -> bool:
+    """Whether there is room for these beside those that are there."""
+    gone = set(state.slots()) - {limit.id for limit in limits}
+    return len(limits) + len(gone) <= state.capacity
+
+
+def _place(limits: Sequence[LimitSpec], state: State) -> dict[int, int]:
+    """A slot for each limit: its own if it has one."""
+    there = state.slots()
+    free = iter(state.free_slots())
+    return {limit.id: there[limit.id] if limit.id in there else next(free) for limit in limits}

@@ -1,0 +1,243 @@
+"""Installing and removing the rules of a limiter, with the tool that the host has."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from drld.capture.rules import (
+    ChainState,
+    Hook,
+    Point,
+    iptables_install,
+    iptables_put_back,
+    iptables_state,
+    nft_install,
+    nft_release,
+    nft_remove,
+    nft_table,
+    operator_rules,
+)
+from drld.ebpf.cleaning import cleaning_up
+from drld.errors import DatapathError
+from drld.spec import Direction
+
+log = logging.getLogger(__name__)
+
+_COMMAND_TIMEOUT_S = 30
+_PIPES = 5
+"""Input, output, errors, and how the start went; and some room."""
+
+Run = Callable[[Sequence[str], str], str]
+"""Runs a command with this text as its standard input and returns what it prints."""
+
+
+def run(command: Sequence[str], stdin: str = "") -> str:
+    """Run a firewall tool.
+
+    Raises:
+        DatapathError: it is not there, took longer than 30 s or failed; says what it said.
+    """
+    line = " ".join(command)
+    try:
+        _see_to_descriptors()
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "LC_ALL": "C", "PATH": _path()},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DatapathError(f"{line}: {error}") from error
+    if done.returncode != 0:
+        raise DatapathError(f"{line}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def _see_to_descriptors() -> None:
+    """See that a tool's pipes can be opened; where they fail halfway, CPython 3.11 loses the rest.
+
+    Raises:
+        OSError: they cannot.
+    """
+    opened: list[int] = []
+    try:
+        for _ in range(_PIPES):
+            opened += os.pipe()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _path() -> str:
+    """PATH with the directories of system tools, which not every service or shell has in it."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+
+
+class Firewall(ABC):
+    """The rules of one limiter."""
+
+    name: ClassVar[str]
+    """The configuration's word for it."""
+
+    def __init__(self, limiter: str, run: Run = run) -> None:
+        self._limiter = limiter
+        self._run = run
+
+    @abstractmethod
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:
+        """Make the limiter's rules these, whatever they were; atomic for each address family.
+
+        Raises:
+            DatapathError: the tool refuses; the rules are what they were.
+        """
+
+    def release(self) -> None:
+        """Lead no more packets to the queue, but keep those alive that wait in it.
+
+        Raises:
+            DatapathError: the tool refuses.
+        """
+        self.remove()
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the limiter's rules, if there are any.
+
+        Raises:
+            DatapathError: the tool refuses.
+        """
+
+
+class NftFirewall(Firewall):
+    """Rules in a table of our own."""
+
+    name = "nft"
+
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
+        self._run(["nft", "-f", "-"], nft_install(self._limiter, hooks, queue))
+
+    def release(self) -> None:
+        """Remove the rules alone.
+
+        A kernel that unregisters any hook drops whatever waits in any queue of the namespace, so
+        the chains stay until nothing waits.
+        """
+        self._run(["nft", "-f", "-"], nft_release(self._limiter))
+
+    def remove(self) -> None:  # noqa: D102 (inherited)
+        tables = self._run(["nft", "list", "tables"], "").splitlines()
+        if f"table inet {nft_table(self._limiter)}" in tables:
+            self._run(["nft", "-f", "-"], nft_remove(self._limiter))
+
+
+class IptablesFirewall(Firewall):
+    """Rules in chains of our own in mangle, for IPv4 and, unless the kernel has none, IPv6."""
+
+    name = "iptables"
+
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
+        with contextlib.ExitStack() as undo:
+            for tool, family in self._tools():
+                before = self._state(tool)
+                undo.callback(self._put_back, tool, before)
+                self._restore(tool, iptables_install(self._limiter, hooks, queue, family, before))
+            undo.pop_all()
+
+    def remove(self) -> None:  # noqa: D102 (inherited)
+        for tool, family in self._tools():
+            there = self._state(tool)
+            self._restore(tool, iptables_install(self._limiter, (), 0, family, there))
+
+    def _put_back(self, tool: str, before: Mapping[Point, ChainState]) -> None:
+        with cleaning_up():
+            self._restore(tool, iptables_put_back(self._limiter, before, self._state(tool)))
+
+    def _state(self, tool: str) -> dict[Point, ChainState]:
+        # No `-t mangle`: with the legacy tool that would load the table where it is not used.
+        return iptables_state(self._limiter, self._run([f"{tool}-save"], ""))
+
+    def _restore(self, tool: str, script: str) -> None:
+        if script:
+            self._run([f"{tool}-restore", "--noflush", "--wait", "5"], script)
+
+    @staticmethod
+    def _tools() -> list[tuple[str, int]]:
+        tools = [("iptables", 4)]
+        if Path("/proc/thread-self/net/if_inet6").exists():
+            tools.append(("ip6tables", 6))
+        return tools
+
+
+class ManualFirewall(Firewall):
+    """No rules of ours: the operator reads in the log what to install."""
+
+    name = "none"
+
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
+        log.warning(
+            "firewall = none: nothing reaches queue %d before these rules, or their like, are"
+            " installed:\n%s",
+            queue,
+            operator_rules(self._limiter, hooks, queue),
+        )
+
+    def remove(self) -> None:
+        """Leave the operator's rules to the operator."""
+
+
+def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:
+    """The firewall for a limiter, by the configuration's word for it, and why it is that one.
+
+    `auto` takes nft where the kernel accepts its queue statement, else iptables.
+
+    Raises:
+        DatapathError: `auto` finds neither.
+    """
+    for kind in (NftFirewall, IptablesFirewall, ManualFirewall):
+        if kind.name == firewall:
+            return kind(limiter, run), "as configured"
+    probe = Hook("lo", Direction.IN, bypass=True, families=(4, 6))
+    try:
+        # Sent to the kernel, but not committed.
+        run(["nft", "-c", "-f", "-"], nft_install("probe", [probe], 0))
+    except DatapathError as error:
+        refusal = " ".join(str(error).split())
+        if shutil.which("iptables", path=_path()) is None:
+            raise DatapathError(
+                f"no firewall to queue packets with: {refusal}; no iptables"
+            ) from None
+        return IptablesFirewall(limiter, run), f"nft cannot queue here: {refusal}"
+    return NftFirewall(limiter, run), "the kernel has nft's queue statement"
+
+
+def remove_leftovers(chosen: Firewall, limiter: str, run: Run = run) -> None:
+    """Remove what a killed run of this limiter left with the other tool than the chosen one.
+
+    With the chosen one, installing replaces it. A tool that does not work has left nothing.
+    """
+    if isinstance(chosen, ManualFirewall):
+        return
+    _remove_all_but(type(chosen), limiter, run)
+
+
+def remove_rules(limiter: str, run: Run = run) -> None:
+    """Remove what a killed run of this limiter left, for one that needs no rules."""
+    _remove_all_but(None, limiter, run)
+
+
+def _remove_all_but(kept: type[Firewall] | None, limiter: str, run: Run) -> None:
+    for other in (NftFirewall(limiter, run), IptablesFirewall(limiter, run)):
+        if type(other) is not kept:
+            with contextlib.suppress(DatapathError):
+                other.remove()

@@ -1,0 +1,193 @@
+"""One bound NFQUEUE: packets in turns, verdicts in batches."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import socket
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import netfilterqueue
+
+from drld.capture.packet import COPY_BYTES, marked
+from drld.capture.verdicts import Verdicts, copying
+from drld.errors import DatapathError
+from drld.police.policer import MARK
+
+TURN = 256
+"""Packets handled in one `drain`: a few milliseconds, so that the ticker gets its turn."""
+
+BATCH = 32
+"""Packets whose verdicts go to the kernel together. The first of them waits for the last: 0.2 ms
+at most, and only while more packets are there already."""
+
+QUEUE_PACKETS = 4096
+"""Packets that wait for a verdict before the kernel drops: enough for a pause of the daemon of
+80 ms at 50,000 packets/s, which is also the delay that an overloaded daemon adds at most."""
+
+SOCKET_BYTES = 4 << 20
+"""Receive buffer asked for, which the kernel doubles: a full queue takes 5 MiB of it."""
+
+WHOLE_BYTES = 3800
+"""Of a packet that is copied whole: the library reads messages of 4,096 bytes, and what else is in
+one takes some 200."""
+
+WHOLE_SOCKET_BYTES = 12 << 20
+"""Receive buffer for whole packets of 1,500 bytes: a full queue takes 18 MiB of twice that."""
+
+_QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
+_FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
+_SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
+_SO_RCVBUFFORCE = 33
+
+
+class _TurnOver(Exception):  # noqa: N818 - it is no error
+    """Enough packets for one `drain`."""
+
+
+class PacketQueue:
+    """One bound NFQUEUE."""
+
+    def __init__(
+        self,
+        wanted: int | None,
+        limiter_name: str,
+        judge: Callable[[netfilterqueue.Packet], int],
+    ) -> None:
+        """Bind a queue; `judge` gives a verdict of `drld.police.policer`, and does not raise.
+
+        Args:
+            wanted: its number; None picks one that is free.
+            limiter_name: decides where the search for a free one begins.
+            judge: called by `drain`.
+
+        Raises:
+            DatapathError: the kernel refuses, or somebody else holds the queue.
+        """
+        self._judge = judge
+        self._left = 0
+        self._whole = False
+        try:
+            self._queue = netfilterqueue.NetfilterQueue()
+            self.number = self._bind(wanted, limiter_name)
+            self._verdicts = Verdicts(self.number)
+            try:
+                self._socket = socket.socket(fileno=os.dup(self._queue.get_fd()))
+                # Otherwise the first drop makes the kernel drop everything until it is empty.
+                self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
+            except OSError:
+                self._queue.unbind()
+                raise
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE: {error}") from error
+
+    def _bind(self, wanted: int | None, limiter_name: str) -> int:
+        failure: OSError | None = None
+        for number in (wanted,) if wanted is not None else candidates(limiter_name):
+            try:
+                with warnings.catch_warnings():
+                    # A smaller socket buffer than asked for, in a container, shows as overflow.
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    self._queue.bind(
+                        number,
+                        self._on_packet,
+                        max_len=QUEUE_PACKETS,
+                        mode=netfilterqueue.COPY_PACKET,
+                        range=COPY_BYTES,
+                        sock_len=SOCKET_BYTES,
+                    )
+            except OSError as error:
+                failure = error
+            else:
+                return number
+        if wanted is not None:
+            raise DatapathError(f"NFQUEUE {wanted}: {failure} Does another process hold it?")
+        raise DatapathError(f"NFQUEUE: no free queue in {_QUEUE_ATTEMPTS} attempts: {failure}")
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when packets wait."""
+        return self._socket.fileno()
+
+    def copy(self, *, whole: bool) -> None:
+        """Have packets that come from now on copied whole, up to `WHOLE_BYTES`, or their headers.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        if whole == self._whole:
+            return
+        try:
+            if whole:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, WHOLE_SOCKET_BYTES)
+            self._socket.send(copying(self.number, WHOLE_BYTES if whole else COPY_BYTES))
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE {self.number}: {error}") from error
+        self._whole = whole
+
+    def waiting(self, patience_s: float = 0.0) -> bool:
+        """Whether packets wait, or come within this time."""
+        return bool(select.select([self._socket], [], [], patience_s)[0])
+
+    def drain(self) -> int:
+        """Give a verdict for the packets that wait, `TURN` at most; return how many."""
+        self._left = TURN
+        try:
+            with contextlib.suppress(_TurnOver):
+                self._queue.run(block=False)
+            self._send_verdicts()
+        except OSError as error:
+            raise DatapathError(f"NFQUEUE {self.number}: {error}") from error
+        return TURN - self._left
+
+    def _on_packet(self, packet: netfilterqueue.Packet) -> None:
+        verdict = self._judge(packet)
+        if verdict == MARK:
+            self._verdicts.rewrite(packet.id, marked(packet.get_payload()))
+        else:
+            self._verdicts.give(packet.id, verdict)
+        self._left -= 1
+        if not self._left % BATCH:
+            self._send_verdicts()
+            if not self._left:
+                raise _TurnOver  # which the library hands on to who called `run`
+
+    def _send_verdicts(self) -> None:
+        verdicts = self._verdicts.take()
+        if verdicts:
+            self._socket.send(verdicts)
+
+    def dropped(self) -> int:
+        """Packets that the kernel dropped because queue or socket were full."""
+        return sum(listed().get(self.number, (0, 0)))
+
+    def close(self) -> None:
+        """Unbind; the kernel drops what still waits."""
+        self._queue.unbind()
+        self._socket.close()
+
+
+def listed() -> dict[int, tuple[int, int]]:
+    """Queues bound by anybody, with what the kernel dropped at a full queue and a full socket."""
+    try:
+        rows = _QUEUES.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return {}  # the module loads when the first queue is bound
+    fields = (row.split() for row in rows)
+    return {int(row[0]): (int(row[5]), int(row[6])) for row in fields}
+
+
+def candidates(limiter_name: str) -> Iterator[int]:
+    """Queue numbers to try, none of them bound.
+
+    A limiter begins at a number that its name decides: rules of a killed run lead to the next
+    run's queue, and not to another limiter's.
+    """
+    taken = listed()
+    digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    start = int.from_bytes(digest, "big")
+    numbers = (_FIRST_QUEUE + (start + step) % _QUEUE_NUMBERS for step in range(_QUEUE_ATTEMPTS))
+    return (number for number in numbers if number not in taken)

@@ -1,0 +1,422 @@
+"""The daemon: a trio nursery around the engine, and the only reader of the clock.
+
+Tasks: the ticker, the packet queue, the control API and the signals. SIGTERM and SIGINT stop it
+(rules are removed first, then what is still queued is decided, then the rest goes); SIGHUP reloads
+the configuration, and a bad file changes nothing but `reload_error`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+import trio
+
+import drld
+from drld import config
+from drld.capture.kernel.datapath import KernelDatapath
+from drld.capture.nfqueue.datapath import NfqueueDatapath
+from drld.capture.nfqueue.firewall import remove_rules
+from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
+from drld.control.server import serve
+from drld.control.trace import TraceHub
+from drld.daemon import report, startup
+from drld.daemon.engine import Engine
+from drld.daemon.notify import Manager
+from drld.daemon.peer_log import PeerLog
+from drld.daemon.single_flight import SingleFlight
+from drld.errors import ConfigError, DatapathError, DrldError
+from drld.gossip.transport import Transport
+from drld.gossip.wire.keyring import KeyRing
+from drld.model import NS_PER_S
+from drld.spec import LimiterSpec
+
+if TYPE_CHECKING:
+    from drld.registry.agent import Agent
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+log = logging.getLogger("drld")
+
+clock = time.monotonic_ns
+
+MAX_REPORTED = 20_000
+"""Characters of a refusal that the status shows: a large file may have thousands of mistakes."""
+
+
+class Daemon:
+    """One running limiter; also the backend of the control API."""
+
+    def __init__(self, path: Path, spec: LimiterSpec) -> None:
+        """Open the gossip socket.
+
+        Raises:
+            ConfigError: a daemon of this name runs already, or the announced address cannot be
+                bound.
+        """
+        self.path = path
+        self._claim = startup.claim_name(path, spec.name)
+        self.datapath: KernelDatapath | NfqueueDatapath = (
+            startup.nfqueue(spec, clock)
+            if spec.datapath == "nfqueue"
+            else KernelDatapath(spec.name)
+        )
+        self._reason = ""
+        self.engine = self._engine(spec, startup.open_transport(path, spec))
+        self._registry: Agent | None = None
+        if spec.registry is not None:
+            # Only those who have a registry pay for its client's memory.
+            from drld.registry.agent import Agent
+
+            take_over = partial(self._take_over, reattach=False)
+            self._registry = Agent(spec, str(path), self._load_programs, take_over)
+        self._manager = Manager()
+        self._started_ns = clock()
+        self._loaded_at = time.time()
+        self._reload_error: str | None = None
+        self.ready = False
+        self._changed = trio.Event()
+        self._traces = TraceHub()
+        self._peer_log = PeerLog()
+        self._remarks: list[str] = []
+        """On the configuration in force."""
+        self._one_reload = SingleFlight(self._reload)
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT.
+
+        Raises:
+            DrldError: the datapath or the control socket cannot be set up; nothing is left behind.
+        """
+        with (
+            trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as stops,
+            trio.open_signal_receiver(signal.SIGHUP) as hangups,
+        ):
+            stopping = False
+            try:
+                async with trio.open_nursery() as nursery:
+                    spec = self.engine.spec
+                    # Before packets: what fails here leaves what a dead daemon left in force.
+                    await nursery.start(serve, self, spec.control, spec.control_group)
+                    nursery.start_soon(self._work, nursery)
+                    nursery.start_soon(self._reload_on_signals, hangups)
+                    async for _ in stops:
+                        break
+                    stopping = True
+                    self._manager.tell("STOPPING=1")
+                    log.info("stopping")
+                    nursery.cancel_scope.cancel()
+            finally:
+                # A daemon that fails in the middle leaves its rules, as one that is killed does:
+                # they, and not the lack of them, say what happens to its packets (`on_failure`).
+                if stopping or not self.ready:
+                    self.engine.stop()
+                if stopping and self._registry is not None:
+                    with trio.CancelScope(shield=True):
+                        await self._registry.leave()
+
+    async def _work(self, nursery: trio.Nursery) -> None:
+        """Start what runs until the daemon is stopped, once it is known who the fleet is."""
+        if self._registry is None:
+            self._start()
+        else:
+            nursery.start_soon(self._registry.run)
+            await self._registry.known.wait()
+            self._prepare(self._registry.spec())
+            self._start()
+            self._registry.started(self.engine.spec)
+        nursery.start_soon(self._tick)
+        if isinstance(self.datapath, NfqueueDatapath):
+            nursery.start_soon(self._drain_queue, self.datapath)
+        # What was imported lives as long as the daemon: the collector need not look at it ever
+        # again.
+        gc.freeze()
+        self.ready = True
+        self._manager.tell("READY=1")
+        log.info("ready: limits: %d, %s", len(self.engine.limits), self._why())
+        self._remark()
+
+    def _engine(self, spec: LimiterSpec, transport: Transport) -> Engine:
+        return Engine(spec, self.datapath, transport, Random(SystemRandom().getrandbits(64)))
+
+    def _prepare(self, spec: LimiterSpec) -> None:
+        """Begin with another configuration than that of the file alone."""
+        transport = self.engine.transport
+        transport.update_peers({peer.name: peer.address for peer in spec.peers})
+        self.engine = self._engine(spec, transport)
+
+    def _attach(self) -> None:
+        """Attach the datapath, without those of the fleet's limits that the host refuses.
+
+        If it does not say which those are, without all of them: they are tried then
+        (`Agent.started`).
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        while True:
+            spec = self.engine.spec
+            try:
+                self.engine.start(clock())
+            except DatapathError as error:
+                if self._registry is None:
+                    raise
+                own = self._registry.file.limits
+                fleets = [limit for limit in spec.limits if limit not in own]
+                if not fleets:
+                    raise
+                named = {limit.id for limit in fleets if limit.id in error.limits}
+                refused = named or {limit.id for limit in fleets}
+                usable = tuple(limit for limit in spec.limits if limit.id not in refused)
+                self._prepare(replace(spec, limits=usable))
+            else:
+                return
+
+    def _start(self) -> None:
+        """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        spec = self.engine.spec
+        try:
+            self._attach()
+        except DatapathError as error:
+            if spec.datapath != "auto":
+                raise
+            log.warning("no kernel datapath, nfqueue instead: %s", error)
+            self._reason = f"; no kernel datapath: {error}"
+            self.datapath = startup.nfqueue(spec, clock)
+            self._prepare(spec)  # With what the kernel datapath went without.
+            try:
+                self._attach()
+            except DatapathError as other:
+                raise DatapathError(f"{other}; no kernel datapath: {error}") from error
+        if isinstance(self.datapath, KernelDatapath) and spec.firewall != "none":
+            # Those of one on nfqueue that was killed would lead packets to nobody.
+            remove_rules(spec.name)
+
+    def _why(self) -> str:
+        """Which datapath it is, and why this one."""
+        return self.datapath.reason + self._reason
+
+    async def _tick(self) -> None:
+        while True:
+            self._manager.alive(clock())
+            due_ns = self.engine.next_due_ns()
+            changed = self._changed
+            delay_s = max(due_ns - clock(), 0) / NS_PER_S
+            with trio.move_on_after(delay_s):
+                await changed.wait()
+            if changed.is_set():
+                continue
+            ticks = self.engine.tick(clock(), self._traces.limits())
+            for notice in self._peer_log.lines(self.engine, clock()):
+                log.warning("%s", notice)
+            for name, tick in ticks:
+                self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
+
+    @staticmethod
+    async def _drain_queue(datapath: NfqueueDatapath) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(datapath.fileno())
+            datapath.drain()
+
+    async def _reload_on_signals(self, hangups: AsyncIterator[int]) -> None:
+        async for _ in hangups:
+            try:
+                await self.reload()
+            except DrldError:
+                log.error(
+                    "reload refused, the running configuration stays:\n%s", self._reload_error
+                )
+
+    # The backend of the control API.
+
+    async def reload(self) -> None:
+        """Read the configuration file again and take it over; many may ask at a time.
+
+        Raises:
+            ConfigError: the file is bad; the running configuration stays.
+            DatapathError: the host refuses it; the running configuration stays.
+        """
+        await self._one_reload()
+
+    async def _reload(self) -> None:
+        if self.ready:
+            self._manager.tell(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
+        try:
+            # A large file takes seconds to read: ticks go on meanwhile.
+            spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
+            if self._registry is not None:
+                await self._registry.reload(spec, self._take_over)
+            elif spec.registry is not None:
+                # Without its peers, and with nobody to name others, it would have all of the limit.
+                raise ConfigError(
+                    [f"{self.path}: registry: cannot change while the daemon runs: restart it"]
+                )
+            else:
+                await self._load_programs(spec)
+                self._take_over(spec)
+        except DrldError as error:
+            self._reload_error = str(error)[:MAX_REPORTED]
+            raise
+        finally:
+            if self.ready:
+                self._manager.tell("READY=1")
+        self._reload_error = None
+        self._loaded_at = time.time()
+        log.info("reloaded %s: limits: %d", self.path, len(self.engine.limits))
+
+    async def _load_programs(self, spec: LimiterSpec) -> None:
+        """Do what takes long of `_take_over` while ticks go on; one at a time."""
+        if isinstance(self.datapath, KernelDatapath):
+            await trio.to_thread.run_sync(self.datapath.preparation(spec.limits))
+
+    def _take_over(self, spec: LimiterSpec, *, reattach: bool = True) -> None:
+        """Put another configuration into force.
+
+        Raises:
+            ConfigError, DatapathError: it cannot be; the running one stays.
+        """
+        self.engine.reconfigure(spec, clock(), reattach=reattach)
+        self._traces.retain(self._names())
+        self._changed.set()
+        self._changed = trio.Event()
+        self._remark()
+
+    def _remark(self) -> None:
+        """Log what the configuration in force is better without, once."""
+        before, self._remarks = self._remarks, config.remarks(self.engine.spec)
+        for line in self._remarks:
+            if line not in before:
+                log.warning("%s", line)
+
+    def status(self) -> StatusReport:
+        """The daemon as a whole."""
+        now_ns = clock()
+        engine = self.engine
+        spec = engine.spec
+        return StatusReport(
+            name=spec.name,
+            version=drld.__version__,
+            pid=os.getpid(),
+            uptime_s=(now_ns - self._started_ns) / NS_PER_S,
+            ready=self.ready,
+            datapath={
+                "name": self.datapath.name,
+                "reason": self._why(),
+                "firewall": self.datapath.firewall,
+                "queue": self.datapath.queue,
+                "counters": dict(self.datapath.counters()),
+            },
+            fabric={
+                "name": spec.gossip.fabric,
+                "branching": spec.gossip.branching,
+                "interval_s": spec.gossip.interval_ns / NS_PER_S,
+            },
+            peers={
+                "configured": len(spec.peers),
+                "connected": len(engine.membership.connected(now_ns)) + engine.membership.unnamed,
+            },
+            probes=report.probes_report(engine, now_ns),
+            limits=len(engine.limits),
+            gossip=report.gossip_report(engine.transport),
+            config={
+                "file": str(self.path.absolute()),
+                "loaded_at": self._loaded_at,
+                "reload_error": self._reload_error,
+            },
+            registry=None if self._registry is None else self._registry.report(),
+        )
+
+    def limits(self) -> Iterator[LimitReport]:
+        """Every limit, in the order of the configuration."""
+        now_ns = clock()
+        return (report.limit_report(managed, now_ns) for managed in self.engine.limits.values())
+
+    def peers(self) -> Iterator[PeerReport]:
+        """Every peer, in the order of the configuration."""
+        return report.peer_reports(self.engine, clock())
+
+    def keys(self) -> KeysReport:
+        """The keys in force."""
+        return report.keys_report(self.engine.transport.ring, self.engine.spec.ring)
+
+    def change_keys(self, change: Callable[[KeyRing], KeyRing]) -> None:
+        """Put the keys in force that `change` makes of those that are.
+
+        Raises:
+            ConfigError: raised by `change`; nothing is changed.
+        """
+        transport = self.engine.transport
+        transport.set_ring(change(transport.ring))
+        log.info("keys: %s, in use: %d", sorted(transport.ring.keys), transport.ring.use)
+
+    def trace(
+        self, limit: str
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[TraceLine]]:
+        """A record a tick of one limit, until the context is left.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        if limit not in self._names():
+            raise KeyError(limit)
+        return self._traces.subscribe(limit)
+
+    def _names(self) -> set[str]:
+        return {managed.limiter.limit.name for managed in self.engine.limits.values()}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of `drld`; returns the exit status.
+
+    0: it was told to stop. 1: it failed. 2: the configuration is bad. 3: it could not start, for
+    the host refused something.
+    """
+    parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
+    parser.add_argument("--config", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="validate the file and exit")
+    parser.add_argument("--version", action="version", version=f"drld {drld.__version__}")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    try:
+        spec = config.load(args.config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.check:
+        for line in config.remarks(spec):
+            print(f"{args.config}: {line}", file=sys.stderr)
+        print(f"{args.config}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
+        return 0
+    daemon = None
+    try:
+        daemon = Daemon(args.config, spec)
+        trio.run(daemon.run)
+    except Exception as raised:
+        # A nursery wraps what its tasks raise, also when it is one error of one task.
+        cause: BaseException = raised
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+            cause = cause.exceptions[0]
+        if isinstance(cause, DrldError):
+            print(f"drld: {cause}", file=sys.stderr)
+        else:
+            traceback.print_exception(raised)
+        return 1 if daemon and daemon.ready else 3
+    return 0

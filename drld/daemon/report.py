@@ -1,0 +1,200 @@
+"""What the control API says of an engine: plain values in the shapes of drld.control.schema.
+
+Rates are bits/s here, as in everything an operator reads; inside drld they are bytes/s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from drld.control.schema import (
+    FleetView,
+    GossipReport,
+    KeyReport,
+    KeysReport,
+    LimitReport,
+    PeerReport,
+    ProbesReport,
+    TraceRecord,
+)
+from drld.daemon.engine import Engine
+from drld.gossip.transport import Transport
+from drld.gossip.wire.control_codec import State
+from drld.gossip.wire.keyring import KeyRing, fingerprint
+from drld.limiter import Tick
+from drld.managed_limit import ManagedLimit
+from drld.model import NS_PER_S, Quantity
+from drld.spec import format_endpoint
+
+Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
+_VERDICTS: dict[State, Verdict] = {
+    State.ALIVE: "alive",
+    State.SUSPECT: "suspect",
+    State.DEAD: "dead",
+    State.LEFT: "left",
+}
+
+
+def limit_report(managed: ManagedLimit, now_ns: int) -> LimitReport:
+    """One limit, as of its last tick; nothing has changed since if it is at rest."""
+    limit, totals, tick = managed.limiter.limit, managed.totals, managed.last
+    enforcement = tick.enforcement if tick else managed.limiter.initial()
+    return LimitReport(
+        id=limit.id,
+        name=limit.name,
+        allocator=limit.allocator,
+        mode=limit.mode.value,
+        on_failure=limit.on_failure.value,
+        excess=limit.excess.value,
+        rate_bps=limit.rate * 8,
+        burst_bytes=limit.burst,
+        burst_is_automatic=limit.burst_is_automatic,
+        interval_s=limit.interval_ns / NS_PER_S,
+        weights=dict(limit.weights),
+        flow=str(limit.flow or "5-tuple"),
+        limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
+        demand_bps=tick.demand.rate * 8 if tick else 0.0,
+        fleet=_fleet(managed, now_ns),
+        local_limit_bps=local_limit_bps(tick),
+        drop_probability=enforcement.drop_probability,
+        fill_rate_bps=enforcement.fill_rate * 8,
+        depth_bytes=enforcement.depth,
+        arrived_bytes=totals.arrived_bytes,
+        arrived_packets=totals.arrived_packets,
+        forwarded_bytes=totals.forwarded_bytes,
+        forwarded_packets=totals.forwarded_packets,
+        dropped_bytes=totals.dropped_bytes,
+        dropped_packets=totals.dropped_packets,
+        flows=tick.demand.flows if tick else 0,
+    )
+
+
+def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
+    """One line of `drlctl trace`."""
+    measured, quantity = tick.measurement, tick.quantity
+    bps = 8 * NS_PER_S / measured.interval_ns
+    return TraceRecord(
+        t=unix_s,
+        limit=limit,
+        arrived_bps=measured.arrived_bytes * bps,
+        forwarded_bps=measured.forwarded_bytes * bps,
+        dropped_bps=measured.dropped_bytes * bps,
+        demand_bps=tick.demand.rate * 8,
+        local=_shared(tick.allocation.value, quantity),
+        remote=_shared(tick.view.remote, quantity),
+        limit_in_force_bps=tick.in_force.rate * 8,
+        local_limit_bps=local_limit_bps(tick),
+        drop_probability=tick.enforcement.drop_probability,
+        fill_rate_bps=tick.enforcement.fill_rate * 8,
+        depth_bytes=tick.enforcement.depth,
+        flows=tick.demand.flows,
+    )
+
+
+def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
+    """Every peer, its heartbeats and its links of all limits summed up."""
+    membership = engine.membership
+    connected = membership.connected(now_ns)
+    fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
+    for peer in engine.spec.peers:
+        links = [links[peer.name] for links in fabrics if peer.name in links]
+        links.append(membership.heartbeats(peer.name))
+        heard_ns = membership.heard_ns(peer.name)
+        yield PeerReport(
+            name=peer.name,
+            address=format_endpoint(*peer.address),
+            connected=peer.name in connected,
+            verdict=_verdict(engine, peer.name),
+            age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,
+            received=sum(link.received for link in links),
+            lost=sum(link.lost for link in links),
+            late=sum(link.late for link in links),
+            rejected=sum(link.rejected for link in links) + engine.unknown_limit[peer.name],
+        )
+
+
+def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
+    """What probes found of the fleet."""
+    probes = engine.probes
+    if probes is None:
+        return None
+    counts = Counter(_verdict(engine, peer.name) for peer in engine.spec.peers)
+    return ProbesReport(
+        alive=counts["alive"],
+        suspect=counts["suspect"],
+        dead=counts["dead"],
+        left=counts["left"],
+        unknown=counts["unknown"],
+        isolated=probes.isolated(now_ns),
+        awareness=probes.awareness,
+        disagreeing=engine.disagreements(),
+    )
+
+
+def _verdict(engine: Engine, peer: str) -> Verdict:
+    state = None if engine.probes is None else engine.probes.peer_states.state(peer)
+    return "unknown" if state is None else _VERDICTS[state]
+
+
+def gossip_report(transport: Transport) -> GossipReport:
+    """What went over the gossip socket."""
+    return GossipReport(
+        sent=transport.sent,
+        received=transport.received,
+        bytes_sent=transport.bytes_sent,
+        control_sent=transport.control_sent,
+        control_received=transport.control_received,
+        handshakes=transport.handshakes,
+        greetings=transport.greetings,
+        sessions=transport.met,
+        floods=transport.floods,
+        rejected=dict(transport.rejected),
+        errors=dict(transport.errors),
+    )
+
+
+def keys_report(ring: KeyRing, configured: KeyRing) -> KeysReport:
+    """The keys in force, and whether they are those of the configuration."""
+    return KeysReport(
+        use=ring.use,
+        tag_bytes=ring.tag_size,
+        accept_unauthenticated=ring.accept_unauthenticated,
+        keys=[
+            KeyReport(id=key_id, fingerprint=fingerprint(key), in_use=key_id == ring.use)
+            for key_id, key in sorted(ring.keys.items())
+        ],
+        as_configured=ring == configured,
+    )
+
+
+def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
+    tick = managed.last
+    age_ns = tick.view.age_ns if tick else None
+    if age_ns is not None and managed.limiter.at_rest:
+        age_ns = managed.limiter.membership.age_ns(now_ns)
+    quantity = managed.limiter.fabric.quantity
+    return FleetView(
+        quantity="rate" if quantity is Quantity.RATE else "weight",
+        local=_shared(tick.allocation.value, quantity) if tick else 0.0,
+        remote=_shared(tick.view.remote, quantity) if tick else 0.0,
+        connected=sorted(tick.view.connected) if tick else [],
+        unnamed=tick.view.unnamed if tick else 0,
+        age_s=None if age_ns is None else age_ns / NS_PER_S,
+    )
+
+
+def _shared(value: float, quantity: Quantity) -> float:
+    """A shared value as operators read it: a rate in bits/s, a weight as it is."""
+    return value * 8 if quantity is Quantity.RATE else value
+
+
+def local_limit_bps(tick: Tick | None) -> float | None:
+    """The rate in force here, or None where only a drop probability is."""
+    if tick is None:
+        return None
+    if tick.enforcement is not tick.allocation.enforcement:
+        return tick.in_force.static_rate * 8
+    limit = tick.allocation.local_limit
+    return None if limit is None else limit * 8

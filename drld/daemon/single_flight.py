@@ -1,0 +1,55 @@
+"""Single flight: many callers ask for one action, and concurrent calls share a run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from drld.errors import DrldError
+
+MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 2.0
+
+
+class SingleFlight:
+    """Runs the action once at a time, and once for all calls that came before the run began.
+
+    Between two runs it pauses for as long as the last one took, within `MIN_PAUSE_S` and
+    `MAX_PAUSE_S`. A storm of calls therefore leaves the daemon time for its other work.
+    """
+
+    def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
+        self._action = action
+        self._lock = trio.Lock()
+        self._begun = 0
+        self._ended = 0
+        self._error: DrldError | None = None
+        self._paused_until = float("-inf")
+
+    async def __call__(self) -> None:
+        """Return when a run that began after this call has ended.
+
+        Raises:
+            DrldError: what that run raised.
+        """
+        asked_after = self._begun
+        async with self._lock:
+            if self._ended <= asked_after:
+                await trio.sleep_until(max(self._paused_until, trio.current_time()))
+                await self._run()
+            error = self._error
+        if error is not None:
+            raise error
+
+    async def _run(self) -> None:
+        self._begun += 1
+        began = trio.current_time()
+        self._error = None
+        try:
+            await self._action()
+        except DrldError as error:
+            self._error = error
+        ended = trio.current_time()
+        self._paused_until = ended + min(max(ended - began, MIN_PAUSE_S), MAX_PAUSE_S)
+        # A cancelled run does not get here: the next caller in line runs the action again.
+        self._ended = self._begun

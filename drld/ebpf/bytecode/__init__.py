@@ -1,0 +1,1 @@
+"""Rewrites of compiled BPF instructions for older kernels and compilers, as pure functions."""

@@ -1,0 +1,152 @@
+"""BPF programs on clsact, the classifier hooks of an interface (tc-bpf(8)), through pyroute2.
+
+For kernels without tcx (`drld.ebpf.tcx`), which does the same for less.
+
+A filter keeps its program, and so the program's maps, alive without any process or file. It has a
+name, `drld:<limiter>:<handover_ids>`, by which the next daemon of that limiter finds it. Adding a
+filter with the handle of an old one replaces it in one step: each packet meets one of the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from drld.ebpf.bpf import Program
+from drld.ebpf.hook import Found
+from drld.errors import DatapathError
+from drld.spec import Direction
+
+PRIORITY = 0x647
+"""Of our filters among those of others."""
+
+_PARENT = {Direction.IN: 0xFFFFFFF2, Direction.OUT: 0xFFFFFFF3}
+
+
+class Clsact:
+    """The filters of one limiter in the current network namespace (`attachment.Attachment`)."""
+
+    way = "clsact"
+
+    def __init__(self, limiter_name: str) -> None:
+        """Open a netlink socket; needs CAP_NET_ADMIN for what follows.
+
+        Raises:
+            DatapathError: there is none to be had.
+        """
+        self._prefix = f"drld:{limiter_name}:"
+        digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4)
+        self._handle = int.from_bytes(digest.digest(), "big") & 0x7FFFFFFF | 1
+        try:
+            self._netlink = IPRoute()
+        except OSError as error:
+            raise DatapathError(f"netlink: {error}") from error
+
+    def close(self) -> None:
+        """See `Attachment.close`."""
+        self._netlink.close()
+
+    def program_name(self, kind: str) -> str:
+        """See `Attachment.program_name`."""
+        return kind
+
+    def put(self, index: int, direction: Direction, program: Program, handover_ids: str) -> None:
+        """See `Attachment.put`."""
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            if not self._has_clsact(index):
+                self._netlink.tc("add", "clsact", index)
+            self._netlink.tc(
+                "replace-filter",
+                "bpf",
+                index,
+                self._handle,
+                fd=program.fd,
+                name=self._prefix + handover_ids,
+                parent=_PARENT[direction],
+                prio=PRIORITY,
+                direct_action=True,
+            )
+
+    def remove(self, index: int, direction: Direction) -> None:
+        """See `Attachment.remove`; clsact itself goes too if nobody's filter is left on it."""
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            if not _exists(index):
+                return
+            ours = any(self._ours(entry) for entry in self._filters(index, direction))
+            if ours:
+                self._netlink.tc(
+                    "del-filter",
+                    "bpf",
+                    index,
+                    self._handle,
+                    parent=_PARENT[direction],
+                    prio=PRIORITY,
+                )
+            # Looking for clsact is slow where there are many interfaces.
+            if (ours or self._has_clsact(index)) and not any(
+                self._filters(index, each) for each in Direction
+            ):
+                self._netlink.tc("del", "clsact", index)
+
+    def has(self, index: int, direction: Direction) -> bool:
+        """See `Attachment.has`."""
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            return any(self._ours(entry) for entry in self._filters(index, direction))
+
+    def found(self) -> list[Found]:
+        """See `Attachment.found`."""
+        there = {
+            qdisc["index"]
+            for qdisc in self._netlink.get_qdiscs()
+            if qdisc.get_attr("TCA_KIND") == "clsact"
+        }
+        return [
+            Found(link.get_attr("IFLA_IFNAME"), link["index"], direction, name[len(self._prefix) :])
+            for link in self._links()
+            if link["index"] in there
+            for direction in Direction
+            for entry in self._filters(link["index"], direction)
+            if (name := self._ours(entry))
+        ]
+
+    def _links(self) -> list[Any]:
+        return list(self._netlink.get_links())
+
+    def _has_clsact(self, index: int) -> bool:
+        return any(
+            qdisc.get_attr("TCA_KIND") == "clsact" for qdisc in self._netlink.get_qdiscs(index)
+        )
+
+    def _filters(self, index: int, direction: Direction) -> list[Any]:
+        listed = self._netlink.get_filters(index, parent=_PARENT[direction])
+        # The kernel lists a priority by itself too, with handle 0.
+        return [entry for entry in listed if entry["handle"]]
+
+    def _ours(self, entry: Any) -> str | None:
+        options = entry.get_attr("TCA_OPTIONS")
+        name: str | None = (
+            options.get_attr("TCA_BPF_NAME") if hasattr(options, "get_attr") else None
+        )
+        return name if name is not None and name.startswith(self._prefix) else None
+
+
+def _exists(index: int) -> bool:
+    try:
+        socket.if_indextoname(index)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        raise DatapathError(f"{what}: {error}") from error

@@ -1,0 +1,158 @@
+"""What a communication fabric does for one limit on one limiter.
+
+A fabric is a pure state machine: time and randomness are arguments, datagrams are values.
+It is fed decoded updates and the limiter's own shared value, and answers with the updates to
+send and with what the rest of the fleet is believed to want. Who is there, and whose turn it is, it
+learns from the `Membership` that all limits share.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from drld.gossip.fabrics.link import Link, LinkStats
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.wire.sequence import Acceptance
+from drld.model import GlobalView, Quantity, Update
+
+AnyLink = TypeVar("AnyLink", bound=Link)
+
+
+def _equal(_limiter: str) -> float:
+    return 1.0
+
+
+class Fabric(ABC, Generic[AnyLink]):
+    """The knowledge of one limit, as one limiter has it."""
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        limit_id: int,
+        quantity: Quantity,
+        share: Callable[[str], float] = _equal,
+    ) -> None:
+        """`share` is the static share of a limiter, as a part of those of all."""
+        self.share = share
+        self.membership = membership
+        self.limit_id = limit_id
+        self.quantity = quantity
+        self._links: dict[str, AnyLink] = {}
+        """Of those that were ever sent to or heard from."""
+        self._strangers: set[str] = set()
+        """Peers whose last update was of another allocator."""
+        self._begin()
+
+    @staticmethod
+    @abstractmethod
+    def fanout(branching: int) -> int | None:
+        """How many peers a round has to reach; None: all of them."""
+
+    @classmethod
+    def make_membership(
+        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
+    ) -> Membership:
+        """What a limiter that uses this fabric knows of its peers at first."""
+        return Membership(name, peers, cls.fanout(branching), interval_ns)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make the fabric's own state; the attributes above are there."""
+
+    @abstractmethod
+    def _new_link(self) -> AnyLink:
+        """Begin with a peer."""
+
+    @property
+    def detection_ns(self) -> int:
+        """The detection time, ns: so long after the last event the limit is kept to.
+
+        docs/conservative-rule.md has what is an event, and the proof.
+        """
+        return self.membership.detection_ns
+
+    @property
+    @abstractmethod
+    def news_ns(self) -> int:
+        """The age of news, ns: what is believed of a connected limiter is something that it told
+        no longer ago, between two events (docs/conservative-rule.md).
+        """
+
+    @property
+    @abstractmethod
+    def quiet(self) -> bool:
+        """Whether nobody in the fleet wants anything, as far as is known here.
+
+        There is nothing to publish then, until `publish` is given a value that is not zero or
+        something is received, and the view does not change but with the membership.
+        """
+
+    @abstractmethod
+    def publish(
+        self, value: float, targets: Sequence[str], now_ns: int
+    ) -> list[tuple[str, Update]]:
+        """End a round with this limiter's own `value`; return what to tell which target."""
+
+    def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- where it may be
+        """Whether what there is to tell has changed so much that it cannot wait for its round.
+
+        Asked at ticks between two rounds, where a limit's interval is shorter than gossip's.
+        """
+        return False
+
+    @abstractmethod
+    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+        """Take in one update of this limit from a known peer."""
+
+    @abstractmethod
+    def view(self, now_ns: int) -> GlobalView:
+        """What the other limiters are believed to want, and who of them is connected.
+
+        The demand of who is connected no longer counts for a while (`fabrics.membership`),
+        then it is zero.
+        """
+
+    def reconfigure(self, membership: Membership) -> None:
+        """Take over a changed fleet (a reload); what is known of those that stay is kept."""
+        self.membership = membership
+        for peer in self._links.keys() - set(membership.peers):
+            del self._links[peer]
+            self._strangers.discard(peer)
+
+    @property
+    def links(self) -> Mapping[str, LinkStats]:
+        """Statistics for each peer that was ever sent to or heard from."""
+        return self._links
+
+    def _link(self, peer: str) -> AnyLink:
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = self._new_link()
+            link.sequences = self.membership.numbering.of(peer, self.limit_id)
+        return link
+
+    def meet(self, peer: str, now_ns: int) -> None:  # noqa: ARG002 -- of the interface
+        """A session with another life of the peer has begun: its sequence numbers begin anew."""
+        self._strangers.discard(peer)
+
+    def _reject(self, peer: str, update: Update) -> None:
+        """Who means another quantity by this limit takes no part in it."""
+        link = self._link(peer)
+        if isinstance(link.sequences.accept(update.sequence), Acceptance):
+            link.rejected += 1
+            self._strangers.add(peer)
+
+    def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
+        """Judge an update by its sequence number, and note that its sender lives."""
+        acceptance = link.accept(update.sequence, self.membership.round(now_ns))
+        if acceptance is not None:
+            self._strangers.discard(peer)
+            self.membership.take(peer, update, now_ns)
+        return acceptance
+
+    def _connected(self, now_ns: int) -> frozenset[str]:
+        connected = self.membership.connected(now_ns)
+        return connected - self._strangers if self._strangers else connected

@@ -1,0 +1,46 @@
+"""One peer of one limit: the sequence numbers both ways, and what became of the peer's updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drld.gossip.wire.sequence import Acceptance, Refusal, Sequences
+
+
+@dataclass(slots=True)
+class LinkStats:
+    """What came over one link (one peer, one limit) since the daemon started."""
+
+    received: int = 0
+    """Updates accepted."""
+    lost: int = 0
+    """Updates that the gaps in the peer's sequence numbers show as lost."""
+    late: int = 0
+    """Updates discarded because a newer one, or their compensation, had been counted. They are
+    among the lost, too. Replayed updates count elsewhere (`sequence.PeerSequence.replayed`)."""
+    rejected: int = 0
+    """Updates discarded for what they say (quantity of another allocator)."""
+
+
+class Link(LinkStats):
+    """One peer, one limit. There are as many as peers, so it is small."""
+
+    __slots__ = ("sequences",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sequences = Sequences()
+
+    def take_sequence(self) -> int:
+        """The number of the next update to this peer."""
+        return self.sequences.take()
+
+    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | None:
+        """Judge an update by its sequence number; None: discard it."""
+        acceptance = self.sequences.accept(sequence, now_round)
+        if isinstance(acceptance, Refusal):
+            self.late += acceptance is Refusal.LATE
+            return None
+        self.received += 1
+        self.lost += acceptance.lost
+        return acceptance

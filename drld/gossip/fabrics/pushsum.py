@@ -1,0 +1,342 @@
+"""Push-sum gossip: the paper's fabric, with a constant cost for each limiter.
+
+Paper, sections 3.1, 4.2 and 5.6, after Kempe, Dobra and Gehrke; `fabrics.pushsum_pair` has the
+arithmetic of the (value, weight) pair, this file who gets how much of it, and when all start anew.
+
+Theory of operation. Once an interval a limiter adds the change of its demand to its value, splits
+its pair into equal shares, keeps one and sends one to each of the round's `branching` targets. Each
+link is used once a cycle (`fabrics.membership`), which bounds the time to compensate a loss and
+to notice a death. The number of limiters that scales the mean is that of the connected ones, of
+those whose demand still counts, and this one.
+
+Who gets mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead one
+is lost. One that we hear but that denies hearing us gets a token, which tells it so; one that we do
+not hear gets zero.
+
+Loss (section 4.2). "The receiving limiter uses the sequence number to determine if an update is
+lost, and if so, compensates by scaling the value and weight of the newest update by the number of
+lost packets": after a gap of n the pair counts n + 1 times, `MAX_COPIES` at most (longer outages
+lose tokens, not shares). If the peer's pair is the first of an epoch, half of the gap is taken for
+lost in that epoch. This keeps the ratio right, for what is lost and what replaces it have nearly
+the same one; but not the sum of the weights W. A share is missing for a cycle until it is
+compensated, and compensated with one that is not quite its equal, so W strays, and every later
+change of demand counts N / W times. Only a new epoch puts that right.
+
+Epochs. In a new epoch every limiter begins anew: value = own demand, weight = 1; pairs of an older
+one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once. While the new
+ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
+one
+
+- when the pool holds mass that belongs to nobody any more, or has lost some: a peer that gave or
+  got mass in this epoch counts no more or was removed, or one has restarted;
+- when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
+- when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
+  not show, say) is put right in bounded time;
+- when its pair has become too large or too small to be sent.
+
+A peer that joins needs no epoch: it adopts the current one and brings its own demand and weight.
+
+No storm of epochs: a limiter begins none before its present one is two settling times old (but for
+the last reason). Of all who notice a death, only those that exchanged mass with the dead one in the
+present epoch react to it, so that the first one's epoch cures all; those that begin one before they
+hear of the first give it the same number. A limiter that has heard nobody (at the start, or
+isolated) has no say: it joins the first epoch that it hears of, and believes in nobody until that
+has had time to settle.
+
+Quiet. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter sends
+no more. Where all are quiet all know the total: it is zero. So the first demand after that begins
+an epoch of zeros that has settled already, for whoever adopts it while it is quiet itself; provided
+that the membership has been steady, or there may be somebody that has not had his turn with us. Who
+is quiet and gets a pair of an older epoch answers, so that its sender learns of the newer one.
+
+Invariants, without loss and within one epoch: the sum over limiters and packets in flight of the
+values is the sum of the demands, of the weights N, to within the rounding of doubles; an idle fleet
+is exactly zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum_pair import NOTHING, RESOLUTION, Mass, Pair
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
+from drld.gossip.wire.update_codec import EPOCH_MODULUS, MAX_VALUE
+from drld.model import GlobalView, Update
+
+MAX_COPIES = 8.0
+"""How often a pair may count at most, the losses before it included."""
+EPOCH_LOSSES = 2
+"""Lost updates that a limiter counts before it begins a new epoch."""
+EPOCH_INTERVALS = 1200
+"""Oldest age of an epoch: a minute, at 50 ms."""
+
+
+def newer(epoch: int, reference: int) -> bool:
+    """Whether an epoch is newer than another; of two half the circle apart, the larger one is."""
+    ahead = (epoch - reference) % EPOCH_MODULUS
+    half = EPOCH_MODULUS // 2
+    return 0 < ahead < half or (ahead == half and epoch > reference)
+
+
+def settling_intervals(members: int, branching: float) -> int:
+    """Intervals until the ratios of a new epoch agree to about one per cent of the total.
+
+    The mean square of their deviations falls by branching + 1 in each interval: 2 log(N) to the
+    base of branching + 1 brings it from that of one limiter with all the demand (N) to 1 / N, and
+    three intervals more let the epoch and the last pairs arrive. Where not all peers are connected
+    so many less of the targets of a round get a share.
+    """
+    return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
+
+
+class _Peer(Link):
+    """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
+
+    __slots__ = ("generation", "given")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generation = self.given = -1
+
+
+class PushSum(Fabric[_Peer]):
+    """`branching` random limiters each interval."""
+
+    @staticmethod
+    def fanout(branching: int) -> int | None:
+        """So many."""
+        return branching
+
+    def _begin(self) -> None:
+        self.mass = Mass()
+        self.epoch = 0
+        """As on the wire."""
+        self._generation = 0
+        """Counts our epochs, as their numbers on the wire come round again."""
+        self._epoch_ns: int | None = None
+        """When ours began, or when we joined it; None before."""
+        self._anchored = False
+        """Whether the epoch is one that others know of."""
+        self._tainted = False
+        """Whether there is mass of a removed peer or of an earlier life in the pool."""
+        self._lost = 0
+        """Updates lost in this epoch."""
+        self._held: tuple[float, int] | None = None
+        """The last settled estimate and its time."""
+        self._zeros = QUIET_ROUNDS
+        """Rounds in which the own demand and the believed one were zero."""
+        self._seen = self.membership.version
+        """The membership that was looked at last."""
+        self._reached = len(self.membership.peers)
+        """Peers that were connected then."""
+
+    def _new_link(self) -> _Peer:
+        return _Peer()
+
+    @property
+    def news_ns(self) -> int:
+        """See `Fabric.news_ns`: mass has spread to about one per cent, and no further.
+
+        That is a settling time without the two intervals in which a new epoch reaches everyone.
+        """
+        return self._settling_ns - 2 * self.membership.interval_ns
+
+    @property
+    def detection_ns(self) -> int:
+        """See `Fabric`: an epoch may have to wait for two settling times, and then settles."""
+        return self.membership.detection_ns + 3 * self._settling(1)
+
+    @property
+    def quiet(self) -> bool:
+        """See `Fabric.quiet`."""
+        return self._zeros >= QUIET_ROUNDS
+
+    def publish(
+        self, value: float, targets: Sequence[str], now_ns: int
+    ) -> list[tuple[str, Update]]:
+        """Split the mass among this limiter and the targets.
+
+        Raises:
+            ValueError: the value is negative, not finite, or beyond what the wire carries.
+        """
+        if not 0 <= value <= MAX_VALUE:
+            raise ValueError(f"a shared value is from 0 to {MAX_VALUE:g}, not {value}")
+        self._look_around(now_ns)
+        if value or self._others_want:
+            if self._silence(now_ns) and not self._others_want:
+                self._anchored = True
+                self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
+            self._zeros = 0
+        elif self.quiet:
+            return []
+        else:
+            self._zeros += 1
+        if self._epoch_is_due(now_ns):
+            self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
+        self.mass.change_own(value)
+        membership = self.membership
+        full = [membership.both_ways(peer, now_ns) for peer in targets]
+        heard = [membership.fresh(peer, now_ns) for peer in targets]
+        share, token = self.mass.split(sum(full), sum(heard) - sum(full))
+        for peer, is_full in zip(targets, full, strict=True):
+            if is_full:
+                self._link(peer).given = self._generation
+        return [
+            (peer, self._update(peer, share if is_full else token if is_heard else NOTHING))
+            for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
+        ]
+
+    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+        """Take in a peer's share, as often as its losses say."""
+        if update.quantity is not self.quantity:
+            self._reject(peer, update)
+            return
+        link = self._link(peer)
+        acceptance = self._accept(peer, link, update, now_ns)
+        if acceptance is None:
+            return
+        if not self._anchored:
+            self._anchor(update.epoch, now_ns)
+        elif update.weight > 0 and newer(update.epoch, self.epoch):
+            self._begin_epoch(update.epoch, now_ns)
+        if update.weight == 0:
+            return
+        if update.epoch != self.epoch:
+            self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
+            return
+        self._lost += acceptance.lost
+        lost = acceptance.lost if link.generation == self._generation else acceptance.lost / 2
+        copies = min(1 + lost, MAX_COPIES)
+        link.generation = self._generation
+        self.mass.add(
+            Pair(copies * update.value, copies * update.weight), len(self.membership.peers)
+        )
+        if self._others_want:
+            self._zeros = 0
+
+    def meet(self, peer: str, now_ns: int) -> None:
+        """See `Fabric.meet`; what the old life gave is nobody's now."""
+        super().meet(peer, now_ns)
+        link = self._links.get(peer)
+        self._tainted |= link is not None and self._generation in (link.generation, link.given)
+
+    def view(self, now_ns: int) -> GlobalView:
+        """The mean times the connected limiters, less one's own.
+
+        Its age is the time since anybody was heard, or since the held estimate was made. While
+        nothing is known nobody is connected.
+        """
+        self._look_around(now_ns)
+        connected = self._connected(now_ns)
+        if connected:
+            if self._silence(now_ns):
+                return GlobalView(0.0, connected, age_ns=self.membership.age_ns(now_ns))
+            if self._settled(now_ns):
+                remote = self.mass.remote(self._members(now_ns))
+                return GlobalView(remote, connected, age_ns=self.membership.age_ns(now_ns))
+            if self._held is not None:
+                remote, made_ns = self._held
+                return GlobalView(remote, connected, age_ns=now_ns - made_ns)
+        return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
+
+    def reconfigure(self, membership: Membership) -> None:
+        """See `Fabric.reconfigure`; the mass of those that leave leaves with the next epoch."""
+        self._tainted |= any(
+            self._generation in (link.generation, link.given) and peer not in membership.peers
+            for peer, link in self._links.items()
+        )
+        super().reconfigure(membership)
+
+    @property
+    def _others_want(self) -> bool:
+        members = len(self.membership.peers) + 1
+        return members * abs(self.mass.value - self.mass.own) >= RESOLUTION * self.mass.weight
+
+    def _update(self, peer: str, pair: Pair) -> Update:
+        return Update(
+            limit_id=self.limit_id,
+            sequence=self._link(peer).take_sequence(),
+            quantity=self.quantity,
+            epoch=self.epoch,
+            value=pair.value,
+            weight=pair.weight,
+        )
+
+    def _look_around(self, now_ns: int) -> None:
+        """Find out whether anybody is gone that gave mass, or everybody."""
+        connected = self._connected(now_ns)
+        if self._seen == self.membership.version:
+            return
+        self._seen = self.membership.version
+        self._reached = len(connected)
+        if not connected:
+            self._anchored = False
+        leaving = self.membership.leaving(now_ns)
+        self._tainted |= any(
+            self._generation in (link.generation, link.given)
+            and peer not in connected
+            and peer not in leaving
+            for peer, link in self._links.items()
+        )
+
+    def _anchor(self, epoch: int, now_ns: int) -> None:
+        """Join the epoch of the first one heard; nothing is known until it has settled."""
+        self._anchored = True
+        if epoch != self.epoch:
+            self._begin_epoch(epoch, now_ns)
+        else:
+            self._epoch_ns = self._beginning_ns(now_ns)
+        self._held = None
+
+    def _epoch_is_due(self, now_ns: int) -> bool:
+        if not self.mass.sound:
+            return True
+        if self._epoch_ns is None:
+            return False
+        age_ns = now_ns - self._epoch_ns
+        if age_ns >= EPOCH_INTERVALS * self.membership.interval_ns:
+            return True
+        due = self._tainted or self._lost >= EPOCH_LOSSES
+        return due and age_ns >= 2 * self._settling_ns
+
+    def _members(self, now_ns: int) -> int:
+        """Of how many the total is: those whose demand counts."""
+        gone = self.membership.leaving(now_ns)
+        return len(self._connected(now_ns)) + len(gone - self._strangers) + 1
+
+    def _begin_epoch(self, epoch: int, now_ns: int) -> None:
+        connected = self._connected(now_ns)
+        if connected and self._settled(now_ns):
+            self._held = (self.mass.remote(self._members(now_ns)), now_ns)
+        self.epoch = epoch
+        self._epoch_ns = self._beginning_ns(now_ns)
+        self._generation += 1
+        self._tainted = False
+        self._lost = 0
+        self.mass.restart()
+
+    def _beginning_ns(self, now_ns: int) -> int:
+        """An epoch that begins in silence is one of zeros, and they have always been settled."""
+        return now_ns - self._settling_ns if self._silence(now_ns) else now_ns
+
+    def _silence(self, now_ns: int) -> bool:
+        """Whether it is known that nobody wants anything."""
+        return self.quiet and self.membership.steady(now_ns)
+
+    @property
+    def _settling_ns(self) -> int:
+        return self._settling(self._reached)
+
+    def _settling(self, connected: int) -> int:
+        """Time until an epoch has settled, if so many peers are connected."""
+        membership = self.membership
+        peers = len(membership.peers)
+        branching = membership.branching * max(1, connected) / max(1, peers)
+        return membership.interval_ns * settling_intervals(peers + 1, branching)
+
+    def _settled(self, now_ns: int) -> bool:
+        return self._epoch_ns is not None and now_ns - self._epoch_ns >= self._settling_ns

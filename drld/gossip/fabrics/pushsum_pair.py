@@ -1,0 +1,109 @@
+"""One limiter's mass in push-sum: the (value, weight) pair, and the global demand read from it.
+
+Theory of operation (Kempe, Dobra, Gehrke: "Gossip-based computation of aggregate information",
+FOCS 2003, protocol push-sum). Every limiter begins with its own demand as value and a weight of 1.
+Splitting the pair and adding pairs up changes neither the sum of all values nor that of all
+weights, and mixing brings every value / weight to sum(values) / sum(weights): the mean demand. The
+mean times the number of limiters is the global demand.
+
+A change of the own demand is added to the value, so that the sum of the values follows the demand.
+Just then it makes nonsense of the ratio: it belongs to the whole fleet, but the one limiter reads
+it N-fold until it has spread. Two numbers undo that for the limiter's own changes:
+
+- `unmixed`, the part of the value that own changes brought in and that has stayed here since. It
+  shrinks with every split as the pair does; and a pair that comes in, of weight r while w was kept,
+  is what became of 1 / (N - 1) of it elsewhere, so that r / (w (N - 1)) of it counts as mixed.
+- `unreflected`, the part of the own demand that (value - unmixed) / weight cannot know of yet. It
+  does not shrink with a split, but is diluted by what comes in.
+
+    remote = N (value - unmixed) / weight - (own - unreflected)
+
+With two limiters and no delay this is exact one interval after a change; with fifty it keeps a
+limiter from taking a tenth of its own demand for five times that in the rest of the fleet.
+
+Invariants. What a split takes out is what the float32 pairs on the wire carry, to the last bit (a
+double minus a float32 share of it is exact), so mass is conserved but for the rounding of sums of
+doubles. The weight stays above zero, as a split keeps a part. All zero stays exactly zero.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, to_float32
+
+TOKEN = 2.0**-20
+"""Fraction of the pair that shows goodwill to a peer and costs nothing if it is lost."""
+RESOLUTION = 2.0**-10
+"""Bytes/s, or flows: a remote demand below it is rounding, and zero."""
+MIN_WEIGHT = 2.0**-64
+
+
+class Pair(NamedTuple):
+    """The part of a pair that one update carries."""
+
+    value: float
+    weight: float
+
+
+NOTHING = Pair(0.0, 0.0)
+
+
+class Mass:
+    """The pair of one limiter."""
+
+    __slots__ = ("_kept_weight", "_unmixed", "_unreflected", "own", "value", "weight")
+
+    def __init__(self) -> None:
+        self.own = 0.0
+        """The demand that is in the value."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what came from others."""
+        self.value = self._unmixed = self._unreflected = self.own
+        self.weight = self._kept_weight = 1.0
+
+    def change_own(self, own: float) -> None:
+        """Take in a change of the own demand."""
+        change = own - self.own
+        self.own = own
+        self.value += change
+        self._unmixed += change
+        self._unreflected += change
+
+    def split(self, shares: int, tokens: int) -> tuple[Pair, Pair]:
+        """Take out so many equal shares, as large as the one that stays, and so many tokens.
+
+        Returns one share and one token, as the wire carries them.
+        """
+        before = self.weight
+        share = self._rounded(1 / (1 + shares))
+        token = self._rounded(TOKEN)
+        self.value -= shares * share.value + tokens * token.value
+        self.weight -= shares * share.weight + tokens * token.weight
+        self._unmixed *= self.weight / before
+        self._kept_weight = self.weight
+        return share, token
+
+    def add(self, pair: Pair, peers: int) -> None:
+        """Take in what one of so many peers sent."""
+        unmixed = max(0.0, 1 - pair.weight / (self._kept_weight * peers))
+        self._unmixed *= unmixed
+        self._unreflected *= unmixed * self.weight / (self.weight + pair.weight)
+        self.value += pair.value
+        self.weight += pair.weight
+
+    def remote(self, members: int) -> float:
+        """The demand of the others of so many limiters, not below zero."""
+        total = members * (self.value - self._unmixed) / self.weight
+        remote = total - (self.own - self._unreflected)
+        return remote if remote >= RESOLUTION else 0.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether the pair is within what the wire carries."""
+        return abs(self.value) <= MAX_VALUE and MIN_WEIGHT <= self.weight <= MAX_WEIGHT
+
+    def _rounded(self, fraction: float) -> Pair:
+        return Pair(to_float32(self.value * fraction), to_float32(self.weight * fraction))

@@ -1,0 +1,276 @@
+"""A tree of sums: the total of all, exact, at 2 (N - 1) / N updates for each limiter.
+
+Paper, section 3.1: "More sophisticated communication fabrics may reduce coordination costs using
+structured approaches; we defer an investigation to future work." This is one; aggregation trees are
+those of Astrolabe (van Renesse, Birman, Vogels 2003) and SDIMS (Yalagandula, Dahlin 2004).
+
+Theory of operation. `fabrics.tree_membership` gives a limiter a parent and children. It tells
+
+    its parent    own value + what its children told it: the sum below it
+    each child    own value + what the other children and the parent told it: all the rest
+
+and what it believes the others want is the sum of what children and parent told it last. Both
+numbers come with the number of limiters that they are of (the weight of the update), so that the
+limit in force always fits the sum.
+
+Loss. An update carries an absolute sum and replaces the one before, so that a lost one makes the
+sum older and never wrong; one that comes late or twice has an old sequence number. There is no mass
+that has to be kept, given back or rounded, and nothing to remember over a restart. The total is
+known exactly as many rounds after the last change as there are hops between two limiters, lost
+updates and paths longer than an interval added. An own change counts once and at once, as `remote`
+never contains the own value.
+
+Death. What is known of those behind a dead limiter stands still until they have found another
+parent, 12 intervals and a round later, and is forgotten after `TreeMembership.counted_ns`. In
+between it counts twice, and some of the limit is not used. A new parent may have heard of nobody
+yet, or have been in another tree. So what the lost one told is the least that counts, for as long
+as it would have counted (after a change of parents of one's own will: until the new one has heard).
+
+A limiter that changes its parent of its own will tells both of itself, until the new one's report
+is known to all, and counts twice meanwhile.
+
+News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
+the total since it was told is told at the next estimate, so that a round is for small changes and
+for showing that one lives. It stirs up others only as far as it changes what they have to say.
+
+Rest, as in a mesh: who believes the total to be zero for `QUIET_ROUNDS` falls silent, and a sum
+that is not repeated for as long as its teller may be silent counts zero.
+
+A neighbour that means another quantity by the limit is left out, with those behind it, and counted
+out.
+
+On the wire the epoch is the receiver's `Role`, the value the sum, the weight the number of limiters
+in it; a weight of zero, "I do not hear you", as in all fabrics.
+
+Invariants: with demands that do not change and a tree that does not, every limiter's total is the
+sum of the demands, to within 2**-24 a hop; no limiter's value is in what it is told of the rest,
+while nobody changes his parent; an idle fleet is exactly zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from drld.gossip.fabrics.base import Fabric
+from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.quiescence import Quiescence
+from drld.gossip.fabrics.tree_membership import TreeMembership
+from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
+from drld.model import GlobalView, Update
+
+NEWS = 0.01
+"""Part of the total by which a sum has changed that is told between two rounds."""
+
+
+class Sum(NamedTuple):
+    """What a neighbour told."""
+
+    value: float
+    members: float
+    said_ns: int
+
+
+class _Neighbour(Link):
+    """A peer, what it told last as the parent or a child, and which sum it was told last."""
+
+    __slots__ = ("said", "told")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: Sum | None = None
+        self.said = 0.0
+
+
+class Tree(Fabric[_Neighbour]):
+    """To the parent and the children."""
+
+    membership: TreeMembership
+
+    @staticmethod
+    def fanout(branching: int) -> int | None:
+        """So many, on average."""
+        return branching
+
+    @classmethod
+    def make_membership(
+        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
+    ) -> Membership:
+        """See `Fabric`."""
+        return TreeMembership(name, peers, branching, interval_ns)
+
+    def _begin(self) -> None:
+        self._told: tuple[str, Sum] | None = None
+        """What the parent told last, or the one before it."""
+        self._before: Sum | None = None
+        """What the one before it told last."""
+        self._before_until_ns = 0
+        """Until when that is the least that counts."""
+        self._quiescence = Quiescence()
+        self._bridge = self.membership.new_bridge()
+
+    def _new_link(self) -> _Neighbour:
+        return _Neighbour()
+
+    @property
+    def news_ns(self) -> int:
+        """See `Fabric.news_ns`: up and down the tree, half an interval a hop."""
+        height = (len(self.membership.peers) + 1).bit_length()
+        return (1 + height) * self.membership.interval_ns
+
+    @property
+    def quiet(self) -> bool:
+        """See `Fabric.quiet`."""
+        return self._quiescence.quiet and self._bridge.settled
+
+    def publish(
+        self, value: float, targets: Sequence[str], now_ns: int
+    ) -> list[tuple[str, Update]]:
+        """Tell the parent and the children among the targets."""
+        if not self._quiescence.speaks(wanted=bool(value) or self._quiescence.others_want):
+            return []
+        sums = self._sums(value, self._children(now_ns), self._parent(now_ns), now_ns)
+        told = []
+        for peer in targets:
+            role = self.membership.role(peer, now_ns)
+            if role in (Role.PARENT, Role.CHILD):
+                told.append((peer, self._update(peer, role, sums.get(peer))))
+        return told
+
+    def pressing(self, value: float, now_ns: int) -> bool:
+        """See `Fabric`."""
+        children, rest = self._children(now_ns), self._parent(now_ns)
+        total = value + sum(told.value for told in children.values()) + rest.value
+        return any(
+            abs(told.value - self._link(peer).said) > NEWS * max(0.0, total)
+            for peer, told in self._sums(value, children, rest, now_ns).items()
+        )
+
+    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+        """Keep a sum if it is the newest of its teller."""
+        if update.quantity is not self.quantity:
+            self._reject(peer, update)
+            return
+        membership, link = self.membership, self._link(peer)
+        if self._accept(peer, link, update, now_ns) is None or update.weight == 0:
+            return
+        self._quiescence.others_want |= update.value != 0
+        said_ns = membership.arrived_ns(now_ns)
+        told = Sum(max(0.0, update.value), min(update.weight, len(membership.peers)), said_ns)
+        if update.epoch == Role.PARENT:
+            link.told = told
+        elif update.epoch == Role.CHILD:
+            if peer == membership.parent:
+                if self._told is not None and self._told[0] != peer:
+                    self._keep(self._told[0], now_ns)
+                self._told = peer, told
+            elif self._told is not None and self._told[0] == peer:
+                self._told = peer, told
+
+    def _keep(self, old: str, now_ns: int) -> None:
+        """What a former parent told is the least that counts."""
+        membership = self.membership
+        self._before = before = self._parent(now_ns)
+        left = old in membership.former(now_ns)
+        until_ns = (
+            now_ns + membership.told_twice_ns if left else before.said_ns + membership.counted_ns
+        )
+        self._before_until_ns = max(self._before_until_ns, until_ns)
+
+    def view(self, now_ns: int) -> GlobalView:
+        """The sum of what children and parent told; its age is that of the oldest in it."""
+        membership = self.membership
+        membership.connected(now_ns)
+        known = [*self._children(now_ns).values(), self._parent(now_ns)]
+        remote = max(0.0, sum(told.value for told in known))
+        self._quiescence.others_want = remote > 0
+        members = self._bridge.update(sum(told.members for told in known), now_ns)
+        connected, unnamed = membership.named(round(members), now_ns, without=self._strangers)
+        said_ns = min((told.said_ns for told in known if told.value), default=None)
+        age_ns = membership.age_ns(now_ns) if said_ns is None else now_ns - said_ns
+        return GlobalView(remote, connected, age_ns if connected else None, unnamed)
+
+    def reconfigure(self, membership: Membership) -> None:
+        """See `Fabric.reconfigure`."""
+        super().reconfigure(membership)
+        self._quiescence.others_want = True
+        self._bridge = self.membership.bridged(self._bridge)
+
+    def _sums(
+        self, value: float, children: Mapping[str, Sum], rest: Sum, now_ns: int
+    ) -> dict[str, Sum]:
+        """What there is to tell to whom of those that are heard."""
+        membership = self.membership
+        below = Sum(
+            value + sum(told.value for told in children.values()),
+            1.0 + sum(told.members for told in children.values()),
+            now_ns,
+        )
+        sums = {
+            child: Sum(
+                below.value - told.value + rest.value,
+                below.members - told.members + rest.members,
+                now_ns,
+            )
+            for child, told in children.items()
+        }
+        sums.update(dict.fromkeys(membership.parents(now_ns), below))
+        return {
+            peer: told._replace(value=max(0.0, told.value))
+            for peer, told in sums.items()
+            if membership.hears(peer, now_ns)
+        }
+
+    def _children(self, now_ns: int) -> dict[str, Sum]:
+        """What each child told."""
+        membership = self.membership
+        return {
+            child: self._counted(
+                None if (link := self._links.get(child)) is None else link.told,
+                membership.child_members(child, now_ns),
+                now_ns,
+            )
+            for child in membership.children
+            if child not in self._strangers
+        }
+
+    def _parent(self, now_ns: int) -> Sum:
+        """What the parent told."""
+        membership = self.membership
+        if membership.parent is None or membership.parent in self._strangers:
+            return Sum(0.0, 0, now_ns)
+        told = None if self._told is None else self._told[1]
+        rest = self._counted(told, membership.rest_members(now_ns), now_ns)
+        if told is None or rest.said_ns != told.said_ns:
+            return rest
+        if self._before is not None and now_ns <= self._before_until_ns:
+            rest = rest._replace(value=max(rest.value, self._before.value))
+        return rest
+
+    def _counted(self, told: Sum | None, members: int, now_ns: int) -> Sum:
+        """What counts of what was told: first the limiters count no more, then what they want.
+
+        `members` are counted where the limit is not spoken of.
+        """
+        membership = self.membership
+        if told is None or now_ns - told.said_ns > membership.counted_ns:
+            return Sum(0.0, members, now_ns)
+        if membership.silent(told.said_ns, now_ns):
+            return told._replace(members=members)
+        return told
+
+    def _update(self, peer: str, role: Role, told: Sum | None) -> Update:
+        """An update with a sum; None: we do not hear the peer."""
+        link = self._link(peer)
+        link.said = 0.0 if told is None else told.value
+        members = 0.0 if told is None else told.members
+        return Update(
+            limit_id=self.limit_id,
+            sequence=link.take_sequence(),
+            quantity=self.quantity,
+            epoch=role,
+            value=to_float32(min(link.said, MAX_VALUE)),
+            weight=min(members, len(self.membership.peers) + 1.0),
+        )

@@ -1,0 +1,1 @@
+"""Which limiters are alive, and which have the same configuration: probes, states and digests."""

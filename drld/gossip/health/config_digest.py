@@ -1,0 +1,177 @@
+"""Digests of a limiter's configuration: which peers have other limits, and which limits differ.
+
+Theory of operation. Each limit has a hash of everything the fleet must agree on: id, rate, burst
+(in bytes, written or automatic), allocator with its parameters, estimate interval, shares, excess
+and weights (a weight of 1 is the same as none). The settings of the fabric have a hash too, under
+the id that no limit has. The digest of a set of limits is the exclusive or of their hashes. Every
+probe and acknowledgement carries the digest of the limits that the low bits of its sequence number
+select, usually all limits. Two limiters disagree if their digests of all limits differ. Ordered by
+their ids read backwards, the limits of a selector stand side by side. A digest is therefore the
+difference of two prefix sums, whatever is asked for.
+
+The limits that differ are found by bisection, with further probes that select the limits whose id
+ends in certain bits. The digest of a set and of one half of it give that of the other half, so a
+limit is found by 16 questions in a row. A limit that was only inferred is asked for itself before
+it is named, because the peer may have changed its limits between two answers. Up to `MAX_FOUND`
+limits are searched for, of one peer at a time, and again when the peer's digest changes.
+
+The hash is a convenience and no defence against deliberate collisions: a limiter that wants to
+deceive may as well send the right digest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2s
+from itertools import accumulate
+from operator import xor
+from typing import NamedTuple
+
+from drld.model import HEARTBEAT
+from drld.spec import GossipSpec, LimitSpec
+
+ID_BITS = 16
+SELECTOR_BITS = 21
+"""Of a sequence number."""
+GOSSIP_ID = HEARTBEAT
+"""In the place of a limit's: the settings of the fabric."""
+MAX_FOUND = 4
+"""Limits that are named."""
+
+
+class Selector(NamedTuple):
+    """The limits whose id ends in these bits."""
+
+    bits: int = 0
+    """How many; 0 selects all."""
+    ending: int = 0
+
+    def pack(self) -> int:
+        """Its number, of `SELECTOR_BITS` bits; 0 selects all."""
+        return self.bits << ID_BITS | self.ending
+
+    @classmethod
+    def of(cls, sequence: int) -> Selector:
+        """That of a sequence number; there are no more than 16 bits to select by."""
+        bits = min(sequence >> ID_BITS & 31, ID_BITS)
+        return cls(bits, sequence & ((1 << ID_BITS) - 1))
+
+    def halves(self) -> tuple[Selector, Selector]:
+        """Two that select the same together."""
+        bits = self.bits + 1
+        return Selector(bits, self.ending), Selector(bits, self.ending | 1 << self.bits)
+
+
+ALL = Selector()
+
+
+@dataclass(slots=True)
+class _Peer:
+    digest: int
+    """Of all limits."""
+    found: list[int]
+    waiting: list[tuple[Selector, int]]
+    """Sets in which there is a limit to find, and the peer's digest of each."""
+
+
+class ConfigDigest:
+    """The digests of this limiter's limits, and the peers whose limits differ."""
+
+    def __init__(self, limits: Iterable[LimitSpec], gossip: GossipSpec, patience_ns: int) -> None:
+        """After `patience_ns` without an answer a question is asked again."""
+        row = sorted((_backwards(limit.id), _hash_of_limit(limit)) for limit in limits)
+        row.insert(0, (_backwards(GOSSIP_ID), _hash(gossip)))
+        self._places = [place for place, _ in row]
+        self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
+        self._peers: dict[str, _Peer] = {}
+        self._patience_ns = patience_ns
+        self._asked_ns: int | None = None
+
+    def digest(self, selector: Selector) -> int:
+        """The digest of the selected limits."""
+        if selector.ending >> selector.bits:
+            return 0
+        first = _backwards(selector.ending)
+        after = first + (1 << ID_BITS - selector.bits)
+        places, sums = self._places, self._sums
+        return sums[bisect_left(places, first)] ^ sums[bisect_left(places, after)]
+
+    def compare(self, peer: str, selector: Selector, digest: int) -> None:
+        """A peer has told its digest."""
+        if selector != ALL:
+            self._learn(peer, selector, digest)
+        elif digest == self.digest(ALL):
+            if self._peers.pop(peer, None) is not None:
+                self._asked_ns = None
+        elif peer not in self._peers or self._peers[peer].digest != digest:
+            self._peers[peer] = _Peer(digest, [], [(ALL, digest)])
+            self._asked_ns = None
+
+    def question(self, now_ns: int) -> tuple[str, Selector] | None:
+        """The next peer to ask, and for which digest."""
+        if self._asked_ns is not None and now_ns - self._asked_ns < self._patience_ns:
+            return None
+        for name, peer in self._peers.items():
+            if peer.waiting and len(peer.found) < MAX_FOUND:
+                self._asked_ns = now_ns
+                # Who does not answer keeps nobody waiting.
+                self._peers[name] = self._peers.pop(name)
+                selector = peer.waiting[-1][0]
+                return name, selector if selector.bits == ID_BITS else selector.halves()[0]
+        return None
+
+    def disagreements(self) -> dict[str, list[int]]:
+        """The peers that have other limits, with the ids found so far, `GOSSIP_ID` among them."""
+        return {name: sorted(peer.found) for name, peer in self._peers.items()}
+
+    def retain(self, peers: Iterable[str]) -> None:
+        """Forget all others."""
+        kept = set(peers)
+        self._peers = {name: peer for name, peer in self._peers.items() if name in kept}
+
+    def _learn(self, name: str, selector: Selector, digest: int) -> None:
+        peer = self._peers.get(name)
+        if peer is None or not peer.waiting or len(peer.found) >= MAX_FOUND:
+            return
+        whole, theirs = peer.waiting[-1]
+        if whole.bits == ID_BITS:
+            if selector == whole:
+                self._asked_ns = None
+                peer.waiting.pop()
+                if digest != self.digest(whole):
+                    peer.found.append(whole.ending)
+            return
+        halves = whole.halves()
+        if selector != halves[0]:
+            return
+        self._asked_ns = None
+        peer.waiting.pop()
+        for half, told in zip(halves, (digest, digest ^ theirs), strict=True):
+            if told == self.digest(half):
+                continue
+            if half.bits == ID_BITS and half == selector:
+                peer.found.append(half.ending)
+            else:
+                peer.waiting.append((half, told))
+
+
+def _backwards(limit_id: int) -> int:
+    return int(f"{limit_id:0{ID_BITS}b}"[::-1], 2)
+
+
+def _hash_of_limit(limit: LimitSpec) -> int:
+    return _hash(
+        (
+            *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
+            *(limit.interval_ns, sorted(limit.shares.items()), limit.excess.value),
+            sorted(item for item in limit.weights.items() if item[1] != 1),
+            *((str(limit.flow),) if limit.flow else ()),
+        )
+    )
+
+
+def _hash(what: object) -> int:
+    digest = blake2s(repr(what).encode(), digest_size=8, person=b"drld-lim").digest()
+    return int.from_bytes(digest, "big")

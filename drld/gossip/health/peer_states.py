@@ -1,0 +1,170 @@
+"""The state of every peer: alive, suspect, dead or left, and of which incarnation.
+
+Theory of operation (SWIM, sections 3 and 4: Das, Gupta, Motivala 2002; Lifeguard: Dadgar,
+Phillips, Currey 2017). A peer that does not answer is suspected. It is dead when the suspicion
+has lasted for `ProbeTimes.suspicion_ns` without a refutation. Rumours of one life are merged
+(`drld.gossip.health.broadcast_queue`).
+
+Lives. A rumour of one life says nothing about another. A handshake proves a life (`meet`) and
+replaces any older state. Hearsay of another life counts only if it says that this life is alive
+while the known one is not. A restarted limiter is therefore not declared dead for its last life.
+The last few lives that were replaced are remembered. Rumours of them are ignored, unless the peer
+itself sends a message: that belongs to the life which the handshake proved.
+
+Invariants: between two `meet`s the standing of a life never falls. A peer of which nothing was
+heard is never suspected. A suspicion lasts at least `suspicion_min_ns` on this limiter's clock, not
+counting time that was `postpone`d.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from drld.gossip.health.broadcast_queue import merged, outdated, subject
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.wire.control_codec import Rumour, State
+
+_REMEMBERED = 4
+"""Former lives of each limiter."""
+
+
+@dataclass(slots=True)
+class _Member:
+    name: str
+    known: Rumour | None = None
+    met: int = 0
+    """The life that a handshake proved last."""
+    retired: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    heard_ns: int | None = None
+    """When a control message came from it last."""
+    suspected_ns: int = 0
+    """Since when it is suspected; later by what was postponed."""
+
+
+class PeerStates:
+    """The states of all peers."""
+
+    def __init__(self, peers: Collection[str], times: ProbeTimes) -> None:
+        self.times = times
+        self.changed: set[str] = set()
+        """Peers whose state is another one; whoever acts upon it clears this."""
+        self._members = {peer: _Member(peer) for peer in peers}
+        self._by_subject = {subject(peer): self._members[peer] for peer in peers}
+        self._suspects: dict[str, _Member] = {}
+
+    def keep(self, old: PeerStates) -> None:
+        """Take over what another table holds of the peers that are in both."""
+        for name, member in old._members.items():
+            if name in self._members:
+                self._members[name] = self._by_subject[subject(name)] = member
+                self.changed.add(name)
+                if name in old._suspects:
+                    self._suspects[name] = member
+
+    def state(self, peer: str) -> State | None:
+        """The state of a peer; None: nothing was ever heard of it."""
+        known = self._members[peer].known
+        return None if known is None else known.state
+
+    def known(self, peer: str) -> Rumour | None:
+        """The same, as it is told."""
+        return self._members[peer].known
+
+    def peer(self, subject: int) -> str | None:
+        """The name of the peer with this hash."""
+        member = self._by_subject.get(subject)
+        return None if member is None else member.name
+
+    def meet(self, peer: str, life: int, now_ns: int) -> Rumour | None:
+        """A handshake proved a life; returns what is worth telling."""
+        member = self._members[peer]
+        member.met, member.heard_ns = life, now_ns
+        old = member.known
+        if old is not None and old.life == life:
+            return None
+        self._hold(member, Rumour(subject(peer), life, 0, State.ALIVE), now_ns)
+        return None if old is None else member.known
+
+    def hear(self, peer: str, now_ns: int) -> None:
+        """A control message came from a peer: from the life that was met."""
+        member = self._members[peer]
+        member.heard_ns = now_ns
+        if member.met and (member.known is None or member.known.life != member.met):
+            self._hold(member, Rumour(subject(peer), member.met, 0, State.ALIVE), now_ns)
+
+    def take(self, rumour: Rumour, now_ns: int) -> Rumour | None:
+        """Take in what is said of a peer; returns what is worth telling.
+
+        That is what is held now, if it is news to us, or to whoever said so.
+        """
+        member = self._by_subject.get(rumour.subject)
+        if member is None or rumour.life in member.retired:
+            return None
+        known = member.known
+        if known is not None:
+            if known.life != rumour.life:
+                if rumour.state is not State.ALIVE or known.state is State.ALIVE:
+                    return None
+            elif (new := merged(known, rumour)) is known:
+                return known if outdated(rumour, known) else None
+            else:
+                rumour = new
+        self._hold(member, rumour, now_ns)
+        return rumour
+
+    def accuse(self, peer: str, bit: int, now_ns: int) -> Rumour | None:
+        """A peer did not answer; returns the suspicion, if that is news."""
+        known = self.known(peer)
+        if known is None or known.state not in (State.ALIVE, State.SUSPECT):
+            return None
+        return self.take(replace(known, state=State.SUSPECT, accusers=bit), now_ns)
+
+    def lasting(self, now_ns: int) -> Iterator[Rumour]:
+        """Suspicions that may be verdicts in R."""
+        young_ns = self.times.suspicion_min_ns - self.times.spread_ns
+        for member in self._suspects.values():
+            assert member.known is not None
+            if now_ns - member.suspected_ns >= young_ns:
+                yield member.known
+
+    def expire(self, now_ns: int) -> Iterator[Rumour]:
+        """Declare dead who was suspected for long enough; yields what is to be told."""
+        for member in list(self._suspects.values()):
+            known = member.known
+            assert known is not None
+            lasting_ns = self.times.suspicion_ns(max(0, known.accusers.bit_count() - 1))
+            heard_ns = member.heard_ns
+            if now_ns - member.suspected_ns < lasting_ns:
+                continue
+            # It may not have heard of the suspicion yet.
+            if heard_ns is not None and now_ns - heard_ns < self.times.isolation_ns:
+                continue
+            dead = replace(known, state=State.DEAD, accusers=0)
+            self._hold(member, dead, now_ns)
+            yield dead
+
+    def postpone(self, span_ns: int) -> None:
+        """For so long nobody had the chance to refute what this limiter suspects."""
+        for member in self._suspects.values():
+            member.suspected_ns += span_ns
+
+    def _hold(self, member: _Member, rumour: Rumour, now_ns: int) -> None:
+        old, member.known = member.known, rumour
+        if old is None or old.life != rumour.life:
+            if old is not None:
+                member.retired.append(old.life)
+            if rumour.life in member.retired:
+                member.retired.remove(rumour.life)
+        if old is None or (old.life, old.state) != (rumour.life, rumour.state):
+            self.changed.add(member.name)
+        if rumour.state is not State.SUSPECT:
+            self._suspects.pop(member.name, None)
+        elif (
+            member.name not in self._suspects
+            or old is None
+            or (old.life, old.counter) != (rumour.life, rumour.counter)
+        ):
+            self._suspects[member.name] = member
+            member.suspected_ns = now_ns

@@ -1,0 +1,413 @@
+"""Who of the fleet is alive: SWIM's probes with Lifeguard's refinements, as a state machine.
+
+Das, Gupta, Motivala, *SWIM* (DSN 2002); Dadgar, Phillips, Currey, *Lifeguard* (2017). The times,
+and the proof that no peer is declared dead too soon, are in `drld.gossip.health.probe_times`.
+Probes only report: which peers count is decided by updates (`drld.gossip.fabrics.membership`).
+
+Theory of operation. Once a period a limiter probes one other, in shuffled round-robin order. If no
+acknowledgement comes in time it probes again, and asks `helpers` others to do so too. If none comes
+until the period ends, it suspects the other. Whatever is held of a limiter travels as a rumour on
+probes and acknowledgements, and nothing else is sent for it: a limiter sends one probe and one
+acknowledgement a period, whatever the fabric and however large the fleet.
+
+Self-doubt. A limiter has an awareness of 0 to `patience`: plus one for each helper that it did not
+hear (a helper says at once that it was asked: Lifeguard's nack), for a suspicion of itself that it
+refutes, and for a tick that came late; minus one for a probe that is answered. It waits 1 +
+awareness times as long before it judges. What it waited for while it stood still is postponed, not
+judged.
+
+Buddies. Who is probed, or answered, is told first what is held against it. A limiter that hears
+that it is suspected, or dead, raises its counter, and says so on each of its messages until one is
+answered, and as a rumour.
+
+Isolation. A limiter out of contact with its peers judges none of them
+(`drld.gossip.health.isolation`).
+
+Last call. For R before it declares somebody dead, a limiter tells its suspicion again, once a
+period: whoever has heard the refutation tells that again, so every limiter in contact hears it.
+
+The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
+so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
+comes though it is dead is probed at once, but once in a period, and hears what to refute.
+
+Differences from the papers: a probe is repeated when helpers are asked, and when a handshake with
+its target is completed; awareness stretches waiting and not the period; accusers are a bit set;
+lives are random numbers, with the counter that only a life itself raises. Leaving is a rumour of
+one's own.
+
+What comes in is authenticated, but nothing here trusts its sender to be honest in numbers: tables
+are bounded by the number of peers, and what a message makes this limiter send is one message, and a
+probe of one peer; `MAX_ANSWERS` of a peer's messages do so in a tick.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from drld.gossip.health.broadcast_queue import BroadcastQueue, accuser, subject
+from drld.gossip.health.config_digest import ALL, SELECTOR_BITS, ConfigDigest, Selector
+from drld.gossip.health.isolation import Isolation
+from drld.gossip.health.peer_states import PeerStates
+from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.wire.control_codec import MAX_RUMOURS, Control, Kind, Rumour, State
+
+ABSENT_PERIODS = 5
+MAX_ERRANDS = 32
+"""Probes for others that are begun in a period, and that are under way at a time."""
+MAX_ANSWERS = 8
+"""To one peer in a tick. It has two or three to ask for, but for what waited for a late tick, and
+that is answered too late in any case."""
+FAREWELLS = 10
+"""How many are told at once that this limiter leaves."""
+_MAX_COUNTER = (1 << 32) - 1
+_NUMBERS = 1 << (32 - SELECTOR_BITS)
+_PRESENT = (State.ALIVE, State.SUSPECT)
+
+
+@dataclass(slots=True)
+class _Probe:
+    """A probe whose answer is waited for."""
+
+    peer: str
+    sent_ns: int
+    ask_ns: int
+    """When to ask others."""
+    judge_ns: int
+    counter: int
+    """The own one that it carried."""
+    judged: bool = True
+    """Whether the lack of an answer means something."""
+    errand: tuple[str, int] | None = None
+    """Who asked for it, and the sequence number it has there."""
+    asked_ns: int | None = None
+    helpers: list[str] = field(default_factory=list)
+    heard: set[str] = field(default_factory=set)
+    """Helpers that said that they were asked."""
+
+
+class Probes:
+    """What one limiter does to know who is alive, and to be known as alive."""
+
+    def __init__(
+        self,
+        name: str,
+        life: int,
+        peers: Collection[str],
+        times: ProbeTimes,
+        config_digest: ConfigDigest,
+    ) -> None:
+        """`life` is this limiter's incarnation, 64 random bits, not 0."""
+        self.name = name
+        self.life = life
+        self.counter = 0
+        """How often this life has refuted what was said of it."""
+        self.awareness = 0
+        self.config_digest = config_digest
+        self.times = times
+        self.peer_states = PeerStates(peers, times)
+        self._peers = tuple(sorted(peers))
+        self._subject = subject(name)
+        self._accuser = accuser(name, peers)
+        self._broadcasts = BroadcastQueue(times.transmissions)
+        self._pending: dict[int, _Probe] = {}
+        self._number = 0
+        self._present: list[str] = []
+        self._absent: list[str] = []
+        """Those that have not had their turn."""
+        self._missed: set[str] = set()
+        """Who was never heard of, and did not answer."""
+        self._dead_but_heard: set[str] = set()
+        """Peers whose state is dead although gossip came from them."""
+        self._probed_at_once: set[str] = set()
+        """Peers that were probed for that in this period."""
+        self._errands = 0
+        """Probes for others in this period."""
+        self._periods = 0
+        self._due_ns: int | None = None
+        self._ticked_ns: int | None = None
+        self._isolation = Isolation(times)
+        self._known_counter = 0
+        """The newest one that somebody has answered."""
+        self._outbox: list[tuple[str, Control]] = []
+        self._answers: Counter[str] = Counter()
+        """To each peer since the last tick."""
+        if peers:
+            self._broadcasts.add(self._myself())
+
+    def with_peers(
+        self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
+    ) -> Probes:
+        """The same limiter after a reload: what is known of those that stay is kept."""
+        changed = Probes(self.name, self.life, peers, times, config_digest)
+        changed.peer_states.keep(self.peer_states)
+        changed.counter, changed._known_counter = self.counter, self._known_counter
+        changed.awareness = min(self.awareness, times.patience)
+        changed._number = self._number
+        changed._due_ns = self._due_ns
+        changed._ticked_ns = self._ticked_ns
+        changed._isolation = replace(self._isolation, times=times)
+        kept = set(changed._peers) & set(self._peers)
+        told_of = {subject(peer) for peer in kept} | {self._subject}
+        changed._broadcasts = self._broadcasts.of(told_of, times.transmissions)
+        new = [peer for peer in changed._peers if peer not in kept]
+        if new:
+            changed._broadcasts.add(changed._myself())
+        changed._present = new + [peer for peer in self._present if peer in kept]
+        changed._absent = [peer for peer in self._absent if peer in kept]
+        changed._missed = self._missed & kept
+        changed._dead_but_heard = self._dead_but_heard & kept
+        changed._probed_at_once = self._probed_at_once & kept
+        changed._errands = self._errands
+        changed._periods = self._periods
+        changed._pending = {
+            sequence: replace(probe, helpers=[peer for peer in probe.helpers if peer in kept])
+            for sequence, probe in self._pending.items()
+            if probe.peer in kept and (probe.errand is None or probe.errand[0] in kept)
+        }
+        changed._outbox = [(peer, message) for peer, message in self._outbox if peer in kept]
+        return changed
+
+    def isolated(self, now_ns: int) -> bool:
+        """Whether the others may hold us for dead."""
+        return self._isolation.isolated(now_ns)
+
+    def meet(self, peer: str, life: int, now_ns: int) -> None:
+        """A handshake with a new life of a peer has been completed, so that it has answered us."""
+        self._isolation.meet(now_ns)
+        self._missed.discard(peer)
+        self._tell(self.peer_states.meet(peer, life, now_ns))
+        # What was sent to it before was of no session, and is lost.
+        for sequence, probe in self._pending.items():
+            if probe.peer == peer:
+                self._send(peer, Kind.PROBE, sequence, subject(peer))
+
+    def receive(self, peer: str, message: Control, now_ns: int) -> None:
+        """Take in a probe, an acknowledgement or a request; what it leads to, `tick` returns."""
+        self.peer_states.hear(peer, now_ns)
+        self._missed.discard(peer)
+        for rumour in message.rumours:
+            if rumour.subject == self._subject:
+                self._hear_of_myself(rumour)
+            else:
+                self._tell(self.peer_states.take(rumour, now_ns))
+        self.config_digest.compare(peer, Selector.of(message.sequence), message.digest)
+        if message.kind is Kind.ACK:
+            self._take_answer(peer, message)
+            return
+        self._answers[peer] += 1
+        if self._answers[peer] > MAX_ANSWERS:
+            return
+        if message.kind is Kind.PROBE:
+            if message.target == self._subject:
+                self._send(peer, Kind.ACK, message.sequence, self._subject)
+        else:
+            self._send(peer, Kind.ACK, message.sequence, self._subject)
+            self._run_errand(peer, message, now_ns)
+
+    def gossip_came(self, peer: str) -> None:
+        """Gossip came from a peer. If its state is dead, the next tick probes it."""
+        if self.peer_states.state(peer) is State.DEAD:
+            self._dead_but_heard.add(peer)
+
+    def tick(self, now_ns: int, rng: Random) -> list[tuple[str, Control]]:
+        """Judge, probe and ask, as it is time to; returns all there is to send, and to whom.
+
+        All that had come by `now_ns` has been taken in.
+        """
+        if not self._peers:
+            return []
+        self._notice_lateness(now_ns)
+        for sequence, probe in list(self._pending.items()):
+            if now_ns >= probe.judge_ns:
+                del self._pending[sequence]
+                self._judge(probe, now_ns)
+            elif probe.asked_ns is None and now_ns >= probe.ask_ns:
+                self._ask(sequence, probe, now_ns, rng)
+        if self._isolation.caught_up(now_ns):
+            for dead in self.peer_states.expire(now_ns):
+                self._tell(dead)
+        if self._due_ns is None:
+            # Limiters that start together need not probe together.
+            self._due_ns = now_ns + rng.randrange(self.times.period_ns)
+        if self._dead_but_heard:
+            waiting = {probe.peer for probe in self._pending.values()}
+            at_once = self._dead_but_heard - waiting - self._probed_at_once
+            for peer in sorted(at_once):
+                self._probe(peer, now_ns, judged=False)
+            self._probed_at_once |= at_once
+            self._dead_but_heard.clear()
+        if now_ns >= self._due_ns:
+            late = now_ns - self._due_ns >= self.times.period_ns
+            self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns
+            self._begin_period(now_ns, rng)
+        question = self.config_digest.question(now_ns)
+        if question is not None:
+            peer, selector = question
+            self._send(peer, Kind.PROBE, self._take_number(selector), subject(peer))
+        outbox, self._outbox = self._outbox, []
+        self._answers.clear()
+        return outbox
+
+    def farewell(self, rng: Random) -> list[tuple[str, Control]]:
+        """What to tell whom when this limiter leaves, and enforces no limit any more."""
+        left = Rumour(self._subject, self.life, self.counter, State.LEFT)
+        present = [peer for peer in self._peers if self.peer_states.state(peer) in _PRESENT]
+        told = rng.sample(present, min(FAREWELLS, len(present)))
+        digest = self.config_digest.digest(ALL)
+        # An acknowledgement of nothing: nobody answers it.
+        return [(peer, Control(Kind.ACK, 0, self._subject, digest, (left,))) for peer in told]
+
+    def _notice_lateness(self, now_ns: int) -> None:
+        last_ns, self._ticked_ns = self._ticked_ns, now_ns
+        if last_ns is None:
+            return
+        times = self.times
+        late_ns = now_ns - last_ns - times.tick_ns
+        self._isolation.look(now_ns)
+        if self._isolation.cut_off:
+            self.peer_states.postpone(now_ns - last_ns)
+        elif late_ns > times.tick_ns:
+            self.peer_states.postpone(late_ns)
+        if late_ns > times.tick_ns:
+            self._doubt(1 + late_ns // times.period_ns)
+            for probe in self._pending.values():
+                probe.ask_ns += late_ns
+                probe.judge_ns += late_ns
+
+    def _doubt(self, by: int) -> None:
+        self.awareness = max(0, min(self.times.patience, self.awareness + by))
+
+    def _begin_period(self, now_ns: int, rng: Random) -> None:
+        self._periods += 1
+        self._probed_at_once.clear()
+        self._errands = 0
+        for suspicion in self.peer_states.lasting(now_ns):
+            self._broadcasts.remind(suspicion)
+        present = self._next(self._present, True, rng)
+        if present is not None:
+            self._probe(present, now_ns, judged=True)
+        if present is None or self._periods % ABSENT_PERIODS == 0:
+            absent = self._next(self._absent, False, rng)
+            if absent is not None:
+                self._probe(absent, now_ns, judged=False)
+
+    def _next(self, order: list[str], present: bool, rng: Random) -> str | None:
+        """Whose turn it is, of those that are present or absent."""
+        for _ in range(2):
+            while order:
+                peer = order.pop()
+                if self._is_present(peer) is present:
+                    return peer
+            order += [peer for peer in self._peers if self._is_present(peer) is present]
+            rng.shuffle(order)
+        return None
+
+    def _is_present(self, peer: str) -> bool:
+        state = self.peer_states.state(peer)
+        return state in _PRESENT or (state is None and peer not in self._missed)
+
+    def _probe(
+        self, peer: str, now_ns: int, *, judged: bool, errand: tuple[str, int] | None = None
+    ) -> None:
+        sequence = self._take_number(ALL)
+        wait = 1 + self.awareness if judged else 1
+        self._pending[sequence] = _Probe(
+            peer,
+            sent_ns=now_ns,
+            ask_ns=now_ns + wait * self.times.timeout_ns,
+            judge_ns=now_ns + wait * self.times.period_ns,
+            counter=self.counter,
+            judged=judged,
+            errand=errand,
+        )
+        self._send(peer, Kind.PROBE, sequence, subject(peer))
+
+    def _ask(self, sequence: int, probe: _Probe, now_ns: int, rng: Random) -> None:
+        """Probe again, and have others do so."""
+        probe.asked_ns = now_ns
+        self._send(probe.peer, Kind.PROBE, sequence, subject(probe.peer))
+        if not probe.judged:
+            return
+        others = [
+            peer
+            for peer in self._peers
+            if peer != probe.peer and self.peer_states.state(peer) is State.ALIVE
+        ]
+        probe.helpers = rng.sample(others, min(self.times.helpers, len(others)))
+        for helper in probe.helpers:
+            self._send(helper, Kind.PROBE_REQUEST, sequence, subject(probe.peer))
+
+    def _judge(self, probe: _Probe, now_ns: int) -> None:
+        """No answer came."""
+        if not probe.judged:
+            return
+        self._doubt(len(probe.helpers) - len(probe.heard) if probe.helpers else 1)
+        if self.peer_states.known(probe.peer) is None:
+            self._missed.add(probe.peer)
+        elif not self.isolated(now_ns):
+            self._tell(self.peer_states.accuse(probe.peer, self._accuser, now_ns))
+
+    def _take_answer(self, peer: str, message: Control) -> None:
+        probe = self._pending.get(message.sequence)
+        if probe is None or (peer != probe.peer and peer not in probe.helpers):
+            return
+        sent_ns = probe.sent_ns
+        if peer != probe.peer:
+            assert probe.asked_ns is not None
+            sent_ns = probe.asked_ns
+        self._isolation.answer(sent_ns)
+        self._known_counter = max(self._known_counter, probe.counter)
+        if message.target == subject(probe.peer):
+            del self._pending[message.sequence]
+            if probe.judged:
+                self._doubt(-1)
+            if probe.errand is not None:
+                requester, sequence = probe.errand
+                self._send(requester, Kind.ACK, sequence, message.target)
+        elif message.target == subject(peer):
+            probe.heard.add(peer)
+
+    def _run_errand(self, peer: str, message: Control, now_ns: int) -> None:
+        target = self.peer_states.peer(message.target)
+        under_way = sum(probe.errand is not None for probe in self._pending.values())
+        errands = max(self._errands, under_way)
+        if target is not None and target != peer and errands < MAX_ERRANDS:
+            self._errands += 1
+            self._probe(target, now_ns, judged=False, errand=(peer, message.sequence))
+
+    def _hear_of_myself(self, rumour: Rumour) -> None:
+        """Refute it, if it says that this life is not alive; or that a former one is the last."""
+        if rumour.state is State.ALIVE:
+            return
+        refuting = min(rumour.counter + 1, _MAX_COUNTER)
+        if rumour.life == self.life and refuting > self.counter:
+            self.counter = refuting
+            self._doubt(1)
+        # Whoever says so has not heard the refutation.
+        self._broadcasts.add(self._myself())
+
+    def _myself(self) -> Rumour:
+        return Rumour(self._subject, self.life, self.counter, State.ALIVE)
+
+    def _tell(self, rumour: Rumour | None) -> None:
+        if rumour is not None:
+            self._broadcasts.add(rumour)
+
+    def _take_number(self, selector: Selector) -> int:
+        self._number = (self._number + 1) % _NUMBERS
+        return self._number << SELECTOR_BITS | selector.pack()
+
+    def _send(self, peer: str, kind: Kind, sequence: int, target: int) -> None:
+        first = []
+        if self.counter > self._known_counter:
+            first.append(self._myself())
+        held = self.peer_states.known(peer)
+        if held is not None and held.state is not State.ALIVE:
+            first.append(held)
+        told = frozenset(rumour.subject for rumour in first)
+        first += self._broadcasts.take(MAX_RUMOURS - len(first), without=told)
+        digest = self.config_digest.digest(Selector.of(sequence))
+        self._outbox.append((peer, Control(kind, sequence, target, digest, tuple(first))))

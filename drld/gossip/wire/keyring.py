@@ -1,0 +1,146 @@
+"""The keys of a fleet: which one seals what is sent, and which open what comes.
+
+A ring has up to three keys, with the ids 1 to 3. One is *used*: it seals all that is sent. What
+comes may be sealed with any of them, so a key is changed without losing a datagram: *install* the
+new one everywhere, then *use* it everywhere, then *remove* the old one everywhere. Sessions are not
+touched by that, as both ends derive their keys from each key of the ring.
+
+Id 0 is no key: the tag is a checksum that anybody can compute. It is used where the ring is empty;
+and with `accept_unauthenticated`, on the way from no key to one, it is received beside the keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from drld.errors import ConfigError, WireError
+from drld.gossip.wire.datagram_tag import MAX_KEY_SIZE, MIN_KEY_SIZE
+from drld.gossip.wire.update_codec import TAG_SIZE, TAG_SIZES
+
+NO_KEY = 0
+KEY_IDS = (1, 2, 3)
+_FINGERPRINT = b"drld-fpr"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """The keys of one limiter, the same on all of a fleet but for a moment."""
+
+    keys: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+    """By id."""
+    use: int = NO_KEY
+    """The id of the key that seals."""
+    tag_size: int = TAG_SIZE
+    """Of updates, bytes."""
+    accept_unauthenticated: bool = False
+    """Whether to take what is sealed with no key, although there are keys."""
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit one another.
+
+        Raises:
+            ConfigError: they do not; `problems` has a line for each mistake.
+        """
+        problems = [
+            f"key {key_id}: has {len(key)} bytes, not {MIN_KEY_SIZE} to {MAX_KEY_SIZE}"
+            for key_id, key in self.keys.items()
+            if not MIN_KEY_SIZE <= len(key) <= MAX_KEY_SIZE
+        ]
+        problems += [
+            f"key {key_id}: the id of a key is one of {', '.join(map(str, KEY_IDS))}"
+            for key_id in self.keys
+            if key_id not in KEY_IDS
+        ]
+        if self.use != NO_KEY and self.use not in self.keys:
+            problems.append(f"use: must be the id of a key (got {self.use})")
+        if self.use == NO_KEY and self.keys and not self.accept_unauthenticated:
+            problems.append(
+                "use: must be the id of a key unless accept_unauthenticated is true (got 0)"
+            )
+        if self.tag_size not in TAG_SIZES:
+            problems.append(f"tag: {self.tag_size} is not one of {', '.join(map(str, TAG_SIZES))}")
+        if problems:
+            raise ConfigError(problems)
+
+    def key(self, key_id: int) -> bytes:
+        """The key that opens what says it was sealed with this one.
+
+        Raises:
+            WireError: with the reason `key`.
+        """
+        if key_id == NO_KEY and (self.accept_unauthenticated or not self.keys):
+            return b""
+        key = self.keys.get(key_id)
+        if key is None:
+            raise WireError("key", f"{key_id} is not in the ring")
+        return key
+
+    @property
+    def sealing(self) -> bytes:
+        """The key in use."""
+        return self.keys.get(self.use, b"")
+
+    def install(self, key_id: int, key: bytes) -> KeyRing:
+        """The ring with one key more.
+
+        Raises:
+            ConfigError: the key or its id is not as it must be, or it would replace the one in use
+                by another.
+        """
+        if key_id == self.use and self.keys.get(key_id, key) != key:
+            raise ConfigError([f"key {key_id}: is in use; install the new one under another id"])
+        return replace(self, keys={**self.keys, key_id: key})
+
+    def using(self, key_id: int) -> KeyRing:
+        """The ring with another key in use.
+
+        Raises:
+            ConfigError: it is not there.
+        """
+        return replace(self, use=key_id)
+
+    def remove(self, key_id: int) -> KeyRing:
+        """The ring without a key.
+
+        Raises:
+            ConfigError: it is in use, or not there.
+        """
+        if key_id not in self.keys:
+            raise ConfigError([f"key {key_id}: is not there"])
+        if key_id == self.use:
+            raise ConfigError([f"key {key_id}: is in use; use another one first"])
+        return replace(
+            self, keys={other: key for other, key in self.keys.items() if other != key_id}
+        )
+
+
+def parse_key(text: bytes) -> bytes:
+    """The key that a file has in hexadecimal digits or base64.
+
+    Of what can be read both ways (only digits and a to f, 32 to 64 of them) it is the former.
+
+    Raises:
+        ValueError: it is neither, or too short or long; nothing of it is in the message.
+    """
+    text = b"".join(text.split())
+    key = b""
+    for decode in (binascii.unhexlify, partial(base64.b64decode, validate=True)):
+        try:
+            key = decode(text)
+        except binascii.Error:
+            continue
+        if MIN_KEY_SIZE <= len(key) <= MAX_KEY_SIZE:
+            return key
+    raise ValueError(
+        f"must be a key: {MIN_KEY_SIZE} to {MAX_KEY_SIZE} bytes in hexadecimal digits or base64"
+    )
+
+
+def fingerprint(key: bytes) -> str:
+    """What shows that two limiters have the same key, and says nothing else of it."""
+    return hashlib.blake2s(key=key, person=_FINGERPRINT, digest_size=4).hexdigest()

@@ -1,0 +1,223 @@
+"""The sequence numbers of one limit between two limiters: what was lost, late or repeated.
+
+Paper, section 4.2: "the receiving limiter uses the sequence number to determine if an update is
+lost, and if so, compensates by scaling the value and weight of the newest update".
+
+Theory of operation. A sender counts the updates of one (sender, receiver, limit) triple from 0 in
+each session (`drld.gossip.wire.session`), mod 2**32. Numbers are compared in serial arithmetic
+(RFC 1982), so the wrap from 2**32 - 1 to 0 is a step of one. With `newest` the newest number
+accepted, a number is
+
+- accepted, if it is ahead of `newest` by d, at most the *maximum jump*: d - 1 updates are lost. The
+  maximum jump is `MAX_JUMP`, plus one for each round since `newest` came in which no update of the
+  peer came, of any limit. It is at most `MAX_JUMP_AFTER_SILENCE`. (A limit about which the peer was
+  silent has no numbers that could be lost.)
+- pending, if it is further ahead. The next number is accepted if it is ahead of the pending one by
+  at most the maximum jump; the pending one then counts as lost. The first pending number is
+  `LATE`. A number that does not follow it is `REPLAYED`: an attacker that has held back an update
+  can send it again and again, and hardly anything else causes this;
+- discarded, if it is equal to `newest` or behind it. The window for reordering is one: an update is
+  only of use while it is the newest, and one that was overtaken was already counted and compensated
+  as lost. A discarded number is `LATE` the first time it comes. It is `REPLAYED` if it has come
+  before, or is older than the last `WINDOW` numbers, of which that is remembered. A network
+  makes late numbers, and a few replayed ones; only an attacker makes a thousand a second.
+
+So an outage that loses more than `MAX_JUMP_AFTER_SILENCE` updates in a row costs one more. A single
+forged update (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out only
+until `MAX_JUMP` of them were sent, if one is sent in each round.
+
+The first number of a session is judged as if the one before 0 had been accepted, but says nothing
+about losses: earlier updates had no session, or no limit here.
+
+Numbers belong to the session and the limit's id, not to the object that uses them. They outlive a
+limiter that a reload replaces, and begin at 0 when the peer is met (`Numbering`). Meeting a peer
+costs the same however many limits there are: each limit notices the new session at its next use.
+
+Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
+updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the
+distance the newest number moves.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import NamedTuple
+
+MODULUS = 1 << 32
+MAX_JUMP = 10
+"""Numbers by which an update may be ahead of one that came just before: 0.5 s, at one in 50 ms;
+fewer than a tree misses before it counts a peer out."""
+MAX_JUMP_AFTER_SILENCE = 64
+"""The same bound, however long ago the last update came."""
+WINDOW = 64
+"""Numbers up to the newest of which is known whether they have come."""
+_MASK = (1 << WINDOW) - 1
+
+
+def serial_distance(number: int, reference: int) -> int:
+    """How far `number` is ahead of `reference`, from -2**31 to 2**31 - 1 (RFC 1982)."""
+    half = MODULUS // 2
+    return (number - reference + half) % MODULUS - half
+
+
+class Acceptance(NamedTuple):
+    """What an accepted sequence number says."""
+
+    lost: int
+    """Updates between this one and the one accepted before it that did not come."""
+
+
+class Refusal(enum.Enum):
+    """Why an update is discarded."""
+
+    LATE = enum.auto()
+    """A newer one has come, or it is too far ahead."""
+    REPLAYED = enum.auto()
+    """It has come before, or is too old to know, or is too far ahead though one was already."""
+
+
+class PeerSequence:
+    """State of one peer that the sequence numbers of all its limits share."""
+
+    __slots__ = ("_heard", "_round", "replayed", "session")
+
+    def __init__(self) -> None:
+        self.session = 0
+        """The number of the present session, among all that this limiter had with any peer."""
+        self.replayed = 0
+        """Updates of the peer that were refused as `REPLAYED`."""
+        self._round = 0
+        """The last round in which an update of the peer was accepted."""
+        self._heard = 0
+        """Bit i: an update was accepted in the round i before that."""
+
+    def hear(self, now_round: int) -> None:
+        """An update of the peer is accepted."""
+        if now_round > self._round:
+            self._heard = self._heard_until(now_round) | 1
+            self._round = now_round
+
+    def missed(self, since_round: int, now_round: int) -> int:
+        """The rounds without an update between the two, of the last `MAX_JUMP_AFTER_SILENCE`."""
+        looked_at = max(0, min(now_round - since_round - 1, MAX_JUMP_AFTER_SILENCE))
+        heard = self._heard_until(now_round) >> 1 & (1 << looked_at) - 1
+        return looked_at - heard.bit_count()
+
+    def _heard_until(self, now_round: int) -> int:
+        """The bits as of a later round."""
+        later = max(0, now_round - self._round)
+        if later > MAX_JUMP_AFTER_SILENCE:
+            return 0
+        return self._heard << later & (2 << MAX_JUMP_AFTER_SILENCE) - 1
+
+
+class Sequences:
+    """Both directions of one limit between two limiters."""
+
+    __slots__ = (
+        *("_came", "_heard", "_newest", "_next", "_peer"),
+        *("_pending_jump", "_round", "_session"),
+    )
+
+    def __init__(self, peer: PeerSequence | None = None) -> None:
+        self._peer = peer or PeerSequence()
+        self._restart()
+
+    def _restart(self) -> None:
+        """Begin at 0, in both directions."""
+        self._session = self._peer.session
+        self._next = 0
+        self._newest = MODULUS - 1
+        self._came = 0
+        """Bit i: the number i below the newest has come."""
+        self._heard = False
+        """Whether any number was accepted."""
+        self._round = 0
+        """In which one the newest came."""
+        self._pending_jump: int | None = None
+        """A number that was too far ahead, if the last one was."""
+
+    def take(self) -> int:
+        """The number of the next update to the peer."""
+        if self._session != self._peer.session:
+            self._restart()
+        sequence = self._next
+        self._next = (sequence + 1) % MODULUS
+        return sequence
+
+    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | Refusal:
+        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own."""
+        if self._session != self._peer.session:
+            self._restart()
+        ahead = serial_distance(sequence, self._newest)
+        if ahead <= 0:
+            return self._discard(-ahead)
+        if ahead > MAX_JUMP and ahead > (max_jump := self._max_jump(now_round)):
+            pending, self._pending_jump = self._pending_jump, sequence
+            if pending is None:
+                return Refusal.LATE
+            if not 0 < serial_distance(sequence, pending) <= max_jump:
+                return self._replayed()
+        lost = ahead - 1 if self._heard else 0
+        self._came = (self._came << ahead & _MASK if ahead < WINDOW else 0) | 1
+        self._newest = sequence
+        self._round = now_round
+        self._peer.hear(now_round)
+        self._heard = True
+        self._pending_jump = None
+        return Acceptance(lost)
+
+    def _max_jump(self, now_round: int) -> int:
+        return min(MAX_JUMP + self._peer.missed(self._round, now_round), MAX_JUMP_AFTER_SILENCE)
+
+    def _discard(self, behind: int) -> Refusal:
+        if self._heard and (behind >= WINDOW or self._came >> behind & 1):
+            return self._replayed()
+        if behind < WINDOW:
+            self._came |= 1 << behind
+        return Refusal.LATE
+
+    def _replayed(self) -> Refusal:
+        self._peer.replayed += 1
+        return Refusal.REPLAYED
+
+
+class Numbering:
+    """The numbers of all limits between one limiter and its peers."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        """How many there were, with all peers."""
+        self._peer_sequences: dict[str, PeerSequence] = {}
+        self._peers: dict[str, dict[int, Sequences]] = {}
+
+    def peer_sequence(self, peer: str) -> PeerSequence:
+        """The state that one peer's limits share."""
+        found = self._peer_sequences.get(peer)
+        if found is None:
+            found = self._peer_sequences[peer] = PeerSequence()
+        return found
+
+    def of(self, peer: str, limit_id: int) -> Sequences:
+        """Those of one limit, always the same ones."""
+        limits = self._peers.setdefault(peer, {})
+        sequences = limits.get(limit_id)
+        if sequences is None:
+            sequences = limits[limit_id] = Sequences(self.peer_sequence(peer))
+        return sequences
+
+    def meet(self, peer: str) -> None:
+        """A session with another life of the peer begins."""
+        self.sessions += 1
+        self.peer_sequence(peer).session = self.sessions
+
+    def met_since(self, session: int) -> list[str]:
+        """Peers whose present session is later than this one."""
+        return [peer for peer, shared in self._peer_sequences.items() if shared.session > session]
+
+    def retain(self, peers: Collection[str]) -> None:
+        """Forget all others: if one comes back, it will be met."""
+        for peer in self._peer_sequences.keys() - set(peers):
+            del self._peer_sequences[peer]
+            self._peers.pop(peer, None)

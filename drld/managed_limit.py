@@ -1,0 +1,43 @@
+"""What an engine keeps for one limit: the limiter, its schedule, its last tick and its totals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from drld.limiter import Limiter, Tick
+from drld.model import Measurement
+
+
+@dataclass(slots=True)
+class Totals:
+    """Bytes and packets that the datapath counted for one limit since the daemon started."""
+
+    arrived_bytes: int = 0
+    arrived_packets: int = 0
+    forwarded_bytes: int = 0
+    forwarded_packets: int = 0
+    dropped_bytes: int = 0
+    dropped_packets: int = 0
+
+    def add(self, measured: Measurement) -> None:
+        """Add the counts since the last read."""
+        self.arrived_bytes += measured.arrived_bytes
+        self.arrived_packets += measured.arrived_packets
+        self.forwarded_bytes += measured.forwarded_bytes
+        self.forwarded_packets += measured.forwarded_packets
+        self.dropped_bytes += measured.dropped_bytes
+        self.dropped_packets += measured.dropped_packets
+
+
+@dataclass(slots=True)
+class ManagedLimit:
+    """One limit of an engine."""
+
+    limiter: Limiter
+    due_ns: int
+    silent_until_ns: int = 0
+    """The limit was quiescent, and no packet came, at least until this time."""
+    pending: bool = False
+    """The limit was woken and has not been ticked since."""
+    last: Tick | None = None
+    totals: Totals = field(default_factory=Totals)

@@ -1,0 +1,243 @@
+"""What happens to one packet, in pure Python: count, sample, drop at random, police.
+
+A packet falls under an ordered list of limits (customer, then site). All are checked in that
+order, random drop before the bucket within each; the first enforcing limit that refuses ends the
+check and counts the drop. Only a packet that none refuses is charged, and then every limit that
+it conforms to is charged: so all pay, or none. A limit in shadow mode is checked and charged
+like any other and counts what it would have dropped or marked, but refuses and marks nothing.
+
+Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
+(drld.police.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
+where it would not leave its part of the reserve. It is dropped where the limit's bucket does not
+cover it, and where it lacks its part of the reserve and its flow owes more than two depths. So a
+flow that ignores marks gains nothing. The time of a flow's bucket is the time up to which the
+limit's bucket is settled. A limit without a bucket has no flow buckets.
+
+`drld.capture.nfqueue.datapath` runs this for each packet; the kernel datapath repeats it in C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from drld.estimate.flows import FlowSample, FlowSlot
+from drld.model import Enforcement, FlowId, Measurement
+from drld.police.flow_bucket import MARKED_SPANS, FlowBuckets
+from drld.police.source_sample import SourceSample
+from drld.police.token_bucket import TokenBucket
+from drld.spec import Excess, LimitSpec, Mode, SourcePrefix
+
+DRAW_BITS = 32
+"""Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
+
+DROP, FORWARD, MARK = 0, 1, 2
+"""Verdicts. All but `DROP` are true: the packet passes, after `MARK` with a congestion mark."""
+
+
+class Policer:
+    """One limit's counters, flow sample, random drop, token bucket and flow buckets."""
+
+    __slots__ = (
+        "_arrived_bytes",
+        "_arrived_packets",
+        "_charged_ns",
+        "_dropped_bytes",
+        "_dropped_packets",
+        "_flow",
+        "_flow_buckets",
+        "_forwarded_bytes",
+        "_forwarded_packets",
+        "_marked_bytes",
+        "_marked_packets",
+        "_read_ns",
+        "_slot",
+        "_verdict",
+        "bucket",
+        "drop_threshold",
+        "marks",
+        "sample",
+        "shadow",
+    )
+
+    def __init__(self, limit: LimitSpec, enforcement: Enforcement, now_ns: int) -> None:
+        self._flow = limit.flow
+        self.sample = _sample(limit.flow)
+        self.bucket = TokenBucket(enforcement, now_ns)
+        self._read_ns = now_ns
+        self._slot: FlowSlot | None = None
+        """Slot of the flow of the current packet; None if the flow is not in the sample."""
+        self._charged_ns: int | None = None
+        """`due_ns` of that flow if the current packet is forwarded, ns; None: no change."""
+        self._verdict = FORWARD
+        """Verdict on the current packet, if no limit refuses it."""
+        self._adopt(enforcement)
+        self._clear()
+        self.reconfigure(limit)
+
+    def reconfigure(self, limit: LimitSpec) -> None:
+        """Adopt a changed configuration of the same limit; counters and tokens stay.
+
+        The sample begins empty if flows are something else from now on.
+        """
+        self.shadow = limit.mode is Mode.SHADOW
+        self.marks = limit.excess is Excess.MARK
+        if limit.flow != self._flow:
+            self._flow = limit.flow
+            self.sample = _sample(limit.flow)
+
+    def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
+        """Enforce this record from now on, and remove the flows of `evict` from the sample."""
+        self.bucket.program(enforcement, now_ns)
+        self._adopt(enforcement)
+        self.sample.evict(evict)
+
+    def _adopt(self, enforcement: Enforcement) -> None:
+        self.drop_threshold = _threshold(enforcement)
+        policed = enforcement.flow_rate and enforcement.depth is not None
+        self._flow_buckets = FlowBuckets(enforcement) if policed else None
+
+    @property
+    def had_traffic(self) -> bool:
+        """Whether a packet has arrived since the last read."""
+        return self._arrived_packets > 0
+
+    def read(self, now_ns: int) -> Measurement:
+        """The counts since the last read, which begin at 0 again."""
+        flows, hits = self.sample.take()
+        measurement = Measurement(
+            interval_ns=now_ns - self._read_ns,
+            arrived_bytes=self._arrived_bytes,
+            arrived_packets=self._arrived_packets,
+            forwarded_bytes=self._forwarded_bytes,
+            forwarded_packets=self._forwarded_packets,
+            dropped_bytes=self._dropped_bytes,
+            dropped_packets=self._dropped_packets,
+            flows=flows,
+            hits=hits,
+            marked_bytes=self._marked_bytes,
+            marked_packets=self._marked_packets,
+        )
+        self._read_ns = now_ns
+        self._clear()
+        return measurement
+
+    def _clear(self) -> None:
+        self._arrived_bytes = self._arrived_packets = 0
+        self._forwarded_bytes = self._forwarded_packets = 0
+        self._dropped_bytes = self._dropped_packets = 0
+        self._marked_bytes = self._marked_packets = 0
+
+    def arrive(self, flow: FlowId, length: int) -> None:
+        """Count a packet and sample its flow, whether it will pass or not."""
+        self._arrived_bytes += length
+        self._arrived_packets += 1
+        self._slot = self.sample.observe(flow, length)
+
+    def refuses(self, length: int, now_ns: int, rng: Random, capable: bool = False) -> bool:
+        """Check the packet that has just arrived, and count it as dropped if it may not pass.
+
+        Args:
+            length: the packet's length, bytes.
+            now_ns: when the packet arrived.
+            rng: source of the draws for random drop.
+            capable: whether the packet is ECN-capable (ECT).
+        """
+        bucket = self.bucket
+        bucket.settle(now_ns)
+        threshold = self.drop_threshold
+        self._verdict = FORWARD
+        self._charged_ns = None
+        if threshold and rng.getrandbits(DRAW_BITS) < threshold:
+            return self._drop(length)
+        if not bucket.conforms(length):
+            return self._drop(length)
+        buckets, slot = self._flow_buckets, self._slot
+        if buckets is not None and slot is not None:
+            now_ns = bucket.updated_ns
+            charged_ns = buckets.charged(slot.due_ns, length, now_ns)
+            if bucket.spares(length, buckets.left(charged_ns, now_ns)):
+                if buckets.covers(charged_ns, length, now_ns):
+                    self._charged_ns = charged_ns
+            elif (
+                capable and self.marks and buckets.covers(charged_ns, length, now_ns, MARKED_SPANS)
+            ):
+                self._charged_ns = charged_ns
+                self._verdict = MARK
+            else:
+                return self._drop(length)
+        return False
+
+    def _drop(self, length: int) -> bool:
+        self._dropped_bytes += length
+        self._dropped_packets += 1
+        if self._slot is not None:
+            self._slot.hits += length
+        return True
+
+    def forward(self, length: int) -> int:
+        """Charge a packet that conforms, and count it as forwarded.
+
+        Returns:
+            `FORWARD` or `MARK`.
+        """
+        self.bucket.charge(length)
+        self._forwarded_bytes += length
+        self._forwarded_packets += 1
+        slot = self._slot
+        if slot is not None and self._charged_ns is not None:
+            slot.due_ns = self._charged_ns
+        if self._verdict is MARK:
+            self._marked_bytes += length
+            self._marked_packets += 1
+            if slot is not None:
+                slot.hits += length
+        # A limit in shadow mode touches no packet.
+        return FORWARD if self.shadow else self._verdict
+
+    def police(
+        self, flow: FlowId, length: int, now_ns: int, rng: Random, capable: bool = False
+    ) -> int:
+        """Do as the function `police` for a packet under this limit alone, in half the time."""
+        self.arrive(flow, length)
+        if self.refuses(length, now_ns, rng, capable):
+            return FORWARD if self.shadow else DROP
+        return self.forward(length)
+
+
+def police(
+    policers: Sequence[Policer],
+    flow: FlowId,
+    length: int,
+    now_ns: int,
+    rng: Random,
+    *,
+    capable: bool = False,
+) -> int:
+    """Decide about a packet of `length` bytes that falls under these limits.
+
+    `capable` says whether the packet is ECN-capable.
+
+    Returns:
+        `DROP`, `FORWARD`, or `MARK`: forward it with a congestion mark.
+    """
+    for policer in policers:
+        policer.arrive(flow, length)
+    passing = []
+    for policer in policers:
+        if not policer.refuses(length, now_ns, rng, capable):
+            passing.append(policer)
+        elif not policer.shadow:
+            return DROP
+    verdict = FORWARD
+    for policer in passing:
+        verdict = max(verdict, policer.forward(length))
+    return verdict
+
+
+def _sample(flow: SourcePrefix | None) -> FlowSample:
+    return FlowSample() if flow is None else SourceSample(flow)
+
+
+def _threshold(enforcement: Enforcement) -> int:
+    return int(enforcement.drop_probability * (1 << DRAW_BITS))

@@ -1,0 +1,47 @@
+"""A flow sample whose flows are sources: the sample of a limit with `flow = "source/24"`.
+
+A source that sends each packet from a new port has no five-tuple that lasts, so no flow bucket
+would bound it. Here all packets from one source prefix are one flow. Its key is a five-tuple of
+which the leading bits of the source address are left, and all else is zero.
+
+`bpf/flow.h` repeats it (`flow_in`).
+"""
+
+from __future__ import annotations
+
+from drld.estimate.flows import FlowSample, FlowSlot
+from drld.model import FlowId, FlowKey
+from drld.spec import SourcePrefix
+
+
+class SourceSample(FlowSample):
+    """Byte counters of at most `capacity` source prefixes."""
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, prefix: SourcePrefix) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
+        """Count a packet of `length` bytes as one of its source; see `FlowSample.observe`."""
+        assert isinstance(flow, FlowKey)
+        return super().observe(source_of(flow, self._prefix), length)
+
+
+def source_masks(prefix: SourcePrefix) -> tuple[bytes, bytes]:
+    """The bits of an IPv4 and of an IPv6 source address that make a flow, in network order."""
+    return _mask(prefix.ipv4, 4), _mask(prefix.ipv6, 16)
+
+
+def source_of(flow: FlowKey, prefix: SourcePrefix) -> FlowKey:
+    """The flow that a packet of this five-tuple belongs to, by its source."""
+    width = len(flow.source)
+    unused = 8 * width - (prefix.ipv4 if width == 4 else prefix.ipv6)
+    source = int.from_bytes(flow.source, "big") >> unused << unused
+    return FlowKey(0, source.to_bytes(width, "big"), bytes(width), 0, 0)
+
+
+def _mask(bits: int, width: int) -> bytes:
+    unused = 8 * width - bits
+    return ((1 << 8 * width) - (1 << unused)).to_bytes(width, "big")

@@ -1,0 +1,1 @@
+"""The registry as plain values: its keys, what they say, and the configuration they make."""

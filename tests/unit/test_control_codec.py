@@ -1,0 +1,109 @@
+"""The codec of control messages: golden bytes and every reason for refusal."""
+
+from dataclasses import replace
+
+import pytest
+
+from drld.errors import WireError
+from drld.gossip.wire.control_codec import (
+    CONTROL_TAG_SIZE,
+    MAX_CONTROL_SIZE,
+    MAX_RUMOURS,
+    NOBODY,
+    Control,
+    End,
+    Hello,
+    Kind,
+    Rumour,
+    State,
+    decode_control_untrusted,
+    encode_control,
+)
+
+GREETING = Hello(mine=End(0x0102030405060708, 1), yours=NOBODY, nonce=9, echo=0)
+RUMOUR = Rumour(subject=5, life=6, counter=7, state=State.SUSPECT, accusers=0b100001)
+PROBE = Control(Kind.PROBE, sequence=258, target=2**64 - 1, digest=3, rumours=(RUMOUR,))
+TAG = bytes(CONTROL_TAG_SIZE)
+
+
+def test_golden_bytes() -> None:
+    assert encode_control(GREETING, 1, 0) == bytes.fromhex(
+        "11 40 0000 00000000"
+        "0102030405060708 00000001 0000000000000000 00000000 0000000000000009 0000000000000000"
+    )
+    assert encode_control(PROBE, 2, 77) == bytes.fromhex(
+        "12 80 0001 0000004d 00000102 ffffffffffffffff 0000000000000003"
+        "0000000000000005 0000000000000006 00000007 85"
+    )
+
+
+@pytest.mark.parametrize("kind", [Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST])
+@pytest.mark.parametrize("rumours", [0, 1, MAX_RUMOURS])
+def test_decoding_undoes_encoding(kind: Kind, rumours: int) -> None:
+    message = replace(PROBE, kind=kind, rumours=(RUMOUR,) * rumours)
+    datagram = encode_control(message, 3, 2**32 - 1) + TAG
+    assert len(datagram) <= MAX_CONTROL_SIZE
+    assert decode_control_untrusted(datagram) == (message, 2**32 - 1)
+
+
+def test_a_hello_comes_back() -> None:
+    assert decode_control_untrusted(encode_control(GREETING, 0, 0) + TAG) == (GREETING, 0)
+
+
+def patched(message: Hello | Control, **bytes_at: int) -> bytes:
+    datagram = bytearray(encode_control(message, 0, 0) + TAG)
+    for where, byte in bytes_at.items():
+        datagram[int(where[2:])] = byte
+    return bytes(datagram)
+
+
+@pytest.mark.parametrize(
+    ("datagram", "reason"),
+    [
+        (b"", "length"),
+        (patched(PROBE)[:20], "length"),
+        (patched(PROBE)[:-1], "length"),
+        (patched(PROBE) + b"\0", "length"),
+        (patched(GREETING)[:-1], "length"),
+        (patched(GREETING) + b"\0", "length"),
+        (bytes(MAX_CONTROL_SIZE + 1), "length"),
+        (patched(PROBE, at0=0x22), "version"),
+        (patched(PROBE, at0=0x10), "kind"),
+        (patched(PROBE, at0=0x15), "kind"),
+        (patched(PROBE, at0=0x1F), "kind"),
+        (patched(PROBE, at1=1), "reserved"),
+        (patched(PROBE, at1=0x20), "reserved"),
+        (patched(GREETING, at3=1), "reserved"),
+        (patched(GREETING, at7=1), "reserved"),
+        (patched(replace(GREETING, nonce=0)), "reserved"),
+        (patched(replace(GREETING, mine=NOBODY)), "reserved"),
+        (patched(replace(GREETING, mine=End(1, 0))), "reserved"),
+        (patched(PROBE, at2=1), "rumour"),
+        (patched(PROBE, at3=MAX_RUMOURS + 1), "rumour"),
+        (patched(PROBE, at3=2), "length"),
+        (patched(PROBE, at3=0), "length"),
+        (patched(PROBE, at48=0b1000), "rumour"),
+        (patched(PROBE, at48=255), "rumour"),
+    ],
+)
+def test_what_is_refused_has_a_reason(datagram: bytes, reason: str) -> None:
+    with pytest.raises(WireError) as caught:
+        decode_control_untrusted(datagram)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(PROBE, sequence=2**32),
+        replace(PROBE, target=-1),
+        replace(PROBE, digest=2**64),
+        replace(PROBE, kind=Kind.HELLO),
+        replace(PROBE, rumours=(RUMOUR,) * (MAX_RUMOURS + 1)),
+        replace(PROBE, rumours=(replace(RUMOUR, counter=-1),)),
+        replace(GREETING, echo=2**64),
+    ],
+)
+def test_an_encoder_refuses_what_a_decoder_would(message: Hello | Control) -> None:
+    with pytest.raises(ValueError, match=r"fit|HELLO"):
+        encode_control(message, 0, 0)

@@ -1,0 +1,91 @@
+"""The (value, weight) pair of push-sum."""
+
+import pytest
+
+from drld.gossip.fabrics.pushsum_pair import MIN_WEIGHT, RESOLUTION, Mass, Pair
+from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, to_float32
+
+
+def mass(own: float) -> Mass:
+    made = Mass()
+    made.change_own(own)
+    return made
+
+
+def test_shares_are_equal_and_exact() -> None:
+    pool = mass(0.3)
+    share, token = pool.split(2, 1)
+    assert share == Pair(to_float32(0.3 / 3), to_float32(1 / 3))
+    assert token == Pair(to_float32(0.3 * 2**-20), 2**-20)
+    assert pool.value == 0.3 - 2 * share.value - token.value
+    assert pool.weight == 1 - 2 * share.weight - token.weight
+
+
+def test_one_limiter_alone_has_nobody() -> None:
+    pool = mass(5.0)
+    assert pool.split(0, 0)[0].value == 5.0
+    assert (pool.value, pool.weight) == (5.0, 1.0)
+    assert pool.remote(1) == 0.0
+
+
+def test_the_ratio_is_the_mean() -> None:
+    pool = mass(10.0)
+    pool.split(1, 0)
+    pool.add(Pair(20.0, 0.5), peers=1)
+    assert (pool.value, pool.weight) == (25.0, 1.0)
+    assert pool.remote(2) == 40.0
+
+
+def test_a_large_pair_leaves_nothing_unmixed() -> None:
+    pool = mass(10.0)
+    pool.split(1, 0)
+    pool.add(Pair(40.0, 4.0), peers=1)
+    assert pool.remote(2) == 2 * pool.value / pool.weight - 10.0
+
+
+def test_what_is_below_the_resolution_is_nothing() -> None:
+    pool = mass(0.0)
+    pool.add(Pair(RESOLUTION * 0.99, 1.0), peers=1)
+    assert pool.remote(2) == 0.0
+    pool.add(Pair(RESOLUTION, 1.0), peers=1)
+    assert pool.remote(3) > RESOLUTION
+
+
+def test_remote_is_never_negative() -> None:
+    pool = mass(10.0)
+    pool.add(Pair(-50.0, 1.0), peers=1)
+    assert pool.remote(2) == 0.0
+
+
+def test_a_fresh_start_keeps_the_own_demand() -> None:
+    pool = mass(10.0)
+    pool.split(3, 0)
+    pool.add(Pair(70.0, 2.0), peers=4)
+    pool.restart()
+    assert (pool.own, pool.value, pool.weight) == (10.0, 10.0, 1.0)
+    assert pool.remote(5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("pair", "sound"),
+    [
+        (Pair(MAX_VALUE, MAX_WEIGHT - 1), True),
+        (Pair(MAX_VALUE * 1.01, 0.0), False),
+        (Pair(-MAX_VALUE * 1.01, 0.0), False),
+        (Pair(0.0, MAX_WEIGHT), False),
+    ],
+)
+def test_soundness(pair: Pair, sound: bool) -> None:
+    pool = mass(0.0)
+    pool.add(pair, peers=1)
+    assert pool.sound == sound
+
+
+def test_a_weight_that_withers_is_not_sound() -> None:
+    pool = mass(0.0)
+    for _ in range(64):
+        pool.split(1, 0)
+    assert pool.weight == MIN_WEIGHT
+    assert pool.sound
+    pool.split(1, 0)
+    assert not pool.sound
