@@ -5,13 +5,27 @@ from __future__ import annotations
 import pytest
 
 from drld.gossip.fabrics import FABRICS
-from testbed.chaos.promises import FLAPPING, KILLED, LEAST, RESTARTED, promised
+from testbed.chaos.promises import (
+    CLOSED,
+    CUT,
+    FLAPPING,
+    FROZEN,
+    KILLED,
+    LEAST,
+    RESTARTED,
+    RESTARTED_CLOSED,
+    promised,
+)
 
 from .chaos_fleet import ACTS, least
 
 SEEDS = {
     (FLAPPING, "pushsum"): 3,
-    (FLAPPING, "tree"): 10,
+    (CUT, "tree"): 2,
+    (FROZEN, "tree"): 15,
+    (FLAPPING, "tree"): 5,
+    (CLOSED[1], "tree"): 15,
+    (RESTARTED_CLOSED, "tree"): 9,
     (KILLED[2], "tree"): 14,
     (RESTARTED, "mesh"): 7,
     (RESTARTED, "tree"): 7,
