@@ -51,8 +51,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     # Each process has a directory of its own in the run's; outside fixtures it has no public name.
     own: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-    with (own.parent / "running.lock").open("w") as lock:
+    with (
+        (own.parent / "turnstile.lock").open("w") as turnstile,
+        (own.parent / "running.lock").open("w") as lock,
+    ):
+        # A test that waits to run alone holds the turnstile, or the others would never let it.
+        fcntl.flock(turnstile, fcntl.LOCK_EX)
         fcntl.flock(lock, fcntl.LOCK_EX if _runs_alone(item) else fcntl.LOCK_SH)
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
         return (yield)
 
 
