@@ -26,6 +26,7 @@ from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.sliding_extreme import sliding_min
+from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.spec import GossipSpec, LimitSpec
 
@@ -152,7 +153,8 @@ class Limiter:
         )
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
-        self._value = allocation.value
+        # Figure 2's line 9 has no upper bound.
+        self._value = min(allocation.value, MAX_VALUE)
         alone = bool(self.membership.peers) and not view.connected and not view.remote
         return Tick(
             enforcement=self._static(in_force) if alone else allocation.enforcement,

@@ -64,7 +64,7 @@ the tokens of the bucket never exceed the account. docs/allocators.md has the me
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from drld.allocators.base import (
@@ -196,11 +196,19 @@ class Fair(Allocator):
         total = weight + view.remote
         local_limit = limit.rate * weight / total if total else limit.static_rate
         rates = self._rates(view, limit, weight, local_limit)
-        enforcement = self._police(demand, limit, rates, view.news_ns, interval_ns)
+        depth = round(self._police(demand, limit, rates, view.news_ns, interval_ns))
+        flow_rate = flow_depth = reserve = 0
         if demand.flows > 1 or demand.rest:
             # The fill rate in force may be below the local limit.
             level = water_level(max(self._fill_rate, 1.0) / copies, wants, unlimited)
-            enforcement = _with_flow_buckets(enforcement, level, demand, copies > CROWD_COPIES)
+            flow_rate, flow_depth, reserve = _flow_buckets(depth, level, demand, copies)
+        enforcement = Enforcement(
+            fill_rate=round(self._fill_rate),
+            depth=depth,
+            flow_rate=flow_rate,
+            flow_depth=flow_depth,
+            reserve=reserve,
+        )
         return Allocation(weight, enforcement, self._fill_rate)
 
     def _wants(
@@ -213,7 +221,8 @@ class Fair(Allocator):
         wants: list[float] = []
         unlimited = 0
         sampled = sum(flow.fast for flow in demand.sample)
-        crowd = demand.rest > (CROWD_COPIES - 1) * sampled
+        copies = 1 + demand.rest / sampled if sampled else 1.0
+        crowd = copies > CROWD_COPIES
         for flow in demand.sample:
             if not crowd and flow.age_ns <= interval_ns:
                 wants.append(2 * flow.last)
@@ -225,7 +234,7 @@ class Fair(Allocator):
                 wants.append(more * flow.fast)
         if demand.rest and not sampled:
             wants.append(more * demand.rest)
-        return wants, unlimited, 1 + demand.rest / sampled if sampled else 1.0
+        return wants, unlimited, copies
 
     def _refill(self) -> float:
         """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""
@@ -262,8 +271,8 @@ class Fair(Allocator):
         rates: tuple[float, float],
         news_ns: int,
         interval_ns: int,
-    ) -> Enforcement:
-        """The record of the limiter's bucket, within the bounds of its account."""
+    ) -> float:
+        """Set the fill rate, within the bounds of the account; return the depth, bytes."""
         fill_rate, strict = rates
         interval_s = interval_ns / NS_PER_S
         static = limit.static_rate / limit.rate
@@ -292,10 +301,11 @@ class Fair(Allocator):
         # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
         need = min(need, limit.burst, self._account.spare(fill_rate, longest_s))
         depth = self._account.depth(max(depth, need), PACKET_BYTES)
-        self._tokens = min(self._tokens + filled - demand.forwarded_bytes, depth)
+        # A datapath that went on without its daemon has not forwarded what it did not have.
+        self._tokens = min(max(self._tokens + filled - demand.forwarded_bytes, 0.0), depth)
         self._missing = max(min(max(idle_depth, need), depth) - self._tokens, 0.0)
         self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
-        return Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
+        return depth
 
 
 def _depth(burst: float, share: float) -> float:
@@ -303,15 +313,19 @@ def _depth(burst: float, share: float) -> float:
     return burst * min(math.sqrt(share), 2 * share)
 
 
-def _with_flow_buckets(
-    polices: Enforcement, level: float, demand: Demand, crowd: bool
-) -> Enforcement:
-    """Add to a record a bucket for each sampled flow, filled at `level` (bytes/s)."""
-    reserve = RESERVE * (polices.depth or 0)
-    if crowd:
+def _flow_buckets(depth: int, level: float, demand: Demand, copies: float) -> tuple[int, int, int]:
+    """Rate (bytes/s) and depth of each sampled flow's bucket, and the reserve (both bytes).
+
+    Args:
+        depth: depth of the limit's bucket, bytes.
+        level: the rate that no flow may exceed, bytes/s.
+        demand: the demand, with its sample.
+        copies: flows per sampled flow.
+    """
+    reserve = RESERVE * depth
+    if copies > CROWD_COPIES:
         rates = sorted(flow.fast for flow in demand.sample)
         level = CROWD * max(level, rates[len(rates) * 9 // 10])
         reserve = min(reserve, CROWD_RESERVE * PACKET_BYTES)
     rate = max(round(level), _LEAST_FLOW_RATE)
-    depth = max(round(FLOW_S * rate), INITIAL_WINDOW_PACKETS * PACKET_BYTES)
-    return replace(polices, flow_rate=rate, flow_depth=depth, reserve=round(reserve))
+    return rate, max(round(FLOW_S * rate), INITIAL_WINDOW_PACKETS * PACKET_BYTES), round(reserve)

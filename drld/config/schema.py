@@ -100,8 +100,8 @@ class GossipTable(Table):
     """Length of a round, and default of each limit's `interval`; at least the longest one-way delay
     between limiters (docs/conservative-rule.md)."""
     keys: Annotated[list[KeyTable], Kind("array of tables, up to 3")] = Field(default_factory=list)
-    """Keys that authenticate datagrams; without any, whoever reaches the port can forge updates.
-    Default: none."""
+    """Keys that authenticate datagrams; without one, any host that reaches the port can forge
+    updates. Default: none."""
     use: Annotated[int, Field(ge=0, le=3)] | None = None
     """Id of the key for what this limiter sends; 0 is no key. Default: the only key's `id`."""
     tag: Literal[4, 8, 16] = 4

@@ -222,7 +222,9 @@ class Fleet:
         revision = await self._etcd.commit(changes, where)
         self.committing = False
         if revision is None:
-            raise RegistryError("somebody else has just changed this: look again")
+            raise RegistryError(
+                "another client has changed this in the meantime: run the command again"
+            )
         return revision
 
 

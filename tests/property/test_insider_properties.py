@@ -20,6 +20,8 @@ from ..factories import TICK_NS, flow, gossip_spec, limit_spec, measurement
 PEERS = ("b", "c")
 _LEAST = 2.0**-149
 """Of a float32."""
+_JUST_BELOW = 62_499
+"""Bytes of a tick, just below the limit: line 9 of figure 2 divides by the difference."""
 
 values = st.sampled_from([0.0, 1.0, 1e6, MAX_VALUE, -MAX_VALUE, _LEAST, -_LEAST])
 weights = st.sampled_from([0.0, 1.0, 2.0, 0.5, MAX_WEIGHT, _LEAST, 2.0**-126, 2.0**-70])
@@ -38,6 +40,7 @@ said = st.tuples(
 )
 @example(rounds=[[("b", 1, 1.0, MAX_WEIGHT, 0, 1)]], arrived=[0])
 @example(rounds=[[("b", 1, MAX_VALUE, 2.0**-126, 0, 1)] * 6] * 8, arrived=[0])
+@example(rounds=[[("b", 1, MAX_VALUE, 1.0, 0, 1)]], arrived=[0] * 7 + [_JUST_BELOW])
 def test_it_breaks_nothing(
     allocator: str,
     fabric: str,

@@ -142,7 +142,7 @@ def test_a_cut_and_its_end_never_exceed_the_limit(
     + [(50, seed) for seed in (14, 19, 113, 185)],
 )
 def test_cuts_that_broke_the_rule_in_a_tree(delay_ms: int, seed: int) -> None:
-    """While what limiters owed lost parents outlived what these had been told."""
+    """Orphans once subtracted a sum for longer than their lost parents were remembered."""
     assert excess_of_cuts(*random_cut("tree", seed, delay_ms * MS)) <= MOST
 
 

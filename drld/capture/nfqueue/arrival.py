@@ -12,7 +12,7 @@ timestamps; this is one. The stamps are of the wall clock.
 
 `read`: the time when the daemon reads a packet.
 
-What is made of a stamp, whoever set it, is `drld.police.arrival_time`'s.
+`drld.police.arrival_time` decides what a stamp is worth, from any source.
 """
 
 from __future__ import annotations

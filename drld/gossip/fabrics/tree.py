@@ -144,7 +144,7 @@ class Tree(Fabric[_Neighbour]):
         children, rest = self._children(now_ns), self._parent(now_ns)
         total = value + sum(told.value for told in children.values()) + rest.value
         return any(
-            abs(told.value - self._link(peer).said) > NEWS * max(0.0, total)
+            abs(told.value - self._link(peer).said) > NEWS * total
             for peer, told in self._sums(value, children, rest, now_ns).items()
         )
 
@@ -184,7 +184,7 @@ class Tree(Fabric[_Neighbour]):
         membership = self.membership
         membership.connected(now_ns)
         known = [*self._children(now_ns).values(), self._parent(now_ns)]
-        remote = max(0.0, sum(told.value for told in known))
+        remote = sum(told.value for told in known)
         self._quiescence.others_want = remote > 0
         members = self._bridge.update(sum(told.members for told in known), now_ns)
         connected, unnamed = membership.named(round(members), now_ns, without=self._strangers)
@@ -217,6 +217,7 @@ class Tree(Fabric[_Neighbour]):
             for child, told in children.items()
         }
         sums.update(dict.fromkeys(membership.parents(now_ns), below))
+        # A difference of floats may come out below zero.
         return {
             peer: told._replace(value=max(0.0, told.value))
             for peer, told in sums.items()

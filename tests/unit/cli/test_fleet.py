@@ -211,7 +211,7 @@ def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
     with monkeypatch.context() as during:
         during.setattr(Etcd, "commit", late)
         said = operator.refusal("add-limit", *options)
-    assert said.endswith("somebody else has just changed this: look again\n")
+    assert said.endswith("another client has changed this in the meantime: run the command again\n")
     assert operator.output("add-limit", *options).startswith("limit 2, ")
 
 
