@@ -130,6 +130,13 @@ def test_what_planes_share_knows_no_plane() -> None:
             assert not [name for name in imports(path) for it in PLANES if within(name, it)], path
 
 
+def test_gossip_knows_no_limits_configuration() -> None:
+    """Digests are of bytes that whoever owns a limit registers."""
+    for path in ALL:
+        if relative(path).startswith("drld/gossip"):
+            assert "drld.spec.LimitSpec" not in imports(path), path
+
+
 @pytest.mark.parametrize("siblings", [PLANES, DATAPATHS])
 def test_siblings_do_not_import_each_other(siblings: tuple[str, ...]) -> None:
     for path in ALL:

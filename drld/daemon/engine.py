@@ -34,6 +34,7 @@ from drld.limiter import Limiter, Tick, membership
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
 from drld.police.datapath import Datapath
+from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec, LimitSpec
 
 GOSSIP = "[gossip]"
@@ -358,7 +359,7 @@ class Engine:
         intervals = [spec.gossip.interval_ns, *(limit.interval_ns for limit in spec.limits)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        config_digest = ConfigDigest(spec.limits, spec.gossip, times.timeout_ns)
+        config_digest = ConfigDigest(shared_settings(spec.limits, spec.gossip), times.timeout_ns)
         if old is not None:
             return old.with_peers(peers, times, config_digest)
         probes = Probes(spec.name, self.transport.life, peers, times, config_digest)
