@@ -448,8 +448,8 @@ def test_limits_that_differ_are_named() -> None:
 def test_after_a_reload_it_knows_what_it_knew() -> None:
     bench = Bench()
     bench.probes.peer_states.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
-    config_digest = bench.probes.config_digest
-    changed = bench.probes.with_peers(("c", "e"), TIMES, config_digest)
+    changed = bench.probes
+    changed.set_peers(("c", "e"), TIMES, changed.config_digest)
     assert changed.peer_states.state("c") is State.DEAD
     assert changed.peer_states.state("e") is None
     assert changed.life == 1
@@ -465,7 +465,8 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
         bench.tick()
     dead = {peer: Rumour(subject(peer), LIVES[peer], 0, State.DEAD) for peer in ("c", "d")}
     bench.hear("b", Kind.ACK, 0, "b", *dead.values())
-    changed = bench.probes.with_peers(("b", "c", "e"), TIMES, bench.probes.config_digest)
+    changed = bench.probes
+    changed.set_peers(("b", "c", "e"), TIMES, changed.config_digest)
     assert {probe.peer for probe in changed._pending.values()} == {"b", "c"}
     assert changed._pending.keys() < waiting.keys()
     told = changed._broadcasts.take(10)
