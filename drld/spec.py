@@ -69,6 +69,12 @@ class Match:
     destination_ports: tuple[tuple[int, int], ...] = ()
     mark: tuple[int, int] | None = None
 
+    def __str__(self) -> str:
+        """For lists: the interface and the addresses."""
+        source = f" from {self.source}" if self.source else ""
+        destination = f" to {self.destination}" if self.destination else ""
+        return f"{self.direction.value} {self.interface}{source}{destination}"
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePrefix:
