@@ -9,7 +9,9 @@
 #include <uapi/linux/pkt_cls.h>
 #include "drld.h"
 
-/* Sizes and flags of these are the daemon's to choose: it makes the maps. */
+/* The daemon makes the maps, and chooses their sizes and flags. Each hook has its own `hook`,
+ * `entries`, `ports`, `keys4`, `keys6` and `scratch`. All hooks of a limiter share the others.
+ * drld/ebpf/compiler.py reads the maps' names here, so each stands in a line of its own. */
 BPF_TABLE("array", u32, struct drld_hook, hook, 1);
 BPF_TABLE("array", u32, struct drld_control, control, 1);
 BPF_TABLE("array", u32, struct drld_limit, limits, 1);

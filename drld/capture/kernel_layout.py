@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from struct import Struct
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from struct import Struct, calcsize
 
 from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.police.flow_bucket import FlowBuckets
@@ -29,9 +30,24 @@ FAMILIES = (4, 6, 0)
 
 RECORD = Struct("=QQQQ")
 FLOW_RECORD = Struct("=QQQ8x")
-LIMIT = Struct("=qQQIHH32s32s32s32sQI20s")
+_LIMIT_FIELDS = {
+    "tokens": "q",
+    "updated_ns": "Q",
+    "grace_ns": "Q",
+    "sequence": "I",
+    "flags": "H",
+    "had_traffic": "H",
+    "flow": "32s",
+    "record": "64s",
+    "fallback": "32s",
+    "credit_id": "Q",
+    "id": "I",
+    "source4": "20s",
+}
+LIMIT = Struct("=" + "".join(_LIMIT_FIELDS.values()))
 COMMAND = Struct("=QQQI4x32s32s")
-CONTROL = Struct("=QIIII")
+_CONTROL_FIELDS = {"heartbeat_ns": "Q", "abi": "I", "capacity": "I", "cpus": "I", "cursor": "I"}
+CONTROL = Struct("=" + "".join(_CONTROL_FIELDS.values()))
 COUNTS = Struct("=4Q4I16x")
 PARSE_ANOMALIES = Struct("=4Q32x")
 FLOW = Struct("=QQ")
@@ -47,16 +63,21 @@ RANGE = Struct("=HH")
 PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
 TEST = Struct(f"=QQ{MAX_LIST}II4x")
 
+
+def _offsets(fields: Mapping[str, str]) -> dict[str, int]:
+    """Offset of each field of a packed struct, bytes."""
+    sizes = (calcsize(f"={code}") for code in fields.values())
+    return dict(zip(fields, accumulate(sizes, initial=0), strict=False))
+
+
+LIMIT_OFFSETS, CONTROL_OFFSETS = _offsets(_LIMIT_FIELDS), _offsets(_CONTROL_FIELDS)
+BUCKETS_OFFSET = FLOW_SLOTS * FLOW.size
+"""Offset of the flow buckets in a `struct drld_flows`."""
+
 FLOWS_BYTES = FLOW_SLOTS * (FLOW.size + FLOW_BUCKET.size)
 FAMILY_BYTES = FAMILY.size + MAX_GROUPS * GROUP.size
 HOOK_BYTES = HOOK.size + len(FAMILIES) * FAMILY_BYTES
 SCRATCH_BYTES = 2 * 256 + (8 + 16) * MAX_LIST + 8 + 24
-
-SHARED_MAPS = ("control", "limits", "counts", "parse_anomalies", "flows", "commands")
-"""Maps that all hooks of a limiter share: its state."""
-HOOK_MAPS = ("hook", "entries", "ports", "keys4", "keys6", "scratch")
-"""Maps of one hook; a reload makes new ones."""
-MAPS = (*SHARED_MAPS, *HOOK_MAPS, "test")
 
 VALUE_HOOK = 1
 VALUES = {VALUE_HOOK: "hook"}
@@ -126,8 +147,7 @@ def limit_state(
         limit_flags(limit),
         0,
         flow_record(enforcement),
-        record(enforcement),
-        bytes(RECORD.size),
+        record(enforcement) + bytes(RECORD.size),
         fallback(limit, share),
         enforcement.credit_id & _MAX_U64,
         limit.id,

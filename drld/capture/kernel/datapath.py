@@ -41,6 +41,11 @@ _LOOK_NS = NS_PER_S
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
+def limiter_programs(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
+    """The programs of bpf/limiter.c, by name; see `compiled`."""
+    return compiled("limiter", layout.VALUES, flags, cache)
+
+
 @dataclass(slots=True)
 class _Counted:
     """A limit's counters at its last read."""
@@ -63,7 +68,7 @@ class KernelDatapath:
     def __init__(
         self,
         limiter_name: str,
-        compile: Callable[[], Mapping[str, Code]] = compiled,
+        compile: Callable[[], Mapping[str, Code]] = limiter_programs,
         attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
         """Touch nothing before `attach`.

@@ -29,17 +29,12 @@ _MIN_CAPACITY = 64
 _NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
 """The shared table of limits that never had a packet: it saves memory."""
 _NO_HITS = (0,) * layout.FLOW_SLOTS
-_BUCKETS_OFFSET = layout.FLOW_SLOTS * layout.FLOW.size
-"""Offset of the flow buckets in a `struct drld_flows`."""
 _PACKETS_MASK = 2**32 - 1
 _FRAME = bytes(64)
 """`apply` reads no packet, but the kernel requires one."""
 
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
-_GRACE_OFFSET, _FLAGS_OFFSET, _HAD_TRAFFIC_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 128
-_ID_OFFSET = 168
-_SOURCE_OFFSET = 172
-_CURSOR_OFFSET = 20
+_AT = layout.LIMIT_OFFSETS
 
 
 class Counts(NamedTuple):
@@ -154,7 +149,7 @@ class State:
         """Slot by id of the limits in the maps."""
         memory = self.maps["limits"].memory()
         ids = (
-            _U32.unpack_from(memory, slot * layout.LIMIT.size + _ID_OFFSET)[0]
+            _U32.unpack_from(memory, slot * layout.LIMIT.size + _AT["id"])[0]
             for slot in range(self.capacity)
         )
         return {identity: slot for slot, identity in enumerate(ids) if identity}
@@ -174,7 +169,7 @@ class State:
 
     def release(self, slot: int) -> None:
         """Free a slot, once no program uses it any more."""
-        self.write_limit(slot, _ID_OFFSET, _U32.pack(0))
+        self.write_limit(slot, _AT["id"], _U32.pack(0))
 
     def write_limit(self, slot: int, offset: int, content: bytes) -> None:
         """Write into a `struct drld_limit`."""
@@ -183,17 +178,17 @@ class State:
 
     def configure(self, slot: int, flags: int, grace_ns: int, source_bits: bytes) -> None:
         """Change a limit's settings; empty its flow table if its definition of a flow changes."""
-        self.write_limit(slot, _FLAGS_OFFSET, _U16.pack(flags))
-        self.write_limit(slot, _GRACE_OFFSET, _U64.pack(grace_ns))
-        start = slot * layout.LIMIT.size + _SOURCE_OFFSET
+        self.write_limit(slot, _AT["flags"], _U16.pack(flags))
+        self.write_limit(slot, _AT["grace_ns"], _U64.pack(grace_ns))
+        start = slot * layout.LIMIT.size + _AT["source4"]
         if self.maps["limits"].memory()[start : start + len(source_bits)] != source_bits:
-            self.write_limit(slot, _SOURCE_OFFSET, source_bits)
+            self.write_limit(slot, _AT["source4"], source_bits)
             for place in range(layout.FLOW_SLOTS):
                 self.evict(slot, place)
 
     def set_fallback(self, slot: int, record: bytes) -> None:
         """Change the record that is in force while the daemon is dead."""
-        self.write_limit(slot, _FALLBACK_OFFSET, record)
+        self.write_limit(slot, _AT["fallback"], record)
 
     def copy_to(self, other: State) -> None:
         """Copy all slots into larger maps."""
@@ -213,7 +208,7 @@ class State:
         """Slots of the limits that have seen a packet since the last call."""
         memory = self.maps["limits"].memory()
         size = layout.LIMIT.size
-        low_byte = _HAD_TRAFFIC_OFFSET + (sys.byteorder == "big")
+        low_byte = _AT["had_traffic"] + (sys.byteorder == "big")
         marks = memory[low_byte : self.capacity * size : size]
         slots = []
         slot = marks.find(1)
@@ -247,7 +242,7 @@ class State:
     def flow_buckets(self, slot: int) -> tuple[int, ...]:
         """The flow buckets in the order of the flow table: due_ns, hits, due_ns, hits, ..."""
         table = self._flow_table.unpack_from(
-            self.maps["flows"].memory(), slot * layout.FLOWS_BYTES + _BUCKETS_OFFSET
+            self.maps["flows"].memory(), slot * layout.FLOWS_BYTES + layout.BUCKETS_OFFSET
         )
         return table if any(table) else _NO_FLOWS
 
@@ -261,7 +256,7 @@ class State:
         memory = self.maps["flows"].memory()
         start = slot * layout.FLOWS_BYTES
         # The bucket first: as soon as the place is free, a packet may give it to another flow.
-        _U64.pack_into(memory, start + _BUCKETS_OFFSET + place * layout.FLOW_BUCKET.size, 0)
+        _U64.pack_into(memory, start + layout.BUCKETS_OFFSET + place * layout.FLOW_BUCKET.size, 0)
         _U64.pack_into(memory, start + place * layout.FLOW.size, 0)
 
     def apply(self, records: Mapping[int, Enforcement], now_ns: int) -> None:
@@ -275,7 +270,8 @@ class State:
         for start in range(0, len(packed), MAX_COMMANDS):
             some = packed[start : start + MAX_COMMANDS]
             commands[: len(some) * layout.COMMAND.size] = b"".join(some)
-            _U32.pack_into(self.maps["control"].memory(), _CURSOR_OFFSET, 0)
+            cursor_at = layout.CONTROL_OFFSETS["cursor"]
+            _U32.pack_into(self.maps["control"].memory(), cursor_at, 0)
             try:
                 self._apply.run(_FRAME, repeat=len(some))
             except OSError as error:

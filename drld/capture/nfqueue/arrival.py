@@ -101,7 +101,7 @@ class Arrival:
     def _choose(self) -> str:
         if self._wanted in ("auto", EBPF):
             try:
-                code = compiled(source="arrival")["stamp"]
+                code = compiled("arrival")["stamp"]
                 self._attachment = self._attach(self._limiter_name)
                 self._program = Program.load(self._attachment.program_name("stamp"), code, {})
             except DatapathError as error:
