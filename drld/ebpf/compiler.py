@@ -65,7 +65,7 @@ def compiled(
         partial.write_text(text, encoding="ascii")
         partial.replace(file)
     except OSError:
-        pass  # a read-only host compiles at each start
+        pass  # on a read-only host each start compiles
     return _decode(text)
 
 
@@ -105,8 +105,8 @@ def _compile_in_child(arguments: list[str]) -> str:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         if any(line.startswith("chdir(") for line in said):
             raise DatapathError(
-                f"no kernel headers for {platform.release()}: scripts/setup fetches some, or "
-                "BCC_KERNEL_SOURCE names their folder"
+                f"no kernel headers for {platform.release()}: run scripts/setup, or set "
+                "BCC_KERNEL_SOURCE to their folder"
             )
         told = next((line for line in said if "error:" in line.lower()), said[-1])
         raise DatapathError(f"the BPF compiler: {told.strip()}")
@@ -162,7 +162,7 @@ def main(source: str, values: str, *flags: str) -> int:
         text = _one_text(f"{source}.c")
         module = BPF(text=text, cflags=["-Wno-unused-function", *flags])
     except Exception as error:
-        # The compiler has written its errors to standard error by itself.
+        # The compiler itself has written its errors to standard error.
         print(f"error: {error}", file=sys.stderr)
         return 1
     maps = {lib.bpf_table_fd(module.module, name.encode()): name for name in _MAP.findall(text)}
