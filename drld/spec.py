@@ -180,6 +180,20 @@ class ProbeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PacketsSpec:
+    """How one daemon polices packets."""
+
+    datapath: str = "auto"
+    """`auto`, `kernel` or `nfqueue`."""
+    firewall: str = "auto"
+    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
+    queue: int | None = None
+    """NFQUEUE number; None picks a free one."""
+    timestamps: str = "auto"
+    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
+
+
+@dataclass(frozen=True, slots=True)
 class LimiterSpec:
     """One daemon."""
 
@@ -187,16 +201,10 @@ class LimiterSpec:
     listen: tuple[str, int]
     control: str
     """Path of the control socket."""
-    datapath: str
-    firewall: str
-    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
-    queue: int | None
-    """NFQUEUE number; None picks a free one."""
-    timestamps: str
-    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
     gossip: GossipSpec
     peers: tuple[PeerSpec, ...]
     limits: tuple[LimitSpec, ...]
+    packets: PacketsSpec = field(default_factory=PacketsSpec)
     control_group: str | int | None = None
     """That may open the control socket, besides the daemon's user; None is the daemon's own."""
     registry: RegistrySpec | None = None

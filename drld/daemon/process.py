@@ -72,7 +72,7 @@ class Daemon:
         self._claim = startup.claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath = (
             startup.nfqueue(spec, clock)
-            if spec.datapath == "nfqueue"
+            if spec.packets.datapath == "nfqueue"
             else KernelDatapath(spec.name)
         )
         self._reason = ""
@@ -196,7 +196,7 @@ class Daemon:
         try:
             self._attach()
         except DatapathError as error:
-            if spec.datapath != "auto":
+            if spec.packets.datapath != "auto":
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
@@ -206,7 +206,7 @@ class Daemon:
                 self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
-        if isinstance(self.datapath, KernelDatapath) and spec.firewall != "none":
+        if isinstance(self.datapath, KernelDatapath) and spec.packets.firewall != "none":
             # Those of one on nfqueue that was killed would lead packets to nobody.
             remove_rules(spec.name)
 

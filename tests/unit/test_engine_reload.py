@@ -10,7 +10,7 @@ from drld import config
 from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
-from drld.spec import Excess, LimiterSpec, SourcePrefix
+from drld.spec import Excess, LimiterSpec, PacketsSpec, SourcePrefix
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec
@@ -88,12 +88,14 @@ def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() ->
 def test_what_needs_a_restart_is_refused_by_its_key() -> None:
     bench = Bench(spec(FIRST))
     with pytest.raises(ConfigError) as refused:
-        bench.engine.reconfigure(spec(FIRST, listen=("fd00::9", 7946), queue=17), TICK_NS)
+        bench.engine.reconfigure(
+            spec(FIRST, listen=("fd00::9", 7946), packets=PacketsSpec(queue=17)), TICK_NS
+        )
     assert refused.value.problems == [
-        f"limiter.{change} while the daemon runs: restart it"
+        f"{change} while the daemon runs: restart it"
         for change in (
-            "listen: cannot change from '127.0.0.1:7946' to '[fd00::9]:7946'",
-            "queue: cannot change from the default to 17",
+            "limiter.listen: cannot change from '127.0.0.1:7946' to '[fd00::9]:7946'",
+            "packets.queue: cannot change from the default to 17",
         )
     ]
 

@@ -20,6 +20,7 @@ from drld.spec import (
     Match,
     Mode,
     OnFailure,
+    PacketsSpec,
     PeerSpec,
     ProbeSpec,
     SourcePrefix,
@@ -43,8 +44,7 @@ def test_defaults() -> None:
     assert spec.listen == ("10.0.0.1", 7946)
     assert spec.control == "/run/drld/lim1.sock"
     assert spec.control_group is None
-    assert (spec.datapath, spec.firewall, spec.queue) == ("auto", "auto", None)
-    assert spec.timestamps == "auto"
+    assert spec.packets == PacketsSpec("auto", "auto", None, "auto")
     assert spec.gossip == GossipSpec("tree", 3, 50_000_000)
     assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
     (limit,) = spec.limits
