@@ -19,7 +19,8 @@ from dataclasses import fields
 from drld.errors import ConfigError
 from drld.gossip.fabrics.membership import Membership
 from drld.limiter import membership
-from drld.spec import LimiterSpec, LimitSpec, PacketsSpec, format_endpoint
+from drld.policy import Policy
+from drld.spec import LimiterSpec, PacketsSpec, format_endpoint
 
 FIXED = ("name", "listen", "control", "control_group")
 """Keys of `[limiter]` that only a restart can change, as it must all of `[packets]`."""
@@ -88,7 +89,7 @@ def with_peers(running: Membership, peers: Set[str]) -> Membership:
     return running if peers == set(running.peers) else running.with_peers(peers)
 
 
-def knowledge_stays(old: LimitSpec, new: LimitSpec) -> bool:
+def knowledge_stays(old: Policy, new: Policy) -> bool:
     """Whether what a limit knows is of use to what it is to be, with the same fabric."""
     return (old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
         new.allocator,

@@ -362,18 +362,18 @@ def _tables(known: Registry) -> list[object]:
 
 def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
     limit = known.limits[limit_id].value
-    match = limit.match
+    policy, match = limit.policy, limit.match
     parts = [f"{match.direction.value} {match.interface}"]
     parts += [f"from {match.source}"] if match.source else []
     parts += [f"to {match.destination}"] if match.destination else []
     return (
-        limit.name,
-        limit.allocator,
-        limit.mode.value,
+        policy.name,
+        policy.allocator,
+        policy.mode.value,
         " ".join(parts),
         str(limit_id),
-        human_rate(limit.rate * 8),
-        burst(limit.burst, limit.burst_is_automatic),
+        human_rate(policy.rate * 8),
+        burst(policy.burst, policy.burst_is_automatic),
     )
 
 

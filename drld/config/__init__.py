@@ -46,14 +46,13 @@ from drld.config.schema import (
     Table,
 )
 from drld.errors import ConfigError
+from drld.policy import Excess, Mode, Policy
 from drld.spec import (
     Direction,
-    Excess,
     GossipSpec,
     LimiterSpec,
     LimitSpec,
     Match,
-    Mode,
     OnFailure,
     PacketsSpec,
     PeerSpec,
@@ -304,24 +303,23 @@ def _limit_spec(
         check_limiters([*where, "weights"], table.weights, fleet.members, problems)
     if allocator is None:
         return None
-    return LimitSpec(
+    policy = Policy(
         id=table.id,
         name=table.name,
         rate=table.rate,
         burst=automatic_burst(table.rate) if table.burst == "auto" else table.burst,
-        match=_match_spec(table.match),
         allocator=allocator[0],
         parameters=allocator[1],
         interval_ns=table.interval or fleet.interval_ns,
         ewma=table.ewma,
         mode=Mode(table.mode),
-        on_failure=OnFailure(table.on_failure or "default"),
         shares=table.shares,
         burst_is_automatic=table.burst == "auto",
         excess=Excess(table.excess),
         weights=table.weights,
         flow=table.flow,
     )
+    return LimitSpec(policy, _match_spec(table.match), OnFailure(table.on_failure or "default"))
 
 
 def _match_spec(match: MatchTable) -> Match:

@@ -347,7 +347,8 @@ class Daemon:
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
         now_ns = clock()
-        return (report.limit_report(managed, now_ns) for managed in self.engine.limits.values())
+        limits = zip(self.engine.spec.limits, self.engine.limits.values(), strict=True)
+        return (report.limit_report(limit, managed, now_ns) for limit, managed in limits)
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
@@ -380,7 +381,7 @@ class Daemon:
         return self._traces.subscribe(limit)
 
     def _names(self) -> set[str]:
-        return {managed.limiter.limit.name for managed in self.engine.limits.values()}
+        return {managed.limiter.policy.name for managed in self.engine.limits.values()}
 
 
 def main(argv: list[str] | None = None) -> int:

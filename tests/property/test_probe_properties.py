@@ -25,7 +25,7 @@ from testbed.sim.network import MS, Conditions
 from testbed.sim.probe_fleet import ProbeFleet
 
 from ..examples import examples
-from ..factories import gossip_spec, limit_spec
+from ..factories import gossip_spec, policy
 
 
 @st.composite
@@ -125,7 +125,7 @@ def test_who_is_declared_dead_has_shrunk(
 )
 def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, ending: int) -> None:
     def config_digest(*ids: int) -> ConfigDigest:
-        return ConfigDigest([limit_spec(id=id_) for id_ in ids], gossip_spec(), 0)
+        return ConfigDigest([policy(id=id_) for id_ in ids], gossip_spec(), 0)
 
     none = config_digest().digest(ALL)
     alone = {id_: config_digest(id_).digest(ALL) ^ none for id_ in ids} | {GOSSIP_ID: none}
@@ -142,7 +142,7 @@ def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, en
 def test_no_limit_is_named_that_nobody_ever_had(sets: list[set[int]], changed_at: int) -> None:
     """The peer's limits change while it is asked for them."""
     here, before, after = (
-        ConfigDigest([limit_spec(id=id_) for id_ in sorted(ids)], gossip_spec(), NS_PER_S)
+        ConfigDigest([policy(id=id_) for id_ in sorted(ids)], gossip_spec(), NS_PER_S)
         for ids in sets
     )
     here.compare("b", Selector(), before.digest(Selector()))
@@ -173,9 +173,7 @@ def test_limits_that_differ_are_found(
     if fabric == "tree":
         differing.add(GOSSIP_ID)
     here, there = (
-        ConfigDigest(
-            [limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip, NS_PER_S
-        )
+        ConfigDigest([policy(id=id_, rate=rate) for id_, rate in limits.items()], gossip, NS_PER_S)
         for limits, gossip in ((mine, gossip_spec("mesh")), (theirs, gossip_spec(fabric)))
     )
     here.compare("b", Selector(), there.digest(Selector()))

@@ -13,9 +13,10 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.wire.control_codec import Control, Kind, Rumour, State, encode_control
 from drld.model import NS_PER_S
-from drld.spec import Excess, ProbeSpec, SourcePrefix
+from drld.policy import Excess, SourcePrefix
+from drld.spec import ProbeSpec
 
-from ..factories import gossip_spec, limit_spec
+from ..factories import gossip_spec, policy
 
 TICK = NS_PER_S // 20
 TIMES = ProbeTimes.of(ProbeSpec(), 4, TICK, TICK)
@@ -28,7 +29,7 @@ class Bench:
 
     def __init__(self, met: tuple[str, ...] = PEERS, peers: tuple[str, ...] = PEERS) -> None:
         self.probes = Probes(
-            "a", 1, peers, TIMES, ConfigDigest([limit_spec()], gossip_spec(), NS_PER_S)
+            "a", 1, peers, TIMES, ConfigDigest([policy()], gossip_spec(), NS_PER_S)
         )
         self.rng = Random(1)
         self.now = 0
@@ -434,7 +435,7 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
 
 def test_limits_that_differ_are_named() -> None:
     bench = Bench(peers=("b",), met=("b",))
-    other = ConfigDigest([limit_spec(), limit_spec(id=77)], gossip_spec(), NS_PER_S)
+    other = ConfigDigest([policy(), policy(id=77)], gossip_spec(), NS_PER_S)
     bench.probes.receive("b", Control(Kind.PROBE, 0, subject("a"), other.digest(ALL)), 0)
     assert bench.probes.config_digest.disagreements() == {"b": []}
     for _ in range(100):
@@ -484,7 +485,7 @@ def test_the_order_of_weights_changes_nothing() -> None:
 
 
 def digest_of(**changes: Any) -> int:
-    return ConfigDigest([limit_spec(**changes)], gossip_spec(), NS_PER_S).digest(ALL)
+    return ConfigDigest([policy(**changes)], gossip_spec(), NS_PER_S).digest(ALL)
 
 
 def test_after_a_reload_it_knows_what_it_knew() -> None:

@@ -30,7 +30,8 @@ from operator import xor
 from typing import NamedTuple
 
 from drld.model import HEARTBEAT
-from drld.spec import GossipSpec, LimitSpec
+from drld.policy import Policy
+from drld.spec import GossipSpec
 
 ID_BITS = 16
 SELECTOR_BITS = 21
@@ -79,9 +80,9 @@ class _Peer:
 class ConfigDigest:
     """The digests of this limiter's limits, and the peers whose limits differ."""
 
-    def __init__(self, limits: Iterable[LimitSpec], gossip: GossipSpec, patience_ns: int) -> None:
+    def __init__(self, policies: Iterable[Policy], gossip: GossipSpec, patience_ns: int) -> None:
         """After `patience_ns` without an answer a question is asked again."""
-        row = sorted((_backwards(limit.id), _hash_of_limit(limit)) for limit in limits)
+        row = sorted((_backwards(policy.id), _hash_of_limit(policy)) for policy in policies)
         row.insert(0, (_backwards(GOSSIP_ID), _hash(gossip)))
         self._places = [place for place, _ in row]
         self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
@@ -161,13 +162,13 @@ def _backwards(limit_id: int) -> int:
     return int(f"{limit_id:0{ID_BITS}b}"[::-1], 2)
 
 
-def _hash_of_limit(limit: LimitSpec) -> int:
+def _hash_of_limit(policy: Policy) -> int:
     return _hash(
         (
-            *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
-            *(limit.interval_ns, sorted(limit.shares.items()), limit.excess.value),
-            sorted(item for item in limit.weights.items() if item[1] != 1),
-            *((str(limit.flow),) if limit.flow else ()),
+            *(policy.id, policy.rate, policy.burst, policy.allocator, policy.parameters),
+            *(policy.interval_ns, sorted(policy.shares.items()), policy.excess.value),
+            sorted(item for item in policy.weights.items() if item[1] != 1),
+            *((str(policy.flow),) if policy.flow else ()),
         )
     )
 
