@@ -39,21 +39,22 @@ from drld.config.schema import (
     LimiterTable,
     LimitTable,
     MatchTable,
+    PacketsTable,
     PeerTable,
     ProbesTable,
     RegistryTable,
     Table,
 )
 from drld.errors import ConfigError
+from drld.policy import Excess, Mode, Policy
 from drld.spec import (
     Direction,
-    Excess,
     GossipSpec,
     LimiterSpec,
     LimitSpec,
     Match,
-    Mode,
     OnFailure,
+    PacketsSpec,
     PeerSpec,
     RegistrySpec,
 )
@@ -77,7 +78,7 @@ T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
-SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
+SECTIONS = ("limiter", "packets", "gossip", "probes", "registry", "peer", "limit")
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -188,6 +189,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         if key not in SECTIONS:
             problems.unknown([], key, SECTIONS)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
+    packets = _section("packets", PacketsTable, document.get("packets", {}), problems)
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
@@ -199,9 +201,9 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     none: list[object] | None = [] if "registry" in document else None
     limits = _sections("limit", LimitTable, document.get("limit", none), problems)
     check_fleet(limiter, [table for _, table in peers], problems)
-    check_datapath(limiter, problems)
+    check_datapath(packets, problems)
     check_limits([table for _, table in limits], problems)
-    if limiter and limiter.datapath == "nfqueue":
+    if packets and packets.datapath == "nfqueue":
         check_on_failure([table for _, table in limits], problems)
     fleet = _Fleet(
         size=1 + len(peers) + ("registry" in document),
@@ -217,21 +219,18 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     ]
     ring = read_ring(["gossip"], gossip, problems) if gossip else None
     registry_spec = read_registry(registry, limiter.name if limiter else "", problems)
-    if problems.lines or limiter is None or gossip is None or ring is None:
+    if problems.lines or not (limiter and packets and gossip and ring):
         raise ConfigError(problems.lines)
     return LimiterSpec(
         name=limiter.name,
         listen=limiter.listen,
         control=limiter.control or f"{CONTROL_DIRECTORY}/{limiter.name}.sock",
-        datapath=limiter.datapath,
-        firewall=limiter.firewall,
-        queue=limiter.queue,
-        timestamps=limiter.timestamps,
         gossip=GossipSpec(
             gossip.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
         ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
+        packets=PacketsSpec(**packets.model_dump()),
         control_group=limiter.control_group,
         registry=registry_spec,
         ring=ring,
@@ -306,18 +305,16 @@ def _limit_spec(
         check_limiters([*where, "weights"], table.weights, fleet.members, problems)
     if allocator is None:
         return None
-    return LimitSpec(
+    policy = Policy(
         id=table.id,
         name=table.name,
         rate=table.rate,
         burst=automatic_burst(table.rate) if table.burst == "auto" else table.burst,
-        match=_match_spec(table.match),
         allocator=allocator[0],
         parameters=allocator[1],
         interval_ns=table.interval or fleet.interval_ns,
         ewma=table.ewma,
         mode=Mode(table.mode),
-        on_failure=OnFailure(table.on_failure or "default"),
         shares=table.shares,
         burst_is_automatic=table.burst == "auto",
         excess=Excess(table.excess),
@@ -325,6 +322,7 @@ def _limit_spec(
         flow=table.flow,
         written=_written(written),
     )
+    return LimitSpec(policy, _match_spec(table.match), OnFailure(table.on_failure or "default"))
 
 
 def _written(table: dict[str, object]) -> frozenset[str]:

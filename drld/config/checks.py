@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from drld.config.fields import PROTOCOLS, WITH_PORTS
 from drld.config.problems import Location, Problems, dotted, hint, some
-from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
+from drld.config.schema import LimiterTable, LimitTable, MatchTable, PacketsTable, PeerTable
 from drld.spec import format_endpoint
 
 T = TypeVar("T", bound=Hashable)
@@ -56,23 +56,23 @@ def unreachable(listen: str, address: str) -> str | None:
     return None
 
 
-def check_datapath(limiter: LimiterTable | None, problems: Problems) -> None:
+def check_datapath(packets: PacketsTable | None, problems: Problems) -> None:
     """The kernel datapath is not asked for what only nfqueue has."""
-    if limiter is None or limiter.datapath != "kernel":
+    if packets is None or packets.datapath != "kernel":
         return
     for key, value, allowed in (
         (
             "timestamps",
-            limiter.timestamps,
+            packets.timestamps,
             '"auto": datapath = "kernel" judges packets as they arrive',
         ),
-        ("firewall", limiter.firewall, '"auto": datapath = "kernel" needs no firewall'),
+        ("firewall", packets.firewall, '"auto": datapath = "kernel" needs no firewall'),
     ):
         if value != "auto":
-            problems.refuse(["limiter", key], value, allowed)
-    if limiter.queue is not None:
+            problems.refuse(["packets", key], value, allowed)
+    if packets.queue is not None:
         problems.refuse(
-            ["limiter", "queue"], limiter.queue, 'left out: datapath = "kernel" has no queue'
+            ["packets", "queue"], packets.queue, 'left out: datapath = "kernel" has no queue'
         )
 
 

@@ -17,7 +17,7 @@ from pydantic import PlainValidator
 
 from drld import units
 from drld.burst import MAX_BURST, MIN_BURST
-from drld.spec import SourcePrefix
+from drld.policy import SourcePrefix
 
 MAX_WEIGHT = 1000
 

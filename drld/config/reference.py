@@ -34,6 +34,7 @@ from drld.config.schema import (
     LimiterTable,
     LimitTable,
     MatchTable,
+    PacketsTable,
     PeerTable,
     ProbesTable,
     RegistryTable,
@@ -45,6 +46,7 @@ BEGIN = "<!-- Below: written by `python -m drld.config.reference`. -->\n"
 END = "<!-- Above: written by `python -m drld.config.reference`. -->\n"
 _TABLES = (
     ("##", LimiterTable),
+    ("##", PacketsTable),
     ("##", GossipTable),
     ("###", KeyTable),
     ("##", ProbesTable),

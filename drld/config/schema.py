@@ -61,6 +61,14 @@ class LimiterTable(Table):
     control_group: Group | None = None
     """Group that may use the control socket, beside root and the daemon's user
     (docs/operations.md#the-control-socket). Default: the daemon's group."""
+
+
+class PacketsTable(Table):
+    """`[packets]`: how this daemon polices packets.
+
+    The table may be left out. A change of it takes effect when the daemon restarts.
+    """
+
     datapath: DatapathName = "auto"
     """Where packets are policed; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
     firewall: Literal["auto", "nft", "iptables", "none"] = "auto"

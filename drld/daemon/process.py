@@ -72,7 +72,7 @@ class Daemon:
         self._claim = startup.claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath = (
             startup.nfqueue(spec, clock)
-            if spec.datapath == "nfqueue"
+            if spec.packets.datapath == "nfqueue"
             else KernelDatapath(spec.name)
         )
         self._reason = ""
@@ -196,7 +196,7 @@ class Daemon:
         try:
             self._attach()
         except DatapathError as error:
-            if spec.datapath != "auto":
+            if spec.packets.datapath != "auto":
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
@@ -206,7 +206,7 @@ class Daemon:
                 self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
-        if isinstance(self.datapath, KernelDatapath) and spec.firewall != "none":
+        if isinstance(self.datapath, KernelDatapath) and spec.packets.firewall != "none":
             # Those of one on nfqueue that was killed would lead packets to nobody.
             remove_rules(spec.name)
 
@@ -347,7 +347,8 @@ class Daemon:
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
         now_ns = clock()
-        return (report.limit_report(managed, now_ns) for managed in self.engine.limits.values())
+        limits = zip(self.engine.spec.limits, self.engine.limits.values(), strict=True)
+        return (report.limit_report(limit, managed, now_ns) for limit, managed in limits)
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
@@ -380,7 +381,7 @@ class Daemon:
         return self._traces.subscribe(limit)
 
     def _names(self) -> set[str]:
-        return {managed.limiter.limit.name for managed in self.engine.limits.values()}
+        return {managed.limiter.policy.name for managed in self.engine.limits.values()}
 
 
 def main(argv: list[str] | None = None) -> int:

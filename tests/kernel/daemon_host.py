@@ -64,6 +64,7 @@ class DaemonHost:
             f'name = "{self.name}"',
             f'listen = "{listen}"',
             f'control = "{self.socket}"',
+            "[packets]",
             f'datapath = "{self.datapath}"',
             f'firewall = "{firewall if self.datapath != "kernel" else "auto"}"',
             "[gossip]",

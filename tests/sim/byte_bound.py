@@ -73,7 +73,7 @@ def bound(fleet: Fleet, margin: float) -> float:
         len(fleet.hosts),
         limiter.fabric.news_ns,
         margin=margin,
-        interval_ns=limiter.limit.interval_ns,
+        interval_ns=limiter.policy.interval_ns,
     )
 
 

@@ -8,7 +8,7 @@ from drld.allocators.fair import DEPTH_ITEMS, HOLD_NS, IDLE_S
 from drld.limiter import Limiter, membership
 from drld.model import NS_PER_S, GlobalView, Quantity
 
-from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec, measurement
+from ..factories import MBIT, MS, TICK_NS, gossip_spec, measurement, policy
 from ..fair_factories import LIMIT, believed, demand, greedy, in_force, make, sampled, settled
 
 GBIT = 1000 * MBIT
@@ -315,7 +315,7 @@ def test_after_a_short_tick_spare_bytes_last_for_a_whole_interval() -> None:
 
 
 def test_before_the_first_word_a_limiter_is_believed_to_want_nothing() -> None:
-    limit = limit_spec("fair")
+    limit = policy("fair")
     gossip = gossip_spec()
     made = Limiter(limit, membership("a", ("a", "b"), gossip), gossip.fabric)
     made.tick(measurement(100_000), TICK_NS)

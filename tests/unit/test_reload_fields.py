@@ -23,7 +23,7 @@ def running(fabric: str = "mesh") -> Bench:
 
 
 def configured(fabric: str, *peers: str, rate: int = 1) -> LimiterSpec:
-    first = limit_spec(id=1, name="first", rate=rate * FIRST.rate)
+    first = limit_spec(id=1, name="first", rate=rate * FIRST.policy.rate)
     probes = ProbeSpec()
     return spec(first, SLOW, peers=("b", *peers), gossip=gossip_spec(fabric), probes=probes)
 
