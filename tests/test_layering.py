@@ -15,6 +15,7 @@ PURE = (
     "drld",
     "drld/allocators",
     "drld/capture",
+    "drld/capture/registered",
     "drld/ebpf/bytecode",
     "drld/estimate",
     "drld/gossip/fabrics",
@@ -35,15 +36,18 @@ SHELLS = (
     "drld/gossip",
     "drld/registry",
 )
-PART_OF_A_SHELL = {"drld/registry/model": "drld.config."}
-"""The registry's limits are checked as the file's are. `drld.config` itself reads the file."""
+PART_OF_A_SHELL = {
+    "drld/capture/registered": "drld.config.",
+    "drld/registry/model": "drld.config.",
+}
+"""What checks tables of the configuration. `drld.config` itself reads the file."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
 NO_PLANE = ("drld/allocators", "drld/estimate", "drld/gossip", "drld/police")
 """With their subfolders."""
 FOR_OPERATORS = ("drld/cli", "drld/config", "drld/control", "drld/registry")
-REGISTERED = ("drld.capture.target_options",)
+REGISTERED = ("drld.capture.registered",)
 """What planes register there."""
 FORBIDDEN = {
     "asyncio",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
-from drld.capture.target_options import PACKETS
+from drld.capture.registered.target_options import PACKETS
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport

@@ -20,16 +20,15 @@ from drld.burst import automatic_burst
 from drld.config.allocator import read_allocator
 from drld.config.checks import (
     check_alone,
-    check_datapath,
     check_fleet,
     check_limiters,
     check_limits,
     check_match,
-    check_on_failure,
     check_shares,
     check_sum,
 )
 from drld.config.keys import read_ring
+from drld.config.planes import PLANES
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
@@ -39,7 +38,6 @@ from drld.config.schema import (
     LimiterTable,
     LimitTable,
     MatchTable,
-    PacketsTable,
     PeerTable,
     ProbesTable,
     RegistryTable,
@@ -54,7 +52,6 @@ from drld.spec import (
     LimitSpec,
     Match,
     OnFailure,
-    PacketsSpec,
     PeerSpec,
     RegistrySpec,
 )
@@ -78,7 +75,8 @@ T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
-SECTIONS = ("limiter", "packets", "gossip", "probes", "registry", "peer", "limit")
+SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
+"""Tables beside those of `PLANES`."""
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -185,11 +183,12 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         ConfigError: as `load`.
     """
     problems = Problems(file)
+    known = (*SECTIONS, *(plane.key for plane in PLANES))
     for key in document:
-        if key not in SECTIONS:
-            problems.unknown([], key, SECTIONS)
+        if key not in known:
+            problems.unknown([], key, known)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
-    packets = _section("packets", PacketsTable, document.get("packets", {}), problems)
+    planes = [(it, _section(it.key, it.table, document.get(it.key, {}), problems)) for it in PLANES]
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
@@ -201,10 +200,11 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     none: list[object] | None = [] if "registry" in document else None
     limits = _sections("limit", LimitTable, document.get("limit", none), problems)
     check_fleet(limiter, [table for _, table in peers], problems)
-    check_datapath(packets, problems)
-    check_limits([table for _, table in limits], problems)
-    if packets and packets.datapath == "nfqueue":
-        check_on_failure([table for _, table in limits], problems)
+    tables = [table for _, table in limits]
+    check_limits(tables, problems)
+    for plane, settings in planes:
+        if settings:
+            plane.check(settings, tables, problems)
     fleet = _Fleet(
         size=1 + len(peers) + ("registry" in document),
         members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
@@ -219,7 +219,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     ]
     ring = read_ring(["gossip"], gossip, problems) if gossip else None
     registry_spec = read_registry(registry, limiter.name if limiter else "", problems)
-    if problems.lines or not (limiter and packets and gossip and ring):
+    if problems.lines or not (limiter and gossip and ring):
         raise ConfigError(problems.lines)
     return LimiterSpec(
         name=limiter.name,
@@ -230,7 +230,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
-        packets=PacketsSpec(**packets.model_dump()),
+        **{it.key: it.spec(**table.model_dump()) for it, table in planes if table},
         control_group=limiter.control_group,
         registry=registry_spec,
         ring=ring,

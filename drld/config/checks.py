@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from drld.config.fields import PROTOCOLS, WITH_PORTS
 from drld.config.problems import Location, Problems, dotted, hint, some
-from drld.config.schema import LimiterTable, LimitTable, MatchTable, PacketsTable, PeerTable
+from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
 from drld.spec import format_endpoint
 
 T = TypeVar("T", bound=Hashable)
@@ -54,49 +54,6 @@ def unreachable(listen: str, address: str) -> str | None:
     if own.is_loopback != other.is_loopback:
         return f"an address that limiter.listen ({own}) can reach: both loopback, or neither"
     return None
-
-
-def check_datapath(packets: PacketsTable | None, problems: Problems) -> None:
-    """The kernel datapath is not asked for what only nfqueue has."""
-    if packets is None or packets.datapath != "kernel":
-        return
-    for key, value, allowed in (
-        (
-            "timestamps",
-            packets.timestamps,
-            '"auto": datapath = "kernel" judges packets as they arrive',
-        ),
-        ("firewall", packets.firewall, '"auto": datapath = "kernel" needs no firewall'),
-    ):
-        if value != "auto":
-            problems.refuse(["packets", key], value, allowed)
-    if packets.queue is not None:
-        problems.refuse(
-            ["packets", "queue"], packets.queue, 'left out: datapath = "kernel" has no queue'
-        )
-
-
-def check_on_failure(limits: Sequence[LimitTable | None], problems: Problems) -> None:
-    """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
-    first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
-    for index, limit in enumerate(limits):
-        if limit is None:
-            continue
-        where: Location = ["limit", index, "on_failure"]
-        is_open = limit.on_failure == "open"
-        other, others = first.setdefault((limit.match.in_, limit.match.out), (index, is_open))
-        if limit.on_failure == "share":
-            problems.refuse(
-                where,
-                "share",
-                '"open" or "closed": datapath = "nfqueue" cannot keep up a share',
-            )
-        elif is_open != others:
-            problems.add(
-                where,
-                f'must be "open" on both this limit and limit[{other}], or on neither: with '
-                'datapath = "nfqueue" the limits of an interface and direction share a rule',
-            )
 
 
 def check_limits(limits: Sequence[LimitTable | None], problems: Problems) -> None:

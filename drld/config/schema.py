@@ -16,7 +16,6 @@ from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.fields import (
     Absence,
     BurstOrAuto,
-    DatapathName,
     Endpoint,
     EtcdUrl,
     FilePath,
@@ -61,24 +60,6 @@ class LimiterTable(Table):
     control_group: Group | None = None
     """Group that may use the control socket, beside root and the daemon's user
     (docs/operations.md#the-control-socket). Default: the daemon's group."""
-
-
-class PacketsTable(Table):
-    """`[packets]`: how this daemon polices packets.
-
-    The table may be left out. A change of it takes effect when the daemon restarts.
-    """
-
-    datapath: DatapathName = "auto"
-    """Where packets are policed; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
-    firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
-    """Tool that installs the rules of nfqueue; with `"none"` the log has the rules, and the
-    operator installs them."""
-    queue: Annotated[int, Field(ge=0, le=65535)] | None = None
-    """NFQUEUE number. Default: a free one."""
-    timestamps: Literal["auto", "ebpf", "kernel", "read"] = "auto"
-    """Time at which nfqueue charges a packet: its arrival as eBPF or the kernel saw it, or when the
-    daemon read it; `"auto"` is the first that the host has (docs/nfqueue-datapath.md)."""
 
 
 class KeyTable(Table):
