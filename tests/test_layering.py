@@ -44,7 +44,7 @@ PART_OF_A_SHELL = {
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
-NO_PLANE = ("drld/allocators", "drld/estimate", "drld/gossip", "drld/police")
+NO_PLANE = ("drld/allocators", "drld/ebpf", "drld/estimate", "drld/gossip", "drld/police")
 """With their subfolders."""
 FOR_OPERATORS = ("drld/cli", "drld/config", "drld/control", "drld/registry")
 REGISTERED = ("drld.capture.registered",)

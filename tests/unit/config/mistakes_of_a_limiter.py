@@ -18,7 +18,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "section nobody knows": (
         GOOD + "[zzz]\n",
-        "zzz: unknown key; known here: limiter, packets, gossip, probes, registry, peer, limit",
+        "zzz: unknown key; known here: limiter, gossip, probes, registry, peer, limit, packets",
     ),
     "misspelt key": (
         with_limit_key("on_failures = 'open'"),
@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "odd key": (
         GOOD + '["a\\nb"]\n',
-        r"'a\nb': unknown key; known here: limiter, packets, gossip, probes, registry, peer, limit",
+        r"'a\nb': unknown key; known here: limiter, gossip, probes, registry, peer, limit, packets",
     ),
     "no limiter": (
         changed(("[limiter]", "[gossip]"), ('name = "lim1"', ""), ('listen = "10.0.0.1:7946"', "")),
