@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Atomic operations that give the old value back: in Linux since 5.12, in LLVM since 12. An older
- * compiler (Ubuntu 22.04's bcc has LLVM 11) makes calls of them, with numbers that no helper of the
- * kernel has; drld/ebpf/bytecode/atomics.py puts the instructions there. */
+/* Atomic operations that return the old value: in Linux since 5.12, in LLVM since 12. With an older
+ * compiler (Ubuntu 22.04's bcc has LLVM 11) they are calls with numbers that no helper has.
+ * drld/ebpf/bytecode/atomics.py replaces the calls by the instructions, and says why. */
 #ifndef DRLD_ATOMICS_H
 #define DRLD_ATOMICS_H
 

@@ -2,34 +2,33 @@
 /* The token bucket: drld.police.token_bucket, for packets on several CPUs at once. Part of
  * limiter.c.
  *
- * Clock. CLOCK_MONOTONIC costs some 45 ns on a machine whose clock source is slow. Its coarse form
- * costs 15 ns and moves once a jiffy, so it is asked once a jiffy and remembered; it is then at most
- * two jiffies behind, never ahead, and a bucket's time never runs backward. While it stands still
- * there is nothing to settle: a CPU's first packet of a jiffy under a limit does that, and looks at
- * the heartbeat; for the others it is enough that there are tokens. The exact time is asked for in
- * three cases:
+ * Clock. Reading CLOCK_MONOTONIC takes some 45 ns on a machine with a slow clock source. The coarse
+ * clock takes 15 ns and moves once a jiffy, so each CPU reads it once a jiffy and keeps the value. It
+ * is at most two jiffies behind, never ahead, and a bucket's time never runs backward. While it
+ * stands still, a bucket has nothing to settle. A CPU's first packet of a jiffy under a limit settles
+ * and checks the heartbeat; later packets only need tokens. The exact clock is read in three cases:
  *
- * - The packet does not conform at the coarse time. It may at the exact one, as a bucket fills.
+ * - The packet does not conform at the coarse time. It may conform at the exact time.
  * - The packet would leave too few tokens for its flow (flow.h): likewise.
- * - The bucket is full: what it cannot hold is lost, so it matters when that was.
+ * - The bucket is full at the coarse time: the time at which it became full matters, as the excess
+ *   is lost.
  *
- * So a packet that conforms is never refused. One that does not may pass if the bucket was full,
- * and was not known to be, within two jiffies: the bytes that pass in any time are at most those of the
- * rate, the depth, and two jiffies of the rate; of a bucket that drains (GTB's), two jiffies of the
- * drain.
+ * So a packet that conforms is never refused. A packet that does not conform may pass if the bucket
+ * was full, unnoticed, within the last two jiffies. So the bytes that pass in any time are at most
+ * those of the rate, the depth, and two jiffies of the rate (of the drain, for GTB's buckets).
  *
- * CPUs. There is no lock. Counters are per CPU. Who moves `updated_ns` with compare-and-swap adds
- * what the time is worth; charging is an atomic subtraction. Between a packet's check and its
- * charge other CPUs may charge: the bucket may be overdrawn by one packet a CPU, which the next
- * filling pays back.
+ * CPUs. There is no lock. Counters are per CPU. The CPU that moves `updated_ns` with compare-and-swap
+ * adds the tokens of the time. Charging is an atomic subtraction. Other CPUs may charge between a
+ * packet's check and its charge. So the bucket may be overdrawn by one packet a CPU, and the next
+ * filling pays that back.
  *
- * Debt. A packet larger than the depth passes when the bucket is full, and leaves it in debt. A
- * pause is worth the rate times its length, of which at most `span` counts. In `span` the rate fills
- * the depth and pays DEBT, so no debt is forgiven. The sum stays below 2^63: a depth of 4 GB twice,
- * 1 GB, and a nanosecond of any rate.
+ * Debt. A packet larger than the depth passes when the bucket is full, and leaves it in debt. Of a
+ * pause, at most `span` counts. In `span` the rate fills the depth and pays kernel_layout._DEBT, so
+ * no debt is forgiven. The sum stays below 2^63: a depth of 4 GB twice, 1 GB, and a nanosecond of
+ * any rate.
  *
- * Records are double-buffered. `mode` is one word; the other fields are used only if `sequence` has
- * not moved while they were read, for the buffer may be written again by the next but one `apply`.
+ * Records are double-buffered. `mode` is one word. The other fields are used only if `sequence` has
+ * not changed while they were read, as the next `apply` but one writes the same buffer.
  */
 
 #ifndef DRLD_BUCKET_H
@@ -53,7 +52,7 @@ inline_always u64 coarse_time(void)
 	return input ? input->coarse_ns : 0;
 }
 
-/* A number for the current jiffy. Times that differ in the higher 32 bits alone differ here, too. */
+/* A number for the current jiffy. Times that differ only in the higher 32 bits differ here, too. */
 inline_always u64 jiffy(void)
 {
 	return (coarse_time() + 1) * 0x9e3779b97f4a7c15 >> 32;
@@ -79,7 +78,7 @@ inline_always u64 jiffy(void)
 	return bpf_jiffies64();
 }
 
-/* The helper costs 15 ns and its answer moves once a jiffy: ask it once a jiffy and CPU. */
+/* The helper takes 15 ns and its answer moves once a jiffy: each CPU calls it once a jiffy. */
 inline_always u64 coarse_time(void)
 {
 	u64 present = jiffy();
@@ -125,7 +124,7 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 		worth = rate * ((u64)dt < span ? dt : span);
 	}
 	if (compare_and_swap(&limit->updated_ns, updated, now) != updated)
-		return; /* another CPU does it */
+		return; /* another CPU settles */
 	s64 tokens = volatile_read(limit->tokens), next;
 	if (mode & DRLD_DRAIN) {
 		next = tokens - worth;
@@ -142,7 +141,7 @@ inline_always void settle(struct drld_limit *limit, struct drld_record *record, 
 		__sync_fetch_and_add(&limit->tokens, next - tokens);
 }
 
-/* Whether the daemon is dead: then the fallback is in force. */
+/* Whether the daemon is dead: the fallback is then in force. */
 inline_always int dead(struct drld_limit *limit, u64 now)
 {
 	u32 zero = 0;
@@ -154,7 +153,7 @@ inline_always int dead(struct drld_limit *limit, u64 now)
 /* A limit's verdict on a packet, which holds if no other limit refuses the packet. */
 enum { DROPPED, UNCHECKED, FREE, CHARGED, MARKED };
 
-/* A limit's state, as this CPU has it. */
+/* A limit's state as seen by this CPU. */
 struct state {
 	struct drld_limit *limit;
 	struct drld_counts *mine;
@@ -177,9 +176,8 @@ inline_always int conforms(struct drld_limit *limit, struct drld_record *record,
 	return likely(tokens >= (s64)cost) || (tokens >= depth && depth);
 }
 
-/* Does as Policer.refuses, without flow buckets, and may read the exact clock as well. The first
- * packet of a jiffy on this CPU settles the bucket. The others need not, as the coarse clock stands
- * still. */
+/* Policer.refuses without flow buckets; it may also read the exact clock. The first packet of a jiffy
+ * on this CPU settles the bucket. Later packets need not, as the coarse clock stands still. */
 inline_always u64 check(struct state *state, u64 cost, u64 present)
 {
 	struct drld_limit *limit = state->limit;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Classification: drld.capture.matcher, over tables that kernel_layout makes of the same
- * limits. Part of limiter.c. */
+/* Classification: drld.capture.matcher, over the tables of drld.capture.kernel_classifier. Part of
+ * limiter.c. */
 
 #include "packet.h"
 
 inline_always int within(struct drld_range *ranges, u32 count, u32 port)
 {
 	s64 misses = -(s64)(count != 0); /* negative while no range has the port */
-	/* Without a branch, or the verifier follows each way apart. */
+	/* Without a branch: the verifier would follow both ways separately. */
 #pragma unroll
 	for (u32 i = 0; i < DRLD_MAX_RANGES; i++)
 		misses &= ((s64)port - ranges[i].low) | ((s64)ranges[i].high - port);
@@ -45,7 +45,7 @@ inline_always void collect(struct drld_hook *fixed, struct packet *packet, struc
 		}
 #pragma unroll
 		for (int j = 0; j < DRLD_MAX_LIST; j++) {
-			/* A swap without a branch, or the verifier follows 2^8 ways. */
+			/* A swap without a branch: the verifier would follow 2^8 ways. */
 			s64 here = volatile_read(room->lists[j]);
 			s64 exchanged = (next ^ here) & ((next - here) >> 63);
 			*(volatile s64 *)&room->lists[j] = here ^ exchanged;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The one contract between the BPF programs and user space: structs, limits, meanings.
+/* The contract between the BPF programs and user space: structs, bounds, meanings.
  *
  * drld/capture/kernel_layout.py holds the same numbers and layouts; tests/kernel compare the two.
  * Times are nanoseconds of CLOCK_MONOTONIC. Sizes are bytes of IP packets. Tokens are bytes x 1e-9,
@@ -10,35 +10,35 @@
 #define DRLD_H
 
 #define DRLD_ABI 4
-#define DRLD_COPY_BYTES 256	/* of a packet that are looked at: drld.capture.packet.COPY_BYTES */
+#define DRLD_COPY_BYTES 256	/* bytes of a packet that are parsed: packet.COPY_BYTES */
 #define DRLD_MAX_JUMBO 0x80000	/* payload of a jumbogram: packet.MAX_JUMBO_PAYLOAD */
 #define DRLD_MAX_EXTENSIONS 8	/* IPv6 extension headers: packet.MAX_EXTENSIONS */
 #define DRLD_MAX_LIST 8		/* limits that one packet falls under */
-#define DRLD_MAX_GROUPS 16	/* combinations of prefix lengths and mark mask, a hook and family */
-#define DRLD_MAX_ENTRIES 32	/* limits that differ in nothing but protocol and ports */
+#define DRLD_MAX_GROUPS 16	/* combinations of prefix lengths and mark mask, per hook and family */
+#define DRLD_MAX_ENTRIES 32	/* limits that differ only in protocol and ports */
 #define DRLD_MAX_RANGES 16	/* port ranges of a limit, source and destination each */
 #define DRLD_FLOW_SETS 16	/* the flow sample of a limit: sets of one cache line each */
 #define DRLD_FLOW_WAYS 4
 
-#define DRLD_VALUE_HOOK 1	/* what stands for the address of a map's value until it is known */
+#define DRLD_VALUE_HOOK 1	/* stands for the address of the value of `hook` until it is known */
 
-#define DRLD_BUCKET 1		/* flags of a record: police */
-#define DRLD_DRAIN 2		/* the rate is taken, not given */
-#define DRLD_SHADOW 1		/* flags of a limit: count what would be dropped, drop nothing */
-#define DRLD_MARK 2		/* ECN-capable packets are marked before they are dropped */
+#define DRLD_BUCKET 1		/* flags of a record: the limit has a bucket */
+#define DRLD_DRAIN 2		/* the rate drains the bucket */
+#define DRLD_SHADOW 1		/* flags of a limit: count drops and marks, do not carry them out */
+#define DRLD_MARK 2		/* mark ECN-capable packets before dropping them */
 #define DRLD_SCALE_BITS 16	/* flow_bucket.SCALE_BITS */
 #define DRLD_MARKED_SPANS 2	/* flow_bucket.MARKED_SPANS */
 #define DRLD_ANY_PROTOCOL 256
 
-/* What to enforce. */
+/* An enforcement (drld.model). */
 struct drld_record {
 	__u64 mode;		/* threshold << 8 | flags: dropped if a random u32 < threshold */
 	__u64 rate;		/* bytes/s */
 	__u64 depth;		/* tokens */
-	__u64 span;		/* most ns that count: the rate fills depth and debt, or drains the depth */
+	__u64 span;		/* longest pause that counts, ns: it fills or drains any bucket */
 };
 
-/* What to enforce for each flow. */
+/* The flow buckets of an enforcement. */
 struct drld_flow_record {
 	__u64 scaled;		/* ns a byte of a flow's bucket, times 2^16; 0: flows are not policed */
 	__u64 span;		/* ns in which an empty bucket of a flow fills */
@@ -51,16 +51,16 @@ struct drld_flow_record {
 struct drld_limit {
 	__u64 tokens;		/* signed: CPUs that charge at once may overdraw */
 	__u64 updated_ns;
-	__u64 grace_ns;		/* how old a heartbeat may be */
+	__u64 grace_ns;		/* largest age of a heartbeat before the daemon is dead */
 	__u32 sequence;
 	__u16 flags;
-	__u16 had_traffic;	/* 1: has seen a packet since the daemon looked */
+	__u16 had_traffic;	/* 1: a packet came since the daemon set this to 0 */
 	struct drld_flow_record flow;
 	struct drld_record record[2];
 	struct drld_record fallback;
-	__u64 credit_id;	/* the last that was granted */
+	__u64 credit_id;	/* of the last credit */
 	__u32 id;		/* of the limit; 0: the slot is free */
-	/* The bits of source addresses that make a flow, as in a packet; 0: the five-tuple does. */
+	/* The bits of source addresses that make a flow, as in a packet; 0: the five-tuple makes it. */
 	__u32 source4, source6[4];
 };
 
@@ -68,16 +68,16 @@ struct drld_limit {
  * refused. Counts of packets wrap at 2^32, at most once between two reads. */
 struct drld_counts {
 	__u64 forwarded_bytes;
-	__u64 dropped_bytes;	/* by this limit; would be, in shadow mode */
-	__u64 refused_bytes;	/* by another limit of the packet's list */
-	__u64 marked_bytes;	/* of those forwarded; would be marked, in shadow mode */
+	__u64 dropped_bytes;	/* by this limit; in shadow mode, bytes that it would drop */
+	__u64 refused_bytes;	/* dropped by another limit of the packet's list */
+	__u64 marked_bytes;	/* part of the forwarded; in shadow mode, bytes that it would mark */
 	__u32 forwarded_packets, dropped_packets, refused_packets, marked_packets;
 	__u64 settled;		/* jiffies << 32 | sequence: time and record of the last settling */
 	__u32 flows;		/* whether the record of the last settling polices flows or marks */
-	__u32 place;		/* of the last packet's flow in the sample */
+	__u32 place;		/* place of the last packet's flow in the sample */
 };
 
-/* Of one CPU: packets that were not plain ones (drld.capture.gate.Counts), and its coarse clock. */
+/* One CPU's counts of packets that are not plain (drld.capture.gate.Counts), and its coarse clock. */
 struct drld_parse_anomalies {
 	__u64 truncated, malformed, fragments, unmatched;
 	__u64 jiffies, coarse_ns;
@@ -86,21 +86,21 @@ struct drld_parse_anomalies {
 
 struct drld_flow {
 	__u64 id;		/* 0: free */
-	__u64 bytes;		/* ever; not reset when the slot gets another flow */
+	__u64 bytes;		/* never reset, also not when the slot gets another flow */
 };
 
 struct drld_flow_bucket {
 	__u64 due_ns;		/* when the bucket is full again; 0 for a new flow */
-	__u64 hits;		/* bytes refused or marked, ever, as `drld_flow.bytes` */
+	__u64 hits;		/* bytes refused or marked; never reset */
 };
 
-/* Two arrays, as packets of a limit without flow buckets mostly need the first alone. */
+/* Two arrays: packets of a limit without flow buckets mostly need only the first. */
 struct drld_flows {
 	struct drld_flow slot[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];
 	struct drld_flow_bucket bucket[DRLD_FLOW_SETS * DRLD_FLOW_WAYS];
 };
 
-/* What the daemon writes besides records. */
+/* State of the whole limiter. */
 struct drld_control {
 	__u64 heartbeat_ns;
 	__u32 abi;
@@ -109,7 +109,7 @@ struct drld_control {
 	__u32 cursor;		/* the next command for `apply` */
 };
 
-/* A record for `apply` to put in force. */
+/* A record that `apply` puts in force. */
 struct drld_command {
 	__u64 now_ns;
 	__u64 credit_id;
@@ -120,33 +120,33 @@ struct drld_command {
 	struct drld_flow_record flow;
 };
 
-/* Which bits of a packet a hash table's keys hold. */
+/* Masks of the bits of a packet that the keys of a group hold. */
 struct drld_group {
 	__u32 source[4], destination[4], mark;
 	__u32 reserved[3];
 };
 
 struct drld_found {
-	__u32 first, count;	/* in `entries` */
+	__u32 first, count;	/* a range of `entries` */
 };
 
 struct drld_family {
 	__u32 groups;
-	struct drld_found always;	/* limits that look at no bit of the key */
-	__u32 sole;		/* 1 + slot of the one limit that has all packets; or 0 */
+	struct drld_found always;	/* limits without prefixes and mark */
+	__u32 sole;		/* 1 + slot of the only limit, if it matches all packets; else 0 */
 	struct drld_group group[DRLD_MAX_GROUPS];
 };
 
-/* What is fixed while a program is attached. The map is frozen: the verifier takes its values for
- * constants and removes the code that they make dead. */
+/* Constants of a hook's program. The map is frozen, so the verifier takes its values for constants
+ * and removes dead code. */
 struct drld_hook {
 	__u32 cpus;
-	__u32 link_bytes;	/* of the link header */
+	__u32 link_bytes;	/* length of the link header */
 	__u32 longest;		/* most limits that a packet can fall under */
-	__u32 most_entries;	/* of one key */
-	__u32 with_ports;	/* whether any limit looks at ports */
-	__u32 by_source;	/* whether flows of any limit are sources */
-	__u64 seed;		/* of flow ids */
+	__u32 most_entries;	/* most limits of one key */
+	__u32 with_ports;	/* whether any limit compares ports */
+	__u32 by_source;	/* whether any limit's flows are sources */
+	__u64 seed;		/* seed of the hash of flow ids */
 	struct drld_family family[3];	/* IPv4, IPv6, addresses unknown */
 };
 
@@ -174,7 +174,7 @@ struct drld_ports {
 	struct drld_range source[DRLD_MAX_RANGES], destination[DRLD_MAX_RANGES];
 };
 
-/* Only in the test build: time and randomness come from here. */
+/* Only in the test build: the source of time and randomness. */
 struct drld_test {
 	__u64 coarse_ns, fine_ns;
 	__u32 draws[DRLD_MAX_LIST];

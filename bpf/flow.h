@@ -63,8 +63,8 @@ inline_always u64 less(s64 x, s64 y)
 	return difference >> 63;
 }
 
-/* The flow of a packet under a limit: drld.police.source_sample. Only hooks of which a limit asks for
- * it have this in their program. */
+/* The flow of a packet under a limit: drld.police.source_sample. Only programs of hooks with a limit
+ * on sources contain this. */
 inline_always u64 flow_in(struct drld_hook *fixed, struct drld_limit *limit, struct packet *packet)
 {
 	if (!volatile_read(limit->source4))
@@ -82,22 +82,22 @@ inline_always u64 flow_in(struct drld_hook *fixed, struct drld_limit *limit, str
 
 #define NO_PLACE (DRLD_FLOW_SETS * DRLD_FLOW_WAYS)
 
-/* A flow has two sets of the table to be in; this is the index of a set's first way. */
+/* A flow may be in two sets of the table. This returns the index of the first way of its first set. */
 inline_always u64 first_set(u64 id)
 {
 	return (id >> 60) * DRLD_FLOW_WAYS;
 }
 
-/* Any set but the first, equally likely. */
+/* The same for its second set: any set but the first, equally likely. */
 inline_always u64 second_set(u64 id)
 {
 	u64 distance = 1 + ((id >> 44 & 0xffff) * (DRLD_FLOW_SETS - 1) >> 16);
 	return ((id >> 60) ^ distance) * DRLD_FLOW_WAYS;
 }
 
-/* The place of a flow that is not in its first set, which it may get here, or NO_PLACE. It enters the
- * set with more room. The first is preferred while more than half of it is free, as flows in it cost
- * their packets one cache line less. */
+/* The place of a flow that is not in its first set, or NO_PLACE. A new flow enters the set with more
+ * room. The first set is preferred while more than half of it is free, as a flow in it costs its
+ * packets one cache line less. */
 inline_always u64 place_beyond(struct drld_flows *table, u64 id, u64 first)
 {
 	u64 set = second_set(id), here = 0, there = 0, was;
@@ -125,7 +125,7 @@ inline_always u64 place_beyond(struct drld_flows *table, u64 id, u64 first)
 	return NO_PLACE;
 }
 
-/* A place that the verifier knows nothing of, as it was in memory; otherwise the verifier would
+/* The same place, passed through memory so that the verifier forgets its value. It would otherwise
  * follow each place separately. */
 inline_always u64 forgotten(struct state *state, u64 place)
 {
@@ -134,8 +134,8 @@ inline_always u64 forgotten(struct state *state, u64 place)
 }
 
 /* Counts a packet of a flow. Returns the flow's place in the table, or NO_PLACE. If two CPUs see a
- * new flow at once, it may get two places. Packets then find one of them, and the daemon adds up what
- * both have counted. */
+ * new flow at once, it may get two places. Packets then find one of them, and the daemon adds their
+ * counts. */
 inline_always u64 sample(struct state *state, u64 id, u64 bytes)
 {
 	struct drld_flows *table = state->table;
@@ -170,8 +170,8 @@ inline_always u64 lacks(struct drld_limit *limit, s64 needed, s64 depth)
 
 /* The flow bucket's verdict on a packet that the limit's bucket covers: the rest of Policer.refuses.
  * `marks`: whether this packet may be marked. `due`: the bucket's `due_ns` once the packet is
- * forwarded; 0 leaves it as it is, always so for a dropped packet. `busy`, `beyond`, `below` and
- * `refused` are masks, all ones for true.
+ * forwarded; 0: no change, as for every dropped packet. `busy`, `beyond`, `below` and `refused` are
+ * masks, all ones for true.
  *
  * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. At most
  * one span of that counts, so a packet leaves at most the reserve: 2^62 tokens. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The kernel datapath: what drld.capture.{packet,matcher,policer} do, for each packet, in there.
+/* The kernel datapath: drld.capture.packet, drld.capture.matcher and drld.police.policer in C.
  *
- * `police` runs at clsact ingress or egress of an interface: one instance a hook, which differ only
- * in their frozen maps. `apply` puts new records in force; the daemon runs it (BPF_PROG_TEST_RUN,
- * one system call for all limits that changed) and it settles tokens at the old rate first.
- *
- * What a packet costs: docs/performance.md.
+ * `police` runs at ingress or egress of an interface (tcx or clsact). Each hook has an instance; they
+ * differ only in their frozen maps. `apply` puts new records in force, after it has settled tokens at
+ * the old rate. The daemon runs it with BPF_PROG_TEST_RUN, in one system call for all limits that
+ * changed. docs/performance.md has the cost of a packet.
  */
 #include "bucket.h"
 #include "packet.h"
@@ -14,7 +13,7 @@
 
 #include "classify.h"
 
-/* After the packet was counted: who sees the mark and takes it away reads what it stands for. */
+/* Called after the packet is counted: the daemon reads the counts after it has cleared the flag. */
 inline_always void mark_traffic(struct drld_limit *limit)
 {
 	if (unlikely(!volatile_read(limit->had_traffic)))
@@ -42,7 +41,7 @@ inline_always void count(struct drld_counts *mine, struct packet *packet, u64 ou
 	}
 }
 
-/* Of a packet that is forwarded: charge its flow's bucket, unless `due` is 0. */
+/* Charges the bucket of a forwarded packet's flow, unless `due` is 0. */
 inline_always void pay_flow(struct drld_flow_bucket *bucket, u64 due)
 {
 	/* Another CPU may have charged the flow meanwhile, and more than one packet. */
@@ -70,7 +69,7 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 		outcome = check_flow(state->limit, bucket, packet->length, cost, marks, &due);
 		pay_flow(bucket, due);
 	}
-	/* First and apart what nearly all packets need. */
+	/* The path of nearly all packets comes first, on its own. */
 	if (likely(outcome == CHARGED)) {
 		charge(state->limit, cost);
 		count(state->mine, packet, CHARGED, 1);
@@ -158,9 +157,9 @@ inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, st
 
 enum { NOT_PLAIN = 1000 }; /* no verdict */
 
-/* Nearly every packet of a hook whose one limit is for all packets. Apart from the way of all others,
- * so that its instructions are few and stand together: most of what it costs is to fetch them. What
- * LLVM takes for calls comes first, when there are no registers yet to save. */
+/* The path of nearly every packet at a hook with one limit for all packets. It is separate, so that
+ * its instructions are few and stand together: fetching them is most of the cost. Helpers that LLVM
+ * treats as calls come first, while there are no registers to save. */
 inline_always int police_plain(struct __sk_buff *skb, struct drld_hook *fixed)
 {
 	new_packet(packet);
@@ -226,7 +225,7 @@ int police(struct __sk_buff *skb)
 	return police_one(skb, &state, &packet, jiffy());
 }
 
-/* Put the next command in force: TokenBucket.program. */
+/* Puts the next command in force: TokenBucket.program. */
 int apply(struct __sk_buff *skb)
 {
 	u32 zero = 0;
@@ -263,7 +262,7 @@ int apply(struct __sk_buff *skb)
 	limit->flow.span = command->flow.span;
 	limit->flow.per_ns = command->flow.per_ns;
 	limit->flow.scaled = command->flow.scaled;
-	/* That takes a value is a full barrier: who sees the new number sees the new record. */
+	/* With its result used, this is a full barrier: the record is visible before its number. */
 	u64 before = fetch_and_add(&limit->tokens, then - tokens);
 	asm volatile("" : : "r"(before) : "memory");
 	*(volatile u32 *)&limit->sequence = sequence + 1;

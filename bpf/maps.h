@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The maps, and what all parts of limiter.c use. */
+/* The maps, and helpers of all parts of limiter.c. */
 #ifndef DRLD_MAPS_H
 #define DRLD_MAPS_H
 
@@ -9,7 +9,9 @@
 #include <uapi/linux/pkt_cls.h>
 #include "drld.h"
 
-/* Sizes and flags of these are the daemon's to choose: it makes the maps. */
+/* The daemon makes the maps, and chooses their sizes and flags. Each hook has its own `hook`,
+ * `entries`, `ports`, `keys4`, `keys6` and `scratch`. All hooks of a limiter share the others.
+ * drld/ebpf/compiler.py reads the maps' names here, so each stands in a line of its own. */
 BPF_TABLE("array", u32, struct drld_hook, hook, 1);
 BPF_TABLE("array", u32, struct drld_control, control, 1);
 BPF_TABLE("array", u32, struct drld_limit, limits, 1);
@@ -22,17 +24,17 @@ BPF_TABLE("array", u32, struct drld_ports, ports, 1);
 BPF_TABLE("hash", struct drld_key4, struct drld_found, keys4, 1);
 BPF_TABLE("hash", struct drld_key6, struct drld_found, keys6, 1);
 
-/* The one value of `hook`, whose address the daemon puts into the instructions: the other way to it,
- * a lookup, costs each packet a dozen of them. kernel_layout.VALUES has the number. */
+/* The only value of `hook`. The daemon writes its address into the instructions, as a lookup costs
+ * each packet a dozen instructions. kernel_layout.VALUES has the number. */
 #define HOOK ((struct drld_hook *)bpf_pseudo_fd(2, DRLD_VALUE_HOOK))
 
-/* Where the careful parser is. In memory, not in registers: the verifier forgets what is in memory,
- * and so does not follow every way through a loop apart. */
+/* State of the careful parser. It is in memory and not in registers, as the verifier forgets values in
+ * memory, and so does not follow every way through a loop separately. */
 struct walk {
 	__u32 offset, protocol, length, fragmented, later, defect;
 };
 
-/* The verdict of one of a packet's limits; in memory, likewise. */
+/* The verdict of one of a packet's limits; in memory for the same reason. */
 struct judged {
 	__u64 due_ns;
 	__u32 outcome, place;
@@ -50,7 +52,7 @@ BPF_TABLE("percpu_array", u32, struct scratch, scratch, 1);
 #define NO_LIMIT 0x7fffffffffffffffll /* position and slot of no limit, after all others */
 #define inline_always static __always_inline
 #define volatile_read(x) (*(volatile typeof(x) *)&(x))
-/* What is rare goes out of the way: instructions that are not fetched cost nothing. */
+/* Rare paths go to the end of the program: instructions that are not fetched cost nothing. */
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define no_unroll _Pragma("clang loop unroll(disable)")

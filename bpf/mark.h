@@ -2,9 +2,9 @@
 /* Congestion marks (ECN, RFC 3168): drld.capture.packet.ecn_capable and marked. Part of limiter.c.
  *
  * The helper bpf_skb_ecn_set_ce is not used. It marks no packet that shares its memory with another
- * (a clone, such as a raw socket's or a bridge's). Behind a VLAN tag inside the packet it may take
- * the tag for the IP header. The helpers used here copy such a packet first, and write where the
- * parser read.
+ * packet (a clone, such as a raw socket's or a bridge's). Behind a VLAN tag inside the packet it may
+ * take the tag for the IP header. The helpers used here first copy a shared packet, and write where
+ * the parser read.
  */
 #ifndef DRLD_MARK_H
 #define DRLD_MARK_H

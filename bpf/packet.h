@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Headers: drld.capture.packet, byte for byte. Part of limiter.c. */
+/* The parser of headers: drld.capture.packet, byte for byte. Part of limiter.c. */
 
 #ifndef DRLD_PACKET_H
 #define DRLD_PACKET_H
 
 #include "maps.h"
 
-/* What a packet is. */
+/* The parsed headers of a packet. */
 struct packet {
 	__u32 source[4], destination[4];
 	__u64 flow, length, segments;
-	__u32 header;	 /* where the IP header begins in the frame; NO_HEADER: it has a defect */
-	__u32 transport; /* where the transport header begins, if ports are known */
+	__u32 header;	 /* offset of the IP header in the frame; NO_HEADER: it has a defect */
+	__u32 transport; /* offset of the transport header, if ports are known */
 	__u32 ports;	 /* source and destination, as they are in the packet */
 	__u8 protocol, family, ports_known; /* families are indices of drld_hook.family */
 };
 
-/* Compilers read fields before they know that they count, and the verifier of Linux 5.15 refuses to have
- * stack read that was not written. Ubuntu 22.04, which has that kernel, has LLVM 11. */
+/* Compilers may read fields before they need them, and the verifier of Linux 5.15 refuses reads of
+ * unwritten stack. Ubuntu 22.04, which has that kernel, has LLVM 11. */
 #if __clang_major__ >= 12
 #define new_packet(name) struct packet name
 #else
@@ -86,7 +86,7 @@ inline_always void read_ports(struct packet *packet, struct scratch *room, u32 c
 	}
 }
 
-/* `present` bytes of the packet are there; it leaves as `wire` bytes, or as what it says it has, if 0. */
+/* `present`: bytes of the packet. `wire`: length of a GSO packet; 0: the length field counts. */
 inline_always void parse4(struct packet *packet, struct scratch *room, u32 copied, u32 present,
 			  u32 wire)
 {
@@ -187,7 +187,7 @@ inline_always void parse6(struct packet *packet, struct scratch *room, u32 copie
 		read_ports(packet, room, copied);
 }
 
-/* Any packet: as drld.capture.packet.parse, byte for byte. */
+/* Parses any packet: drld.capture.packet.parse, byte for byte. */
 inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, u64 offset,
 				  u32 available, u32 wire)
 {
@@ -206,7 +206,7 @@ inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, 
 	walk->defect = MALFORMED;
 	if (copied) {
 		u64 size = copied;
-		asm volatile("" : "+r"(size)); /* or the compiler drops the bound as known */
+		asm volatile("" : "+r"(size)); /* else the compiler drops the bound as known */
 		if (bpf_skb_load_bytes(skb, offset, room->bytes,
 				       ((size - 1) & (DRLD_COPY_BYTES - 1)) + 1))
 			return 0;
@@ -229,7 +229,7 @@ inline_always int parse_with_care(struct __sk_buff *skb, struct packet *packet, 
 	return 1;
 }
 
-/* TCP and UDP as nearly all of it is: whole, without options of IP, its headers at hand. */
+/* Parses a plain packet: TCP or UDP, no fragment, no options of IP, its headers in linear memory. */
 inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 offset,
 			      u32 available, u32 wire)
 {
@@ -270,7 +270,7 @@ inline_always int parse_plain(struct __sk_buff *skb, struct packet *packet, u64 
 	return 1;
 }
 
-/* A GSO packet leaves as segments of gso_size bytes of payload, each with all headers. */
+/* Adds the headers of a GSO packet's segments, each of gso_size bytes of payload, to its length. */
 inline_always void segment(struct __sk_buff *skb, struct packet *packet, u64 offset, u32 size)
 {
 	u32 headers = packet->transport + 8, segments = skb->gso_segs;
@@ -285,15 +285,15 @@ inline_always void segment(struct __sk_buff *skb, struct packet *packet, u64 off
 	}
 	if (packet->length <= headers)
 		return;
-	/* Of what a virtual machine or a tun device sent, the kernel counts them later. */
+	/* The kernel counts the segments of packets from virtual machines and tun devices later. */
 	if (unlikely(!segments))
 		segments = (packet->length - headers + size - 1) / size;
 	packet->segments = segments;
 	packet->length += (segments - 1) * headers;
 }
 
-/* Nearly all packets, so with no instruction too many: 64-bit variables, which BPF need not extend,
- * and nothing that is there for other packets. */
+/* Parses a plain IPv4 packet, which nearly all are, with as few instructions as possible: 64-bit
+ * variables, which BPF need not extend, and nothing for other packets. */
 inline_always int parse_plain4(struct __sk_buff *skb, struct drld_hook *fixed,
 			       struct packet *packet)
 {
@@ -328,7 +328,7 @@ inline_always int parse_plain4(struct __sk_buff *skb, struct drld_hook *fixed,
 inline_always int parse(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet)
 {
 	u32 protocol = skb->protocol;
-	u64 offset = fixed->link_bytes & 31; /* for the verifier where it is no constant */
+	u64 offset = fixed->link_bytes & 31; /* a bound for the verifier if it is not a constant */
 	if (offset) {
 		no_unroll for (int tags = 0; tags < 2; tags++) {
 			u16 inner;

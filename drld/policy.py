@@ -73,3 +73,6 @@ class Policy:
     agree on it: the rate is divided among flows."""
     unit: Unit = BYTES
     """What the limit counts."""
+    written: frozenset[str] | None = field(default=None, compare=False)
+    """Keys that the operator wrote, `allocator.headroom` among them; None: all. Limiters compare
+    only these (drld.shared_settings); the others are what this version of drld chooses."""

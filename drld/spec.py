@@ -55,6 +55,12 @@ class Match:
     destination_ports: tuple[tuple[int, int], ...] = ()
     mark: tuple[int, int] | None = None
 
+    def __str__(self) -> str:
+        """For lists: the interface and the addresses."""
+        source = f" from {self.source}" if self.source else ""
+        destination = f" to {self.destination}" if self.destination else ""
+        return f"{self.direction.value} {self.interface}{source}{destination}"
+
 
 @dataclass(frozen=True, slots=True)
 class LimitSpec:
@@ -92,6 +98,8 @@ class GossipSpec:
     branching: int
     interval_ns: int
     """How often a limiter sends; also the period of the daemon's tick."""
+    written: frozenset[str] | None = field(default=None, compare=False)
+    """Keys that the operator wrote; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Packets: headers, matching and the contents of maps and rules, as pure functions.
+"""Packets: headers, matching, and the contents of maps and rules, as pure functions.
 
-Two folders are shells around them, one for each datapath: `kernel` (a BPF program polices) and
-`nfqueue` (the daemon polices packets that the kernel queues for it).
+Each datapath has a shell in a subfolder: `kernel` (a BPF program polices) and `nfqueue` (the daemon
+polices packets that the kernel queues for it).
 """

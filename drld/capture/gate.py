@@ -1,13 +1,12 @@
 """One packet in, one verdict out: the nfqueue datapath without the queue.
 
-Puts header parser, matcher and policers together. Pure, so that a trace of (bytes, interface,
+The gate joins header parser, matcher and policers. It is pure, so a trace of (bytes, interface,
 direction, mark, time) replays to the same verdicts anywhere.
 
-What parser and matcher say of a plain packet (`packet.outline`) is remembered when a second one
-like it comes, for all that follow: in a dictionary bounded by `MEMORY`, which is emptied when it is
-full. Nothing depends on it but time. Flows of one packet (a scan, a flood of SYNs) leave no more
-behind than one byte each, in a table of fixed size: to remember them would cost more than to read
-them, and push out the others.
+The gate caches the flow key and the limits of a plain packet (`packet.outline`) when a second
+packet with the same outline arrives. The cache only saves time. It is cleared when it holds
+`MEMORY` entries. A flow of one packet (a scan, a flood of SYNs) costs one byte of a table of fixed
+size: an entry in the cache would cost more than parsing, and would push out other flows.
 """
 
 from __future__ import annotations
@@ -23,33 +22,33 @@ from drld.police.policer import Policer, police
 from drld.policy import Excess
 from drld.spec import Direction, LimitSpec, OnFailure
 
-_IN = Direction.IN  # looking up a member of an enumeration takes longer than a name
+_IN = Direction.IN  # a name is faster than the member of an enumeration
 
 MEMORY = 8192
-"""Flows whose limits are remembered, about 4 MB of them."""
+"""Entries of the cache, about 4 MB."""
 
 _SLOTS = 1 << 14
-"""Bytes in which flows are recognized when their second packet comes."""
+"""Bytes of the table that recognizes the second packet of a flow."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Packets that were not plain ones; a packet may be in several counts."""
+    """Packets that were not plain; a packet may be in several counts."""
 
     truncated: int = 0
-    """Headers go on where the copied bytes, or our patience with extension headers, end."""
+    """Packets with headers beyond the copied bytes, or with too many extension headers."""
     malformed: int = 0
-    """The packet contradicts itself."""
+    """Packets that contradict themselves."""
     fragments: int = 0
     unmatched: int = 0
-    """Fell under no limit, and was forwarded."""
+    """Packets that fell under no limit and were forwarded."""
 
 
 class Gate:
-    """A set of limits that packets are judged by."""
+    """A set of limits, and the verdicts that they give on packets."""
 
     def __init__(self, rng: Random, memory: int = MEMORY) -> None:
-        """`rng` decides random drops; `memory` is how many flows' limits are remembered."""
+        """`rng` decides random drops; `memory` is the number of entries of the cache."""
         self.counts = Counts()
         self._rng = rng
         self._memory = memory
@@ -58,13 +57,13 @@ class Gate:
         self._met = bytearray(_SLOTS)
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
         self.fail_open = False
-        """Whether a packet that cannot be judged passes: only if every limit says `open`."""
+        """Whether a packet without a verdict passes: only if every limit says `open`."""
         self.marks = False
-        """Whether any limit marks, so that packets must be judged whole: one that was cut off
-        cannot be rewritten, and counts as not ECN-capable."""
+        """Whether any limit marks. Then the datapath copies whole packets: a packet of which only
+        the headers were copied cannot be rewritten, and counts as not ECN-capable."""
 
     def replace(self, limits: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """Judge by these limits from now on; those whose id stays keep counters and tokens."""
+        """Apply these limits from now on; a limit whose id stays keeps counters and tokens."""
         policers = {}
         for limit, enforcement in limits:
             policer = self._policers.get(limit.id)
@@ -84,14 +83,14 @@ class Gate:
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
     ) -> int:
-        """Count a packet and decide about it: a verdict of `drld.police.policer`.
+        """Count a packet and return a verdict of `drld.police.policer`.
 
         Args:
-            data: its first bytes, from the IP header on; all of it, if it may be marked.
-            interface: where it came in, or goes out, by `direction`.
-            direction: of the packet at the hook where it was taken.
+            data: the packet's first bytes, from the IP header on; all bytes, if it may be marked.
+            interface: the interface of arrival (`IN`) or departure (`OUT`).
+            direction: the packet's direction at the hook that queued it.
             mark: the packet's mark.
-            now_ns: when it arrived.
+            now_ns: the packet's arrival time.
         """
         plain, length = outline(data)
         key = plain, interface, direction is _IN, mark
@@ -116,7 +115,7 @@ class Gate:
         return police(policers, flow, length, now_ns, self._rng, capable=capable)
 
     def _met_before(self, key: Hashable) -> bool:
-        """Whether a packet like this came lately, as far as one byte can tell."""
+        """Whether the last packet in this key's slot of the table had, by 8 bits, the same key."""
         fingerprint = hash(key)
         slot, tag = fingerprint % _SLOTS, fingerprint >> 32 & 0xFF
         met = self._met[slot] == tag
@@ -139,7 +138,7 @@ class Gate:
         return [limit_id for limit_id, policer in self._policers.items() if policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
-        """What was counted since the last read of this limit."""
+        """The counts of this limit since its last read."""
         return self._policers[limit_id].read(now_ns)
 
     def program(

@@ -1,12 +1,12 @@
-"""The tables that a hook's program classifies by: pure.
+"""The classification tables of a hook's BPF program (bpf/classify.h): pure.
 
-They are the tuple space of `drld.capture.matcher`, but for what a hash table is not needed for. A
-group is a combination of source prefix length, destination prefix length and mark mask, and costs a
-packet one hash lookup however many limits it holds; limits without any of the three need none.
-Limits of one key that differ in protocol or ports are compared one by one.
+The tables hold the tuple space of `drld.capture.matcher`. A group is a combination of source prefix
+length, destination prefix length and mark mask. A packet costs one hash lookup for each group,
+however many limits the group holds. Limits without prefixes and mark form a group without a lookup.
+Limits with the same key that differ in protocol or ports are compared one by one.
 
-What the program has bounds for is checked here. A refusal names, of the limits that are too many,
-those that come last in the configuration: without them the bound is kept.
+The program's bounds are checked here. A refusal names the limits beyond the bound, the last ones of
+the configuration: the tables fit without them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ADDRESS_BYTES = {4: 4, 6: 16, 0: 0}
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The maps' contents of one hook."""
+    """The contents of one hook's maps."""
 
     hook: bytes
     entries: Sequence[bytes]
@@ -60,16 +60,16 @@ class _Placed(NamedTuple):
 _Group = tuple[int, int, int]
 """Source prefix length, destination prefix length (-1: none), mark mask."""
 _Key = tuple[bytes, bytes, int]
-"""What a packet must have in the bits of the group."""
+"""Source, destination and mark that a packet must have in the bits of the group."""
 
 
 def tables(
     limits: Sequence[LimitSpec], slots: Mapping[int, int], cpus: int, link_bytes: int, seed: int
 ) -> Tables:
-    """Make the tables of the limits of one hook, which are in the order of the configuration.
+    """Make the tables of one hook from its limits, in the order of the configuration.
 
     Raises:
-        DatapathError: more than the program has bounds for; it names those that come last.
+        DatapathError: the limits exceed a bound of the program; it names the last ones.
     """
     placed = [_Placed(position, slots[limit.id], limit) for position, limit in enumerate(limits)]
     builder = _Builder()
@@ -85,8 +85,8 @@ def tables(
     if keys * builder.most_entries > MAX_COMPARISONS:
         beyond = [each for members in entries for each in members[MAX_COMPARISONS // keys :]]
         raise _refusal(
-            f"the kernel datapath compares a packet with {MAX_COMPARISONS} limits, here it could "
-            f"be {keys * builder.most_entries}: {keys} combinations of prefix lengths and masks, "
+            f"the kernel datapath compares a packet with at most {MAX_COMPARISONS} limits, not "
+            f"{keys * builder.most_entries}: {keys} combinations of prefix lengths and masks, "
             f"{builder.most_entries} limits that differ in protocol and ports; {_names(beyond)}",
             beyond,
         )
@@ -117,8 +117,8 @@ class _Builder:
             names = _names(next(iter(groups[group].values()))[0] for group in hashed)
             beyond = [groups[group].values() for group in hashed[MAX_GROUPS:]]
             raise _refusal(
-                f"the kernel datapath takes {MAX_GROUPS} combinations of prefix lengths and mark "
-                f"masks an interface and direction, not {len(hashed)}: limits {names} all differ",
+                f"the kernel datapath takes at most {MAX_GROUPS} combinations of prefix lengths "
+                f"and mark masks per interface and direction, not {len(hashed)}: limits {names}",
                 [each for keys in beyond for members in keys for each in members],
             )
         self.most_groups = max(self.most_groups, len(groups))
@@ -163,8 +163,8 @@ class _Builder:
             return 0
         if max(map(len, ranges)) > MAX_RANGES:
             raise _refusal(
-                f"the kernel datapath takes {MAX_RANGES} port ranges, limit {placed.limit.name} "
-                "has more",
+                f"the kernel datapath takes at most {MAX_RANGES} port ranges: limit "
+                f"{placed.limit.name} has more",
                 [placed],
             )
         padded = [[*side, *[(1, 0)] * (MAX_RANGES - len(side))] for side in ranges]
@@ -174,7 +174,7 @@ class _Builder:
 
 
 def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, list[_Placed]]]:
-    """The limits whose packets can be of a family, by group and key."""
+    """The limits that can match packets of a family, by group and key."""
     groups: dict[_Group, dict[_Key, list[_Placed]]] = {}
     for each in placed:
         match = each.limit.match
@@ -188,7 +188,7 @@ def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, l
             lengths.append(-1 if prefix is None or not prefix.prefixlen else prefix.prefixlen)
             values.append(bytes(width) if prefix is None else prefix.network_address.packed)
         group = (lengths[0], lengths[1], mask)
-        # A value outside its mask matches no packet, here as there.
+        # A value outside its mask matches no packet, as in the matcher.
         if mark & ~mask:
             continue
         groups.setdefault(group, {}).setdefault((values[0], values[1], mark), []).append(each)
@@ -196,7 +196,7 @@ def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, l
 
 
 def _sole(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
-    """One more than the slot of the limit, if there is but one, and it has every packet; or 0."""
+    """1 + the slot of the only limit, if there is one limit and it matches every packet; else 0."""
     placed = [each for keys in groups.values() for members in keys.values() for each in members]
     if len(placed) != 1 or (-1, -1, 0) not in groups:
         return 0
@@ -222,13 +222,14 @@ def _mask(length: int, family: int) -> bytes:
 
 
 def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
-    """A bound on how many limits one packet can fall under.
+    """A bound on the number of limits that one packet can fall under.
 
-    Of the keys that a packet has, take one whose group no other of them is part of: those of the
-    groups that are part of it follow from it, and the others have at most their longest entry.
+    Each packet has a key that matches in a group, and no matching group covers that group. The key
+    decides the packet's keys in all groups that its group covers. In groups that neither cover it
+    nor are covered, the packet meets at most the longest entry.
 
     Raises:
-        DatapathError: more than `MAX_LIST`.
+        DatapathError: the bound is above `MAX_LIST`.
     """
     most = {group: max(map(_overlap, keys.values())) for group, keys in groups.items()}
     longest = 1
@@ -243,8 +244,8 @@ def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
             if length > MAX_LIST:
                 met += (max(groups[other].values(), key=_overlap) for other in others)
                 raise _refusal(
-                    f"the kernel datapath takes {MAX_LIST} limits that one packet falls under, "
-                    f"and here it may be {length}: {_names(each for some in met for each in some)}",
+                    f"the kernel datapath takes at most {MAX_LIST} limits that one packet may "
+                    f"fall under, not {length}: {_names(each for some in met for each in some)}",
                     _beyond_the_list(met),
                 )
             longest = max(longest, length)
@@ -252,7 +253,7 @@ def _longest(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
 
 
 def _beyond_the_list(entries: Iterable[Sequence[_Placed]]) -> list[_Placed]:
-    """Without which of these, that come last, a packet falls under `MAX_LIST` of the others."""
+    """The limits to leave out, the last ones first, so that a packet falls under `MAX_LIST`."""
     kept: list[list[_Placed]] = []
     beyond = []
     places = ((place, each) for place, some in enumerate(entries) for each in some)
@@ -265,16 +266,16 @@ def _beyond_the_list(entries: Iterable[Sequence[_Placed]]) -> list[_Placed]:
 
 
 def _overlap(members: Sequence[_Placed]) -> int:
-    """A bound on how many limits of one key a packet can fall under, by protocol and ports.
+    """A bound on the limits of one key that a packet can fall under, by protocol and ports.
 
     Raises:
-        DatapathError: more limits than are compared one by one.
+        DatapathError: the key has more than `MAX_ENTRIES` limits.
     """
     if len(members) < 2:
         return len(members)
     if len(members) > MAX_ENTRIES:
         raise _refusal(
-            f"the kernel datapath takes {MAX_ENTRIES} limits that differ in nothing but "
+            f"the kernel datapath takes at most {MAX_ENTRIES} limits that differ only in "
             f"protocol and ports, not {len(members)}: {_names(members)}",
             members[MAX_ENTRIES:],
         )
@@ -290,7 +291,7 @@ def _overlap(members: Sequence[_Placed]) -> int:
 
 
 def _deepest(sides: Sequence[tuple[tuple[int, int], ...]]) -> int:
-    """How many of these lists of port ranges one port can be in; an empty one has every port."""
+    """The most of these lists of ranges that hold one port; an empty list holds every port."""
     ports = {low for ranges in sides for low, _ in ranges} | {0}
     return max(
         sum(not ranges or any(low <= port <= high for low, high in ranges) for ranges in sides)

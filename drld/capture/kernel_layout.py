@@ -1,13 +1,13 @@
-"""What is in the maps of the kernel datapath: the Python side of bpf/drld.h, as pure functions.
+"""Structs and constants of the kernel datapath's maps: the Python side of bpf/drld.h, pure.
 
-The structs, and what of a limit is in them; what a hook's program classifies by is made by
-`drld.capture.kernel_classifier`.
+`drld.capture.kernel_classifier` makes the contents of the classification tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from struct import Struct
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from struct import Struct, calcsize
 
 from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.police.flow_bucket import FlowBuckets
@@ -22,7 +22,7 @@ MAX_GROUPS = 16
 MAX_ENTRIES = 32
 MAX_RANGES = 16
 MAX_COMPARISONS = 128
-"""Keys of a packet times limits of a key: what the verifier has the patience to follow."""
+"""Keys of a packet times limits of a key. The verifier refuses a program that compares more."""
 FLOW_SLOTS = 64
 ANY_PROTOCOL = 256
 
@@ -31,9 +31,24 @@ FAMILIES = (4, 6, 0)
 
 RECORD = Struct("=QQQQ")
 FLOW_RECORD = Struct("=QQQ8x")
-LIMIT = Struct("=qQQIHH32s32s32s32sQI20s")
+_LIMIT_FIELDS = {
+    "tokens": "q",
+    "updated_ns": "Q",
+    "grace_ns": "Q",
+    "sequence": "I",
+    "flags": "H",
+    "had_traffic": "H",
+    "flow": "32s",
+    "record": "64s",
+    "fallback": "32s",
+    "credit_id": "Q",
+    "id": "I",
+    "source4": "20s",
+}
+LIMIT = Struct("=" + "".join(_LIMIT_FIELDS.values()))
 COMMAND = Struct("=QQQI4x32s32s")
-CONTROL = Struct("=QIIII")
+_CONTROL_FIELDS = {"heartbeat_ns": "Q", "abi": "I", "capacity": "I", "cpus": "I", "cursor": "I"}
+CONTROL = Struct("=" + "".join(_CONTROL_FIELDS.values()))
 COUNTS = Struct("=4Q4I16x")
 PARSE_ANOMALIES = Struct("=4Q32x")
 FLOW = Struct("=QQ")
@@ -49,46 +64,51 @@ RANGE = Struct("=HH")
 PORTS = Struct(f"=II{4 * MAX_RANGES}s{4 * MAX_RANGES}s")
 TEST = Struct(f"=QQ{MAX_LIST}II4x")
 
+
+def _offsets(fields: Mapping[str, str]) -> dict[str, int]:
+    """Offset of each field of a packed struct, bytes."""
+    sizes = (calcsize(f"={code}") for code in fields.values())
+    return dict(zip(fields, accumulate(sizes, initial=0), strict=False))
+
+
+LIMIT_OFFSETS, CONTROL_OFFSETS = _offsets(_LIMIT_FIELDS), _offsets(_CONTROL_FIELDS)
+BUCKETS_OFFSET = FLOW_SLOTS * FLOW.size
+"""Offset of the flow buckets in a `struct drld_flows`."""
+
 FLOWS_BYTES = FLOW_SLOTS * (FLOW.size + FLOW_BUCKET.size)
 FAMILY_BYTES = FAMILY.size + MAX_GROUPS * GROUP.size
 HOOK_BYTES = HOOK.size + len(FAMILIES) * FAMILY_BYTES
 SCRATCH_BYTES = 2 * 256 + (8 + 16) * MAX_LIST + 8 + 24
 
-SHARED_MAPS = ("control", "limits", "counts", "parse_anomalies", "flows", "commands")
-"""One of each for a limiter: its state."""
-HOOK_MAPS = ("hook", "entries", "ports", "keys4", "keys6", "scratch")
-"""One of each for a hook; a reload makes new ones."""
-MAPS = (*SHARED_MAPS, *HOOK_MAPS, "test")
-
 VALUE_HOOK = 1
 VALUES = {VALUE_HOOK: "hook"}
-"""What stands in a compiled program for the addresses of maps' values."""
+"""Numbers that stand for the addresses of maps' values in a compiled program."""
 
 BUCKET, DRAIN = 1, 2
 SHADOW, MARK = 1, 2
 _ALWAYS_DROP = 1 << DRAW_BITS
 _FOREVER = 2**63 - 1
 _DEBT = 2**30 * NS_PER_S
-"""Tokens that a bucket may owe without that its filling takes longer than it should: a packet of
-512 kB on each of 2,048 CPUs."""
+"""Debt, in tokens, up to which a bucket fills at its full rate: a packet of 512 kB on each of 2,048
+CPUs."""
 _MAX_U64 = 2**64 - 1
 
 
 def record(enforcement: Enforcement) -> bytes:
-    """A `struct drld_record` that does what the enforcement says."""
+    """The `struct drld_record` of an enforcement."""
     threshold = int(enforcement.drop_probability * (1 << DRAW_BITS))
     if enforcement.depth is None:
         return RECORD.pack(threshold << 8, 0, 0, _FOREVER)
     rate = abs(enforcement.fill_rate)
     depth = enforcement.depth * NS_PER_S
-    # No more time counts, or the product would not fit into 64 bits.
+    # Longer times do not count, or the product would not fit into 64 bits.
     span = -(-(depth + _DEBT) // rate) if rate else _FOREVER
     flags = BUCKET | (DRAIN if enforcement.fill_rate < 0 else 0)
     return RECORD.pack(threshold << 8 | flags, rate, depth, span)
 
 
 def flow_record(enforcement: Enforcement) -> bytes:
-    """A `struct drld_flow_record` that does what the enforcement says."""
+    """The `struct drld_flow_record` of an enforcement."""
     if enforcement.depth is None:
         return bytes(FLOW_RECORD.size)
     buckets = FlowBuckets(enforcement)
@@ -96,7 +116,7 @@ def flow_record(enforcement: Enforcement) -> bytes:
 
 
 def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
-    """What holds while the daemon is dead: the static share, nothing, or no packet."""
+    """The `struct drld_record` in force while the daemon is dead, as `on_failure` says."""
     if limit.on_failure is OnFailure.OPEN:
         return record(Enforcement())
     if limit.on_failure is OnFailure.CLOSED:
@@ -105,7 +125,7 @@ def fallback(limit: LimitSpec, share: Enforcement) -> bytes:
 
 
 def command(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
-    """A `struct drld_command`: put this in force."""
+    """The `struct drld_command` that puts an enforcement in force."""
     return COMMAND.pack(
         now_ns,
         enforcement.credit_id & _MAX_U64,
@@ -119,7 +139,7 @@ def command(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
 def limit_state(
     limit: LimitSpec, enforcement: Enforcement, share: Enforcement, grace_ns: int, now_ns: int
 ) -> bytes:
-    """The first `struct drld_limit` of a limit: a full bucket."""
+    """The first `struct drld_limit` of a limit: its bucket is full."""
     return LIMIT.pack(
         (enforcement.depth or 0) * NS_PER_S,
         now_ns,
@@ -128,8 +148,7 @@ def limit_state(
         limit_flags(limit.policy),
         0,
         flow_record(enforcement),
-        record(enforcement),
-        bytes(RECORD.size),
+        record(enforcement) + bytes(RECORD.size),
         fallback(limit, share),
         enforcement.credit_id & _MAX_U64,
         limit.id,
@@ -151,14 +170,14 @@ def limit_flags(policy: Policy) -> int:
 def by_flow(
     identities: Sequence[int], there: Sequence[int], then: Sequence[int]
 ) -> dict[FlowId, int]:
-    """By flow, what the places of the flow table have counted since then."""
+    """Bytes by flow: the counts `there` of the flow table's places, less the counts `then`."""
     counted: dict[FlowId, int] = {
         identity: size - before
         for identity, size, before in zip(identities, there, then, strict=True)
         if identity
     }
     if len(counted) + identities.count(0) < len(identities):
-        # A flow that two CPUs have seen first has two places (bpf/flow.h).
+        # A flow has two places if two CPUs saw it first at once (bpf/flow.h).
         counted = dict.fromkeys(counted, 0)
         for identity, size, before in zip(identities, there, then, strict=True):
             if identity:

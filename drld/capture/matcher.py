@@ -1,15 +1,14 @@
-"""Which limits a packet falls under: tuple-space search (Srinivasan, Suri, Varghese 1999).
+"""The limits that a packet falls under: tuple-space search (Srinivasan, Suri, Varghese 1999).
 
-The limits of one interface, direction and address family are grouped by which bits they look at:
-source prefix length, destination prefix length, mask of the packet mark, protocol or not. Those
-fields laid side by side make one integer for a packet; a group is a mask over it and a hash table
-from the masked integer to the limits that want exactly these bits. So a packet costs one lookup
-for each group, not for each limit: ten thousand limits on a /24 each are one group. Only port
-ranges are compared one by one, among the limits of one table entry.
+The limits of one interface, direction and address family are grouped by the bits that they compare:
+source prefix length, destination prefix length, mask of the packet mark, protocol or not. The
+fields of a packet, side by side, make one integer. A group is a mask over this integer, and a hash
+table from the masked integer to the limits that want these bits. So a packet costs one lookup for
+each group, not for each limit: ten thousand limits on a /24 each are one group. Only port ranges
+are compared one by one, among the limits of one table entry.
 
-All conditions of a limit must hold; a packet may fall under several limits, and gets them in the
-order of the configuration. docs/matching.md states the rules, tests/ hold a linear matcher as
-the reference.
+All conditions of a limit must hold. A packet may fall under several limits, in the order of the
+configuration. docs/matching.md states the rules, and tests/ hold a linear matcher as the reference.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class _Entry(NamedTuple):
     """Place in the configuration."""
     limit: LimitSpec
     ports: bool
-    """Whether there are port ranges yet to compare."""
+    """Whether the limit has port ranges to compare."""
 
 
 _Groups = list[tuple[int, dict[int, list[_Entry]]]]
@@ -61,9 +60,9 @@ class Matcher:
         """The limits that a packet falls under, in the order of the configuration.
 
         Args:
-            header: what `parse` read.
-            interface: where it came in, or goes out, by `direction`.
-            direction: of the packet at the hook where it was taken.
+            header: the packet's headers (`packet.parse`).
+            interface: the interface of arrival (`IN`) or departure (`OUT`).
+            direction: the packet's direction at the hook.
             mark: the packet's mark, 32 bits.
         """
         family = header.family
@@ -88,7 +87,7 @@ class Matcher:
 
 
 def _families(match: Match) -> tuple[int, ...]:
-    """Families of the packets that can match; 0 stands for those whose addresses are unknown."""
+    """Families of the packets that can match; 0: the packet's addresses are unknown."""
     prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
     if prefixes:
         versions = {prefix.version for prefix in prefixes}

@@ -1,16 +1,15 @@
-"""What the headers of an IP packet say: flow, length, fragment; from bytes that nobody vouches for.
+"""Parser of IP headers: flow, length and fragment, from untrusted bytes.
 
-`parse` reads the first bytes of a packet, as many as a datapath copies (`COPY_BYTES`), and never
-raises: a packet that contradicts itself or whose headers end too early yields what could be read
-and a `Defect` that says why that is not all. What a limit makes of such a packet stands in
-docs/matching.md.
+`parse` reads the first `COPY_BYTES` of a packet and never raises. From a packet that contradicts
+itself, or with headers that end too early, it returns the fields that it could read, and a
+`Defect`. docs/matching.md says how limits treat such a packet.
 
-- Length is that of the IP packet in bytes: total length (RFC 791), payload length + 40 (RFC 8200),
-  or the jumbo payload option + 40 (RFC 2675), as far as there are so many bytes. Where the field
-  contradicts the headers, the bytes at hand count instead.
-- IPv6 extension headers are followed through hop-by-hop options, routing, fragment, destination
-  options and AH, `MAX_EXTENSIONS` of them. If the chain cannot be followed to its end, the
-  protocol is the number of the extension header where reading stopped.
+- The length is the IP packet's, in bytes: total length (RFC 791), payload length + 40 (RFC 8200),
+  or jumbo payload option + 40 (RFC 2675), but at most the bytes present. If the field contradicts
+  the headers, the length is the number of copied bytes.
+- The parser follows up to `MAX_EXTENSIONS` IPv6 extension headers: hop-by-hop options, routing,
+  fragment, destination options and AH. If it cannot reach the end of the chain, the protocol is the
+  number of the extension header where it stopped.
 - Ports are those of TCP, UDP, UDP-Lite, SCTP and DCCP, from a whole packet or a first fragment.
   An atomic fragment (RFC 6946: offset 0, none follows) is a whole packet.
 """
@@ -25,8 +24,8 @@ from typing import NamedTuple
 from drld.model import FlowKey
 
 COPY_BYTES = 256
-"""Bytes of each packet a datapath copies: the longest IPv4 header with ports takes 64, IPv6 with
-every extension header that is met in practice less than this."""
+"""Bytes of each packet that a datapath copies: the longest IPv4 header with ports takes 64 bytes,
+IPv6 with the extension headers found in practice less than this."""
 
 MAX_EXTENSIONS = 8
 """IPv6 extension headers followed in one packet."""
@@ -40,7 +39,7 @@ _EXTENSIONS = frozenset({_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTHENTICATION, _DES
 _IPV4 = Struct("!BxHxxHxBxx4s4s")  # version and IHL, length, fragment, protocol, addresses
 _IPV6 = Struct("!4xHBx16s16s")  # payload length, next header, addresses
 _PORTS = Struct("!HH")
-_IPV4_OUTLINE = Struct("!BxHxxHxBxx12s")  # as above, but addresses and ports in one
+_IPV4_OUTLINE = Struct("!BxHxxHxBxx12s")  # as _IPV4, with addresses and ports in one field
 _FRAGMENT_FIELD = Struct("!2xH")
 _JUMBO_LENGTH = Struct("!I")
 _CHECKSUM = Struct("!H")
@@ -55,12 +54,12 @@ _IPV6_OFFSET = 0xFFF8
 _PAD1, _JUMBO_PAYLOAD = 0x00, 0xC2
 _MIN_JUMBO_PAYLOAD = 0x10000
 MAX_JUMBO_PAYLOAD = 0x80000
-"""No interface of Linux takes a larger packet (`GSO_MAX_SIZE`): who says so would have a hundred
-bytes counted as 4 GB."""
+"""Linux takes no larger packet (`GSO_MAX_SIZE`). Without this bound a hundred bytes could count as
+4 GB."""
 
 
 class Defect(enum.Enum):
-    """Why not everything could be read."""
+    """Why the parser did not read all headers."""
 
     VERSION = "neither an IPv4 nor an IPv6 packet"
     HEADER_LENGTH = "IPv4 header length below 20 bytes"
@@ -71,36 +70,36 @@ class Defect(enum.Enum):
 
     @property
     def malformed(self) -> bool:
-        """Whether the packet itself is at fault; if not, too little of it was looked at."""
+        """Whether the packet itself is at fault; if not, the parser read too little of it."""
         return self not in (Defect.COPY, Defect.EXTENSIONS)
 
 
 class Header(NamedTuple):
-    """What could be read of one packet."""
+    """The fields that the parser read of one packet."""
 
     flow: FlowKey
     length: int
     """Bytes of the IP packet."""
     family: int
-    """4 or 6; 0 if not even addresses could be read, and `flow` says nothing then."""
+    """4 or 6; 0: the addresses are unknown, and `flow` has no meaning."""
     ports_known: bool
     fragment: bool
-    """Part of a fragmented datagram."""
+    """Whether the packet is a part of a fragmented datagram."""
     later_fragment: bool
-    """Such a part that is not the first."""
+    """Whether it is a part other than the first."""
     defect: Defect | None
 
 
 _ANY = 1 << 32
-"""More bytes than a packet can say that it has."""
+"""More bytes than any length field can state."""
 _NO_FLOW = FlowKey(255, bytes(4), bytes(4), 0, 0)
 
 
 def parse(data: bytes, present: int = _ANY) -> Header:
-    """Read the first bytes of a packet, the IP header first; never raises.
+    """Read the first bytes of a packet, from the IP header on; never raises.
 
-    There are `present` bytes of it, if whoever gives it has not compared that with its length, as
-    the kernel does before netfilter; and not less than are in `data`.
+    `present` is the number of bytes that the packet has, at least those in `data`. It can be left
+    out for packets from netfilter, as the kernel has compared their length field with it.
     """
     version = data[0] >> 4 if data else 0
     if version == 4:
@@ -111,15 +110,15 @@ def parse(data: bytes, present: int = _ANY) -> Header:
 
 
 def outline(data: bytes) -> tuple[Hashable, int]:
-    """What tells plain packets apart, and the length.
+    """The outline of a plain packet, a key of a cache of `parse`, and the packet's length.
 
-    A plain packet is whole, without IPv4 options or IPv6 extension headers, and long enough for
-    ports, in what it says and in what was copied: nearly all packets are. `parse` says the same
-    of any two with one outline but for their lengths, finds no defect in them, and the length
-    that is given here; so what it says can be remembered. It costs a quarter of `parse`.
+    A plain packet is no fragment, has no IPv4 options or IPv6 extension headers, and is long enough
+    for ports, by its length field and in the copied bytes. Nearly all packets are plain. For two
+    packets with one outline, `parse` returns headers without defect that differ only in length, and
+    their lengths are those returned here. It takes a quarter of the time of `parse`.
 
     Returns:
-        The outline, None if the packet is not plain; its length in bytes, if it is.
+        The outline, or None if the packet is not plain; the length in bytes of a plain packet.
     """
     if len(data) < 24:
         return None, 0
@@ -140,11 +139,11 @@ def ecn_capable(data: bytes) -> bool:
 
 
 def marked(data: bytes) -> bytes:
-    """Such a packet with the congestion mark (CE, RFC 3168)."""
+    """An ECN-capable packet with the congestion mark (CE, RFC 3168)."""
     if data[0] >> 4 == 6:
         return data[:1] + bytes([data[1] | _CE_IPV6]) + data[2:]
     service = data[1] | _CE_IPV4
-    # RFC 1624, equation 3: the words differ by what was added to the second byte.
+    # RFC 1624, equation 3: the words differ by the change of the second byte.
     (checksum,) = _CHECKSUM.unpack_from(data, 10)
     checksum = (~checksum & 0xFFFF) + service - data[1]
     checksum = ~((checksum & 0xFFFF) + (checksum >> 16)) & 0xFFFF

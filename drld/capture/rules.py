@@ -1,26 +1,26 @@
-"""The firewall rules that lead packets to the queue, and nothing but our own rules.
+"""The firewall rules that send packets to the queue: input for nft and iptables, as pure functions.
 
-For each interface and direction with a limit there is one rule (one for each address family where
-the tool wants it so), however many limits there are. Limits on packets coming in hang on the
-prerouting hook, those on packets going out on postrouting, each right after the mangle tables of
-everybody else, so that packet marks are set by then; addresses are those before destination NAT
-on the way in, and before source NAT on the way out.
+Each interface and direction with a limit has one rule, however many limits it has (one rule for
+each address family if the tool needs it). Rules for incoming packets are in prerouting, rules for
+outgoing packets in postrouting. Both come right after the mangle tables of other programs, when
+packet marks are set. Addresses are those before destination NAT for incoming packets, and before
+source NAT for outgoing ones.
 
-Where packets are charged when they arrived (`nfqueue.arrival`), a limit on packets going out
-has three rules instead: the kernel forgets a packet's arrival between forward and postrouting. The
-first takes what is forwarded at the forward hook, behind everybody's filters; the others take what
-this host sends, at postrouting where its source is an address of this host, and at the output hook
-where it is not (a transparent proxy, DHCP). A packet meets one of the three. A hook with a limit
-that matches marks keeps its one rule, for marks may be set in postrouting.
+If packets are charged at their arrival (`nfqueue.arrival`), an outgoing hook has three rules,
+because the kernel clears a packet's time stamp between forward and postrouting. The first takes
+forwarded packets at the forward hook, after all filters. The others take the packets of this host:
+at postrouting if the source is an address of this host, and at the output hook if it is not (a
+transparent proxy, DHCP). A packet meets one of the three. A hook with a limit that matches packet
+marks keeps its one rule, as marks may be set in postrouting.
 
-A hook is bypassed when no daemon listens if its limits say `on_failure = "open"`; otherwise its
-packets are dropped then. All of them have to agree, for they have one rule, and none may ask for a
-share, for a dead daemon enforces none: those are refused.
+While no daemon listens, packets of a hook pass if its limits say `on_failure = "open"`; otherwise
+the kernel drops them. The limits of a hook share a rule, so they must agree. `"share"` is refused,
+as a dead daemon enforces no share.
 
-Two tools: nft (an own table; narrowed to the prefixes that the limits name, where all of them
-name some) and iptables (own chains in mangle; narrowed to the address family and, where there is
-but one, to the prefix). Everything is named after the limiter, so that the leftovers of a killed
-run are found again. Here is what the tools are told; `drld.capture.nfqueue.firewall` tells them.
+With nft the rules are in a table of their own, narrowed to the limits' prefixes if every limit has
+one. With iptables they are in chains of their own, in mangle and security, narrowed to the address
+family and to a single prefix. All names contain the limiter's name, by which the next run finds the
+leftovers of a killed one. `drld.capture.nfqueue.firewall` runs the tools.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from drld.errors import DatapathError
 from drld.spec import Direction, LimitSpec, OnFailure
 
 NFT_PRIORITY = -149
-"""One behind mangle, so that marks set there are seen whoever registered first."""
+"""Right after mangle, so that packet marks set there count, in any order of registration."""
 
 NFT_LATE_PRIORITY = 51
-"""One behind security, which is behind filter."""
+"""Right after security, which is after filter."""
 
 
 class Point(Enum):
-    """Where in a packet's way a chain of ours hangs.
+    """The place of one of our chains on a packet's path.
 
-    The value is part of its name, and so none of nft's own words ("fwd").
+    The value is part of the chain's name, so it must not be a keyword of nft ("fwd").
     """
 
     IN = "in"
@@ -62,7 +62,7 @@ _HOOKS = {
     Point.GENERATED: "output",
 }
 _TABLES = {
-    # Behind filter, so that nobody is charged for what a firewall refuses.
+    # After filter, so that no limit is charged for packets that a firewall refuses.
     "security": (Point.FORWARDED, Point.GENERATED),
     "mangle": (Point.IN, Point.OUT),
 }
@@ -74,23 +74,26 @@ _INTERFACE = re.compile(r"(?!-)[A-Za-z0-9._-]{1,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """The limits of one interface and direction, as far as the firewall is concerned."""
+    """The firewall's view of the limits of one interface and direction."""
 
     interface: str
     direction: Direction
     bypass: bool
-    """Packets pass when nobody listens to the queue."""
+    """Whether packets pass while no daemon listens to the queue."""
     families: tuple[int, ...]
-    """4, 6 or both: what the limits can match at all."""
+    """4, 6 or both: the address families that the limits can match."""
     side: str | None = None
-    """`daddr` or `saddr`, if every limit names such a prefix."""
+    """`daddr` or `saddr`, if every limit has a prefix of that side."""
     prefixes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of that side, by family, disjoint and sorted."""
+    """Prefixes of that side by family, disjoint and sorted."""
     stamped: bool = False
-    """Packets going out are taken while the kernel knows when they arrived."""
+    """Whether outgoing packets are queued before the kernel clears their time stamp."""
 
     def places(self) -> tuple[tuple[Point, bool | None], ...]:
-        """Where its packets are taken; and if told, whether they come from an own address."""
+        """The points of the hook's rules, each for packets from this host's addresses or not.
+
+        None in the place of the truth value: for all packets.
+        """
         if self.direction is Direction.IN:
             return ((Point.IN, None),)
         if not self.stamped:
@@ -102,12 +105,12 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
     """The hooks that these limits need, sorted by direction and interface.
 
     Args:
-        limits: all of them.
-        stamped: packets bear the time of their arrival.
+        limits: all limits.
+        stamped: whether packets have a time stamp of their arrival.
 
     Raises:
-        DatapathError: an interface name that a firewall could take for something else, or an
-            `on_failure` that a queue cannot do.
+        DatapathError: an interface name is unsafe in firewall rules, or a queue cannot do what
+            `on_failure` says.
     """
     groups: dict[tuple[str, str], list[LimitSpec]] = {}
     for limit in limits:
@@ -150,15 +153,15 @@ def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
     for limit in limits:
         if limit.on_failure is OnFailure.SHARE:
             raise DatapathError(
-                f'limit {limit.name}: on_failure = "share": only the kernel datapath keeps up a '
-                'share when the daemon is dead; nfqueue has "open" and "closed"'
+                f'limit {limit.name}: on_failure = "share": only the kernel datapath enforces a '
+                'share while the daemon is dead; nfqueue has "open" and "closed"'
             )
     passing = [limit for limit in limits if limit.on_failure is OnFailure.OPEN]
     if passing and len(passing) < len(limits):
         other = next(limit for limit in limits if limit.on_failure is not OnFailure.OPEN)
         raise DatapathError(
-            f'limit {passing[0].name}: on_failure = "open", but not of limit {other.name}: with '
-            f"nfqueue the limits on {where} share a rule; only the kernel datapath can do both"
+            f'limit {passing[0].name}: on_failure = "open", but limit {other.name} has another: '
+            f"with nfqueue all limits on {where} need the same; the kernel datapath can do both"
         )
     return bool(passing)
 
@@ -169,7 +172,7 @@ def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:
 
 
 def label(limiter: str) -> str:
-    """What rules of this limiter are called: its name if that is simple, else part and hash."""
+    """The limiter's part of the names of its rules: its name if simple, else a part and a hash."""
     if re.fullmatch(rf"[A-Za-z0-9._-]{{1,{_LABEL_BYTES}}}", limiter, re.ASCII):
         return limiter
     digest = hashlib.blake2s(limiter.encode(), digest_size=4).hexdigest()
@@ -185,9 +188,9 @@ def nft_table(limiter: str) -> str:
 
 
 def nft_install(limiter: str, hooks: Iterable[Hook], queue: int) -> str:
-    """One transaction that makes the limiter's table hold these rules, whatever it held before.
+    """A transaction that replaces the contents of the limiter's table by these rules.
 
-    The chains stay across a reload and only their rules are exchanged: no packet finds none.
+    The chains stay across a reload and only their rules are exchanged: no packet misses a rule.
     """
     table = f"inet {nft_table(limiter)}"
     hooks = list(hooks)
@@ -213,7 +216,7 @@ def _nft_points(hooks: Iterable[Hook]) -> list[Point]:
 
 
 def _nft_conditions(hook: Hook) -> list[str]:
-    """What narrows a hook: one condition for each rule that it takes, perhaps empty."""
+    """The conditions of a hook, one for each rule that it takes; a condition may be empty."""
     if hook.side is not None:
         return [
             f"{'ip' if family == 4 else 'ip6'} {hook.side} {{ {', '.join(prefixes)} }} "
@@ -224,13 +227,13 @@ def _nft_conditions(hook: Hook) -> list[str]:
 
 
 def nft_release(limiter: str) -> str:
-    """One transaction after which the limiter's table has no rules."""
+    """A transaction that removes all rules from the limiter's table."""
     table = f"inet {nft_table(limiter)}"
     return f"add table {table}\nflush table {table}\n"
 
 
 def nft_remove(limiter: str) -> str:
-    """One transaction after which the limiter's table is gone, existing or not before."""
+    """A transaction that removes the limiter's table, if it exists."""
     table = f"inet {nft_table(limiter)}"
     return f"add table {table}\ndelete table {table}\n"
 
@@ -239,23 +242,23 @@ def nft_remove(limiter: str) -> str:
 
 
 def iptables_chain(limiter: str, point: Point) -> str:
-    """Name of the limiter's chain that hangs there."""
+    """Name of the limiter's chain at a point."""
     return f"drld-{label(limiter)}-{point.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """What there is of one of our chains."""
+    """The state of one of our chains."""
 
     exists: bool = False
     jumps: int = 0
-    """Rules in the built-in chain that jump to it."""
+    """Rules in the built-in chain that jump to ours."""
     rules: tuple[str, ...] = ()
-    """In it, as the tool lists them."""
+    """The chain's rules, as the tool lists them."""
 
 
 def iptables_state(limiter: str, saved: str) -> dict[Point, ChainState]:
-    """What the output of `iptables-save` holds of this limiter."""
+    """The state of this limiter's chains, from the output of `iptables-save`."""
     tables: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in saved.splitlines():
@@ -282,10 +285,11 @@ def iptables_install(
     family: int,
     states: Mapping[Point, ChainState],
 ) -> str:
-    """Input of `iptables-restore --noflush` that makes our chains hold these rules.
+    """Input of `iptables-restore --noflush` that replaces the contents of our chains by these
+    rules.
 
-    Our jump comes last in the built-in chain: whoever marks packets there does so before, and an
-    accepted packet skips nobody's rules. Empty if there is nothing to do.
+    Our jump comes last in the built-in chain, so that rules that mark packets come first, and a
+    packet that we accept has passed all other rules. Empty if there is nothing to do.
     """
     relevant = [hook for hook in hooks if family in hook.families]
     wanted = {
@@ -304,7 +308,7 @@ def iptables_install(
 def iptables_put_back(
     limiter: str, before: Mapping[Point, ChainState], states: Mapping[Point, ChainState]
 ) -> str:
-    """The same, that makes our chains what they were before; empty if they are."""
+    """Input of `iptables-restore` that restores our chains; empty if they have not changed."""
     if states == before:
         return ""
     reached = {point: state.rules if state.jumps else () for point, state in before.items()}
@@ -317,7 +321,7 @@ def _iptables_exchange(
     text: list[str] = []
     tables = list(_TABLES.items())
     if len(wanted[Point.FORWARDED]) < len(states[Point.FORWARDED].rules):
-        # While a hook moves between one rule and three, a packet may meet two of them, not none.
+        # While a hook changes between one rule and three, a packet may meet two rules, never none.
         tables.reverse()
     for table, points in tables:
         chains: list[str] = []
@@ -341,7 +345,7 @@ def _iptables_exchange(
 def _iptables_match(hook: Hook, family: int, own: bool | None) -> str:
     packets = f"{'-i' if hook.direction is Direction.IN else '-o'} {hook.interface}"
     prefixes = hook.prefixes.get(family, ())
-    if len(prefixes) == 1:  # more would take a rule each
+    if len(prefixes) == 1:  # several prefixes would take a rule each
         packets += f" {'-d' if hook.side == 'daddr' else '-s'} {prefixes[0]}"
     if own is not None:
         packets += f" -m addrtype {'' if own else '! '}--src-type LOCAL"
@@ -349,7 +353,7 @@ def _iptables_match(hook: Hook, family: int, own: bool | None) -> str:
 
 
 def operator_rules(limiter: str, hooks: Sequence[Hook], queue: int) -> str:
-    """The rules in the words of both tools, for an operator who installs them by hand."""
+    """The rules in the languages of both tools, for an operator to install by hand."""
     nothing = dict.fromkeys(Point, ChainState())
     parts = [f"# nft -f -\n{nft_install(limiter, hooks, queue)}"]
     for tool, family in (("iptables", 4), ("ip6tables", 6)):

@@ -1,11 +1,11 @@
-"""Messages to the kernel's packet queue: verdicts, many in one system call, and how much to copy.
+"""Netlink messages to the kernel's packet queue: verdicts in batches, and the bytes to copy.
 
-Most of what NFQUEUE costs is two system calls a packet: one that fetches it, one that gives its
-verdict. The second need not be: a batch verdict (NFQNL_MSG_VERDICT_BATCH, Linux 3.1) holds for
+Most of the cost of NFQUEUE is two system calls per packet: one reads the packet, one sends its
+verdict. Batches save the second. A batch verdict (NFQNL_MSG_VERDICT_BATCH, Linux 3.1) holds for
 every waiting packet up to an id, and one `send` may carry several messages, which the kernel
-carries out in their order. The kernel numbers packets and hands them out in one order, so a run
-of equal verdicts is one message, and any mixture of them is one `send`. A packet that was
-rewritten has a message of its own among them, with its new bytes.
+executes in order. The kernel delivers packets in the order of their ids. So a run of equal verdicts
+is one message, and any mixture is one `send`. A rewritten packet has a message of its own, with its
+new bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MESSAGE = Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence number, p
 _FAMILY = Struct("!BBH")  # nfgenmsg: family, version, number of the queue
 _ATTRIBUTE = Struct("=HH")  # nlattr: length, type
 _VERDICT = Struct("!II")  # nfqnl_msg_verdict_hdr: verdict, id
-_COPYING = Struct("!IB")  # nfqnl_msg_config_params: bytes, what
+_COPYING = Struct("!IB")  # nfqnl_msg_config_params: bytes, mode
 
 
 def _attribute(kind: int, content: bytes) -> bytes:
@@ -41,36 +41,33 @@ def _message(kind: int, queue: int, attributes: bytes) -> bytes:
 
 
 def copying(queue: int, size: int) -> bytes:
-    """A message: copy so many bytes of each packet from now on."""
+    """The message that sets the bytes to copy of each packet, from now on."""
     return _message(_CONFIGURE, queue, _attribute(_PARAMETERS, _COPYING.pack(size, _COPY_PACKET)))
 
 
 class Verdicts:
-    """What was decided about the packets of one queue and not yet sent."""
+    """Verdicts on the packets of one queue that have not been sent yet."""
 
     def __init__(self, queue: int) -> None:
-        """`queue`: its number."""
+        """`queue`: the queue's number."""
         self._queue = queue
         placeholder = _attribute(_VERDICT_HEADER, bytes(_VERDICT.size))
         self._headers = _message(_BATCH_VERDICT, queue, placeholder)[: -_VERDICT.size]
         self._messages: list[bytes] = []
         self._forward: int | None = None
-        """Verdict of the run that is not closed yet; None where there is none."""
+        """Verdict of the open run; None if there is none."""
         self._last = 0
-        """Id of that run's last packet."""
+        """Id of the last packet of the open run."""
 
     def give(self, packet_id: int, forward: int) -> None:
-        """Decide about the next packet, in the order in which the kernel handed them out.
-
-        `forward`: a truth value.
-        """
+        """Add the verdict on the next packet, in the order of delivery."""
         if forward != self._forward:
             self._close_run()
             self._forward = forward
         self._last = packet_id
 
     def rewrite(self, packet_id: int, content: bytes) -> None:
-        """Forward the next packet with these bytes in the place of all that it has."""
+        """Forward the next packet with these bytes in place of its own."""
         self._close_run()
         self._forward = None
         header = _attribute(_VERDICT_HEADER, _VERDICT.pack(_ACCEPT, packet_id))

@@ -226,7 +226,9 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         name=limiter.name,
         listen=limiter.listen,
         control=limiter.control or f"{CONTROL_DIRECTORY}/{limiter.name}.sock",
-        gossip=GossipSpec(gossip.fabric, gossip.branching, gossip.interval),
+        gossip=GossipSpec(
+            gossip.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
+        ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
         packets=PacketsSpec(**packets.model_dump()),
@@ -320,8 +322,16 @@ def _limit_spec(
         weights=table.weights,
         flow=table.flow,
         unit=BYTES,
+        written=_written(written),
     )
     return LimitSpec(policy, _match_spec(table.match), OnFailure(table.on_failure or "default"))
+
+
+def _written(table: dict[str, object]) -> frozenset[str]:
+    """The keys of a limit's table, with those of its allocator's."""
+    allocator = table.get("allocator")
+    parameters = allocator if isinstance(allocator, dict) else {}
+    return frozenset([*table, *(f"allocator.{key}" for key in parameters)])
 
 
 def _match_spec(match: MatchTable) -> Match:

@@ -35,6 +35,7 @@ from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
 from drld.police.datapath import Datapath
 from drld.policy import Policy
+from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec
 
 GOSSIP = "[gossip]"
@@ -362,9 +363,10 @@ class Engine:
         intervals = [spec.gossip.interval_ns, *(policy.interval_ns for policy in policies)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        config_digest = ConfigDigest(policies, spec.gossip, times.timeout_ns)
+        config_digest = ConfigDigest(shared_settings(policies, spec.gossip), times.timeout_ns)
         if old is not None:
-            return old.with_peers(peers, times, config_digest)
+            old.set_peers(peers, times, config_digest)
+            return old
         probes = Probes(spec.name, self.transport.life, peers, times, config_digest)
         for peer, life in self._lives.items():
             probes.meet(peer, life, now_ns)
@@ -386,18 +388,18 @@ class Engine:
         self, policy: Policy, spec: LimiterSpec, fleet: Membership, now_ns: int
     ) -> ManagedLimit:
         """What is kept of a limit after a reload: the running one if its knowledge still fits."""
-        fresh = ManagedLimit(
-            Limiter(policy, fleet, spec.gossip.fabric), now_ns + policy.interval_ns
-        )
         managed = self.limits.get(policy.id)
-        if managed is None:
-            return fresh
-        if self.spec.gossip == spec.gossip and reload.knowledge_stays(
-            managed.limiter.policy, policy
+        if (
+            managed is not None
+            and self.spec.gossip == spec.gossip
+            and reload.knowledge_stays(managed.limiter.policy, policy)
         ):
             return managed
-        fresh.totals = managed.totals
-        return fresh
+        limiter = Limiter(policy, fleet, spec.gossip.fabric)
+        due_ns = now_ns + policy.interval_ns
+        if managed is None:
+            return ManagedLimit(limiter, due_ns)
+        return replace(managed, limiter=limiter, due_ns=due_ns, last=None)
 
 
 def _next(due_ns: int, now_ns: int, interval_ns: int) -> int:

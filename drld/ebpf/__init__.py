@@ -1,1 +1,1 @@
-"""eBPF: the system call, the compiler, and how programs are attached to hooks."""
+"""eBPF: the system call, the compiler, and the attachment of programs to hooks."""

@@ -1,8 +1,8 @@
-"""Where programs of a limiter hang: what both ways of attaching them have in common.
+"""The attachment of a limiter's programs to hooks, in either of two ways.
 
-A program on a hook keeps itself, and so its maps, alive without any process or file, and the next
-daemon of that limiter finds it there. Two ways, of which `attachment` takes the first that the
-kernel has: tcx (`drld.ebpf.tcx`), and clsact with cls_bpf (`drld.ebpf.clsact`).
+A program on a hook stays alive without any process or file, and keeps its maps alive. The next
+daemon of that limiter finds it there. `attachment` chooses tcx (`drld.ebpf.tcx`) if the kernel has
+it, and clsact with cls_bpf (`drld.ebpf.clsact`) otherwise.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ class Attachment(Protocol):
     """`tcx` or `clsact`."""
 
     def program_name(self, kind: str) -> str:
-        """What a program has to be called that is to be attached."""
+        """The name under which a program must be loaded to be attached."""
 
     def put(self, index: int, direction: Direction, program: Program, handover_ids: str) -> None:
-        """Attach a program, in place of an earlier one of this limiter: a packet meets one of them.
+        """Attach a program, or replace this limiter's earlier one: each packet meets one of them.
 
         Args:
-            index: of the interface.
-            direction: of the packets.
-            program: was loaded as `program_name` says.
-            handover_ids: ids of the maps that the next daemon takes over, separated by dots; or
-                any text, if there are none.
+            index: the interface's index.
+            direction: the packets' direction.
+            program: a program loaded under `program_name`.
+            handover_ids: ids of the maps that the next daemon takes over, separated by dots; any
+                text if there are none.
 
         Raises:
             DatapathError: the kernel refuses.
         """
 
     def remove(self, index: int, direction: Direction) -> None:
-        """Remove our program; an interface that is gone has taken it along.
+        """Remove our program; does nothing if the interface is gone.
 
         Raises:
             DatapathError: the kernel refuses.
         """
 
     def has(self, index: int, direction: Direction) -> bool:
-        """Whether our program is there.
+        """Whether our program is attached.
 
         Raises:
-            DatapathError: the kernel does not say.
+            DatapathError: the kernel refuses to answer.
         """
 
     def found(self) -> list[Found]:
-        """All programs of this limiter, on whatever interface.
+        """All attached programs of this limiter, on all interfaces.
 
         Raises:
-            DatapathError: the kernel does not say.
+            DatapathError: the kernel refuses to answer.
         """
 
     def close(self) -> None:
-        """Give up what is needed to talk to the kernel; the programs stay."""
+        """Close the connection to the kernel; the programs stay."""
 
 
 def attachment(limiter_name: str) -> Attachment:
-    """The better of the two ways that this kernel, and this process's capabilities, allow.
+    """The better way that this kernel and this process's capabilities allow.
 
     Raises:
-        DatapathError: neither.
+        DatapathError: neither way works.
     """
     from drld.ebpf import tcx
 

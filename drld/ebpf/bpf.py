@@ -1,7 +1,7 @@
-"""The bpf(2) system call: maps, programs and what can be found of others' (linux/bpf.h).
+"""The bpf(2) system call: maps and programs, our own and those of other processes (linux/bpf.h).
 
-A map whose memory is mapped (`BPF_F_MMAPABLE`) is read and written without any system call: that
-is how the daemon counts thousands of limits a tick. Needs CAP_BPF and CAP_NET_ADMIN; looking up
+A map with mapped memory (`BPF_F_MMAPABLE`) is read and written without a system call, so that the
+daemon can read thousands of limits in a tick. This needs CAP_BPF and CAP_NET_ADMIN. A lookup of
 programs and maps by id (`from_id`) needs CAP_SYS_ADMIN.
 """
 
@@ -20,7 +20,7 @@ from drld.errors import DatapathError
 HASH, ARRAY, PERCPU_ARRAY = 1, 2, 6
 
 TCX_INGRESS, TCX_EGRESS = 46, 47
-"""Hooks of an interface that programs are attached to without a filter (Linux 6.6)."""
+"""Hooks of an interface that take programs without a filter (Linux 6.6)."""
 
 NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 
@@ -35,17 +35,17 @@ _LD_IMM64_MAP = b"\x18"
 _PSEUDO_MAP_FD, _PSEUDO_MAP_VALUE = 1, 2
 _VERIFIER_LOG_BYTES = 1 << 20
 _LICENSE = b"GPL"
-"""Of the two that the programs are under, the one by which the kernel lends all its helpers."""
+"""The programs have two licences; under this one the kernel allows all helpers."""
 _NAME_BYTES = 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(command: int, attributes: bytes) -> tuple[int, ctypes.Array[ctypes.c_char]]:
-    """One bpf(2); what it returned, and the attributes as it left them.
+    """One bpf(2); return its result, and the attributes as the kernel left them.
 
     Raises:
-        OSError: it failed.
+        OSError: the call failed.
     """
     number = _NUMBERS.get(platform.machine())
     if number is None:
@@ -80,7 +80,7 @@ class Map:
     def create(
         cls, kind: int, name: str, sizes: tuple[int, int], entries: int, flags: int = 0
     ) -> Map:
-        """Make a map; `sizes` are those of a key and a value, in bytes.
+        """Make a map; `sizes` are the sizes of a key and a value, in bytes.
 
         Raises:
             DatapathError: the kernel refuses.
@@ -94,10 +94,10 @@ class Map:
 
     @classmethod
     def from_id(cls, identity: int) -> Map:
-        """Another process's map.
+        """Open a map by its id, such as one of another process.
 
         Raises:
-            OSError: there is none, or it may not be had.
+            OSError: the map does not exist, or is not accessible.
         """
         fd, _ = _call(_MAP_FROM_ID, struct.pack("<III", identity, 0, 0))
         # struct bpf_map_info: type, id, key, value, entries, flags, name
@@ -112,7 +112,7 @@ class Map:
         return (self.value_bytes + 7) & ~7
 
     def identity(self) -> int:
-        """Its id, by which others find it."""
+        """The map's id, by which other processes find it."""
         return int(struct.unpack_from("<I", _information(self.fd, 40), 4)[0])
 
     def memory(self) -> mmap.mmap:
@@ -152,11 +152,11 @@ class Map:
         )
 
     def freeze(self) -> None:
-        """Let nobody write to it any more."""
+        """Forbid writes from user space, for good."""
         _call(_FREEZE, struct.pack("<I", self.fd))
 
     def close(self) -> None:
-        """Give up the descriptor; the map lives as long as somebody else has it."""
+        """Close the descriptor; the map lives while another reference to it exists."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -167,11 +167,11 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A compiled program, and where it refers to maps."""
+    """A compiled program, and its references to maps."""
 
     instructions: bytes
     maps: Mapping[int, str]
-    """Name of the map by index of the instruction."""
+    """Name of a map by the index of the instruction that refers to it."""
 
 
 class Program:
@@ -185,7 +185,7 @@ class Program:
         """Load a program with its maps.
 
         Raises:
-            DatapathError: the kernel refuses; with the end of what the verifier says.
+            DatapathError: the kernel refuses; the error has the end of the verifier's log.
         """
         linked = bytearray(code.instructions)
         for index, target in code.maps.items():
@@ -227,23 +227,23 @@ class Program:
 
     @classmethod
     def from_id(cls, identity: int) -> Program:
-        """A program that is loaded already.
+        """Open a loaded program by its id.
 
         Raises:
-            OSError: there is none, or it may not be had.
+            OSError: the program does not exist, or is not accessible.
         """
         return cls(_call(_PROG_FROM_ID, struct.pack("<III", identity, 0, 0))[0])
 
     def identity(self) -> int:
-        """Its id, by which others find it."""
+        """The program's id, by which other processes find it."""
         return int(struct.unpack_from("<I", _information(self.fd, 64), 4)[0])
 
     def name(self) -> str:
-        """What it was loaded as, as far as the kernel keeps it."""
+        """The program's name, at most 15 bytes of it."""
         return _information(self.fd, 80)[64:].rstrip(b"\0").decode()
 
     def map_ids(self) -> Sequence[int]:
-        """Ids of the maps that it uses."""
+        """Ids of the maps that the program uses."""
         # struct bpf_prog_info: nr_map_ids at 52, map_ids at 56
         count = struct.unpack_from("<I", _information(self.fd, 64), 52)[0]
         ids = (ctypes.c_uint32 * count)()
@@ -253,37 +253,37 @@ class Program:
         return list(ids)
 
     def run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> int:
-        """Run it on a packet that is not on any wire (BPF_PROG_TEST_RUN); what it returned.
+        """Run the program on a made-up packet (BPF_PROG_TEST_RUN); return its result.
 
         Args:
-            data: the packet, its Ethernet header first.
+            data: the packet, from its Ethernet header on.
             context: the beginning of its struct __sk_buff.
-            repeat: how often.
+            repeat: number of runs.
 
         Raises:
-            OSError: the kernel cannot run it.
+            OSError: the kernel cannot run the program.
         """
         return self.timed_run(data, context, repeat)[0]
 
     def run_on(self, data: bytes, context: bytes) -> tuple[int, bytes]:
-        """As `run`; what it returned, and the packet as it left it."""
+        """As `run`; return the program's result, and the packet after the run."""
         returned, _, _, packet = self._run(data, context, 1, len(data))
         return returned, packet
 
     def timed_run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> tuple[int, int]:
-        """As `run`; what it returned last, and the mean duration in ns."""
+        """As `run`; return the last result, and the mean duration in ns."""
         returned, duration_ns, _, _ = self._run(data, context, repeat)
         return returned, duration_ns
 
     def run_in_context(self, data: bytes, context: bytes) -> tuple[int, bytes]:
-        """As `run`; what it returned, and the context as it left it."""
+        """As `run`; return the program's result, and the context after the run."""
         returned, _, left, _ = self._run(data, context, 1)
         return returned, left
 
     def _run(
         self, data: bytes, context: bytes, repeat: int, room: int = 0
     ) -> tuple[int, int, bytes, bytes]:
-        """What it returned, the mean duration in ns, the context, `room` bytes of the packet."""
+        """Return the result, the mean duration in ns, the context, `room` bytes of the packet."""
         packet = ctypes.create_string_buffer(data, len(data))
         out = ctypes.create_string_buffer(room)
         given = ctypes.create_string_buffer(context, len(context))
@@ -310,14 +310,14 @@ class Program:
         return returned, duration_ns, left.raw, out.raw
 
     def close(self) -> None:
-        """Give up the descriptor."""
+        """Close the descriptor."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def attached(index: int, hook: int) -> list[int]:
-    """Ids of the programs on a hook (`TCX_INGRESS`) of an interface, as they run one after another.
+    """Ids of the programs on a hook (`TCX_INGRESS`) of an interface, in the order of execution.
 
     Raises:
         OSError: the interface is gone, or the kernel has no such hooks.
@@ -331,7 +331,7 @@ def attached(index: int, hook: int) -> list[int]:
 
 
 def attach(index: int, hook: int, program: Program, replaced: Program | None = None) -> None:
-    """Attach to a hook of an interface: in the place of another program, or before all of them.
+    """Attach to a hook of an interface: in place of another program, or before all programs.
 
     Raises:
         OSError: the kernel refuses.
@@ -341,19 +341,19 @@ def attach(index: int, hook: int, program: Program, replaced: Program | None = N
 
 
 def detach(index: int, hook: int, program: Program) -> None:
-    """Take a program off a hook of an interface.
+    """Remove a program from a hook of an interface.
 
     Raises:
-        OSError: it is not there.
+        OSError: the program is not on the hook.
     """
     _call(_PROG_DETACH, struct.pack("<IIIIIIQ", index, program.fd, hook, 0, 0, 0, 0))
 
 
 def enable_statistics() -> int:
-    """Have the kernel count the runs and the run time of all programs (Linux 5.8).
+    """Make the kernel count the runs and the run time of all programs (Linux 5.8).
 
     Returns:
-        A descriptor; it goes on until that is closed, however the process ends.
+        A descriptor; the kernel counts until it is closed, also by the end of the process.
 
     Raises:
         OSError: the kernel cannot, or CAP_SYS_ADMIN is missing.
@@ -364,12 +364,12 @@ def enable_statistics() -> int:
 def references(
     instructions: bytes, names: Mapping[int, str], values: Mapping[int, str]
 ) -> dict[int, str]:
-    """Where a program refers to maps.
+    """A program's references to maps: the map's name by the index of the instruction.
 
     Args:
-        instructions: of the program.
-        names: by descriptor.
-        values: names by the numbers that stand for the addresses of maps' values.
+        instructions: the program's instructions.
+        names: maps by descriptor.
+        values: maps by the numbers that stand for the addresses of their values.
     """
     spaces = {_PSEUDO_MAP_FD: names, _PSEUDO_MAP_VALUE: values}
     found = {}
@@ -381,7 +381,7 @@ def references(
 
 
 def possible_cpus(text: str) -> int:
-    """How many CPUs there may ever be, from /sys/devices/system/cpu/possible ("0-3,8")."""
+    """The number of possible CPUs, from /sys/devices/system/cpu/possible ("0-3,8")."""
     return max(int(part.split("-")[-1]) for part in text.strip().split(",")) + 1
 
 

@@ -1,4 +1,4 @@
-"""Undoing things, each as far as it can be undone."""
+"""Cleanup in steps: a step that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def cleaning_up() -> Iterator[None]:
-    """For each step of undoing something: the other steps follow though this one fails.
+    """Run one step of a cleanup; log its `DatapathError` instead of raising it.
 
-    What fails in it is logged, and does not hide the error for which something is undone.
+    So the other steps run, and the error that caused the cleanup is not hidden.
     """
     try:
         yield
     except DatapathError as error:
-        log.error("a step of cleaning up failed: %s", error)
+        log.error("a cleanup step failed, and may leave something of drld behind: %s", error)

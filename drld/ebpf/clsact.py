@@ -1,10 +1,10 @@
 """BPF programs on clsact, the classifier hooks of an interface (tc-bpf(8)), through pyroute2.
 
-For kernels without tcx (`drld.ebpf.tcx`), which does the same for less.
+For kernels without tcx (`drld.ebpf.tcx`), which costs a packet less.
 
-A filter keeps its program, and so the program's maps, alive without any process or file. It has a
-name, `drld:<limiter>:<handover_ids>`, by which the next daemon of that limiter finds it. Adding a
-filter with the handle of an old one replaces it in one step: each packet meets one of the two.
+A filter keeps its program, and so the program's maps, alive without any process or file. The next
+daemon of that limiter finds it by its name, `drld:<limiter>:<handover_ids>`. A new filter with the
+handle of an old one replaces it in one step: each packet meets one of the two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drld.errors import DatapathError
 from drld.spec import Direction
 
 PRIORITY = 0x647
-"""Of our filters among those of others."""
+"""Priority of our filters among all filters."""
 
 _PARENT = {Direction.IN: 0xFFFFFFF2, Direction.OUT: 0xFFFFFFF3}
 
@@ -35,10 +35,10 @@ class Clsact:
     way = "clsact"
 
     def __init__(self, limiter_name: str) -> None:
-        """Open a netlink socket; needs CAP_NET_ADMIN for what follows.
+        """Open a netlink socket; the other methods need CAP_NET_ADMIN.
 
         Raises:
-            DatapathError: there is none to be had.
+            DatapathError: the socket cannot be opened.
         """
         self._prefix = f"drld:{limiter_name}:"
         digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4)
@@ -74,7 +74,7 @@ class Clsact:
             )
 
     def remove(self, index: int, direction: Direction) -> None:
-        """See `Attachment.remove`; clsact itself goes too if nobody's filter is left on it."""
+        """See `Attachment.remove`; removes clsact, too, if no filter is left on it."""
         with _explained(f"tc filter on interface {index} {direction.value}"):
             if not _exists(index):
                 return
@@ -88,7 +88,7 @@ class Clsact:
                     parent=_PARENT[direction],
                     prio=PRIORITY,
                 )
-            # Looking for clsact is slow where there are many interfaces.
+            # The search for clsact is slow on a host with many interfaces.
             if (ours or self._has_clsact(index)) and not any(
                 self._filters(index, each) for each in Direction
             ):
@@ -125,7 +125,7 @@ class Clsact:
 
     def _filters(self, index: int, direction: Direction) -> list[Any]:
         listed = self._netlink.get_filters(index, parent=_PARENT[direction])
-        # The kernel lists a priority by itself too, with handle 0.
+        # The kernel also lists the priority itself, with handle 0.
         return [entry for entry in listed if entry["handle"]]
 
     def _ours(self, entry: Any) -> str | None:

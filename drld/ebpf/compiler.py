@@ -1,9 +1,9 @@
-"""Compiles the programs in bpf/ with bcc, in a process of its own.
+"""Compiles the programs in bpf/ with bcc, in a child process.
 
-bcc brings LLVM, which takes over 100 MB of memory and aborts the process on some errors. So it runs
-in a child that ends once the instructions are there: `python -m drld.ebpf.compiler` writes
-them to its standard output. They hold no address, size or number of this machine, so they are kept
-in a cache directory, and a daemon that starts again compiles nothing.
+bcc loads LLVM, which takes over 100 MB of memory and aborts the process on some errors. So it runs
+in a child: `python -m drld.ebpf.compiler` writes the instructions to its standard output and ends.
+The instructions hold no address, size or descriptor of this machine. They stay in a cache
+directory, so that a daemon that starts again compiles nothing.
 """
 
 from __future__ import annotations
@@ -17,46 +17,55 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from drld.capture.kernel_layout import MAPS, VALUES
 from drld.ebpf.bpf import Code, references
 from drld.ebpf.bytecode.atomics import with_atomics
 from drld.ebpf.bytecode.loops import closed_by_jumps
 from drld.errors import DatapathError
 
 SOURCES = Path(__file__).parents[2] / "bpf"
-PROGRAMS = {"limiter": ("police", "apply"), "arrival": ("stamp",)}
-"""By source."""
 
 HEADERS = SOURCES.parent / ".venv/kernel-headers"
-"""Where scripts/setup puts kernel headers if there are none for the running kernel."""
+"""Kernel headers from scripts/setup, used if the running kernel has none."""
 
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
+_MAP = re.compile(r"^BPF_TABLE\(.*, (\w+), 1\);$", re.MULTILINE)
 _TIMEOUT_S = 120
 
 
 def compiled(
-    flags: tuple[str, ...] = (), cache: Path | None = None, source: str = "limiter"
+    source: str,
+    values: Mapping[int, str] = MappingProxyType({}),
+    flags: tuple[str, ...] = (),
+    cache: Path | None = None,
 ) -> dict[str, Code]:
-    """A source's programs by name, compiled with these preprocessor flags or from the cache.
+    """The programs of a C file of bpf/, by name: compiled, or from the cache.
+
+    Args:
+        source: the file's name without `.c`.
+        values: maps by the numbers that stand for the addresses of their values in the file.
+        flags: options of the preprocessor.
+        cache: directory of earlier results; None: the host's.
 
     Raises:
         DatapathError: bcc, headers or sources are missing, or the compiler refuses.
     """
     directory = cache if cache is not None else _cache_directory()
-    file = directory / f"bpf-{_fingerprint(source, flags)}.json"
+    arguments = [source, json.dumps(dict(values)), *flags]
+    file = directory / f"bpf-{_fingerprint(arguments)}.json"
     try:
         return _decode(file.read_text(encoding="ascii"))
     except (OSError, ValueError, KeyError):
-        pass  # none yet, or one that a full disk cut off
-    text = _compile_in_child(source, flags)
+        pass  # no file yet, or a full disk cut it off
+    text = _compile_in_child(arguments)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}")
         partial.write_text(text, encoding="ascii")
         partial.replace(file)
     except OSError:
-        pass  # a read-only host compiles at each start
+        pass  # on a read-only host each start compiles
     return _decode(text)
 
 
@@ -64,7 +73,7 @@ def _cache_directory() -> Path:
     return Path(os.environ.get("CACHE_DIRECTORY", "/var/cache/drld").split(":")[0])
 
 
-def _fingerprint(source: str, flags: tuple[str, ...]) -> str:
+def _fingerprint(arguments: list[str]) -> str:
     digest = hashlib.blake2s(digest_size=12)
     try:
         parts = [path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))]
@@ -72,18 +81,18 @@ def _fingerprint(source: str, flags: tuple[str, ...]) -> str:
         raise DatapathError(f"the BPF sources: {error}") from error
     if not parts:
         raise DatapathError(f"the BPF sources are missing from {SOURCES}")
-    for part in (*parts, platform.release().encode(), repr((source, flags)).encode(), b"3"):
+    for part in (*parts, platform.release().encode(), repr(arguments).encode(), b"3"):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
 
 
-def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
+def _compile_in_child(arguments: list[str]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if not environment.get("BCC_KERNEL_SOURCE") and not _running_headers() and HEADERS.is_dir():
         environment["BCC_KERNEL_SOURCE"] = str(HEADERS)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "drld.ebpf.compiler", source, *flags],
+            [sys.executable, "-m", "drld.ebpf.compiler", *arguments],
             env=environment,
             capture_output=True,
             text=True,
@@ -96,8 +105,8 @@ def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         if any(line.startswith("chdir(") for line in said):
             raise DatapathError(
-                f"no kernel headers for {platform.release()}: scripts/setup fetches some, or "
-                "BCC_KERNEL_SOURCE names their folder"
+                f"no kernel headers for {platform.release()}: run scripts/setup, or set "
+                "BCC_KERNEL_SOURCE to their folder"
             )
         told = next((line for line in said if "error:" in line.lower()), said[-1])
         raise DatapathError(f"the BPF compiler: {told.strip()}")
@@ -105,7 +114,7 @@ def _compile_in_child(source: str, flags: tuple[str, ...]) -> str:
 
 
 def _one_text(name: str) -> str:
-    """A source with what it includes: bcc understands operations on maps in the main file alone."""
+    """A source and its includes in one text: bcc rewrites map operations only in the main file."""
     return _INCLUDE.sub(
         lambda found: _one_text(found[1]), (SOURCES / name).read_text(encoding="utf-8")
     )
@@ -137,8 +146,12 @@ def _encode(programs: Mapping[str, Code]) -> str:
     )
 
 
-def main(source: str, flags: list[str]) -> int:
-    """What the child does."""
+def main(source: str, values: str, *flags: str) -> int:
+    """Compile in the child, with the arguments of `compiled` (`values` in JSON).
+
+    Returns:
+        The exit status.
+    """
     try:
         from bcc import BPF
         from bcc.libbcc import lib
@@ -146,22 +159,22 @@ def main(source: str, flags: list[str]) -> int:
         print("error: bcc is not installed (python3-bpfcc)", file=sys.stderr)
         return 1
     try:
-        module = BPF(
-            text=_one_text(f"{source}.c"),
-            cflags=["-Wno-unused-function", *flags],
-        )
+        text = _one_text(f"{source}.c")
+        module = BPF(text=text, cflags=["-Wno-unused-function", *flags])
     except Exception as error:
-        # The compiler has written its errors to standard error by itself.
+        # The compiler itself has written its errors to standard error.
         print(f"error: {error}", file=sys.stderr)
         return 1
-    names = {lib.bpf_table_fd(module.module, name.encode()): name for name in MAPS}
+    maps = {lib.bpf_table_fd(module.module, name.encode()): name for name in _MAP.findall(text)}
+    named = {int(number): name for number, name in json.loads(values).items()}
     programs = {}
-    for name in PROGRAMS[source]:
+    for number in range(lib.bpf_num_functions(module.module)):
+        name = lib.bpf_function_name(module.module, number).decode()
         instructions = closed_by_jumps(with_atomics(module.dump_func(name)))
-        programs[name] = Code(instructions, references(instructions, names, VALUES))
+        programs[name] = Code(instructions, references(instructions, maps, named))
     sys.stdout.write(_encode(programs))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Where programs can hang: a direction of an interface, and what hangs there already."""
+"""A hook for programs, one direction of an interface, and the programs found on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An interface as it is now."""
+    """The present state of an interface."""
 
     index: int
     link_bytes: int
@@ -34,7 +34,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A program of this limiter that is there already."""
+    """A program of this limiter found on a hook."""
 
     interface: str
     index: int
@@ -46,13 +46,13 @@ def device(interface: str) -> Device:
     """Look an interface up.
 
     Raises:
-        DatapathError: it is not there, or has a link layer that is not known here.
+        DatapathError: the interface does not exist, or has an unknown link layer.
     """
     try:
-        # Not if_nametoindex: that finds alternative names too, under which nothing is found again.
+        # Not if_nametoindex: it also finds alternative names, under which no lookup finds the hook.
         index = {name: index for index, name in socket.if_nameindex()}.get(interface)
         if index is None:
-            raise DatapathError(f"interface {interface}: there is none of this name")
+            raise DatapathError(f"interface {interface}: does not exist")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asked = _IFREQ.pack(interface.encode("utf-8", "surrogateescape"), 0)
             _, kind = _IFREQ.unpack(fcntl.ioctl(asking, _SIOCGIFHWADDR, asked))

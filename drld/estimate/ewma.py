@@ -6,13 +6,13 @@ that history one second old keeps. A tick of length dt seconds therefore keeps
 
     alpha = p ** dt          rate <- alpha * rate + (1 - alpha) * sample
 
-which makes the filter independent of the tick's length. p = 0 is no filter.
+which makes the filter independent of the tick's length. With p = 0 there is no filter.
 
-A filter that starts at zero would need -ln(0.2) / -ln(p) seconds to admit 80 % of a demand that is
-already there (0.7 s at p = 0.1), and one that takes its first sample for the value stays near that
-for as long: the first interval of a new flow has little more than a SYN. So the start is corrected
-for: after k samples their weights, which sum to 1 - alpha**k, are scaled to sum to 1. The first
-sample counts whole, and the first few are a mean.
+Deviation: the start is corrected. A filter that starts at zero needs ln(0.2) / ln(p) seconds to
+reach 80 % of a constant demand (0.7 s at p = 0.1). A filter that starts at its first sample stays
+near it for as long, and the first interval of a new flow has little more than a SYN. So after k
+samples, whose weights sum to 1 - alpha**k, the weights are scaled to sum to 1. The first sample
+counts whole, and the first few make a mean.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ewma:
         self._weight = 0.0
 
     def update(self, sample: float, interval_ns: int) -> float:
-        """Take in the mean of the quantity over the last `interval_ns`; return the new value."""
+        """Add the quantity's mean over the last `interval_ns`; return the new value."""
         alpha = self.history ** (interval_ns / NS_PER_S)
         self._sum = alpha * self._sum + (1 - alpha) * sample
         self._weight = alpha * self._weight + (1 - alpha)
@@ -43,7 +43,7 @@ class Ewma:
         return self.value
 
     def restart(self) -> None:
-        """Forget: the next sample is taken whole."""
+        """Forget all samples: the next sample counts whole."""
         self.value = 0.0
         self._sum = 0.0
         self._weight = 0.0

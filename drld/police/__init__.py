@@ -1,1 +1,1 @@
-"""Policing for all kinds of traffic: buckets, policer, arrival times, the datapath protocol."""
+"""Policing of all kinds of traffic: buckets, policer, arrival times, the datapath protocol."""

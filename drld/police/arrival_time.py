@@ -1,32 +1,32 @@
-"""When did a packet arrive? Which time a bucket charges, and up to when it has been charged.
+"""Arrival times: the time at which a packet is charged, and the time up to which all are charged.
 
-A packet comes out of the queue with a stamp or without one. A stamp is of CLOCK_MONOTONIC if our
-program set it, and of CLOCK_REALTIME if the kernel did; whose it is shows by its value, for only
-one of them can be the time of a packet that has just waited in the queue:
+A packet comes out of the queue with or without a stamp. Our program stamps CLOCK_MONOTONIC, and the
+kernel CLOCK_REALTIME. The value shows the clock, as it must be the time of a packet that has just
+waited in the queue:
 
     the queue was last seen empty  -  SLACK  <=  arrival  <=  reading
 
-Whatever lies outside is no arrival time (a stamp of somebody else's, a clock that was set), and the
-packet is charged at the reading time, like one without a stamp.
+A stamp outside these bounds on either clock is not an arrival time: another program set it, or a
+clock was set. The packet is then charged at the reading time, like a packet without a stamp.
 
-The wall clock's offset from the monotonic one is learned when a packet needs it, between two
-readings of the monotonic clock that lie close together. If it has moved further than a clock that
-is slewed could have, the clock was set, and what still waits may bear the old time: no wall-clock
-stamp counts until the queue has been empty.
+The wall clock's offset from the monotonic clock is measured when a packet needs it, between two
+close readings of the monotonic clock. If the offset moved further than slewing can move it, the
+clock was set, and waiting packets may have stamps of the old time. No wall-clock stamp counts then
+until the queue has been empty.
 
-A daemon that stood still for seconds (a stopped process, a virtual machine that was moved) finds
-packets that conformed when they came, and would let them go all at once, while its peers may have
-counted it out. So a packet is charged `LATEST_NS` before the turn in which it is read at the
-earliest: what such a pause adds to the depth is the filling of that time, and no more.
+A daemon that stood still for seconds (a stopped process, a migrated virtual machine) finds packets
+that conformed when they arrived. It would forward them all at once, while its peers may have taken
+its share out of the limit. So no packet is charged earlier than `LATEST_NS` before the turn that
+reads it. A pause then adds at most the filling of that time to the depth.
 
-Records are put in force, and buckets settled, at the time up to which every packet has been judged
-(`settled_ns`): now if none waits, else the arrival of the packet that was judged last. A bucket
-that were settled at the present while packets wait in the queue would be filled to its depth once,
-and not in the pauses between them: that is the burst of which stamps should relieve it.
+Records take effect, and buckets are settled, at the time up to which every packet has been judged
+(`settled_ns`): now if no packet waits, else the arrival time of the packet judged last. Settling a
+bucket at the current time while older packets wait would cap its tokens too early. It would drop
+bursts that conformed on arrival, which is what stamps are meant to prevent.
 
-A bucket's time never runs backward, so packets that are read out of the order of arrival (other
-CPUs, other interfaces) are charged at the time of the one before. A packet without a stamp that is
-read among late ones moves its bucket's time to the present.
+A bucket's time never runs backward. So packets read out of order (from other CPUs or interfaces)
+are charged at the time of the packet before. A packet without a stamp among late ones moves its
+bucket's time to the present.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from collections.abc import Callable
 from drld.model import NS_PER_S
 
 SLACK_NS = NS_PER_S
-"""A packet may be under way for so long between its stamp and the queue: decryption, a tunnel,
-fragments that wait for each other."""
+"""Longest time from a packet's stamp to the queue: decryption, a tunnel, waiting fragments."""
 
 LATEST_NS = NS_PER_S // 4
-"""A packet is charged so long before it is read at the earliest: longer than a scheduler keeps a
-daemon waiting."""
+"""Longest time from the charge of a packet to the turn that reads it: longer than a scheduler
+makes a daemon wait."""
 
 _US_PER_S, _NS_PER_US = 1_000_000, 1000
 _STEP_NS = NS_PER_S // 1000
@@ -82,24 +81,24 @@ class ArrivalTimes:
         self._clock = clock
         self._wall = wall
         self.ebpf = 0
-        """Packets charged at the time that our program stamped."""
+        """Packets charged at our program's stamp."""
         self.kernel = 0
-        """At the time that the kernel stamped."""
+        """Packets charged at the kernel's stamp."""
         self.read = 0
-        """At the time when they were read."""
+        """Packets charged at the time of reading."""
         self._now_ns = self._latest_ns = self._empty_ns = clock()
         self.emptied(self._now_ns)
         self._floor_ns = 0
-        """Nothing is charged at an earlier time."""
+        """The earliest time at which a packet is charged."""
         self._offset_ns = 0
         self._learned_ns: int | None = None
         self._learn()
 
     def arrival_ns(self, stamp_s: float) -> int:
-        """When the packet that has just been read arrived; 0.0 is no stamp."""
+        """The arrival time of the packet that has just been read; `stamp_s` 0.0: no stamp."""
         if not stamp_s:
             return self._reading_ns()
-        stamp_ns = int(stamp_s * _US_PER_S + 0.5) * _NS_PER_US  # what the queue tells
+        stamp_ns = int(stamp_s * _US_PER_S + 0.5) * _NS_PER_US  # the queue counts microseconds
         if stamp_ns > self._now_ns:
             self._now_ns = self._clock()
         if not self._oldest_ns <= stamp_ns <= self._now_ns:
@@ -120,12 +119,12 @@ class ArrivalTimes:
         ):
             return self._reading_ns()
         self.kernel += 1
-        arrival_ns = min(arrival_ns, self._now_ns)  # the two clocks are not read at once
+        arrival_ns = min(arrival_ns, self._now_ns)  # the two clocks are read one after the other
         self._latest_ns = max(arrival_ns, self._floor_ns)
         return self._latest_ns
 
     def _learn(self) -> None:
-        """Read both clocks; whoever is interrupted between them tries again."""
+        """Measure the offset of the clocks; try again if interrupted between the readings."""
         for _ in range(_READINGS):
             before_ns = self._clock()
             wall_ns = self._wall()
@@ -145,16 +144,16 @@ class ArrivalTimes:
         self.read += 1
         self._now_ns = self._clock()
         if self.ebpf + self.kernel == self._stamped_before:
-            # Nothing but packets without a stamp: they are judged in the present.
+            # All packets since the queue was empty lack a stamp: the present is settled.
             self._latest_ns = self._now_ns
         return self._now_ns
 
     def turn(self, now_ns: int) -> None:
-        """Packets are read from now on; how long they have waited is known by this time."""
+        """Begin a turn: packets are read from now on, and charged at most `LATEST_NS` earlier."""
         self._floor_ns = now_ns - LATEST_NS
 
     def emptied(self, now_ns: int) -> None:
-        """Every packet that was in the queue at this time has been judged."""
+        """The queue was empty at this time: every earlier packet has been judged."""
         self._empty_ns = max(self._empty_ns, now_ns)
         self._oldest_ns = now_ns - SLACK_NS
         self._stamped_before = self.ebpf + self.kernel

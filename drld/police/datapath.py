@@ -1,4 +1,4 @@
-"""What every datapath does, whatever carries it out."""
+"""The protocol of every datapath."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Datapath(Protocol):
     """`nfqueue` or `kernel`."""
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """Start enforcing: each limit with its first `Enforcement`.
+        """Start to enforce limits, each with its first `Enforcement`.
 
-        Removes the leftovers of a killed run of the same limiter first. Called again with
-        another set while attached (a reload), it keeps the counters, tokens and flow samples
-        of every limit whose id stays, and leaves no window in which packets go unlimited.
+        Removes the leftovers of a killed run of the same limiter. Called again while attached (a
+        reload), it keeps the counters, tokens and flow samples of every limit whose id stays, and
+        no packet passes unlimited meanwhile.
 
         Raises:
-            DatapathError: the host refuses; nothing is left behind but what a killed run has left,
-                on whichever datapath, which stays as it is.
+            DatapathError: the host refuses; no trace of this call stays, and the leftovers of a
+                killed run stay, on either datapath.
         """
 
     def had_traffic(self) -> Collection[int]:
         """Limits that may have seen a packet since the last call; all others have seen none.
 
-        It costs next to nothing for a limit without packets.
+        It costs almost nothing for a limit without packets.
         """
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
-        """What was counted since the last read of this limit."""
+        """The counts of this limit since its last read."""
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
@@ -45,16 +45,16 @@ class Datapath(Protocol):
         """Enforce this record from the next `flush` on; drop the named flows from the sample."""
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
-        """Have this ready for when the daemon dies, where `on_failure` is `share`.
+        """Set the record to enforce once the daemon is dead, if `on_failure` is `share`.
 
-        Until the first call that is the limit's first `Enforcement`.
+        Before the first call this is the limit's first `Enforcement`.
         """
 
     def flush(self, now_ns: int) -> None:
-        """End of a tick: put in force what was programmed, and show that the daemon lives."""
+        """End a tick: put the programmed records in force, and write the heartbeat."""
 
     def counters(self) -> Mapping[str, int]:
-        """Counts of what went wrong, since attach, by name (overflow, truncated, ...)."""
+        """Counts of irregular packets and failures since `attach`, by name (`overflow`, ...)."""
 
     def detach(self) -> None:
         """Remove every rule, queue, filter and map; safe to call twice."""

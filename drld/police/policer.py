@@ -1,10 +1,10 @@
-"""What happens to one packet, in pure Python: count, sample, drop at random, police.
+"""The verdict on one packet, in pure Python: count, sample, drop at random, police.
 
-A packet falls under an ordered list of limits (customer, then site). All are checked in that
-order, random drop before the bucket within each; the first enforcing limit that refuses ends the
-check and counts the drop. Only a packet that none refuses is charged, and then every limit that
-it conforms to is charged: so all pay, or none. A limit in shadow mode is checked and charged
-like any other and counts what it would have dropped or marked, but refuses and marks nothing.
+A packet falls under an ordered list of limits (customer, then site), checked in that order. The
+first enforcing limit that refuses the packet ends the check and counts the drop. A packet that no
+limit refuses is charged to every limit that it conforms to. So all limits are charged, or none. A
+limit in shadow mode is checked and charged like any other. It counts the packets that it would have
+dropped or marked, but refuses and marks no packet.
 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
 (drld.police.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
@@ -78,7 +78,7 @@ class Policer:
     def reconfigure(self, policy: Policy) -> None:
         """Adopt a changed policy of the same limit; counters and tokens stay.
 
-        The sample begins empty if flows are something else from now on.
+        The sample begins empty if the limit's definition of a flow changes.
         """
         self.shadow = policy.mode is Mode.SHADOW
         self.marks = policy.excess is Excess.MARK

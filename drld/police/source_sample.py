@@ -1,10 +1,8 @@
 """A flow sample whose flows are sources: the sample of a limit with `flow = "source/24"`.
 
-A source that sends each packet from a new port has no five-tuple that lasts, so no flow bucket
-would bound it. Here all packets from one source prefix are one flow. Its key is a five-tuple of
-which the leading bits of the source address are left, and all else is zero.
-
-`bpf/flow.h` repeats it (`flow_in`).
+A source that sends each packet from a new port has no lasting five-tuple, so no flow bucket would
+bound it. Here all packets from one source prefix are one flow. Its key is a five-tuple with the
+leading bits of the source address; all other bits are zero. `flow_in` in bpf/flow.h does the same.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The token bucket that every datapath implements (paper, section 3; docs/architecture.md).
 
-Tokens are counted in bytes x 10**-9 (so a rate in bytes/s times a time in ns is exact): integers
-only, no rounding, no remainder lost. The rules, which the BPF program repeats to the byte:
+Tokens are integers, in bytes x 10**-9. So a rate in bytes/s times a time in ns is exact. The rules,
+which the BPF program repeats to the byte:
 
 - settle:  dt = max(now - updated, 0);  tokens += fill_rate * dt, at most the depth. A negative
   fill rate drains (GTB), at most to zero. Time never runs backward: a `now` before the last one
-  changes nothing. Extra settlings change nothing either: only charges and records do.
+  has no effect. Extra settlings have no effect on verdicts.
 - conform: a packet conforms when the bucket holds a whole token for each of its bytes; charging
   takes them. A packet larger than the depth conforms when the bucket is full, and leaves it in
-  debt. Otherwise a super-packet of 64 kB (GSO) could never pass a small bucket. No other packet
-  passes until the debt is paid.
+  debt. Otherwise a super-packet of 64 kB (GSO) could never pass a small bucket. The next packet
+  passes after the debt is paid.
 - program: settle at the old rate first, then set rate and depth. Shrinking the depth clamps the
   tokens; growing it adds none. Then the credit is added, once for each new `credit_id`.
 - `depth` None is no bucket: every packet conforms. A bucket begins full.
@@ -35,11 +35,11 @@ class TokenBucket:
 
     @property
     def tokens(self) -> int:
-        """Whole bytes that may pass at the time of the last settling."""
+        """Tokens at the time of the last settling, in whole bytes; negative in debt."""
         return self._tokens // NS_PER_S
 
     def settle(self, now_ns: int) -> None:
-        """Add (or drain) what the time since the last settling is worth."""
+        """Add, or drain, the tokens of the time since the last settling."""
         dt = now_ns - self.updated_ns
         if dt <= 0:
             return

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 
 from drld.capture import kernel_layout as layout
+from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import Counts
 from drld.capture.matcher import Matcher
 from drld.capture.packet import (
@@ -23,7 +24,6 @@ from drld.capture.packet import (
     parse,
 )
 from drld.ebpf.bpf import Code
-from drld.ebpf.compiler import compiled
 from drld.model import NS_PER_S, Enforcement, FlowKey
 from drld.police.flow_bucket import MAX_TOKENS
 from drld.police.policer import DROP, FORWARD, MARK
@@ -220,7 +220,7 @@ def check(data: bytes) -> bool:
 
 @functools.cache
 def _agreement() -> Agreement:
-    return Agreement(compiled(TEST_FLAGS))
+    return Agreement(limiter_programs(TEST_FLAGS))
 
 
 def seeds() -> list[bytes]:

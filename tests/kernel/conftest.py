@@ -47,7 +47,7 @@ def built_topology() -> Iterator[Topology]:
     longer than a test waits."""
     remove_stale()
     with contextlib.suppress(DatapathError):  # a host without bcc: the kernel stamps
-        compiled(source="arrival")
+        compiled("arrival")
     topology = Topology()
     try:
         topology.build()

@@ -53,7 +53,7 @@ def filters(topology: Topology) -> list[str]:
 
 @pytest.mark.parametrize("there", [0, 1, 1_800_000_000 * NS_PER_S])
 def test_the_program_stamps_what_nobody_has_stamped(there: int) -> None:
-    program = Program.load("stamp", compiled(source="arrival")["stamp"], {})
+    program = Program.load("stamp", compiled("arrival")["stamp"], {})
     packet = bytes(12) + b"\x08\x00" + bytes(IP() / UDP())
     context = bytearray(192)
     struct.pack_into("<I", context, 8, 0x1234)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.ebpf.compiler import compiled
+from drld.capture.kernel.datapath import limiter_programs
 
 from ..fuzz.finding import CORPUS
 from ..fuzz.frames import frame, random_frame
@@ -25,7 +25,7 @@ FRAMES = 5000
 
 @pytest.fixture(scope="module")
 def agreement() -> Iterator[Agreement]:
-    made = Agreement(compiled(TEST_FLAGS))
+    made = Agreement(limiter_programs(TEST_FLAGS))
     yield made
     made.close()
 

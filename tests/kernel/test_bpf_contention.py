@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from drld.capture.kernel.datapath import limiter_programs
 from drld.ebpf.bpf import Code
-from drld.ebpf.compiler import compiled
 from drld.model import NS_PER_S, Enforcement
 
 from ..factories import limit_spec
@@ -28,7 +28,7 @@ PACKETS = 200_000
 
 @pytest.fixture(scope="module")
 def code() -> Mapping[str, Code]:
-    return compiled()
+    return limiter_programs()
 
 
 @pytest.fixture

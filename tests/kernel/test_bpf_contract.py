@@ -11,8 +11,8 @@ import pytest
 
 from drld.capture import kernel_layout as layout
 from drld.capture import packet
-from drld.capture.kernel import state as kernel_state
-from drld.ebpf.compiler import SOURCES, compiled
+from drld.capture.kernel.datapath import limiter_programs
+from drld.ebpf.compiler import SOURCES
 from drld.police import flow_bucket
 
 from .bench import TEST_FLAGS
@@ -42,14 +42,9 @@ SIZES = {
     "drld_test": layout.TEST.size,
 }
 OFFSETS = {
-    ("drld_limit", "grace_ns"): kernel_state._GRACE_OFFSET,
-    ("drld_limit", "flags"): kernel_state._FLAGS_OFFSET,
-    ("drld_limit", "fallback"): kernel_state._FALLBACK_OFFSET,
-    ("drld_limit", "record"): 64,
-    ("drld_flows", "bucket"): kernel_state._BUCKETS_OFFSET,
-    ("drld_limit", "id"): kernel_state._ID_OFFSET,
-    ("drld_limit", "source4"): kernel_state._SOURCE_OFFSET,
-    ("drld_control", "cursor"): kernel_state._CURSOR_OFFSET,
+    **{("drld_limit", field): offset for field, offset in layout.LIMIT_OFFSETS.items()},
+    **{("drld_control", field): offset for field, offset in layout.CONTROL_OFFSETS.items()},
+    ("drld_flows", "bucket"): layout.BUCKETS_OFFSET,
     ("drld_family", "group"): layout.FAMILY.size,
     ("drld_hook", "family"): layout.HOOK.size,
 }
@@ -96,7 +91,7 @@ def test_every_struct_of_the_header_is_checked() -> None:
 
 
 def test_only_the_test_build_takes_time_and_randomness_from_a_map(tmp_path: Path) -> None:
-    production, test = compiled(), compiled(TEST_FLAGS)
+    production, test = limiter_programs(), limiter_programs(TEST_FLAGS)
     for name in ("police", "apply"):
         assert "test" not in production[name].maps.values()
     assert "test" in test["police"].maps.values()
@@ -107,15 +102,15 @@ def test_only_the_test_build_takes_time_and_randomness_from_a_map(tmp_path: Path
 
 
 def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
-    fresh = compiled(cache=tmp_path)
+    fresh = limiter_programs(cache=tmp_path)
     (file,) = tmp_path.iterdir()
     kept = json.loads(file.read_text())
     assert set(kept) == {"police", "apply"}
     kept["police"]["maps"] = {}
     file.write_text(json.dumps(kept))
-    assert compiled(cache=tmp_path)["police"].maps == {}
+    assert limiter_programs(cache=tmp_path)["police"].maps == {}
     file.write_text("{")
-    assert compiled(cache=tmp_path) == fresh
+    assert limiter_programs(cache=tmp_path) == fresh
 
 
 def helpers(instructions: bytes) -> set[int]:

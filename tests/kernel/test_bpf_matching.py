@@ -30,10 +30,10 @@ from scapy.layers.sctp import SCTP
 from scapy.packet import Packet, Raw
 
 from drld.capture.gate import Gate
+from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import Counts
 from drld.capture.packet import COPY_BYTES, parse
 from drld.ebpf.bpf import Code
-from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.policy import Mode
@@ -61,7 +61,7 @@ PASS, REFUSE = Enforcement(), Enforcement(depth=0)
 
 @pytest.fixture(scope="module")
 def code() -> Mapping[str, Code]:
-    return compiled(TEST_FLAGS)
+    return limiter_programs(TEST_FLAGS)
 
 
 @pytest.fixture

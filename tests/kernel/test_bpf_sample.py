@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
+from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.packet import parse
-from drld.ebpf.compiler import compiled
 from drld.model import Enforcement, FlowId
 
 from ..elephants import ELEPHANTS, LENGTH, TICKS_A_SECOND, elephants_sampled, traffic
@@ -30,7 +30,7 @@ SIZE = 28
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    bench = Bench(compiled(TEST_FLAGS), [limit_spec(id=1)])
+    bench = Bench(limiter_programs(TEST_FLAGS), [limit_spec(id=1)])
     yield bench
     bench.close()
 

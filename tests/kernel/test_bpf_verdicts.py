@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.capture import kernel_layout as layout
+from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import State
 from drld.capture.packet import parse
-from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
@@ -222,7 +222,7 @@ traces = st.lists(
 def benches() -> Iterator[dict[int, Bench]]:
     """Programs for one, two and three limits that every packet falls under; `CLASSIFIED`: for one
     limit that not every packet falls under, so that it has to be found."""
-    code = compiled(TEST_FLAGS)
+    code = limiter_programs(TEST_FLAGS)
     made = {
         count: Bench(code, [limit_spec(id=i + 1, name=f"l{i}") for i in range(count)])
         for count in (1, 2, 3)
@@ -621,7 +621,7 @@ def test_the_next_daemon_takes_over_buckets_of_flows(benches: dict[int, Bench]) 
     pair = Pair(bench, [POLICED])
     before = verdicts(pair, 0), verdicts(pair, 1, 1)
     assert before == ([FORWARD, FORWARD, DROP, DROP], [FORWARD])
-    bench.adopt(compiled(TEST_FLAGS)["apply"])
+    bench.adopt(limiter_programs(TEST_FLAGS)["apply"])
     pair.compare()
     assert verdicts(pair, 0) == [DROP] * 4
     assert verdicts(pair, 1) == [FORWARD, DROP, DROP, DROP]
@@ -630,7 +630,7 @@ def test_the_next_daemon_takes_over_buckets_of_flows(benches: dict[int, Bench]) 
 
 
 def test_maps_of_another_version_are_not_taken_over(benches: dict[int, Bench]) -> None:
-    state, apply = benches[1].state, compiled(TEST_FLAGS)["apply"]
+    state, apply = benches[1].state, limiter_programs(TEST_FLAGS)["apply"]
     memory = state.maps["control"].memory()
     struct.pack_into("=I", memory, 8, layout.ABI - 1)
     try:
@@ -644,7 +644,9 @@ def test_maps_that_outgrow_their_room_keep_buckets_of_flows(benches: dict[int, B
     bench = benches[1]
     pair = Pair(bench, [POLICED])
     verdicts(pair, 0)
-    larger = State.create(2 * bench.state.capacity, bench.cpus, compiled(TEST_FLAGS)["apply"])
+    larger = State.create(
+        2 * bench.state.capacity, bench.cpus, limiter_programs(TEST_FLAGS)["apply"]
+    )
     with contextlib.closing(larger):
         bench.state.copy_to(larger)
         assert any(larger.flow_buckets(0))

@@ -116,7 +116,7 @@ def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
     undecided.configure({"customer-a": SHARED.replace("out0", "out9")})
     undecided.spawn()
     assert undecided.wait() == 3
-    said = "drld: limit customer-a: match.out: interface out9: there is none of this name"
+    said = "drld: limit customer-a: match.out: interface out9: does not exist"
     assert said in undecided.log
 
 

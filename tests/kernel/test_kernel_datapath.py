@@ -244,7 +244,7 @@ def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start:
 def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> None:
     datapath = start()
     datapath.attach((limit(1), only(10)))
-    with pytest.raises(DatapathError, match="interface out9: there is none of this name") as caught:
+    with pytest.raises(DatapathError, match="interface out9: does not exist") as caught:
         datapath.attach((limit(2), UNLIMITED), (limit(3, "out9"), UNLIMITED))
     assert caught.value.limits.keys() == {3}
     send_udp(topology, SINK[4], 20)

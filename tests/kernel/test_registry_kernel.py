@@ -159,7 +159,7 @@ def test_an_interface_that_is_gone_holds_up_limits_there_and_no_member(
     done = fleet.fleet("remove-limit", "two", check=False)
     assert (done["late"], done["refused"].keys()) == ([], {"lim1"})
     reason = done["refused"]["lim1"]["/drld/f/limits/2"]
-    why = "not removed: limit one: match.out: interface up1: there is none of this name"
+    why = "not removed: limit one: match.out: interface up1: does not exist"
     assert reason.endswith(why)
     assert (names(first), names(second)) == (["one", "two"], ["one"])
     third = fleet.daemon(3)

@@ -1,19 +1,18 @@
 """The datapath inside the kernel: BPF programs at tc's hooks of an interface (bpf/limiter.c).
 
-Each hook (interface and direction) has an instance of one program with classification tables of
-its own; all share the maps that hold the limits' state. A packet costs this process nothing: it
+Each hook (interface and direction) has an instance of one program, with its own classification
+tables. All hooks share the maps with the limits' state. A packet costs this process nothing: it
 reads counters and flow samples from mapped memory, and writes a tick's new records in one system
 call.
 
-Everything hangs on the programs (`drld.ebpf.attachment`). A daemon that dies leaves them, and
-they go on: with the last records, and when its heartbeat is older than `GRACE_INTERVALS` of a
-limit's intervals (no longer here than the gossip's: `daemon.engine`) with the limit's fallback. The
-next daemon of that name finds them by name and the maps by their ids, puts its own programs in
-their place, and keeps tokens, so there is no moment without a limit; if it cannot start, the dead
-one's stay. No file is needed for this, and what belongs to a network namespace ends with it.
+The programs keep the maps alive (`drld.ebpf.attachment`). When the daemon dies, they stay and
+enforce the last records. Once the heartbeat is older than `GRACE_INTERVALS` intervals of a limit,
+they enforce its fallback. The next daemon of the same name finds the programs by name and the maps
+by id. It replaces the programs and keeps the tokens, so no packet passes unlimited. If it cannot
+start, the old programs stay. This needs no file, and ends with the network namespace.
 
-A reload makes new tables and programs around the same state, and replaces the old ones one by one;
-each packet meets the old configuration or the new.
+A reload makes new tables and programs around the same state, and replaces the old ones one by one.
+Each packet meets the old configuration or the new one.
 """
 
 from __future__ import annotations
@@ -42,16 +41,21 @@ _LOOK_NS = NS_PER_S
 _POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
+def limiter_programs(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
+    """The programs of bpf/limiter.c, by name; see `compiled`."""
+    return compiled("limiter", layout.VALUES, flags, cache)
+
+
 @dataclass(slots=True)
 class _Counted:
-    """What was counted for a limit at its last read."""
+    """A limit's counters at its last read."""
 
     slot: int
     read_ns: int
     counts: Counts
     flows: tuple[int, ...]
     hits: tuple[int, ...]
-    """By place of the flow table."""
+    """Bytes by place of the flow table."""
 
 
 class KernelDatapath:
@@ -64,10 +68,16 @@ class KernelDatapath:
     def __init__(
         self,
         limiter_name: str,
-        compile: Callable[[], Mapping[str, Code]] = compiled,
+        compile: Callable[[], Mapping[str, Code]] = limiter_programs,
         attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
-        """Touch nothing before `attach`; they come from `compile`, and go to `attachment`."""
+        """Touch nothing before `attach`.
+
+        Args:
+            limiter_name: the name by which the next daemon finds the programs.
+            compile: returns the programs.
+            attachment: makes the object that attaches them.
+        """
         self._attachment = attachment
         self._limiter_name = limiter_name
         self._compile = compile
@@ -78,7 +88,7 @@ class KernelDatapath:
         self._limits: dict[int, LimitSpec] = {}
         self._counted: dict[int, _Counted] = {}
         self._ids: dict[int, int] = {}
-        """Limit by slot."""
+        """Limit's id by slot."""
         self._records: dict[int, Enforcement] = {}
         self._changed: dict[int, Enforcement] = {}
         self._parse_anomalies: Sequence[int] = (0, 0, 0, 0)
@@ -152,9 +162,9 @@ class KernelDatapath:
         limit_id: int,
         enforcement: Enforcement,
         evict: Iterable[FlowId],
-        now_ns: int,  # noqa: ARG002 -- `flush` is told the time
+        now_ns: int,  # noqa: ARG002 -- `flush` gets the time
     ) -> None:
-        """See `Datapath.program`; takes effect with `flush`, which is told the time."""
+        """See `Datapath.program`; takes effect with `flush`."""
         counted = self._counted[limit_id]
         leaving = set(evict)
         if leaving:
@@ -207,12 +217,12 @@ class KernelDatapath:
             self._news.close()
         self._state = self._hooks = self._news = None
 
-    # What only this one does
+    # What only this datapath does
 
     def preparation(self, limits: Sequence[LimitSpec]) -> Callable[[], None]:
-        """What takes the time of `attach`, for a thread of its own: these limits may come next.
+        """The slow part of a later `attach` with these limits, as a function for another thread.
 
-        Without it `attach` keeps everything waiting for 0.1 s where what is matched changes.
+        Without it `attach` blocks the daemon for 0.1 s if any `match` changes.
         """
         state = self._attached()
         if not _fit(limits, state):
@@ -221,7 +231,7 @@ class KernelDatapath:
 
     @property
     def reason(self) -> str:
-        """One sentence for an operator: where the programs are."""
+        """One sentence for an operator: the hooks of the programs."""
         return f"tc-BPF {self._hooks or 'on no interface'}" + (
             ", taken over from a daemon that died" if self._taken_over else ""
         )
@@ -240,7 +250,7 @@ class KernelDatapath:
         return self._news is not None and self._news.any()
 
     def _adopt(self) -> State | None:
-        """The maps of a dead daemon of this name, if there are any."""
+        """The state of a dead daemon of this name; None if there is none."""
         refusal: DatapathError | None = None
         for handover_ids in self._on_hooks().handover_ids():
             try:
@@ -258,7 +268,7 @@ class KernelDatapath:
         return None
 
     def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """Enforce these limits instead of those that there are."""
+        """Enforce these limits instead of the current ones."""
         state = old_state = self._attached()
         limits = [limit for limit, _ in pairs]
         if not _fit(limits, old_state):
@@ -279,7 +289,7 @@ class KernelDatapath:
         except BaseException:
             if state is not old_state:
                 state.close()
-            elif self._on_hooks().in_force:  # else a program that stays may know these slots
+            elif self._on_hooks().in_force:  # else a dead daemon's program may use these slots
                 for limit_id in fresh:
                     state.release(slots[limit_id])
             raise
@@ -296,7 +306,7 @@ class KernelDatapath:
         kept: Mapping[int, int],
         now_ns: int,
     ) -> None:
-        """The programs are in place: let the limits that stay take over what changed."""
+        """Apply changed settings to the limits that stay, once the new programs are in place."""
         state = self._attached()
         for limit_id in set(kept) - set(slots):
             state.release(kept[limit_id])
@@ -324,7 +334,7 @@ class KernelDatapath:
         }
 
     def _account(self, old: State, new: State, kept: Mapping[int, int]) -> None:
-        """What the old programs counted after their maps were copied counts too."""
+        """Add the counts of the old programs since their maps were copied."""
         for limit_id, slot in kept.items():
             counted = self._counted.get(limit_id)
             if counted is not None:
@@ -335,13 +345,13 @@ class KernelDatapath:
 
 
 def _fit(limits: Sequence[LimitSpec], state: State) -> bool:
-    """Whether there is room for these beside those that are there."""
+    """Whether the maps have room for these limits beside the current ones."""
     gone = set(state.slots()) - {limit.id for limit in limits}
     return len(limits) + len(gone) <= state.capacity
 
 
 def _place(limits: Sequence[LimitSpec], state: State) -> dict[int, int]:
-    """A slot for each limit: its own if it has one."""
+    """A slot for each limit: its current slot if it has one."""
     there = state.slots()
     free = iter(state.free_slots())
     return {limit.id: there[limit.id] if limit.id in there else next(free) for limit in limits}

@@ -1,8 +1,8 @@
-"""The programs on their hooks: made for a set of limits, put in place as one, and kept there.
+"""The programs on their hooks: made for a set of limits, installed together, and kept attached.
 
-A hook can lose its program: the interface went and came back (a tunnel, a restarted VM), or
-somebody took the program, a filter or a qdisc away by hand. `put_back_lost` finds out, and is to be
-called when there is news of interfaces, and once a second or so.
+A hook can lose its program: the interface was removed and made again (a tunnel, a restarted VM), or
+another program removed ours, its filter or its qdisc. `put_back_lost` attaches lost programs again.
+Call it after a change of interfaces, and about once a second.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 
 class _Recipe(NamedTuple):
-    """What programs of a hook are made of: equal recipes make equal programs."""
+    """The inputs of a hook's program: equal recipes make equal programs."""
 
     device: Device
     tables: classifier.Tables
     handover_ids: str
-    """Of the state."""
+    """`State.handover_ids`."""
 
 
 @dataclass(slots=True)
@@ -55,24 +55,24 @@ class Hooks:
     """The hooks of one limiter, each with an instance of `police`."""
 
     def __init__(self, attachment: Attachment, police: Code, seed: int) -> None:
-        """Touch nothing yet; the attachment is this object's to close."""
+        """Touch nothing yet; this object owns the attachment and closes it."""
         self._attachment = attachment
         self._police = police
         self._seed = seed
         self._attached: dict[Hook, _Attached] = {}
         self._prepared: dict[Hook, _Attached] = {}
-        """What hooks may have next."""
+        """Programs made in advance by `preparation`."""
         self._lost: set[Hook] = set()
-        """Hooks whose program could not be put back, which was logged."""
+        """Hooks with a logged failure to attach the program again."""
         self.in_force = False
-        """`replace` has succeeded: until then programs of a dead daemon are not ours to remove."""
+        """Whether `replace` has succeeded. Before that, a dead daemon's programs must stay."""
 
     def __str__(self) -> str:
         where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._attached)
         return f"({self._attachment.way}) on {where or 'no interface'}"
 
     def handover_ids(self) -> list[str]:
-        """Which maps the programs have that a dead daemon of this name left."""
+        """The `handover_ids` of each program that a dead daemon of this name left."""
         return [found.handover_ids for found in self._attachment.found()]
 
     def replace(
@@ -82,24 +82,25 @@ class Hooks:
         state: State,
         old_handover_ids: str,
     ) -> None:
-        """Have programs for these limits on their hooks and on no others; or those there were.
+        """Attach programs for these limits to their hooks, and remove all others.
 
-        The first time those are a dead daemon's. Where its program has been replaced by then the
-        new one, which goes on with the same state, stays: a hook that was limited remains so.
+        On failure the old programs stay. They may be a dead daemon's. A hook where the new program
+        has replaced a dead daemon's keeps the new one: it uses the same state, so the hook stays
+        limited.
 
         Args:
-            limits: in the order of the configuration.
-            slots: of the limits in `state`.
+            limits: the limits, in the order of the configuration.
+            slots: the limits' slots in `state`.
             state: the maps that the programs share.
-            old_handover_ids: of the state of the programs that are there.
+            old_handover_ids: `State.handover_ids` of the old programs.
 
         Raises:
-            DatapathError: no such interface (it says for which limits), more limits than the
-                program has bounds for, or the kernel refuses.
+            DatapathError: an interface is missing (the error names its limits), the limits exceed
+                a bound of the program, or the kernel refuses.
         """
         made: dict[Hook, _Attached] = {}
         try:
-            # What needs no kernel to be refused is refused before anything takes long.
+            # Mistakes that need no kernel to find are reported before the slow part.
             recipes = self._recipes(limits, slots, state)
             for hook, recipe in recipes.items():
                 made[hook] = self._make(hook, recipe, state)
@@ -117,10 +118,10 @@ class Hooks:
     def preparation(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
     ) -> Callable[[], None]:
-        """What makes the programs that `replace` needs if nothing changes until then.
+        """A function that makes the programs for a `replace` with the same arguments.
 
-        It may run in a thread of its own: the kernel verifies a program for 0.1 s. What fails in
-        it fails again in `replace`, which says so. One at a time.
+        It may run in another thread, as the kernel takes 0.1 s to verify a program. Its failures
+        are ignored, as `replace` repeats and reports them. Only one may run at a time.
         """
         self._discard_prepared()
         recipes: dict[Hook, _Recipe] = {}
@@ -137,13 +138,13 @@ class Hooks:
         return prepare
 
     def put_back_lost(self, handover_ids: str) -> int:
-        """Attach again what was lost; how many those were."""
+        """Attach lost programs again; return their number."""
         count = 0
         for hook, attached in self._attached.items():
             try:
                 index = socket.if_nametoindex(hook.interface)
             except OSError:
-                continue  # gone; nothing passes it
+                continue  # the interface is gone, and no packet passes it
             try:
                 if self._is_there(hook, index):
                     continue
@@ -169,9 +170,10 @@ class Hooks:
         return count
 
     def close(self) -> None:
-        """Remove every program of this limiter, as far as that is possible, once ours were there.
+        """Remove every program of this limiter, as far as possible.
 
-        Else those stay that a dead daemon left: they limit until one of its name can start.
+        If `replace` never succeeded, a dead daemon's programs stay. They limit until the next
+        daemon of the same name starts.
         """
         for hook, attached in self._attached.items():
             with cleaning_up():
@@ -191,7 +193,7 @@ class Hooks:
         )
 
     def _make(self, hook: Hook, recipe: _Recipe, state: State) -> _Attached:
-        """Tables and program of a hook: those it has, or those that were prepared, if they fit."""
+        """A hook's tables and program: the attached or prepared ones if equal, else new ones."""
         for there in (self._attached, self._prepared):
             if hook in there and there[hook].recipe == recipe:
                 return there[hook]
@@ -239,14 +241,14 @@ class Hooks:
         return _Attached(recipe, recipe.device, program, list(maps.values()))
 
     def _discard_prepared(self) -> None:
-        """Close what was prepared and is not attached."""
+        """Close prepared programs that are not attached."""
         _close(self._prepared, self._attached)
         self._prepared = {}
 
     def _install(
         self, made: Mapping[Hook, _Attached], handover_ids: str, old_handover_ids: str
     ) -> None:
-        """Put the new programs in the place of the old ones, or leave the old ones."""
+        """Replace the old programs by the new ones; on failure the old ones stay."""
         left = set() if self.in_force else self._found()
         done: list[Hook] = []
         try:
@@ -273,7 +275,7 @@ class Hooks:
                 )
 
     def _found(self) -> set[Hook]:
-        """Where programs of this limiter are, whoever put them there."""
+        """All hooks with a program of this limiter, from this daemon or an earlier one."""
         return {Hook(found.interface, found.direction) for found in self._attachment.found()}
 
     def _remove_others(self, wanted: Mapping[Hook, _Attached]) -> None:
@@ -284,7 +286,7 @@ class Hooks:
 
 
 def _close(some: Mapping[Hook, _Attached], kept: Mapping[Hook, _Attached]) -> None:
-    """Close those that are not kept."""
+    """Close the programs of `some` that are not in `kept`."""
     for hook, attached in list(some.items()):
         if kept.get(hook) is not attached:
             attached.close()

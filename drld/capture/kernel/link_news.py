@@ -1,8 +1,8 @@
-"""Whether interfaces came, went or changed: the kernel tells a netlink socket (rtnetlink(7)).
+"""Changes of the host's interfaces, from a netlink socket (rtnetlink(7)).
 
-An interface that comes back under its name has none of our programs, and what passes it is not
-limited until they are there again. Looking for that once a second would leave a second; asking
-this socket once a tick costs one system call that returns nothing.
+An interface that was removed and made again has none of our programs, so its packets pass unlimited
+until the daemon attaches them. A check of all interfaces runs only once a second. Reading this
+socket once a tick costs one system call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LinkNews:
             raise DatapathError(f"rtnetlink: {error}") from error
 
     def any(self) -> bool:
-        """Whether there was any since the last time; what they say is for others to find out."""
+        """Whether any interface changed since the last call."""
         found = False
         while True:
             try:
@@ -42,7 +42,7 @@ class LinkNews:
             except BlockingIOError:
                 return found
             except OSError:
-                return True  # too many for the socket's buffer are news as well
+                return True  # the socket's buffer overflowed, so there was news
             found = True
 
     def close(self) -> None:

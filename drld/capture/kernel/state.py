@@ -1,7 +1,7 @@
-"""What the kernel datapath keeps between packets: the shared maps, read and written as memory.
+"""The shared maps of the kernel datapath, read and written as memory: the limits' state.
 
-A slot is the place of a limit in the maps; it knows the limit's id, so that a daemon that finds
-the maps of a dead one knows what is whose.
+A slot is the place of a limit in the maps. It contains the limit's id, so that a daemon that takes
+over the maps of a dead one finds each limit's state.
 """
 
 from __future__ import annotations
@@ -19,33 +19,28 @@ from drld.errors import DatapathError
 from drld.model import Enforcement
 
 MAX_COMMANDS = 256
-"""Records put in force by one system call."""
+"""Records that one system call puts in force."""
 
 _LASTING = ("control", "limits", "counts", "parse_anomalies", "flows")
-"""Those that `police` uses."""
+"""The shared maps that `police` uses, which its programs keep alive."""
 _COMMANDS_MAP = ("commands", (4, layout.COMMAND.size), MAX_COMMANDS, bpf.MMAPABLE)
 
 _MIN_CAPACITY = 64
 _NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
-"""The one table of all limits that never had a packet."""
+"""The shared table of limits that never had a packet: it saves memory."""
 _NO_HITS = (0,) * layout.FLOW_SLOTS
-_BUCKETS_OFFSET = layout.FLOW_SLOTS * layout.FLOW.size
-"""Of the flow buckets in a `struct drld_flows`."""
 _PACKETS_MASK = 2**32 - 1
 _FRAME = bytes(64)
-"""`apply` looks at no packet, but the kernel wants one."""
+"""`apply` reads no packet, but the kernel requires one."""
 
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
-_GRACE_OFFSET, _FLAGS_OFFSET, _HAD_TRAFFIC_OFFSET, _FALLBACK_OFFSET = 16, 28, 30, 128
-_ID_OFFSET = 168
-_SOURCE_OFFSET = 172
-_CURSOR_OFFSET = 20
+_AT = layout.LIMIT_OFFSETS
 
 
 class Counts(NamedTuple):
-    """The counters of a limit, since ever, in the order of `struct drld_counts`.
+    """The counters of a limit, in the order of `struct drld_counts`; they are never reset.
 
-    Those of packets begin again at 2**32 on each CPU: only differences mean anything (`since`).
+    Counters of packets wrap at 2**32 on each CPU, so only differences have a meaning (`since`).
     """
 
     forwarded_bytes: int
@@ -58,7 +53,7 @@ class Counts(NamedTuple):
     marked_packets: int
 
     def since(self, earlier: Counts) -> Counts:
-        """What was counted since `earlier`."""
+        """The difference from `earlier`."""
         differences = [new - old for new, old in zip(self, earlier, strict=True)]
         packets = [difference & _PACKETS_MASK for difference in differences[4:]]
         return Counts._make(differences[:4] + packets)
@@ -68,15 +63,15 @@ class State:
     """The shared maps of a limiter."""
 
     def __init__(self, maps: Mapping[str, Map], apply: Code) -> None:
-        """Take maps that exist; they are this object's to close.
+        """Take existing maps; this object owns them and closes them.
 
         Raises:
-            DatapathError: `apply` does not load.
+            DatapathError: the maps have another version, or `apply` does not load.
         """
         self.maps = dict(maps)
         _, abi, capacity, cpus, _ = layout.CONTROL.unpack_from(self.maps["control"].memory())
         if abi != layout.ABI:
-            raise DatapathError(f"the maps are of version {abi}, not {layout.ABI}")
+            raise DatapathError(f"the maps have version {abi}, not {layout.ABI}")
         self.capacity: int = capacity
         self.cpus: int = cpus
         self._counts = struct.Struct("=" + layout.COUNTS.format[1:] * cpus)
@@ -85,7 +80,7 @@ class State:
 
     @classmethod
     def create(cls, limits: int, cpus: int, apply: Code) -> State:
-        """Make maps with room for this many limits, and some more.
+        """Make maps with room for at least this many limits.
 
         Raises:
             DatapathError: the kernel refuses.
@@ -113,10 +108,10 @@ class State:
 
     @classmethod
     def adopt(cls, handover_ids: str, apply: Code) -> State:
-        """Take over those of the maps that `handover_ids` names by which limits last.
+        """Take over the lasting maps among those with these ids (`handover_ids`).
 
         Raises:
-            DatapathError: they are gone, of another version, or may not be had.
+            DatapathError: maps are missing, of another version, or not accessible.
         """
         maps: dict[str, Map] = {}
         try:
@@ -139,11 +134,11 @@ class State:
 
     @property
     def handover_ids(self) -> str:
-        """Names the maps that a program keeps alive, for `adopt`."""
+        """The ids of the maps that a program keeps alive, separated by dots, for `adopt`."""
         return ".".join(str(self.maps[name].identity()) for name in _LASTING)
 
     def close(self) -> None:
-        """Give up maps and program; whoever else has them keeps them."""
+        """Close maps and program; other references keep them alive."""
         self._apply.close()
         for each in self.maps.values():
             each.close()
@@ -151,16 +146,16 @@ class State:
     # Slots
 
     def slots(self) -> dict[int, int]:
-        """Slot by id of the limits that are there."""
+        """Slot by id of the limits in the maps."""
         memory = self.maps["limits"].memory()
         ids = (
-            _U32.unpack_from(memory, slot * layout.LIMIT.size + _ID_OFFSET)[0]
+            _U32.unpack_from(memory, slot * layout.LIMIT.size + _AT["id"])[0]
             for slot in range(self.capacity)
         )
         return {identity: slot for slot, identity in enumerate(ids) if identity}
 
     def free_slots(self) -> Iterable[int]:
-        """Slots that no limit has."""
+        """Slots without a limit."""
         taken = set(self.slots().values())
         return itertools.filterfalse(taken.__contains__, range(self.capacity))
 
@@ -173,8 +168,8 @@ class State:
         self.write_limit(slot, 0, content)
 
     def release(self, slot: int) -> None:
-        """Take a slot back from its limit, when no program knows it any more."""
-        self.write_limit(slot, _ID_OFFSET, _U32.pack(0))
+        """Free a slot, once no program uses it any more."""
+        self.write_limit(slot, _AT["id"], _U32.pack(0))
 
     def write_limit(self, slot: int, offset: int, content: bytes) -> None:
         """Write into a `struct drld_limit`."""
@@ -182,21 +177,18 @@ class State:
         self.maps["limits"].memory()[start : start + len(content)] = content
 
     def configure(self, slot: int, flags: int, grace_ns: int, source_bits: bytes) -> None:
-        """Change what a configuration says of a limit.
-
-        Its flow table is emptied if flows are something else from now on.
-        """
-        self.write_limit(slot, _FLAGS_OFFSET, _U16.pack(flags))
-        self.write_limit(slot, _GRACE_OFFSET, _U64.pack(grace_ns))
-        start = slot * layout.LIMIT.size + _SOURCE_OFFSET
+        """Change a limit's settings; empty its flow table if its definition of a flow changes."""
+        self.write_limit(slot, _AT["flags"], _U16.pack(flags))
+        self.write_limit(slot, _AT["grace_ns"], _U64.pack(grace_ns))
+        start = slot * layout.LIMIT.size + _AT["source4"]
         if self.maps["limits"].memory()[start : start + len(source_bits)] != source_bits:
-            self.write_limit(slot, _SOURCE_OFFSET, source_bits)
+            self.write_limit(slot, _AT["source4"], source_bits)
             for place in range(layout.FLOW_SLOTS):
                 self.evict(slot, place)
 
     def set_fallback(self, slot: int, record: bytes) -> None:
-        """Change what holds while the daemon is dead."""
-        self.write_limit(slot, _FALLBACK_OFFSET, record)
+        """Change the record that is in force while the daemon is dead."""
+        self.write_limit(slot, _AT["fallback"], record)
 
     def copy_to(self, other: State) -> None:
         """Copy all slots into larger maps."""
@@ -206,35 +198,35 @@ class State:
         heartbeat = self.maps["control"].memory()[: _U64.size]
         other.maps["control"].memory()[: _U64.size] = heartbeat
 
-    # What a tick does
+    # A tick
 
     def beat(self, now_ns: int) -> None:
-        """Say that the daemon lives."""
+        """Write the heartbeat, which shows that the daemon lives."""
         _U64.pack_into(self.maps["control"].memory(), 0, now_ns)
 
     def had_traffic(self) -> list[int]:
         """Slots of the limits that have seen a packet since the last call."""
         memory = self.maps["limits"].memory()
         size = layout.LIMIT.size
-        low_byte = _HAD_TRAFFIC_OFFSET + (sys.byteorder == "big")
+        low_byte = _AT["had_traffic"] + (sys.byteorder == "big")
         marks = memory[low_byte : self.capacity * size : size]
         slots = []
         slot = marks.find(1)
         while slot >= 0:
             slots.append(slot)
-            # A packet that is under way may have left its mark before it was counted for us to
-            # see: a limit stays awake, and is read again, for far longer than that.
+            # Another CPU may set the flag before its counts are visible here. The limit stays
+            # awake, and is read again, for far longer than that takes.
             memory[slot * size + low_byte] = 0
             slot = marks.find(1, slot + 1)
         return slots
 
     def counts(self, slot: int) -> Counts:
-        """A limit's counters, since ever, over all CPUs."""
+        """A limit's counters, summed over all CPUs."""
         values = self._counts.unpack_from(self.maps["counts"].memory(), slot * self._counts.size)
         return Counts._make([sum(values[field::8]) for field in range(8)])
 
     def parse_anomalies(self) -> Sequence[int]:
-        """Truncated, malformed, fragments, unmatched, since ever."""
+        """Counts of truncated, malformed, fragments and unmatched packets; never reset."""
         memory = self.maps["parse_anomalies"].memory()
         rows = [
             layout.PARSE_ANOMALIES.unpack_from(memory, cpu * layout.PARSE_ANOMALIES.size)
@@ -250,35 +242,36 @@ class State:
     def flow_buckets(self, slot: int) -> tuple[int, ...]:
         """The flow buckets in the order of the flow table: due_ns, hits, due_ns, hits, ..."""
         table = self._flow_table.unpack_from(
-            self.maps["flows"].memory(), slot * layout.FLOWS_BYTES + _BUCKETS_OFFSET
+            self.maps["flows"].memory(), slot * layout.FLOWS_BYTES + layout.BUCKETS_OFFSET
         )
         return table if any(table) else _NO_FLOWS
 
     def hits(self, slot: int) -> tuple[int, ...]:
-        """Bytes refused or marked, since ever, by place of the flow table."""
+        """Bytes refused or marked, by place of the flow table; never reset."""
         buckets = self.flow_buckets(slot)
         return _NO_HITS if buckets is _NO_FLOWS else buckets[1::2]
 
     def evict(self, slot: int, place: int) -> None:
-        """Free a place of a limit's flow table; its bytes and hits are left to count on from."""
+        """Free a place of a limit's flow table; its counts of bytes and hits go on from there."""
         memory = self.maps["flows"].memory()
         start = slot * layout.FLOWS_BYTES
         # The bucket first: as soon as the place is free, a packet may give it to another flow.
-        _U64.pack_into(memory, start + _BUCKETS_OFFSET + place * layout.FLOW_BUCKET.size, 0)
+        _U64.pack_into(memory, start + layout.BUCKETS_OFFSET + place * layout.FLOW_BUCKET.size, 0)
         _U64.pack_into(memory, start + place * layout.FLOW.size, 0)
 
     def apply(self, records: Mapping[int, Enforcement], now_ns: int) -> None:
         """Put records in force, by slot: one system call for each `MAX_COMMANDS` of them.
 
         Raises:
-            DatapathError: the kernel does not run the program.
+            DatapathError: the kernel refuses to run the program.
         """
         commands = self.maps["commands"].memory()
         packed = [layout.command(slot, record, now_ns) for slot, record in records.items()]
         for start in range(0, len(packed), MAX_COMMANDS):
             some = packed[start : start + MAX_COMMANDS]
             commands[: len(some) * layout.COMMAND.size] = b"".join(some)
-            _U32.pack_into(self.maps["control"].memory(), _CURSOR_OFFSET, 0)
+            cursor_at = layout.CONTROL_OFFSETS["cursor"]
+            _U32.pack_into(self.maps["control"].memory(), cursor_at, 0)
             try:
                 self._apply.run(_FRAME, repeat=len(some))
             except OSError as error:

@@ -1,4 +1,4 @@
-"""The maps of one hook: what `kernel_classifier.tables` made, as the kernel keeps it."""
+"""The maps of one hook, made from `kernel_classifier.tables`."""
 
 from __future__ import annotations
 

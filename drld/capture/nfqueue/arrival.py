@@ -1,18 +1,18 @@
-"""Where the arrival times of the nfqueue datapath's packets come from.
+"""Sources of the arrival times of the nfqueue datapath's packets.
 
-`ebpf`: bpf/arrival.c, at the ingress of the interfaces on which limited packets can come in: those
-of the limits on packets coming in, and, where a limit is on packets going out, every interface but
-loopback, for a forwarded packet may come from anywhere (a hairpin's from where it goes). It is
-found again by name, like those of the kernel datapath (`drld.ebpf.attachment`): a killed
-daemon's goes on stamping, which harms nobody, until a daemon of that name has installed its rules.
-What a killed daemon on the kernel datapath left goes then, too, and limits up to there.
+`ebpf`: the program bpf/arrival.c stamps packets at the ingress of interfaces. For limits on
+incoming packets these are their interfaces. If any limit is on outgoing packets, they are all
+interfaces but loopback, as a forwarded packet may come from any (even from the one it leaves by).
+The next daemon of the same name finds the program by name (`drld.ebpf.attachment`). A killed
+daemon's program stamps until that daemon has installed its rules, and harms no packet. The programs
+of a killed daemon on the kernel datapath limit packets until then, too.
 
-`kernel`: the kernel stamps every received packet while anybody holds a socket that wants
-timestamps; this is one. The stamps are of the wall clock.
+`kernel`: the kernel stamps every received packet while any process has a socket with timestamps,
+and the daemon opens one. These stamps are of the wall clock.
 
-`read`: the time when the daemon reads a packet.
+`read`: the time at which the daemon reads a packet.
 
-`drld.police.arrival_time` decides what a stamp is worth, from any source.
+`drld.police.arrival_time` checks the stamps of every source.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NAMES_SHOWN = 8
 
 
 class Arrival:
-    """What has packets stamped, from `start` to `stop`."""
+    """The source of arrival times, in use from `start` to `stop`."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class Arrival:
         """Touch nothing before `start`.
 
         Args:
-            limiter_name: what programs are named after.
-            wanted: `auto` (the first of the others that can be had), `ebpf`, `kernel` or `read`.
+            limiter_name: part of the programs' names.
+            wanted: `ebpf`, `kernel`, `read`, or `auto`: the first of them that works.
             clock: monotonic time, ns.
             wall: time of day, ns.
-            attachment: how programs are attached.
+            attachment: makes the object that attaches programs.
         """
         self.source = READ
-        """Which of the three it is."""
+        """The source in use: `ebpf`, `kernel` or `read`."""
         self.times: ArrivalTimes | None = None
-        """None: packets are charged when they are read."""
+        """None: packets are charged when the daemon reads them."""
         self._limiter_name = limiter_name
         self._wanted = wanted
         self._clock = clock
@@ -81,16 +81,16 @@ class Arrival:
         self._socket: socket.socket | None = None
         self._hooks: Sequence[Hook] = ()
         self._in_force = False
-        """Rules were installed: until then programs of a dead daemon are not ours to remove."""
+        """Whether rules are installed. Before that, a dead daemon's programs must stay."""
         self._stamping: dict[int, str] = {}
         self._refused: dict[int, str] = {}
         self._look_ns = 0
 
     def start(self) -> None:
-        """Choose the source; what a killed daemon left stays until `install` has succeeded.
+        """Choose the source; a killed daemon's programs stay until `install` has succeeded.
 
         Raises:
-            DatapathError: the source that is wanted cannot be had.
+            DatapathError: the wanted source does not work.
         """
         self._in_force = False
         self._refusal = self._late = ""
@@ -101,7 +101,7 @@ class Arrival:
     def _choose(self) -> str:
         if self._wanted in ("auto", EBPF):
             try:
-                code = compiled(source="arrival")["stamp"]
+                code = compiled("arrival")["stamp"]
                 self._attachment = self._attach(self._limiter_name)
                 self._program = Program.load(self._attachment.program_name("stamp"), code, {})
             except DatapathError as error:
@@ -124,13 +124,16 @@ class Arrival:
     def install(
         self, limits: Sequence[LimitSpec], install: Callable[[Sequence[Hook]], None]
     ) -> Sequence[Hook]:
-        """Install the rules for limits, and have the packets stamped that can come to them.
+        """Install the limits' rules, and stamp packets on the interfaces that these need.
 
-        Where the firewall cannot take packets going out early, they are charged when read. The
-        hooks are those whose rules were installed.
+        If the firewall refuses the rules that queue outgoing packets early, these packets are
+        charged when the daemon reads them.
+
+        Returns:
+            The hooks with installed rules.
 
         Raises:
-            DatapathError: the firewall refuses; of `auto`, those rules too.
+            DatapathError: the firewall refuses; with `auto`, it refuses the plain rules, too.
         """
         hooks = plan(limits, stamped=self.source != READ and not self._late)
         try:
@@ -151,13 +154,13 @@ class Arrival:
         return hooks
 
     def follow(self, now_ns: int) -> None:
-        """Look once a second whether interfaces came or went."""
+        """Once a second, start to stamp on new interfaces."""
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
             self._follow_interfaces()
 
     def stop(self) -> None:
-        """Stamp no more; safe to call twice."""
+        """Stop stamping; safe to call twice."""
         if self._attachment is not None:
             if self._in_force:
                 with cleaning_up():
@@ -176,23 +179,23 @@ class Arrival:
     # Time
 
     def turn(self, now_ns: int) -> None:
-        """Packets are judged from now on."""
+        """Begin a turn: the datapath reads packets from now on."""
         if self.times is not None:
             self.times.turn(now_ns)
 
     def turned(self, began_ns: int, judged: int, emptied: bool) -> None:
-        """So many packets were judged since then, and the queue seen empty or not."""
+        """End a turn: `judged` packets since `began_ns`; `emptied`: the queue is empty."""
         if self.times is None:
             self._read += judged
         elif emptied:
             self.times.emptied(began_ns)
 
     def settled_ns(self, now_ns: int, waiting: Callable[[], bool]) -> int:
-        """When buckets are settled: what waits in the queue came before now, and is not charged.
+        """The time up to which buckets are settled; packets in the queue are not charged yet.
 
         Args:
             now_ns: the tick's time.
-            waiting: whether packets wait in the queue; asked once a tick.
+            waiting: says whether packets wait in the queue; called once a tick.
         """
         if self.times is None:
             return now_ns
@@ -203,7 +206,7 @@ class Arrival:
         return min(self.times.settled_ns(), now_ns)
 
     def counters(self) -> Mapping[str, int]:
-        """How many packets were charged at which time."""
+        """Numbers of packets by the source of the time at which they were charged."""
         times = self.times
         return {
             "stamped_ebpf": times.ebpf if times else 0,
@@ -213,7 +216,7 @@ class Arrival:
 
     @property
     def reason(self) -> str:
-        """Words for an operator: which time packets are charged at, and why that one."""
+        """A phrase for an operator: the time at which packets are charged, and the reason."""
         late = [
             hook.interface
             for hook in self._hooks
@@ -234,7 +237,7 @@ class Arrival:
         try:
             there = socket.if_nameindex()
         except OSError:
-            return  # no descriptor left, at worst: what is stamped stays so, and we look again
+            return  # perhaps no descriptor is free; the next call tries again
         coming_in = {hook.interface for hook in self._hooks if hook.direction is Direction.IN}
         anywhere = any(hook.stamped for hook in self._hooks)
         wanted = {
@@ -262,7 +265,7 @@ class Arrival:
             self._stamping[index] = name
 
     def _remove_programs(self, kept: Collection[int] = ()) -> None:
-        """Remove this limiter's programs, but those that stamp at these interfaces."""
+        """Remove this limiter's programs except at the ingress of the interfaces `kept`."""
         with contextlib.closing(self._attach(self._limiter_name)) as attachment:
             for found in attachment.found():
                 if found.direction is not Direction.IN or found.index not in kept:

@@ -1,22 +1,22 @@
-"""The datapath that asks user space about each packet: NFQUEUE, through NetfilterQueue.
+"""The datapath in user space: the daemon judges each packet, through NFQUEUE and NetfilterQueue.
 
-The firewall (`drld.capture.rules`) leads packets to one queue; the kernel copies their headers
-to a netlink socket, whose descriptor the daemon waits for; `drain` then gives a verdict for each
-and leaves no mark or other trace on it. Verdicts are collected for `BATCH` packets and go back in
-one system call (docs/performance.md). GSO packets are segmented by the kernel before, so every
-packet here has its size on the wire. A packet that gets a congestion mark goes back rewritten, so
-packets are copied whole while a limit marks. A packet is charged when it arrived, as far as that is
-known (`nfqueue.arrival`): a daemon that runs late takes nothing for a burst that was none.
+Firewall rules (`drld.capture.rules`) send packets to one queue. The kernel copies their headers to
+a netlink socket, and the daemon waits for its descriptor. `drain` then gives each packet a verdict
+and sets no packet mark. The verdicts of `BATCH` packets go back in one system call
+(docs/performance.md). The kernel segments GSO packets first, so every packet here has its size on
+the wire. A packet that gets a congestion mark goes back rewritten, so packets are copied whole
+while a limit marks. A packet is charged at its arrival time if that is known (`nfqueue.arrival`),
+so packets that pile up while the daemon is late do not count as a burst.
 
-What can go wrong:
+Failures:
 
-- The queue or its socket is full: the kernel drops the packet, as any overloaded router does,
+- The queue or its socket is full: the kernel drops the packet, as an overloaded router does,
   whatever `on_failure` says. Counted as `overflow`.
-- Judging a packet raises: it passes if every limit says `on_failure = "open"`, else it is dropped,
-  which is what would happen to it if the daemon were dead. Counted as `errors`.
-- The daemon dies: its queue is gone with it, and the rules that it leaves behind say what happens
-  (`drld.capture.rules`) until the next daemon of this name attaches. One that the firewall refuses
-  leaves them as they are.
+- Judging a packet raises: as if the daemon were dead, the packet passes if every limit says
+  `on_failure = "open"`, and is dropped otherwise. Counted as `errors`.
+- The daemon dies: its queue ends with it. Its rules stay and decide (`drld.capture.rules`) until
+  the next daemon of the same name attaches. If the firewall refuses the new rules, the old ones
+  stay.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from drld.spec import Direction, LimitSpec
 log = logging.getLogger(__name__)
 
 _IN, _OUT = Direction.IN, Direction.OUT
-_HOOKS_IN = (0, 1)  # prerouting, local input; at the others it is known where a packet goes out
+_HOOKS_IN = (0, 1)  # prerouting, local input; at the other hooks a packet has an outgoing interface
 _GONE = (errno.ENXIO, errno.ENODEV)
 _NAMES_LIVE_NS = 1_000_000_000
 _INSTALL_POLL_S = 0.005
@@ -55,7 +55,7 @@ _INSTALL_POLL_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What is there between attach and detach."""
+    """The resources held from attach to detach."""
 
     firewall: Firewall
     queue: PacketQueue
@@ -82,14 +82,14 @@ class NfqueueDatapath:
         """Touch nothing before `attach`.
 
         Args:
-            limiter_name: what rules are named after.
+            limiter_name: part of the rules' names.
             firewall: `auto`, `nft`, `iptables` or `none`.
-            queue: NFQUEUE number; None picks one that is free.
+            queue: NFQUEUE number; None picks a free one.
             rng: decides random drops.
-            clock: monotonic time in nanoseconds, the one that the methods' `now_ns` come from.
-            timestamps: when a packet arrived: `auto`, `ebpf`, `kernel` or `read`.
-            wall: time of day in nanoseconds, the kernel's timestamps'.
-            attachment: how the program that stamps is attached.
+            clock: the clock of all `now_ns`: monotonic time in nanoseconds.
+            timestamps: source of arrival times: `auto`, `ebpf`, `kernel` or `read`.
+            wall: the clock of the kernel's timestamps: time of day in nanoseconds.
+            attachment: makes the object that attaches the program bpf/arrival.c.
         """
         self._limiter_name = limiter_name
         self._firewall_wanted = firewall
@@ -103,7 +103,7 @@ class NfqueueDatapath:
         self._overflow = 0
         self._interfaces: dict[int, str] = {}
         self._earlier: dict[int, str] = {}
-        """As it was before they were last looked up anew."""
+        """The names before the last refresh, for a host without free descriptors."""
         self._interfaces_until_ns = 0
 
     # What every datapath does
@@ -131,22 +131,22 @@ class NfqueueDatapath:
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
-        """See `Datapath.program`; takes effect at once, for packets that wait already too."""
+        """See `Datapath.program`; takes effect at once, also for packets that wait."""
         self._gate.program(limit_id, enforcement, evict, self._settled_ns(now_ns))
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
-        """See `Datapath.set_share`; nobody enforces anything when this process is dead."""
+        """See `Datapath.set_share`; does nothing, as no share is enforced without the daemon."""
 
     def flush(self, now_ns: int) -> None:
-        """See `Datapath.flush`; `program` has done it."""
+        """See `Datapath.flush`; the records are in force since `program`."""
         self._settled_ns(now_ns)
         self._arrival.follow(now_ns)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`.
 
-        The names are those of `gate.Counts`, `overflow`, `errors`, and how many packets were
-        charged at the time that eBPF or the kernel stamped, or when they were read.
+        The names are those of `gate.Counts`, `overflow`, `errors`, and those of
+        `Arrival.counters`.
         """
         if self._session is not None:
             self._overflow = self._session.queue.dropped()
@@ -158,7 +158,7 @@ class NfqueueDatapath:
         }
 
     def detach(self) -> None:
-        """See `Datapath.detach`; what still waits in the queue gets its verdict first."""
+        """See `Datapath.detach`; packets that wait in the queue get their verdicts first."""
         if self._session is None:
             return
         session = self._session
@@ -174,7 +174,7 @@ class NfqueueDatapath:
             self._session = None
             session.queue.close()
 
-    # What only this one does
+    # What only this datapath does
 
     def fileno(self) -> int:
         """The descriptor that is readable when packets wait."""
@@ -187,12 +187,12 @@ class NfqueueDatapath:
 
     @property
     def firewall(self) -> str:
-        """What holds the rules: `nft`, `iptables` or `none`."""
+        """The tool of the rules: `nft`, `iptables` or `none`."""
         return self._attached().firewall.name
 
     @property
     def reason(self) -> str:
-        """One sentence for an operator: which queue and firewall, and why these."""
+        """One sentence for an operator: queue, firewall and source of times, with the reasons."""
         session = self._attached()
         return (
             f"nfqueue {session.queue.number}, firewall {self.firewall} ({session.reason}), "
@@ -200,11 +200,11 @@ class NfqueueDatapath:
         )
 
     def drain(self) -> int:
-        """Give a verdict for the packets that wait, `TURN` at most, and return how many."""
+        """Give verdicts on at most `TURN` waiting packets; return their number."""
         session = self._attached()
         now_ns = self._clock()
         if now_ns >= self._interfaces_until_ns:
-            # An index may come to mean another interface, or an interface get another name.
+            # An index may be reused, and an interface may be renamed.
             self._earlier, self._interfaces = self._interfaces, {}
             self._interfaces_until_ns = now_ns + _NAMES_LIVE_NS
         return self._turn(session.queue)
@@ -215,7 +215,7 @@ class NfqueueDatapath:
         return self._session
 
     def _start(self, limits: Sequence[LimitSpec]) -> _Session:
-        plan(limits)  # refuses what is wrong with them, before anything is touched
+        plan(limits)  # raises for limits with mistakes, before any change of the host
         firewall, reason = choose(self._firewall_wanted, self._limiter_name)
         self._gate = Gate(self._rng)
         self._errors = self._overflow = 0
@@ -235,10 +235,10 @@ class NfqueueDatapath:
         self._arrival.install(limits, partial(self._install, session))
 
     def _install(self, session: _Session, hooks: Sequence[Hook]) -> None:
-        """Exchange the rules, and judge packets meanwhile by the old limits.
+        """Exchange the rules in a thread, and judge packets meanwhile by the old limits.
 
-        The tools take their time: with thousands of prefixes longer than the queue can wait. The
-        new limits hold from `Gate.replace` on, for every packet judged from then on.
+        With thousands of prefixes the tools take longer than the queue can wait. The new limits
+        hold from `Gate.replace` on, for every packet judged after it.
         """
         queue = session.queue
         with ThreadPoolExecutor(1, thread_name_prefix="firewall") as executor:
@@ -264,7 +264,7 @@ class NfqueueDatapath:
         try:
             return self._judge(packet)
         except Exception:
-            # Whatever it is, a packet without verdict would block a place in the queue for good.
+            # Any error: a packet without a verdict would block a place in the queue forever.
             self._errors += 1
             if self._errors & (self._errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
                 log.exception("error %d in judging a packet", self._errors)
@@ -285,8 +285,8 @@ class NfqueueDatapath:
             name = socket.if_indextoname(index)
         except OSError as error:
             if error.errno in _GONE:
-                return ""  # and the kernel has dropped the packet with it
-            # No descriptor is left to ask with: a packet of no interface would be of no limit.
+                return ""  # the interface is gone, and the kernel has dropped the packet
+            # No free descriptor for the lookup: without an interface the packet had no limit.
             if index not in self._earlier:
                 raise
             name = self._earlier[index]

@@ -1,4 +1,4 @@
-"""Installing and removing the rules of a limiter, with the tool that the host has."""
+"""Installs and removes a limiter's rules with the host's firewall tool."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ log = logging.getLogger(__name__)
 
 _COMMAND_TIMEOUT_S = 30
 _PIPES = 5
-"""Input, output, errors, and how the start went; and some room."""
+"""Pipes that `subprocess` opens (input, output, errors, result of the start), and a spare."""
 
 Run = Callable[[Sequence[str], str], str]
-"""Runs a command with this text as its standard input and returns what it prints."""
+"""Runs a command with the text as its standard input; returns its standard output."""
 
 
 def run(command: Sequence[str], stdin: str = "") -> str:
     """Run a firewall tool.
 
     Raises:
-        DatapathError: it is not there, took longer than 30 s or failed; says what it said.
+        DatapathError: the tool is missing, took longer than 30 s, or failed (with its output).
     """
     line = " ".join(command)
     try:
-        _see_to_descriptors()
+        _check_descriptors()
         done = subprocess.run(
             command,
             input=stdin,
@@ -64,11 +64,11 @@ def run(command: Sequence[str], stdin: str = "") -> str:
     return done.stdout
 
 
-def _see_to_descriptors() -> None:
-    """See that a tool's pipes can be opened; where they fail halfway, CPython 3.11 loses the rest.
+def _check_descriptors() -> None:
+    """Check that a tool's pipes can be opened: CPython 3.11 leaks descriptors if only some can.
 
     Raises:
-        OSError: they cannot.
+        OSError: too few descriptors are free.
     """
     opened: list[int] = []
     try:
@@ -80,15 +80,15 @@ def _see_to_descriptors() -> None:
 
 
 def _path() -> str:
-    """PATH with the directories of system tools, which not every service or shell has in it."""
+    """PATH with the directories of system tools, which some services and shells leave out."""
     return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
 
 class Firewall(ABC):
-    """The rules of one limiter."""
+    """A tool that installs the rules of one limiter."""
 
     name: ClassVar[str]
-    """The configuration's word for it."""
+    """The value of the configuration key `firewall`."""
 
     def __init__(self, limiter: str, run: Run = run) -> None:
         self._limiter = limiter
@@ -96,14 +96,14 @@ class Firewall(ABC):
 
     @abstractmethod
     def install(self, hooks: Sequence[Hook], queue: int) -> None:
-        """Make the limiter's rules these, whatever they were; atomic for each address family.
+        """Replace the limiter's rules by these, atomically for each address family.
 
         Raises:
-            DatapathError: the tool refuses; the rules are what they were.
+            DatapathError: the tool refuses; the old rules stay.
         """
 
     def release(self) -> None:
-        """Lead no more packets to the queue, but keep those alive that wait in it.
+        """Send no more packets to the queue, without losing those that wait in it.
 
         Raises:
             DatapathError: the tool refuses.
@@ -128,10 +128,10 @@ class NftFirewall(Firewall):
         self._run(["nft", "-f", "-"], nft_install(self._limiter, hooks, queue))
 
     def release(self) -> None:
-        """Remove the rules alone.
+        """Remove the rules, and leave the chains.
 
-        A kernel that unregisters any hook drops whatever waits in any queue of the namespace, so
-        the chains stay until nothing waits.
+        When a hook is unregistered, the kernel drops all packets that wait in any queue of the
+        namespace. So the chains stay until no packet waits.
         """
         self._run(["nft", "-f", "-"], nft_release(self._limiter))
 
@@ -180,13 +180,13 @@ class IptablesFirewall(Firewall):
 
 
 class ManualFirewall(Firewall):
-    """No rules of ours: the operator reads in the log what to install."""
+    """No rules of ours: the log shows the rules for the operator to install."""
 
     name = "none"
 
     def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
         log.warning(
-            "firewall = none: nothing reaches queue %d before these rules, or their like, are"
+            "firewall = none: no packet reaches queue %d until these rules, or similar ones, are"
             " installed:\n%s",
             queue,
             operator_rules(self._limiter, hooks, queue),
@@ -197,9 +197,9 @@ class ManualFirewall(Firewall):
 
 
 def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:
-    """The firewall for a limiter, by the configuration's word for it, and why it is that one.
+    """The firewall that the configuration asks for, and the reason for the choice.
 
-    `auto` takes nft where the kernel accepts its queue statement, else iptables.
+    `auto` chooses nft if the kernel accepts its queue statement, else iptables.
 
     Raises:
         DatapathError: `auto` finds neither.
@@ -209,7 +209,7 @@ def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:
             return kind(limiter, run), "as configured"
     probe = Hook("lo", Direction.IN, bypass=True, families=(4, 6))
     try:
-        # Sent to the kernel, but not committed.
+        # -c: the kernel checks the rules, without committing them.
         run(["nft", "-c", "-f", "-"], nft_install("probe", [probe], 0))
     except DatapathError as error:
         refusal = " ".join(str(error).split())
@@ -222,9 +222,9 @@ def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:
 
 
 def remove_leftovers(chosen: Firewall, limiter: str, run: Run = run) -> None:
-    """Remove what a killed run of this limiter left with the other tool than the chosen one.
+    """Remove the rules that a killed run of this limiter installed with another tool.
 
-    With the chosen one, installing replaces it. A tool that does not work has left nothing.
+    Installing replaces the chosen tool's rules. A tool that does not work has left no rules.
     """
     if isinstance(chosen, ManualFirewall):
         return
@@ -232,7 +232,7 @@ def remove_leftovers(chosen: Firewall, limiter: str, run: Run = run) -> None:
 
 
 def remove_rules(limiter: str, run: Run = run) -> None:
-    """Remove what a killed run of this limiter left, for one that needs no rules."""
+    """Remove the rules that a killed run of this limiter left, for a datapath without rules."""
     _remove_all_but(None, limiter, run)
 
 

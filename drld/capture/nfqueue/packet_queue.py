@@ -19,22 +19,22 @@ from drld.errors import DatapathError
 from drld.police.policer import MARK
 
 TURN = 256
-"""Packets handled in one `drain`: a few milliseconds, so that the ticker gets its turn."""
+"""Packets handled in one `drain`: a few milliseconds, so that ticks are not late."""
 
 BATCH = 32
-"""Packets whose verdicts go to the kernel together. The first of them waits for the last: 0.2 ms
-at most, and only while more packets are there already."""
+"""Packets whose verdicts are sent together. The first verdict waits for the last: 0.2 ms at most,
+and only while more packets wait in the queue."""
 
 QUEUE_PACKETS = 4096
-"""Packets that wait for a verdict before the kernel drops: enough for a pause of the daemon of
-80 ms at 50,000 packets/s, which is also the delay that an overloaded daemon adds at most."""
+"""Packets that may wait for a verdict. They bridge a pause of the daemon of 80 ms at 50,000
+packets/s, and bound the delay of an overloaded daemon to the same time."""
 
 SOCKET_BYTES = 4 << 20
-"""Receive buffer asked for, which the kernel doubles: a full queue takes 5 MiB of it."""
+"""Receive buffer, which the kernel doubles: a full queue takes 5 MiB of it."""
 
 WHOLE_BYTES = 3800
-"""Of a packet that is copied whole: the library reads messages of 4,096 bytes, and what else is in
-one takes some 200."""
+"""Bytes copied of a whole packet: the library reads messages of 4,096 bytes, of which other fields
+take some 200."""
 
 WHOLE_SOCKET_BYTES = 12 << 20
 """Receive buffer for whole packets of 1,500 bytes: a full queue takes 18 MiB of twice that."""
@@ -45,8 +45,8 @@ _SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
 _SO_RCVBUFFORCE = 33
 
 
-class _TurnOver(Exception):  # noqa: N818 - it is no error
-    """Enough packets for one `drain`."""
+class _TurnOver(Exception):  # noqa: N818 - not an error
+    """Ends a `drain` after `TURN` packets."""
 
 
 class PacketQueue:
@@ -58,15 +58,15 @@ class PacketQueue:
         limiter_name: str,
         judge: Callable[[netfilterqueue.Packet], int],
     ) -> None:
-        """Bind a queue; `judge` gives a verdict of `drld.police.policer`, and does not raise.
+        """Bind a queue.
 
         Args:
-            wanted: its number; None picks one that is free.
-            limiter_name: decides where the search for a free one begins.
-            judge: called by `drain`.
+            wanted: the queue's number; None picks a free one.
+            limiter_name: decides where the search for a free number begins.
+            judge: returns a verdict of `drld.police.policer`, and does not raise.
 
         Raises:
-            DatapathError: the kernel refuses, or somebody else holds the queue.
+            DatapathError: the kernel refuses, or another process holds the queue.
         """
         self._judge = judge
         self._left = 0
@@ -77,7 +77,7 @@ class PacketQueue:
             self._verdicts = Verdicts(self.number)
             try:
                 self._socket = socket.socket(fileno=os.dup(self._queue.get_fd()))
-                # Otherwise the first drop makes the kernel drop everything until it is empty.
+                # Otherwise the kernel drops all packets after the first drop, until it is empty.
                 self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
             except OSError:
                 self._queue.unbind()
@@ -90,7 +90,7 @@ class PacketQueue:
         for number in (wanted,) if wanted is not None else candidates(limiter_name):
             try:
                 with warnings.catch_warnings():
-                    # A smaller socket buffer than asked for, in a container, shows as overflow.
+                    # In a container the socket's buffer may be smaller; `overflow` shows that.
                     warnings.simplefilter("ignore", RuntimeWarning)
                     self._queue.bind(
                         number,
@@ -113,7 +113,7 @@ class PacketQueue:
         return self._socket.fileno()
 
     def copy(self, *, whole: bool) -> None:
-        """Have packets that come from now on copied whole, up to `WHOLE_BYTES`, or their headers.
+        """Copy later packets whole, up to `WHOLE_BYTES`, or only their first `COPY_BYTES`.
 
         Raises:
             DatapathError: the kernel refuses.
@@ -129,11 +129,11 @@ class PacketQueue:
         self._whole = whole
 
     def waiting(self, patience_s: float = 0.0) -> bool:
-        """Whether packets wait, or come within this time."""
+        """Whether packets wait, or arrive within this time."""
         return bool(select.select([self._socket], [], [], patience_s)[0])
 
     def drain(self) -> int:
-        """Give a verdict for the packets that wait, `TURN` at most; return how many."""
+        """Give verdicts on at most `TURN` waiting packets; return their number."""
         self._left = TURN
         try:
             with contextlib.suppress(_TurnOver):
@@ -153,7 +153,7 @@ class PacketQueue:
         if not self._left % BATCH:
             self._send_verdicts()
             if not self._left:
-                raise _TurnOver  # which the library hands on to who called `run`
+                raise _TurnOver  # the library passes it on to the caller of `run`
 
     def _send_verdicts(self) -> None:
         verdicts = self._verdicts.take()
@@ -161,17 +161,17 @@ class PacketQueue:
             self._socket.send(verdicts)
 
     def dropped(self) -> int:
-        """Packets that the kernel dropped because queue or socket were full."""
+        """The number of packets that the kernel dropped at a full queue or socket."""
         return sum(listed().get(self.number, (0, 0)))
 
     def close(self) -> None:
-        """Unbind; the kernel drops what still waits."""
+        """Unbind the queue; the kernel drops packets that wait in it."""
         self._queue.unbind()
         self._socket.close()
 
 
 def listed() -> dict[int, tuple[int, int]]:
-    """Queues bound by anybody, with what the kernel dropped at a full queue and a full socket."""
+    """All bound queues, by number: packets dropped at a full queue, and at a full socket."""
     try:
         rows = _QUEUES.read_text(encoding="ascii").splitlines()
     except FileNotFoundError:
@@ -181,10 +181,10 @@ def listed() -> dict[int, tuple[int, int]]:
 
 
 def candidates(limiter_name: str) -> Iterator[int]:
-    """Queue numbers to try, none of them bound.
+    """Unbound queue numbers to try.
 
-    A limiter begins at a number that its name decides: rules of a killed run lead to the next
-    run's queue, and not to another limiter's.
+    The first depends on the limiter's name. So the rules of a killed run lead to the next run's
+    queue, and not to another limiter's.
     """
     taken = listed()
     digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4).digest()

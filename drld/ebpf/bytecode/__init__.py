@@ -1,1 +1,1 @@
-"""Rewrites of compiled BPF instructions for older kernels and compilers, as pure functions."""
+"""Rewrites compiled BPF instructions for older kernels and compilers: pure functions."""

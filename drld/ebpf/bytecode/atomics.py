@@ -1,7 +1,12 @@
-"""Atomic operations that a compiler older than LLVM 12 does not know (bpf/atomics.h).
+"""Inserts atomic operations that compilers before LLVM 12 do not have (bpf/atomics.h).
 
-It makes calls of them, which leave the arguments in r1, r2 and r3, expect the result in r0, and
-take r1 to r5 for lost. Each becomes the two instructions that do it.
+With such a compiler the source calls functions with made-up numbers: arguments in r1, r2 and r3,
+the result in r0, r1 to r5 lost. Each call becomes two instructions.
+
+Why a rewriter: Ubuntu 22.04's bcc has LLVM 11, and buckets without locks need compare-and-swap.
+Inline assembly cannot replace it, as bcc also compiles the source for the host's processor, which
+refuses a clobber of r0 (tried with bcc 0.18 and 0.26). It can go when Ubuntu 22.04 is no longer
+supported.
 """
 
 from __future__ import annotations
@@ -11,19 +16,19 @@ from drld.ebpf.bytecode.loops import BYTES, inserted
 _CALL = 0x85
 
 OPERATIONS = {
-    # lock: r0 = what was at r1; if that is r0, r3 goes there. Before: r0 = r2
+    # r0 = r2, then atomically: old = *r1; if old equals r0, *r1 = r3; r0 = old
     0x7D000001: ("bf20000000000000", "db310000f1000000"),
-    # lock: r2 = what was at r1, and r1 gets the sum. After: r0 = r2
+    # atomically: old = *r1; *r1 = old + r2; r2 = old. Then r0 = r2
     0x7D000002: ("db21000001000000", "bf20000000000000"),
 }
-"""By the number that is called: the instruction in its place, and the one after it."""
+"""By the number of the called function: the two instructions that replace the call."""
 
 
 def with_atomics(instructions: bytes) -> bytes:
-    """The program with instructions for such calls.
+    """The program with atomic operations in place of the calls.
 
     Raises:
-        ValueError: a jump cannot reach that far any more.
+        ValueError: a jump becomes too long for an instruction.
     """
     code = [instructions[at : at + BYTES] for at in range(0, len(instructions), BYTES)]
     after = {}

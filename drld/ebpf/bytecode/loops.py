@@ -1,9 +1,13 @@
-"""Loops as every kernel takes them.
+"""Closes loops with jumps, as kernels before 6.7 require.
 
-The verifier of kernels before 6.7 takes a loop that a jump closes, but not one that an ordinary
-instruction or a call closes by falling into it ("back-edge from insn"), and that is how a compiler
-lays out a loop that is entered in its middle. A jump to the next instruction closes it as well. It
-costs a packet nothing: the kernel removes it after it has verified the program.
+Their verifier accepts a loop that a jump closes. It refuses a loop that an ordinary instruction or
+a call closes by falling through to the loop's head ("back-edge from insn"). A compiler lays out a
+loop in this way if it is entered in its middle. A jump by nothing before the head closes such a
+loop. It costs a packet nothing, as the kernel removes it after verification.
+
+Why a rewriter: the compiler chooses the layout, and no construct of C decides it. LLVM 14 (Debian
+12, Linux 6.1) leaves one such loop in bpf/packet.h, and LLVM 11 none; another compiler or a change
+of the C code moves them. It can go when the oldest supported kernel is 6.7.
 """
 
 from __future__ import annotations
@@ -12,30 +16,34 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 BYTES = 8
-"""Of an instruction."""
+"""Size of an instruction."""
 
 _JUMP, _JUMP32 = 5, 6
 """Classes of instructions: the low three bits of the operation."""
 _GOTO, _CALL, _EXIT, _WIDE = 0x05, 0x85, 0x95, 0x18
 _NO_GOTO = bytes([_GOTO]) + bytes(BYTES - 1)
-"""A jump by nothing."""
+"""A jump to the next instruction."""
 
 
 def closed_by_jumps(instructions: bytes) -> bytes:
-    """The program with a jump where a loop was closed without one.
+    """The program with a jump before the head of each loop that was closed without one.
 
     Raises:
-        ValueError: a jump cannot reach that far any more.
+        ValueError: a jump becomes too long for an instruction.
     """
     code = [instructions[at : at + BYTES] for at in range(0, len(instructions), BYTES)]
     return b"".join(inserted(code, dict.fromkeys(_entered_by_falling(code), _NO_GOTO)))
 
 
 def inserted(code: Sequence[bytes], before: Mapping[int, bytes]) -> list[bytes]:
-    """The program with instructions put before these: who falls into one meets it, not who jumps.
+    """The program with instructions inserted: jumps to the next instruction pass over them.
+
+    Args:
+        code: the program's instructions.
+        before: the new instructions, by the index of the instruction that follows.
 
     Raises:
-        ValueError: a jump cannot reach that far any more.
+        ValueError: a jump becomes too long for an instruction.
     """
     moved = list(_moved(len(code), before.keys()))
     made = []
@@ -46,7 +54,7 @@ def inserted(code: Sequence[bytes], before: Mapping[int, bytes]) -> list[bytes]:
         if target is None:
             made.append(each)
             continue
-        # A jump leads to the instruction itself, past the jump that was put before it.
+        # A jump leads to its target, past the inserted instruction.
         offset = moved[target] - moved[index] - 1
         try:
             made.append(each[:2] + struct.pack("<h", offset) + each[4:])
@@ -56,7 +64,7 @@ def inserted(code: Sequence[bytes], before: Mapping[int, bytes]) -> list[bytes]:
 
 
 def _moved(count: int, before: Set[int]) -> Iterator[int]:
-    """Where each instruction is once others were put before these."""
+    """The new index of each instruction."""
     shift = 0
     for index in range(count):
         shift += index in before
@@ -64,7 +72,7 @@ def _moved(count: int, before: Set[int]) -> Iterator[int]:
 
 
 def _target(code: Sequence[bytes], index: int) -> int | None:
-    """Where an instruction may jump to."""
+    """The index to which an instruction may jump; None: it is no jump."""
     operation = code[index][0]
     if operation & 7 not in (_JUMP, _JUMP32) or operation in (_CALL, _EXIT):
         return None
@@ -72,7 +80,7 @@ def _target(code: Sequence[bytes], index: int) -> int | None:
 
 
 def _entered_by_falling(code: Sequence[bytes]) -> Iterator[int]:
-    """Heads of loops that some way closes without a jump: a depth-first search, as the kernel's."""
+    """Heads of loops closed without a jump, found by a depth-first search, as in the kernel."""
     on_way, done = {0}, set[int]()
     way = [(0, iter(_next(code, 0)))]
     while way:
