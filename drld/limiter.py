@@ -64,7 +64,7 @@ class Limiter:
         self.membership = membership
         allocator = ALLOCATORS[policy.allocator]
         self._allocator = allocator(policy.parameters)
-        self._demand = DemandEstimator(policy.ewma)
+        self._demand = DemandEstimator(policy.ewma, policy.unit.item)
         self._value = 0.0
         """What to tell the fleet."""
         self._shares = policy.shares
@@ -210,6 +210,7 @@ class Limiter:
             static_burst=policy.burst * own,
             weight=policy.weights.get(self.membership.name, 1.0),
             interval_ns=policy.interval_ns,
+            item=policy.unit.item,
         )
 
     def _reachable(self, connected: Collection[str], unnamed: int) -> float:

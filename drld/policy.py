@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from drld.units import BYTES, Unit
+
 
 class Mode(enum.Enum):
     """Whether verdicts are carried out or only counted."""
@@ -47,9 +49,9 @@ class Policy:
     """1 to 65535; never reused for another limit while a fleet lives."""
     name: str
     rate: int
-    """The global limit, bytes/s."""
+    """The global limit, tokens/s."""
     burst: int
-    """Depth of the single token bucket that the fleet emulates, bytes; "auto" is resolved."""
+    """Depth of the single token bucket that the fleet emulates, tokens; "auto" is resolved."""
     allocator: str
     parameters: object
     """The allocator's own frozen `Parameters` (drld.allocators.base)."""
@@ -69,6 +71,8 @@ class Policy:
     flow: SourcePrefix | None = None
     """What makes a flow; None: the five-tuple. It is no part of the target, for the fleet must
     agree on it: the rate is divided among flows."""
+    unit: Unit = BYTES
+    """What the limit counts."""
     written: frozenset[str] | None = field(default=None, compare=False)
     """Keys that the operator wrote, `allocator.headroom` among them; None: all. Limiters compare
     only these (drld.shared_settings); the others are what this version of drld chooses."""

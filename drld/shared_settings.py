@@ -35,7 +35,7 @@ def shared_settings(policies: Iterable[Policy], gossip: GossipSpec) -> dict[int,
         "interval": gossip.interval_ns,
     }
     forms = {GOSSIP_ID: _form(fabric, gossip.written)}
-    return forms | {it.id: _form(_settings(it), it.written) for it in policies}
+    return forms | {policy.id: _form(_settings(policy), policy.written) for policy in policies}
 
 
 def _settings(policy: Policy) -> dict[str, object]:

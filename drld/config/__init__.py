@@ -55,6 +55,7 @@ from drld.spec import (
     PeerSpec,
     RegistrySpec,
 )
+from drld.units import BYTES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -309,7 +310,7 @@ def _limit_spec(
         id=table.id,
         name=table.name,
         rate=table.rate,
-        burst=automatic_burst(table.rate) if table.burst == "auto" else table.burst,
+        burst=automatic_burst(table.rate, BYTES) if table.burst == "auto" else table.burst,
         allocator=allocator[0],
         parameters=allocator[1],
         interval_ns=table.interval or fleet.interval_ns,
@@ -320,6 +321,7 @@ def _limit_spec(
         excess=Excess(table.excess),
         weights=table.weights,
         flow=table.flow,
+        unit=BYTES,
         written=_written(written),
     )
     return LimitSpec(policy, _match_spec(table.match), OnFailure(table.on_failure or "default"))

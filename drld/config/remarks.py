@@ -32,7 +32,8 @@ def _open(spec: LimiterSpec) -> list[str]:
 
 
 def _shallow(spec: LimiterSpec) -> list[str]:
-    shallow = [limit for limit in _policies(spec) if is_shallow(limit.burst, limit.rate)]
+    limits = _policies(spec)
+    shallow = [limit for limit in limits if is_shallow(limit.burst, limit.rate, limit.unit)]
     if not shallow:
         return []
     # Without their sizes, so that a reload that changes a rate does not log the line again.

@@ -42,6 +42,7 @@ from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.transport import Transport
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
+from drld.police.no_datapath import NoDatapath
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Daemon:
         """
         self.path = path
         self._claim = startup.claim_name(path, spec.name)
-        self.datapath: KernelDatapath | NfqueueDatapath = (
+        self.datapath: KernelDatapath | NfqueueDatapath | NoDatapath = (
             startup.nfqueue(spec, clock)
             if spec.packets.datapath == "nfqueue"
             else KernelDatapath(spec.name)
@@ -187,6 +188,24 @@ class Daemon:
                 return
 
     def _start(self) -> None:
+        """Attach a datapath. A daemon without limits goes on without one if the host has none.
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        spec = self.engine.spec
+        try:
+            self._choose()
+        except DatapathError as error:
+            # Limits of a registry may come at any time.
+            if spec.limits or spec.registry is not None:
+                raise
+            log.warning("no limits, and no datapath: %s", error)
+            self.datapath, self._reason = NoDatapath(str(error)), ""
+            self._prepare(spec)
+            self._attach()
+
+    def _choose(self) -> None:
         """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
 
         Raises:

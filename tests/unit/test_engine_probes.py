@@ -199,7 +199,8 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = ConfigDigest(shared_settings([replace(FIRST.policy, rate=1)], gossip_spec()), TICK_NS)
+    changed = replace(FIRST.policy, rate=1)
+    other = ConfigDigest(shared_settings([changed], gossip_spec()), TICK_NS)
     named = []
     message = Control(Kind.ACK, 0, 0, other.digest(ALL))
     for _ in range(40):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +10,7 @@ from drld import config
 from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
-from drld.policy import Excess, Policy, SourcePrefix
+from drld.policy import Excess, SourcePrefix
 from drld.spec import LimiterSpec, PacketsSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
@@ -174,21 +174,3 @@ def test_one_that_departed_and_is_configured_again_is_a_peer() -> None:
     bench.run(3, 100)
     assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.policy.rate / 3)
     assert {peer for peer, _ in bench.transport.messages} == {"b", "c"}
-
-
-def test_a_field_that_is_added_to_the_policy_survives_a_reload() -> None:
-    @dataclass(frozen=True)
-    class Wider(Policy):
-        added: int = 0
-
-    def configured(added: int) -> LimiterSpec:
-        values = {field.name: getattr(FIRST.policy, field.name) for field in fields(Policy)}
-        return spec(replace(FIRST, policy=Wider(**values, added=added)))
-
-    bench = Bench(configured(1))
-    limiter = bench.engine.limits[1].limiter
-    bench.engine.reconfigure(configured(2), TICK_NS)
-    assert bench.engine.limits[1].limiter is limiter
-    assert [limit.policy for limit in bench.datapath.attached] == [limiter.policy]
-    assert isinstance(limiter.policy, Wider)
-    assert limiter.policy.added == 2

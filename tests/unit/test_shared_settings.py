@@ -73,8 +73,8 @@ def test_two_limits_that_swap_their_settings_are_seen() -> None:
 
 
 def test_the_form_is_that_of_the_wire_document() -> None:
-    made = policy("fair", weights={"b": 1.0, "a": 2.0}, flow=SourcePrefix(24, 48))
-    forms = shared_settings([made], gossip_spec())
+    spec = policy("fair", weights={"b": 1.0, "a": 2.0}, flow=SourcePrefix(24, 48))
+    forms = shared_settings([spec], gossip_spec())
     assert forms == {
         GOSSIP_ID: b'[1,{"branching":3,"fabric":"mesh","interval":50000000}]',
         1: b'[1,{"allocator":"fair","allocator.headroom":0.1,"allocator.margin":0.2,'
