@@ -68,17 +68,17 @@ class LimitSpec:
 
     policy: Policy
     match: Match
-    """The target."""
+    """The target: which packets fall under the limit."""
     on_failure: OnFailure = OnFailure.DEFAULT
 
     @property
     def id(self) -> int:
-        """The policy's."""
+        """Number of the limit, 1 to 65535."""
         return self.policy.id
 
     @property
     def name(self) -> str:
-        """The policy's."""
+        """Name of the limit."""
         return self.policy.name
 
 

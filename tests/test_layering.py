@@ -164,3 +164,9 @@ def test_siblings_do_not_import_each_other(siblings: tuple[str, ...]) -> None:
 def test_scapy_stays_out_of_the_product() -> None:
     for path in ALL:
         assert "scapy" not in {name.split(".")[0] for name in imports(path)}, path
+
+
+@pytest.mark.parametrize("folder", ["drld/allocators", "drld/estimate", "drld/gossip"])
+def test_the_code_that_divides_a_limit_sees_no_target(folder: str) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not imports(path) & {"drld.spec.LimitSpec", "drld.spec.Match"}, path

@@ -42,7 +42,7 @@ class InForce:
     interval_ns: int = 0
     """The limit's estimate interval, ns: the longest time to the next tick if ticks are on time."""
     item: int = BYTES.item
-    """That of the limit's unit, tokens: a packet of full size."""
+    """Typical item of the limit's unit, tokens: a packet of full size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,7 @@ def _flow_buckets(
         level: the rate that no flow may exceed, bytes/s.
         demand: the demand, with its sample.
         copies: flows per sampled flow.
-        item: that of the limit's unit, tokens.
+        item: typical item of the limit's unit, tokens.
     """
     reserve = RESERVE * depth
     if copies > CROWD_COPIES:

@@ -230,7 +230,8 @@ class LimitTable(Table):
     burst: BurstOrAuto = "auto"
     """Depth of the one token bucket that the fleet emulates (docs/operations.md#size-the-burst)."""
     match: MatchTable
-    """Which packets fall under the limit ([below](#match-which-packets-fall-under-a-limit))."""
+    """Target: which packets fall under the limit
+    ([below](#match-which-packets-fall-under-a-limit))."""
     # `drld.config.allocator` reads it.
     allocator: Annotated[Any, Kind("name, or table of `name` and parameters")] = DEFAULT_ALLOCATOR
     """How the rate is divided ([below](#allocator-how-the-rate-is-divided))."""

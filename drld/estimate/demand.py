@@ -19,8 +19,8 @@ class DemandEstimator:
     """Turns each `Measurement` of a limit into its `Demand`."""
 
     def __init__(self, history: float, item: int = BYTES.item) -> None:
-        """`history`: weight that history one second old keeps (the configured EWMA); `item`: that
-        of the limit's unit, tokens."""
+        """`history`: weight that history one second old keeps (the configured EWMA); `item`:
+        typical item of the limit's unit, tokens."""
         self._rate = Ewma(history)
         self._item = item
         self._flow_rates = FlowRates(item=item)

@@ -156,7 +156,7 @@ class FlowState:
             alpha: part of `average` that older intervals keep.
             fast_alpha: part of `fast` that older intervals keep.
             hit: whether the limit refused or marked any of the bytes.
-            item: that of the limit's unit, tokens.
+            item: typical item of the limit's unit, tokens.
         """
         self.last = last = counted * NS_PER_S / interval_ns
         self.rate_sum = rate_sum = alpha * self.rate_sum + (1 - alpha) * last
@@ -177,8 +177,8 @@ class FlowRates:
     def __init__(
         self, capacity: int = CAPACITY, history: float = HISTORY, item: int = BYTES.item
     ) -> None:
-        """`history`: weight that history one second old keeps (drld.estimate.ewma); `item`: that of
-        the limit's unit, tokens."""
+        """`history`: weight that history one second old keeps (drld.estimate.ewma); `item`: typical
+        item of the limit's unit, tokens."""
         self._item = item
         self.capacity = capacity
         self.history = history
