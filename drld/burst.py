@@ -1,4 +1,4 @@
-"""The burst of a limit: its bounds, and its automatic size.
+"""The automatic burst of a limit.
 
 Policers are hard to size (Flach et al., "An Internet-Wide Analysis of Traffic Policing", SIGCOMM
 2016). A policer drops what exceeds its bucket, so the bucket must hold a TCP flow's swings: a lone
@@ -10,24 +10,23 @@ and a half bandwidth-delay products of a path of 100 ms.
 from __future__ import annotations
 
 from drld.model import NS_PER_S
+from drld.units import Unit
 
-MIN_BURST, MAX_BURST = 1500, 4 * 10**9
-"""Bounds of a burst, bytes: one full-size packet, and the datapaths' largest bucket."""
 AUTOMATIC_NS = NS_PER_S // 4
 """Time in which the rate fills an automatic burst, ns."""
 
 
-def automatic_burst(rate: int) -> int:
-    """`AUTOMATIC_NS` of the rate (bytes/s), bytes, from `MIN_BURST` to `MAX_BURST`.
+def automatic_burst(rate: int, unit: Unit) -> int:
+    """`AUTOMATIC_NS` of the rate (tokens/s), tokens, within the unit's bounds of a burst.
 
-    The floor applies below 48 kbit/s, the ceiling above 128 Gbit/s.
+    For bytes, the floor applies below 48 kbit/s, the ceiling above 128 Gbit/s.
     """
-    return min(max(_needed(rate), MIN_BURST), MAX_BURST)
+    return min(max(_needed(rate), unit.min_burst), unit.max_burst)
 
 
-def is_shallow(burst: int, rate: int) -> bool:
-    """Whether a burst (bytes) is below `AUTOMATIC_NS` of the rate, if a burst may be that large."""
-    return burst < _needed(rate) <= MAX_BURST
+def is_shallow(burst: int, rate: int, unit: Unit) -> bool:
+    """Whether a burst is below `AUTOMATIC_NS` of the rate, if a burst may be that large."""
+    return burst < _needed(rate) <= unit.max_burst
 
 
 def _needed(rate: int) -> int:

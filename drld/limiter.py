@@ -28,7 +28,8 @@ from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
-from drld.spec import GossipSpec, LimitSpec
+from drld.policy import Policy
+from drld.spec import GossipSpec
 
 
 def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membership:
@@ -57,16 +58,16 @@ class Tick:
 class Limiter:
     """One limit on one limiter."""
 
-    def __init__(self, limit: LimitSpec, membership: Membership, fabric: str) -> None:
+    def __init__(self, policy: Policy, membership: Membership, fabric: str) -> None:
         """`fabric` is the one that the membership was made for."""
-        self.limit = limit
+        self.policy = policy
         self.membership = membership
-        allocator = ALLOCATORS[limit.allocator]
-        self._allocator = allocator(limit.parameters)
-        self._demand = DemandEstimator(limit.ewma)
+        allocator = ALLOCATORS[policy.allocator]
+        self._allocator = allocator(policy.parameters)
+        self._demand = DemandEstimator(policy.ewma, policy.unit.item)
         self._value = 0.0
         """What to tell the fleet."""
-        self._shares = limit.shares
+        self._shares = policy.shares
         """Of the limit, by name; empty: all have the same."""
         self._reached: tuple[Collection[str], int, float] | None = None
         """The peers that were connected last, how many more, and the sum of all these shares."""
@@ -82,7 +83,7 @@ class Limiter:
         """Of which sum, and what."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
             membership=membership,
-            limit_id=limit.id,
+            limit_id=policy.id,
             quantity=allocator.quantity,
             share=self._share,
         )
@@ -91,24 +92,24 @@ class Limiter:
     def _remember(self) -> None:
         """Remember what was told for as long as somebody may believe it."""
         # What others believe is used until their next tick.
-        self._news_ns = self.fabric.news_ns + self.limit.interval_ns
+        self._news_ns = self.fabric.news_ns + self.policy.interval_ns
         self._told = self._told.over(self._news_ns)
 
     def reconfigure(
-        self, limit: LimitSpec, membership: Membership, departed: Collection[str] = ()
+        self, policy: Policy, membership: Membership, departed: Collection[str] = ()
     ) -> None:
-        """Take over a changed limit (same id, allocator and EWMA) and fleet; knowledge stays.
+        """Take over a changed policy (same id, allocator and EWMA) and fleet; knowledge stays.
 
         `departed` are peers of the membership that the limit does not know any more: until they are
         forgotten nobody's share becomes larger.
         """
         reached = self._reached
-        shares = limit.shares
+        shares = policy.shares
         if shares and departed:
             before = self._shares
             shares = {name: min(part, before.get(name, part)) for name, part in shares.items()}
             shares |= {name: before[name] for name in departed if name in before}
-        self.limit = limit
+        self.policy = policy
         self.membership = membership
         self._shares = shares
         self._reached = self._last_in_force = None
@@ -199,16 +200,17 @@ class Limiter:
         return last[1]
 
     def _shared(self, shares: float) -> InForce:
-        """Of so large a part of the limit."""
-        limit = self.limit
+        """Of so large a part of the policy."""
+        policy = self.policy
         own = self._share(self.membership.name)
         return InForce(
-            rate=limit.rate * shares,
-            burst=limit.burst * shares,
-            static_rate=limit.rate * own,
-            static_burst=limit.burst * own,
-            weight=limit.weights.get(self.membership.name, 1.0),
-            interval_ns=limit.interval_ns,
+            rate=policy.rate * shares,
+            burst=policy.burst * shares,
+            static_rate=policy.rate * own,
+            static_burst=policy.burst * own,
+            weight=policy.weights.get(self.membership.name, 1.0),
+            interval_ns=policy.interval_ns,
+            item=policy.unit.item,
         )
 
     def _reachable(self, connected: Collection[str], unnamed: int) -> float:

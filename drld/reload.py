@@ -14,30 +14,34 @@ it knows as long as its estimates mean the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import fields
 
 from drld.errors import ConfigError
 from drld.gossip.fabrics.membership import Membership
 from drld.limiter import membership
-from drld.spec import LimiterSpec, LimitSpec, format_endpoint
+from drld.policy import Policy
+from drld.spec import LimiterSpec, PacketsSpec, format_endpoint
 
-FIXED = (
-    *("name", "listen", "control", "control_group"),
-    *("datapath", "firewall", "queue", "timestamps"),
-)
-"""Keys of `[limiter]` that only a restart can change."""
+FIXED = ("name", "listen", "control", "control_group")
+"""Keys of `[limiter]` that only a restart can change, as it must all of `[packets]`."""
 
 
 def check(old: LimiterSpec, new: LimiterSpec) -> None:
     """See that one configuration can follow another while running.
 
     Raises:
-        ConfigError: a key of `FIXED` changed.
+        ConfigError: a key changed that only a restart can change.
     """
+    packets = [field.name for field in fields(PacketsSpec)]
+    changes = [
+        *((f"limiter.{key}", getattr(old, key), getattr(new, key)) for key in FIXED),
+        *((f"packets.{k}", getattr(old.packets, k), getattr(new.packets, k)) for k in packets),
+    ]
     problems = [
-        f"limiter.{key}: cannot change from {_written(getattr(old, key))} to "
-        f"{_written(getattr(new, key))} while the daemon runs: restart it"
-        for key in FIXED
-        if getattr(old, key) != getattr(new, key)
+        f"{key}: cannot change from {_written(before)} to {_written(after)} while the daemon runs: "
+        "restart it"
+        for key, before, after in changes
+        if before != after
     ]
     if problems:
         raise ConfigError(problems)
@@ -85,7 +89,7 @@ def with_peers(running: Membership, peers: Set[str]) -> Membership:
     return running if peers == set(running.peers) else running.with_peers(peers)
 
 
-def knowledge_stays(old: LimitSpec, new: LimitSpec) -> bool:
+def knowledge_stays(old: Policy, new: Policy) -> bool:
     """Whether what a limit knows is of use to what it is to be, with the same fabric."""
     return (old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
         new.allocator,

@@ -20,13 +20,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from drld.gossip.health.config_digest import GOSSIP_ID, canonical
-from drld.spec import GossipSpec, LimitSpec
+from drld.policy import Policy
+from drld.spec import GossipSpec
 
 _VERSION = 1
 """Of these forms. Another one makes all limiters that have this one differ in all their limits."""
 
 
-def shared_settings(limits: Iterable[LimitSpec], gossip: GossipSpec) -> dict[int, bytes]:
+def shared_settings(policies: Iterable[Policy], gossip: GossipSpec) -> dict[int, bytes]:
     """The settings of each limit by its id, and those of the fabric by `GOSSIP_ID`."""
     fabric = {
         "fabric": gossip.fabric,
@@ -34,21 +35,21 @@ def shared_settings(limits: Iterable[LimitSpec], gossip: GossipSpec) -> dict[int
         "interval": gossip.interval_ns,
     }
     forms = {GOSSIP_ID: _form(fabric, gossip.written)}
-    return forms | {limit.id: _form(_settings(limit), limit.written) for limit in limits}
+    return forms | {policy.id: _form(_settings(policy), policy.written) for policy in policies}
 
 
-def _settings(limit: LimitSpec) -> dict[str, object]:
+def _settings(policy: Policy) -> dict[str, object]:
     """By the names that the keys of a file have."""
-    parameters: Any = limit.parameters
+    parameters: Any = policy.parameters
     return {
-        "rate": limit.rate,
-        "burst": None if limit.burst_is_automatic else limit.burst,
-        "allocator": limit.allocator,
-        "interval": limit.interval_ns,
-        "excess": limit.excess.value,
-        "shares": limit.shares,
-        "weights": {name: weight for name, weight in limit.weights.items() if weight != 1},
-        "flow": str(limit.flow) if limit.flow else None,
+        "rate": policy.rate,
+        "burst": None if policy.burst_is_automatic else policy.burst,
+        "allocator": policy.allocator,
+        "interval": policy.interval_ns,
+        "excess": policy.excess.value,
+        "shares": policy.shares,
+        "weights": {name: weight for name, weight in policy.weights.items() if weight != 1},
+        "flow": str(policy.flow) if policy.flow else None,
         **{f"allocator.{key}": value for key, value in dataclasses.asdict(parameters).items()},
     }
 

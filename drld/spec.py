@@ -1,7 +1,7 @@
-"""What an operator asks for: the validated, immutable form of the configuration.
+"""The configuration of one daemon, validated and immutable.
 
-`drld.config` makes these from TOML; everything behind it, the pure core included, reads only
-these.
+`drld.config` makes these from TOML; everything behind it reads only these. A limit is a policy
+(`drld.policy`) and its target, `match`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
 from drld.gossip.wire.keyring import KeyRing
+from drld.policy import Policy
 
 
 def format_endpoint(host: str, port: int) -> str:
@@ -24,21 +25,6 @@ class Direction(enum.Enum):
 
     IN = "in"
     OUT = "out"
-
-
-class Mode(enum.Enum):
-    """Whether verdicts are carried out or only counted."""
-
-    ENFORCE = "enforce"
-    SHADOW = "shadow"
-
-
-class Excess(enum.Enum):
-    """What becomes of packets above the limit."""
-
-    DROP = "drop"
-    MARK = "mark"
-    """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
 
 
 class OnFailure(enum.Enum):
@@ -77,52 +63,23 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class SourcePrefix:
-    """What makes a flow: all packets whose source addresses agree in so many leading bits."""
-
-    ipv4: int = 32
-    ipv6: int = 64
-    """One host commonly has the addresses of a /64."""
-
-    def __str__(self) -> str:
-        """As the configuration has it."""
-        return f"source/{self.ipv4}/{self.ipv6}"
-
-
-@dataclass(frozen=True, slots=True)
 class LimitSpec:
-    """One limit as one limiter enforces it."""
+    """One limit as one limiter enforces it: a policy and its target."""
 
-    id: int
-    """1 to 65535; never reused for another limit while a fleet lives."""
-    name: str
-    rate: int
-    """The global limit, bytes/s."""
-    burst: int
-    """Depth of the single token bucket that the fleet emulates, bytes; "auto" is resolved."""
+    policy: Policy
     match: Match
-    allocator: str
-    parameters: object
-    """The allocator's own frozen `Parameters` (drld.allocators.base)."""
-    interval_ns: int
-    """Estimate interval."""
-    ewma: float
-    """Weight that history one second old keeps, 0 (no filter) to below 1."""
-    mode: Mode = Mode.ENFORCE
+    """The target: which packets fall under the limit."""
     on_failure: OnFailure = OnFailure.DEFAULT
-    shares: Mapping[str, float] = field(default_factory=dict)
-    """Static share of each limiter, summing to 1; empty means 1/N each."""
-    burst_is_automatic: bool = False
-    """`burst` is `drld.burst.automatic_burst` of the rate."""
-    excess: Excess = Excess.DROP
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Relative weight of each limiter's flows, above 0 to 1000; limiters not named have 1.
-    A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
-    flow: SourcePrefix | None = None
-    """What makes a flow; None: the five-tuple."""
-    written: frozenset[str] | None = field(default=None, compare=False)
-    """Keys that the operator wrote, `allocator.headroom` among them; None: all. Limiters compare
-    only these (drld.shared_settings); the others are what this version of drld chooses."""
+
+    @property
+    def id(self) -> int:
+        """Number of the limit, 1 to 65535."""
+        return self.policy.id
+
+    @property
+    def name(self) -> str:
+        """Name of the limit."""
+        return self.policy.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +148,20 @@ class ProbeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PacketsSpec:
+    """How one daemon polices packets."""
+
+    datapath: str = "auto"
+    """`auto`, `kernel` or `nfqueue`."""
+    firewall: str = "auto"
+    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
+    queue: int | None = None
+    """NFQUEUE number; None picks a free one."""
+    timestamps: str = "auto"
+    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
+
+
+@dataclass(frozen=True, slots=True)
 class LimiterSpec:
     """One daemon."""
 
@@ -198,16 +169,10 @@ class LimiterSpec:
     listen: tuple[str, int]
     control: str
     """Path of the control socket."""
-    datapath: str
-    firewall: str
-    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
-    queue: int | None
-    """NFQUEUE number; None picks a free one."""
-    timestamps: str
-    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
     gossip: GossipSpec
     peers: tuple[PeerSpec, ...]
     limits: tuple[LimitSpec, ...]
+    packets: PacketsSpec = field(default_factory=PacketsSpec)
     control_group: str | int | None = None
     """That may open the control socket, besides the daemon's user; None is the daemon's own."""
     registry: RegistrySpec | None = None

@@ -12,18 +12,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from drld.errors import DrldError
 
 KILO, MEGA, GIGA = 10**3, 10**6, 10**9
 
-MIN_RATE = 1250
-"""Bytes/s: 10 kbit/s."""
-MAX_RATE = 50_000_000_000
-"""Bytes/s: 400 Gbit/s."""
 MAX_INTEGER = 2**63 - 1
 """Sizes and durations have to fit the 64-bit integers of the kernel's side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a limit counts. All arithmetic uses integer tokens; one byte is one token."""
+
+    item: int
+    """A typical item, tokens: no bucket that forwards items may be less deep."""
+    min_rate: int
+    max_rate: int
+    """Bounds of a limit's rate, tokens/s."""
+    max_burst: int
+    """Bound of a limit's burst, tokens: the largest bucket of the datapaths."""
+
+    @property
+    def min_burst(self) -> int:
+        """Bound of a limit's burst, tokens: one item passes."""
+        return self.item
+
+
+BYTES = Unit(item=1500, min_rate=1250, max_rate=50_000_000_000, max_burst=4 * 10**9)
+"""Bytes of packets: the item is a packet of full size; from 10 kbit/s to 400 Gbit/s."""
 
 _BIT_RATES = {"bit": 1, "kbit": KILO, "mbit": MEGA, "gbit": GIGA}
 _BYTE_RATES = {"B/s": 8, "kB/s": 8 * KILO, "KB/s": 8 * KILO, "MB/s": 8 * MEGA, "GB/s": 8 * GIGA}
@@ -82,7 +101,7 @@ def parse_rate(text: str) -> int:
             )
         raise QuantityError(text, 'a rate such as "10mbit"')
     rate = int(number * factor / 8)
-    if not MIN_RATE <= rate <= MAX_RATE:
+    if not BYTES.min_rate <= rate <= BYTES.max_rate:
         raise QuantityError(text, 'a rate from "10kbit" to "400gbit"')
     return rate
 

@@ -43,7 +43,7 @@ from testbed.topology import SINK, Veth, build, veth
 from testbed.udp import PORT
 
 SOURCES = ("ebpf", "kernel", "read")
-"""Of arrival times: drld's `limiter.timestamps`."""
+"""Of arrival times: drld's `packets.timestamps`."""
 
 _LIMITER = "limiter"
 _LIMIT = "stream"
@@ -227,9 +227,8 @@ async def _daemon(members: Crew, state: Path, stream: Stream, source: str) -> Ch
             "name": _LIMITER,
             "listen": "127.0.0.1:7946",
             "control": str(state / _CONTROL),
-            "datapath": "nfqueue",
-            "timestamps": source,
         },
+        "packets": {"datapath": "nfqueue", "timestamps": source},
         "limit": [
             {
                 "id": 1,

@@ -113,7 +113,7 @@ class LimitTable(Table):
             rate = units.parse_rate(values["rate"])
         except (KeyError, TypeError, units.QuantityError):
             rate = 0
-        return {**values, "burst": units.format_size(automatic_burst(rate))}
+        return {**values, "burst": units.format_size(automatic_burst(rate, units.BYTES))}
 
 
 class GossipTable(Table):

@@ -304,8 +304,8 @@ def daemon_document(
         "limiter": {
             "name": limiter,
             "listen": f"{layout.gossip_address[limiter]}:{GOSSIP_PORT}",
-            "datapath": datapath,
         },
+        "packets": {"datapath": datapath},
         "gossip": {
             "fabric": gossip.fabric,
             **({"branching": gossip.branching} if gossip.branching else {}),

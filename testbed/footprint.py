@@ -99,8 +99,8 @@ def _document(
             "name": name,
             "listen": f"{addresses[name]}:{_PORT}",
             "control": str(state / f"{name}.sock"),
-            "datapath": fleet.datapath,
         },
+        "packets": {"datapath": fleet.datapath},
         "gossip": {"fabric": fleet.fabric, "interval": fleet.interval},
         "peer": [
             {"name": peer, "address": f"{address}:{_PORT}"}

@@ -9,6 +9,7 @@ from typing import Any
 
 from drld.allocators import ALLOCATORS
 from drld.model import NS_PER_S, Demand, FlowId, FlowKey, GlobalView, Measurement
+from drld.policy import Policy
 from drld.spec import Direction, GossipSpec, LimiterSpec, LimitSpec, Match, PeerSpec
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "docs" / "drld.example.toml"
@@ -31,19 +32,30 @@ def flow(number: int) -> FlowId:
     return FlowKey(6, b"\x0a\x00\x00\x01", b"\x0a\x09\x02\x01", 1024 + number, 80)
 
 
-def limit_spec(allocator: str = "fps", **changes: Any) -> LimitSpec:
-    spec = LimitSpec(
+def policy(allocator: str = "fps", **changes: Any) -> Policy:
+    made = Policy(
         id=1,
         name="customer-a",
         rate=10 * MBIT,
         burst=75_000,
-        match=Match(interface="out", direction=Direction.OUT),
         allocator=allocator,
         parameters=ALLOCATORS[allocator].Parameters(),
         interval_ns=TICK_NS,
         ewma=0.1,
     )
-    return replace(spec, **changes)
+    return replace(made, **changes)
+
+
+def limit_spec(allocator: str = "fps", **changes: Any) -> LimitSpec:
+    """A policy on all packets that leave by one interface."""
+    target = {key: changes.pop(key) for key in ("match", "on_failure") if key in changes}
+    match = Match(interface="out", direction=Direction.OUT)
+    return replace(LimitSpec(policy(allocator, **changes), match), **target)
+
+
+def with_policy(limit: LimitSpec, **changes: Any) -> LimitSpec:
+    """The same limit after some changes of its policy."""
+    return replace(limit, policy=replace(limit.policy, **changes))
 
 
 def gossip_spec(fabric: str = "mesh", branching: int = 3) -> GossipSpec:
@@ -56,10 +68,6 @@ def limiter_spec(*limits: LimitSpec, peers: Sequence[str] = ("b",), **changes: A
         name="a",
         listen=("127.0.0.1", 7946),
         control="/run/drld/a.sock",
-        datapath="auto",
-        firewall="auto",
-        queue=None,
-        timestamps="auto",
         gossip=gossip_spec(),
         peers=tuple(PeerSpec(peer, ("127.0.0.2", 7946)) for peer in peers),
         limits=limits,

@@ -15,6 +15,7 @@ PURE = (
     "drld",
     "drld/allocators",
     "drld/capture",
+    "drld/capture/registered",
     "drld/ebpf/bytecode",
     "drld/estimate",
     "drld/gossip/fabrics",
@@ -35,15 +36,18 @@ SHELLS = (
     "drld/gossip",
     "drld/registry",
 )
-PART_OF_A_SHELL = {"drld/registry/model": "drld.config."}
-"""The registry's limits are checked as the file's are. `drld.config` itself reads the file."""
+PART_OF_A_SHELL = {
+    "drld/capture/registered": "drld.config.",
+    "drld/registry/model": "drld.config.",
+}
+"""What checks tables of the configuration. `drld.config` itself reads the file."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
 NO_PLANE = ("drld/allocators", "drld/ebpf", "drld/estimate", "drld/gossip", "drld/police")
 """With their subfolders."""
 FOR_OPERATORS = ("drld/cli", "drld/config", "drld/control", "drld/registry")
-REGISTERED = ("drld.capture.target_options",)
+REGISTERED = ("drld.capture.registered",)
 """What planes register there."""
 FORBIDDEN = {
     "asyncio",
@@ -137,7 +141,7 @@ def test_gossip_knows_no_limits_configuration() -> None:
     """Digests are of bytes that whoever owns a limit registers."""
     for path in ALL:
         if relative(path).startswith("drld/gossip"):
-            assert "drld.spec.LimitSpec" not in imports(path), path
+            assert not imports(path) & {"drld.policy.Policy", "drld.spec.LimitSpec"}, path
 
 
 def test_what_operators_use_knows_of_planes_what_they_register() -> None:
@@ -160,3 +164,9 @@ def test_siblings_do_not_import_each_other(siblings: tuple[str, ...]) -> None:
 def test_scapy_stays_out_of_the_product() -> None:
     for path in ALL:
         assert "scapy" not in {name.split(".")[0] for name in imports(path)}, path
+
+
+@pytest.mark.parametrize("folder", ["drld/allocators", "drld/estimate", "drld/gossip"])
+def test_the_code_that_divides_a_limit_sees_no_target(folder: str) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not imports(path) & {"drld.spec.LimitSpec", "drld.spec.Match"}, path

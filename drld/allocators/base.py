@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, get_type_hints
 
 from drld.model import Demand, Enforcement, GlobalView, Quantity
+from drld.units import BYTES
 
-PACKET_BYTES = 1500
 MAX_DRAIN = 2.0**53
 """Bytes/s: empties the deepest bucket in a microsecond, and fits the integers of a datapath."""
-INITIAL_WINDOW_PACKETS = 12
+INITIAL_WINDOW_ITEMS = 12
 """Smallest depth at which a flow can begin: its SYN and initial window (RFC 6928)."""
 
 
@@ -41,6 +41,8 @@ class InForce:
     """Relative weight of this limiter's flows; a limiter without a configured weight has 1."""
     interval_ns: int = 0
     """The limit's estimate interval, ns: the longest time to the next tick if ticks are on time."""
+    item: int = BYTES.item
+    """Typical item of the limit's unit, tokens: a packet of full size."""
 
 
 @dataclass(frozen=True, slots=True)

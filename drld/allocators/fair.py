@@ -68,8 +68,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from drld.allocators.base import (
-    INITIAL_WINDOW_PACKETS,
-    PACKET_BYTES,
+    INITIAL_WINDOW_ITEMS,
     Allocation,
     Allocator,
     InForce,
@@ -93,7 +92,7 @@ RISE = 2.0
 has its share after 0.4 s; with 2, at once."""
 RECENT_NS = NS_PER_S // 10
 """Time constant of the recent arrival rate."""
-REACH_PACKETS = 2
+REACH_ITEMS = 2
 """Packets in `RECENT_NS` that are added to the reach, or slow flows would not count."""
 FLOW_S = 0.5
 """Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms."""
@@ -125,7 +124,8 @@ REFILL_S = 1.0
 """Time in which a limiter wants back the bytes that its bucket or its account lacks."""
 LEAST_MISSING = 64
 """Missing bytes below which a limiter claims none: each claim would be smaller than the last."""
-_LEAST_FLOW_RATE = 64
+LEAST_FLOW_RATE = 64
+"""Tokens/s: the integers of a flow's bucket hold no token that takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Fair(Allocator):
         level = water_level(limit.rate / copies, wants, unlimited + others / copies)
         self._level = level
         wanted = copies * (unlimited * level + sum(min(want, level) for want in wants))
-        used = min(wanted, self._reach(demand, interval_ns) + refill)
+        used = min(wanted, self._reach(demand, limit.item, interval_ns) + refill)
         weight = limit.weight * used / level
         total = weight + view.remote
         local_limit = limit.rate * weight / total if total else limit.static_rate
@@ -201,7 +201,7 @@ class Fair(Allocator):
         if demand.flows > 1 or demand.rest:
             # The fill rate in force may be below the local limit.
             level = water_level(max(self._fill_rate, 1.0) / copies, wants, unlimited)
-            flow_rate, flow_depth, reserve = _flow_buckets(depth, level, demand, copies)
+            flow_rate, flow_depth, reserve = _flow_buckets(depth, level, demand, copies, limit.item)
         enforcement = Enforcement(
             fill_rate=round(self._fill_rate),
             depth=depth,
@@ -241,14 +241,14 @@ class Fair(Allocator):
         missing = max(self._missing, self._account.missing)
         return missing / REFILL_S if missing > LEAST_MISSING else 0.0
 
-    def _reach(self, demand: Demand, interval_ns: int) -> float:
-        """The largest local limit that the present arrivals can use, bytes/s."""
+    def _reach(self, demand: Demand, item: int, interval_ns: int) -> float:
+        """The largest local limit that the present arrivals can use, tokens/s."""
         kept = math.exp(-interval_ns / RECENT_NS)
         self._recent = kept * self._recent + (1 - kept) * demand.instant_rate
         if self._awake_ns <= max(AWAKE_NS, interval_ns):
             return math.inf
-        packets = REACH_PACKETS * PACKET_BYTES * NS_PER_S / RECENT_NS
-        return self.parameters.reach * self._recent + packets
+        items = REACH_ITEMS * item * NS_PER_S / RECENT_NS
+        return self.parameters.reach * self._recent + items
 
     @staticmethod
     def _rates(
@@ -276,11 +276,11 @@ class Fair(Allocator):
         fill_rate, strict = rates
         interval_s = interval_ns / NS_PER_S
         static = limit.static_rate / limit.rate
-        idle_bytes = IDLE_ITEMS * PACKET_BYTES
+        idle_bytes = IDLE_ITEMS * limit.item
         idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + idle_bytes
-        least_depth = max(DEPTH_S * limit.static_rate, PACKET_BYTES)
-        least_depth = min(least_depth, DEPTH_ITEMS * PACKET_BYTES)
-        depth = max(_depth(limit.burst, fill_rate / limit.rate) + PACKET_BYTES, idle_depth)
+        least_depth = max(DEPTH_S * limit.static_rate, limit.item)
+        least_depth = min(least_depth, DEPTH_ITEMS * limit.item)
+        depth = max(_depth(limit.burst, fill_rate / limit.rate) + limit.item, idle_depth)
         if not demand.idle:
             depth = max(depth, least_depth)
         # One limiter alone needs no more than the limit's burst.
@@ -300,7 +300,7 @@ class Fair(Allocator):
         need = self._need.update(arrived, filled, interval_ns)
         # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
         need = min(need, limit.burst, self._account.spare(fill_rate, longest_s))
-        depth = self._account.depth(max(depth, need), PACKET_BYTES)
+        depth = self._account.depth(max(depth, need), limit.item)
         # A datapath that went on without its daemon has not forwarded what it did not have.
         self._tokens = min(max(self._tokens + filled - demand.forwarded_bytes, 0.0), depth)
         self._missing = max(min(max(idle_depth, need), depth) - self._tokens, 0.0)
@@ -313,7 +313,9 @@ def _depth(burst: float, share: float) -> float:
     return burst * min(math.sqrt(share), 2 * share)
 
 
-def _flow_buckets(depth: int, level: float, demand: Demand, copies: float) -> tuple[int, int, int]:
+def _flow_buckets(
+    depth: int, level: float, demand: Demand, copies: float, item: int
+) -> tuple[int, int, int]:
     """Rate (bytes/s) and depth of each sampled flow's bucket, and the reserve (both bytes).
 
     Args:
@@ -321,11 +323,12 @@ def _flow_buckets(depth: int, level: float, demand: Demand, copies: float) -> tu
         level: the rate that no flow may exceed, bytes/s.
         demand: the demand, with its sample.
         copies: flows per sampled flow.
+        item: typical item of the limit's unit, tokens.
     """
     reserve = RESERVE * depth
     if copies > CROWD_COPIES:
         rates = sorted(flow.fast for flow in demand.sample)
         level = CROWD * max(level, rates[len(rates) * 9 // 10])
-        reserve = min(reserve, CROWD_RESERVE * PACKET_BYTES)
-    rate = max(round(level), _LEAST_FLOW_RATE)
-    return rate, max(round(FLOW_S * rate), INITIAL_WINDOW_PACKETS * PACKET_BYTES), round(reserve)
+        reserve = min(reserve, CROWD_RESERVE * item)
+    rate = max(round(level), LEAST_FLOW_RATE)
+    return rate, max(round(FLOW_S * rate), INITIAL_WINDOW_ITEMS * item), round(reserve)

@@ -80,8 +80,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from drld.allocators.base import (
-    INITIAL_WINDOW_PACKETS,
-    PACKET_BYTES,
+    INITIAL_WINDOW_ITEMS,
     Allocation,
     Allocator,
     InForce,
@@ -118,7 +117,7 @@ class FpsParameters:
     """Seconds after an idle time for which flows count as unbottlenecked."""
     min_weight: Annotated[float, "above 0"] = 0.1
     """Smallest weight of a limiter that has traffic, in flows."""
-    depth_packets: Annotated[int, "at least 1"] = INITIAL_WINDOW_PACKETS
+    depth_packets: Annotated[int, "at least 1"] = INITIAL_WINDOW_ITEMS
     """Smallest depth of the local bucket, in packets of 1,500 bytes."""
     reach: Annotated[float, "at least 1 + headroom"] = 1.5
     """Largest factor by which the local limit may exceed the arrivals of the last tenth of a
@@ -150,7 +149,7 @@ class FlowProportionalShare(Allocator):
         self._since_evidence_ns = round(parameters.hold_s * NS_PER_S)
         self._since_start_ns = 0
         self._starting = False
-        self._credit = StartCredit(parameters.depth_packets * PACKET_BYTES)
+        self._credit = StartCredit()
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -217,9 +216,9 @@ class FlowProportionalShare(Allocator):
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
         # A static share of zero makes the limit in force zero while no peer is heard.
         part = max(local_limit, limit.static_rate) / limit.rate if limit.rate else 0.0
-        initial = self.parameters.depth_packets * PACKET_BYTES
+        initial = self.parameters.depth_packets * limit.item
         polices = bucket(local_limit, limit.burst * math.sqrt(part), initial)
-        return self._credit.added_to(polices, idle=demand.idle)
+        return self._credit.added_to(polices, initial, idle=demand.idle)
 
 
 class FlowProportionalShareRandomDrop(FlowProportionalShare):

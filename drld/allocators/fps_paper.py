@@ -33,8 +33,7 @@ from __future__ import annotations
 from typing import Any
 
 from drld.allocators.base import (
-    INITIAL_WINDOW_PACKETS,
-    PACKET_BYTES,
+    INITIAL_WINDOW_ITEMS,
     Allocation,
     Allocator,
     InForce,
@@ -46,7 +45,6 @@ from drld.model import Demand, GlobalView, Quantity
 
 _HISTORY = 0.1
 """Weight of history one second old in the smoothed weight."""
-_INITIAL_WINDOW = INITIAL_WINDOW_PACKETS * PACKET_BYTES
 
 
 class PapersFlowProportionalShare(Allocator):
@@ -58,7 +56,7 @@ class PapersFlowProportionalShare(Allocator):
         super().__init__(parameters)
         self._smoothed = Ewma(_HISTORY)
         self._local_limit = 0.0
-        self._credit = StartCredit(_INITIAL_WINDOW)
+        self._credit = StartCredit()
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -70,8 +68,9 @@ class PapersFlowProportionalShare(Allocator):
         total = weight + view.remote
         # While no limiter has a demand, each begins at its static share.
         self._local_limit = limit.rate * weight / total if total else limit.static_rate
-        polices = bucket(self._local_limit, limit.burst, _INITIAL_WINDOW)
-        enforcement = self._credit.added_to(polices, idle=demand.idle)
+        initial = INITIAL_WINDOW_ITEMS * limit.item
+        polices = bucket(self._local_limit, limit.burst, initial)
+        enforcement = self._credit.added_to(polices, initial, idle=demand.idle)
         return Allocation(weight, enforcement, self._local_limit)
 
     def _ideal_weight(self, demand: Demand, view: GlobalView, limit: InForce) -> float:

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from drld.allocators.base import (
-    INITIAL_WINDOW_PACKETS,
-    PACKET_BYTES,
+    INITIAL_WINDOW_ITEMS,
     Allocation,
     Allocator,
     InForce,
@@ -39,7 +38,6 @@ from drld.allocators.random_drop import LEAD, excess_ratio, guarded, leading
 from drld.model import Demand, Enforcement, GlobalView
 
 _GUARD_MARGIN = 0.05
-_INITIAL_WINDOW = INITIAL_WINDOW_PACKETS * PACKET_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,7 @@ class GlobalRandomDrop(Allocator):
         if self.parameters.guard:
             static = limit.static_rate / limit.rate if limit.rate else 0.0
             part = max(local / total if total else 0.0, static)
-            polices = bucket(limit.rate * part, limit.burst * math.sqrt(part), _INITIAL_WINDOW)
+            initial = INITIAL_WINDOW_ITEMS * limit.item
+            polices = bucket(limit.rate * part, limit.burst * math.sqrt(part), initial)
             enforcement = guarded(enforcement.drop_probability, polices, _GUARD_MARGIN)
         return Allocation(local, enforcement, None)

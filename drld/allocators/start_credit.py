@@ -12,20 +12,18 @@ from drld.model import Enforcement
 
 
 class StartCredit:
-    """Grants `size` bytes each time that a limiter falls idle."""
+    """Grants tokens each time that a limiter falls idle."""
 
-    __slots__ = ("_credit_id", "_granted", "_size")
+    __slots__ = ("_credit_id", "_granted")
 
-    def __init__(self, size: int) -> None:
-        """`size`: bytes of each credit."""
-        self._size = size
+    def __init__(self) -> None:
         self._credit_id = 0
         self._granted = False
 
-    def added_to(self, enforcement: Enforcement, *, idle: bool) -> Enforcement:
-        """Add the last credit granted to a record. Call this once an interval."""
+    def added_to(self, enforcement: Enforcement, size: int, *, idle: bool) -> Enforcement:
+        """Add the last credit granted, of `size` tokens. Call this once an interval."""
         if idle and not self._granted:
             self._credit_id += 1
         self._granted = idle
-        credit = self._size if self._credit_id else 0
+        credit = size if self._credit_id else 0
         return replace(enforcement, credit=credit, credit_id=self._credit_id)

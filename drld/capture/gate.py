@@ -19,7 +19,8 @@ from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, ecn_capable, outline, parse
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer, police
-from drld.spec import Direction, Excess, LimitSpec, OnFailure
+from drld.policy import Excess
+from drld.spec import Direction, LimitSpec, OnFailure
 
 _IN = Direction.IN  # a name is faster than the member of an enumeration
 
@@ -67,9 +68,9 @@ class Gate:
         for limit, enforcement in limits:
             policer = self._policers.get(limit.id)
             if policer is None:
-                policer = Policer(limit, enforcement, now_ns)
+                policer = Policer(limit.policy, enforcement, now_ns)
             else:
-                policer.reconfigure(limit)
+                policer.reconfigure(limit.policy)
                 policer.program(enforcement, (), now_ns)
             policers[limit.id] = policer
         specs = [limit for limit, _ in limits]
@@ -77,7 +78,7 @@ class Gate:
         self._matcher = Matcher(specs)
         self._known.clear()
         self.fail_open = all(limit.on_failure is OnFailure.OPEN for limit in specs)
-        self.marks = any(limit.excess is Excess.MARK for limit in specs)
+        self.marks = any(limit.policy.excess is Excess.MARK for limit in specs)
 
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int

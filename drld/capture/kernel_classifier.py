@@ -90,7 +90,7 @@ def tables(
             f"{builder.most_entries} limits that differ in protocol and ports; {_names(beyond)}",
             beyond,
         )
-    by_source = any(limit.flow is not None for limit in limits)
+    by_source = any(limit.policy.flow is not None for limit in limits)
     hook = HOOK.pack(
         *(cpus, link_bytes, longest, builder.most_entries),
         *(len(builder.ports) > 1, by_source, seed),

@@ -13,7 +13,8 @@ from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.police.flow_bucket import FlowBuckets
 from drld.police.policer import DRAW_BITS
 from drld.police.source_sample import source_masks
-from drld.spec import Excess, LimitSpec, Mode, OnFailure
+from drld.policy import Excess, Mode, Policy
+from drld.spec import LimitSpec, OnFailure
 
 ABI = 4
 MAX_LIST = 8
@@ -144,26 +145,26 @@ def limit_state(
         now_ns,
         grace_ns,
         0,
-        limit_flags(limit),
+        limit_flags(limit.policy),
         0,
         flow_record(enforcement),
         record(enforcement) + bytes(RECORD.size),
         fallback(limit, share),
         enforcement.credit_id & _MAX_U64,
         limit.id,
-        source_bits(limit),
+        source_bits(limit.policy),
     )
 
 
-def source_bits(limit: LimitSpec) -> bytes:
+def source_bits(policy: Policy) -> bytes:
     """`source4` and `source6` of a `struct drld_limit`."""
-    return bytes(20) if limit.flow is None else b"".join(source_masks(limit.flow))
+    return bytes(20) if policy.flow is None else b"".join(source_masks(policy.flow))
 
 
-def limit_flags(limit: LimitSpec) -> int:
+def limit_flags(policy: Policy) -> int:
     """The flags of a `struct drld_limit`."""
-    shadow = SHADOW if limit.mode is Mode.SHADOW else 0
-    return shadow | (MARK if limit.excess is Excess.MARK else 0)
+    shadow = SHADOW if policy.mode is Mode.SHADOW else 0
+    return shadow | (MARK if policy.excess is Excess.MARK else 0)
 
 
 def by_flow(

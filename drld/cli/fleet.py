@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
-from drld.capture.target_options import PACKETS
+from drld.capture.registered.target_options import PACKETS
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
@@ -366,14 +366,15 @@ def _tables(known: Registry) -> list[object]:
 
 def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
     limit = known.limits[limit_id].value
+    policy = limit.policy
     return (
-        limit.name,
-        limit.allocator,
-        limit.mode.value,
+        policy.name,
+        policy.allocator,
+        policy.mode.value,
         str(limit.match),
         str(limit_id),
-        human_rate(limit.rate * 8),
-        burst(limit.burst, limit.burst_is_automatic),
+        human_rate(policy.rate * 8),
+        burst(policy.burst, policy.burst_is_automatic),
     )
 
 

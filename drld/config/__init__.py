@@ -20,16 +20,15 @@ from drld.burst import automatic_burst
 from drld.config.allocator import read_allocator
 from drld.config.checks import (
     check_alone,
-    check_datapath,
     check_fleet,
     check_limiters,
     check_limits,
     check_match,
-    check_on_failure,
     check_shares,
     check_sum,
 )
 from drld.config.keys import read_ring
+from drld.config.planes import PLANES
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
@@ -45,18 +44,18 @@ from drld.config.schema import (
     Table,
 )
 from drld.errors import ConfigError
+from drld.policy import Excess, Mode, Policy
 from drld.spec import (
     Direction,
-    Excess,
     GossipSpec,
     LimiterSpec,
     LimitSpec,
     Match,
-    Mode,
     OnFailure,
     PeerSpec,
     RegistrySpec,
 )
+from drld.units import BYTES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -78,6 +77,7 @@ T = TypeVar("T", bound=Table)
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
 SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
+"""Tables beside those of `PLANES`."""
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -184,10 +184,12 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         ConfigError: as `load`.
     """
     problems = Problems(file)
+    known = (*SECTIONS, *(plane.key for plane in PLANES))
     for key in document:
-        if key not in SECTIONS:
-            problems.unknown([], key, SECTIONS)
+        if key not in known:
+            problems.unknown([], key, known)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
+    planes = [(it, _section(it.key, it.table, document.get(it.key, {}), problems)) for it in PLANES]
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
@@ -199,10 +201,11 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     none: list[object] | None = [] if "registry" in document else None
     limits = _sections("limit", LimitTable, document.get("limit", none), problems)
     check_fleet(limiter, [table for _, table in peers], problems)
-    check_datapath(limiter, problems)
-    check_limits([table for _, table in limits], problems)
-    if limiter and limiter.datapath == "nfqueue":
-        check_on_failure([table for _, table in limits], problems)
+    tables = [table for _, table in limits]
+    check_limits(tables, problems)
+    for plane, settings in planes:
+        if settings:
+            plane.check(settings, tables, problems)
     fleet = _Fleet(
         size=1 + len(peers) + ("registry" in document),
         members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
@@ -217,21 +220,18 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     ]
     ring = read_ring(["gossip"], gossip, problems) if gossip else None
     registry_spec = read_registry(registry, limiter.name if limiter else "", problems)
-    if problems.lines or limiter is None or gossip is None or ring is None:
+    if problems.lines or not (limiter and gossip and ring):
         raise ConfigError(problems.lines)
     return LimiterSpec(
         name=limiter.name,
         listen=limiter.listen,
         control=limiter.control or f"{CONTROL_DIRECTORY}/{limiter.name}.sock",
-        datapath=limiter.datapath,
-        firewall=limiter.firewall,
-        queue=limiter.queue,
-        timestamps=limiter.timestamps,
         gossip=GossipSpec(
             gossip.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
         ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
+        **{it.key: it.spec(**table.model_dump()) for it, table in planes if table},
         control_group=limiter.control_group,
         registry=registry_spec,
         ring=ring,
@@ -306,25 +306,25 @@ def _limit_spec(
         check_limiters([*where, "weights"], table.weights, fleet.members, problems)
     if allocator is None:
         return None
-    return LimitSpec(
+    policy = Policy(
         id=table.id,
         name=table.name,
         rate=table.rate,
-        burst=automatic_burst(table.rate) if table.burst == "auto" else table.burst,
-        match=_match_spec(table.match),
+        burst=automatic_burst(table.rate, BYTES) if table.burst == "auto" else table.burst,
         allocator=allocator[0],
         parameters=allocator[1],
         interval_ns=table.interval or fleet.interval_ns,
         ewma=table.ewma,
         mode=Mode(table.mode),
-        on_failure=OnFailure(table.on_failure or "default"),
         shares=table.shares,
         burst_is_automatic=table.burst == "auto",
         excess=Excess(table.excess),
         weights=table.weights,
         flow=table.flow,
+        unit=BYTES,
         written=_written(written),
     )
+    return LimitSpec(policy, _match_spec(table.match), OnFailure(table.on_failure or "default"))
 
 
 def _written(table: dict[str, object]) -> frozenset[str]:

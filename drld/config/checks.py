@@ -56,49 +56,6 @@ def unreachable(listen: str, address: str) -> str | None:
     return None
 
 
-def check_datapath(limiter: LimiterTable | None, problems: Problems) -> None:
-    """The kernel datapath is not asked for what only nfqueue has."""
-    if limiter is None or limiter.datapath != "kernel":
-        return
-    for key, value, allowed in (
-        (
-            "timestamps",
-            limiter.timestamps,
-            '"auto": datapath = "kernel" judges packets as they arrive',
-        ),
-        ("firewall", limiter.firewall, '"auto": datapath = "kernel" needs no firewall'),
-    ):
-        if value != "auto":
-            problems.refuse(["limiter", key], value, allowed)
-    if limiter.queue is not None:
-        problems.refuse(
-            ["limiter", "queue"], limiter.queue, 'left out: datapath = "kernel" has no queue'
-        )
-
-
-def check_on_failure(limits: Sequence[LimitTable | None], problems: Problems) -> None:
-    """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
-    first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
-    for index, limit in enumerate(limits):
-        if limit is None:
-            continue
-        where: Location = ["limit", index, "on_failure"]
-        is_open = limit.on_failure == "open"
-        other, others = first.setdefault((limit.match.in_, limit.match.out), (index, is_open))
-        if limit.on_failure == "share":
-            problems.refuse(
-                where,
-                "share",
-                '"open" or "closed": datapath = "nfqueue" cannot keep up a share',
-            )
-        elif is_open != others:
-            problems.add(
-                where,
-                f'must be "open" on both this limit and limit[{other}], or on neither: with '
-                'datapath = "nfqueue" the limits of an interface and direction share a rule',
-            )
-
-
 def check_limits(limits: Sequence[LimitTable | None], problems: Problems) -> None:
     """Ids and names are unique."""
     ids: dict[int, Location] = {}

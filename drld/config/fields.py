@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator
 
 from drld import units
-from drld.burst import MAX_BURST, MIN_BURST
-from drld.spec import SourcePrefix
+from drld.policy import SourcePrefix
+from drld.units import BYTES
 
 MAX_WEIGHT = 1000
 
@@ -261,11 +261,11 @@ _read_rate = Quantity(
     "rate",
     units.parse_rate,
     "10mbit",
-    units.format_rate(units.MIN_RATE),
-    units.format_rate(units.MAX_RATE),
+    units.format_rate(BYTES.min_rate),
+    units.format_rate(BYTES.max_rate),
 )
 _read_burst = Quantity(
-    "size", units.parse_size, "75kB", f"{MIN_BURST}B", units.format_size(MAX_BURST)
+    "size", units.parse_size, "75kB", f"{BYTES.min_burst}B", units.format_size(BYTES.max_burst)
 )
 _read_interval = Quantity("duration", units.parse_duration, "50ms", "10ms", "10s")
 _read_time_to_live = Quantity("duration", units.parse_duration, "10s", "2s", "10m")

@@ -19,6 +19,11 @@ _SECRET = {"keys", "file", "password_file"}
 _USER = re.compile(r"://.*@", re.DOTALL)
 """What stands in a URL before the server."""
 
+MOVED = {
+    f"limiter.{key}": f"packets.{key}" for key in ("datapath", "firewall", "queue", "timestamps")
+}
+"""Keys of older files, and where they are now."""
+
 Location = Sequence[int | str]
 
 _COMPARISONS = (
@@ -46,8 +51,10 @@ class Problems:
         self._refuse(where, value, f"must be {allowed}")
 
     def unknown(self, where: Location, key: str, known: Iterable[str]) -> None:
-        """Note a key that does not exist; suggest what may have been meant."""
-        self.add([*where, key], f"unknown key; {hint(key, list(known))}")
+        """Note a key that does not exist; say where it is now, or what may have been meant."""
+        place = [*where, key]
+        new = MOVED.get(dotted(place))
+        self.add(place, f"is now {new}" if new else f"unknown key; {hint(key, list(known))}")
 
     def _refuse(self, where: Location, value: object, claim: str) -> None:
         key = next((part for part in reversed(where) if isinstance(part, str)), "")

@@ -27,6 +27,7 @@ from pydantic.fields import FieldInfo
 
 from drld.allocators import ALLOCATORS
 from drld.config.fields import Kind
+from drld.config.planes import PLANES
 from drld.config.probes import PROFILES
 from drld.config.schema import (
     GossipTable,
@@ -43,8 +44,9 @@ from drld.units import format_duration
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 BEGIN = "<!-- Below: written by `python -m drld.config.reference`. -->\n"
 END = "<!-- Above: written by `python -m drld.config.reference`. -->\n"
-_TABLES = (
+_TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("##", LimiterTable),
+    *(("##", plane.table) for plane in PLANES),
     ("##", GossipTable),
     ("###", KeyTable),
     ("##", ProbesTable),

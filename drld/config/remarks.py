@@ -5,7 +5,8 @@ from __future__ import annotations
 from drld.burst import is_shallow
 from drld.config.problems import some
 from drld.model import NS_PER_S
-from drld.spec import Excess, LimiterSpec
+from drld.policy import Excess, Policy
+from drld.spec import LimiterSpec
 from drld.units import format_duration
 
 LONGEST_TUNED_NS = NS_PER_S
@@ -15,6 +16,10 @@ LONGEST_TUNED_NS = NS_PER_S
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on a configuration, the registry's part included."""
     return [*_open(spec), *_shallow(spec), *_ignored(spec), *_long(spec), *_slow(spec)]
+
+
+def _policies(spec: LimiterSpec) -> list[Policy]:
+    return [limit.policy for limit in spec.limits]
 
 
 def _open(spec: LimiterSpec) -> list[str]:
@@ -27,7 +32,8 @@ def _open(spec: LimiterSpec) -> list[str]:
 
 
 def _shallow(spec: LimiterSpec) -> list[str]:
-    shallow = [limit for limit in spec.limits if is_shallow(limit.burst, limit.rate)]
+    limits = _policies(spec)
+    shallow = [limit for limit in limits if is_shallow(limit.burst, limit.rate, limit.unit)]
     if not shallow:
         return []
     # Without their sizes, so that a reload that changes a rate does not log the line again.
@@ -40,7 +46,7 @@ def _shallow(spec: LimiterSpec) -> list[str]:
 
 def _ignored(spec: LimiterSpec) -> list[str]:
     """Keys of limits whose allocator does not carry them out."""
-    others = [limit for limit in spec.limits if limit.allocator != "fair"]
+    others = [limit for limit in _policies(spec) if limit.allocator != "fair"]
     ignored = {
         "weights": [limit.name for limit in others if limit.weights],
         "excess": [limit.name for limit in others if limit.excess is Excess.MARK],
@@ -54,7 +60,7 @@ def _ignored(spec: LimiterSpec) -> list[str]:
 
 
 def _long(spec: LimiterSpec) -> list[str]:
-    long = [limit for limit in spec.limits if limit.interval_ns > LONGEST_TUNED_NS]
+    long = [limit for limit in _policies(spec) if limit.interval_ns > LONGEST_TUNED_NS]
     if not long:
         return []
     names = some([f"{limit.name} ({format_duration(limit.interval_ns)})" for limit in long])
@@ -66,7 +72,7 @@ def _long(spec: LimiterSpec) -> list[str]:
 
 def _slow(spec: LimiterSpec) -> list[str]:
     round_ns = spec.gossip.interval_ns
-    slow = [limit for limit in spec.limits if limit.interval_ns > round_ns]
+    slow = [limit for limit in _policies(spec) if limit.interval_ns > round_ns]
     if not slow or len(spec.members) == 1:
         return []
     names = some([f"{limit.name} ({format_duration(limit.interval_ns)})" for limit in slow])

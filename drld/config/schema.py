@@ -16,7 +16,6 @@ from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.fields import (
     Absence,
     BurstOrAuto,
-    DatapathName,
     Endpoint,
     EtcdUrl,
     FilePath,
@@ -61,16 +60,6 @@ class LimiterTable(Table):
     control_group: Group | None = None
     """Group that may use the control socket, beside root and the daemon's user
     (docs/operations.md#the-control-socket). Default: the daemon's group."""
-    datapath: DatapathName = "auto"
-    """Where packets are policed; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
-    firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
-    """Tool that installs the rules of nfqueue; with `"none"` the log has the rules, and the
-    operator installs them."""
-    queue: Annotated[int, Field(ge=0, le=65535)] | None = None
-    """NFQUEUE number. Default: a free one."""
-    timestamps: Literal["auto", "ebpf", "kernel", "read"] = "auto"
-    """Time at which nfqueue charges a packet: its arrival as eBPF or the kernel saw it, or when the
-    daemon read it; `"auto"` is the first that the host has (docs/nfqueue-datapath.md)."""
 
 
 class KeyTable(Table):
@@ -241,7 +230,8 @@ class LimitTable(Table):
     burst: BurstOrAuto = "auto"
     """Depth of the one token bucket that the fleet emulates (docs/operations.md#size-the-burst)."""
     match: MatchTable
-    """Which packets fall under the limit ([below](#match-which-packets-fall-under-a-limit))."""
+    """Target: which packets fall under the limit
+    ([below](#match-which-packets-fall-under-a-limit))."""
     # `drld.config.allocator` reads it.
     allocator: Annotated[Any, Kind("name, or table of `name` and parameters")] = DEFAULT_ALLOCATOR
     """How the rate is divided ([below](#allocator-how-the-rate-is-divided))."""

@@ -34,8 +34,9 @@ from drld.limiter import Limiter, Tick, membership
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
 from drld.police.datapath import Datapath
+from drld.policy import Policy
 from drld.shared_settings import shared_settings
-from drld.spec import LimiterSpec, LimitSpec
+from drld.spec import LimiterSpec
 
 GOSSIP = "[gossip]"
 """In the place of a limit's name: the settings of the fabric."""
@@ -83,7 +84,7 @@ class Engine:
             DatapathError: the host refuses; nothing is left behind.
         """
         limits = {
-            limit.id: self._successor(limit, self.spec, self.membership, now_ns)
+            limit.id: self._successor(limit.policy, self.spec, self.membership, now_ns)
             for limit in self.spec.limits
         }
         self._attach(self.spec, limits, now_ns)
@@ -113,7 +114,9 @@ class Engine:
         reload.check(self.spec, spec)
         departed = reload.departed(self._departed, self.membership, spec, now_ns)
         fleet = reload.fleet(self.spec, spec, self.membership, departed.keys())
-        limits = {limit.id: self._successor(limit, spec, fleet, now_ns) for limit in spec.limits}
+        limits = {
+            limit.id: self._successor(limit.policy, spec, fleet, now_ns) for limit in spec.limits
+        }
         undo = self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
             try:
@@ -122,7 +125,7 @@ class Engine:
                 undo()
                 raise
         for limit in spec.limits:
-            limits[limit.id].limiter.reconfigure(limit, fleet, departed)
+            limits[limit.id].limiter.reconfigure(limit.policy, fleet, departed)
         self.transport.set_fabric(spec.gossip.fabric)
         if spec.ring != self.spec.ring:
             # Else the keys stay that were changed since the file was read (`drlctl keys`).
@@ -147,7 +150,7 @@ class Engine:
         peers = {peer.name for peer in self.spec.peers} | self._departed.keys()
         fleet = reload.with_peers(self.membership, peers)
         for limit_id, managed in self.limits.items():
-            managed.limiter.reconfigure(managed.limiter.limit, fleet, self._departed)
+            managed.limiter.reconfigure(managed.limiter.policy, fleet, self._departed)
             self.datapath.set_share(limit_id, managed.limiter.initial())
         fleet.numbering.retain(fleet.peers)
         self.membership = fleet
@@ -173,7 +176,7 @@ class Engine:
             if (managed := self._by_name.get(name)) is not None:
                 self._wake(managed)
         ticks = [
-            (managed.limiter.limit.name, self._tick(managed, now_ns))
+            (managed.limiter.policy.name, self._tick(managed, now_ns))
             for managed in self._awake.values()
             if managed.due_ns <= now_ns
         ]
@@ -217,7 +220,7 @@ class Engine:
         if limit_id == GOSSIP_ID:
             return GOSSIP
         managed = self.limits.get(limit_id)
-        return f"{limit_id} (not here)" if managed is None else managed.limiter.limit.name
+        return f"{limit_id} (not here)" if managed is None else managed.limiter.policy.name
 
     def _probe(self, now_ns: int) -> None:
         """Probe, answer, and have the membership know what came of it."""
@@ -289,7 +292,7 @@ class Engine:
                 managed.due_ns = min(managed.due_ns, self._looked_ns)
 
     def _wake(self, managed: ManagedLimit) -> None:
-        limit_id = managed.limiter.limit.id
+        limit_id = managed.limiter.policy.id
         if limit_id not in self._awake:
             self._awake[limit_id] = managed
             managed.pending = True
@@ -301,8 +304,8 @@ class Engine:
     def _tick(self, managed: ManagedLimit, now_ns: int) -> Tick:
         limiter = managed.limiter
         managed.pending = False
-        managed.due_ns = _next(managed.due_ns, now_ns, limiter.limit.interval_ns)
-        limit_id = limiter.limit.id
+        managed.due_ns = _next(managed.due_ns, now_ns, limiter.policy.interval_ns)
+        limit_id = limiter.policy.id
         measured = self.datapath.read(limit_id, now_ns)
         if measured.interval_ns > now_ns - managed.silent_until_ns:
             measured = replace(measured, interval_ns=now_ns - managed.silent_until_ns)
@@ -343,9 +346,9 @@ class Engine:
     def _adopt(self, limits: dict[int, ManagedLimit], now_ns: int) -> None:
         """These are the limits from now on."""
         self.limits = limits
-        self._by_name = {managed.limiter.limit.name: managed for managed in limits.values()}
+        self._by_name = {managed.limiter.policy.name: managed for managed in limits.values()}
         self._awake = dict(limits)
-        intervals = [managed.limiter.limit.interval_ns for managed in limits.values()]
+        intervals = [managed.limiter.policy.interval_ns for managed in limits.values()]
         self._look_interval_ns = min([self.spec.gossip.interval_ns, *intervals])
         self._looked_ns = now_ns
         self._look_due_ns = now_ns + self._look_interval_ns
@@ -356,10 +359,11 @@ class Engine:
         """The probes of a configuration; they go on with what the old ones know."""
         if spec.probes is None:
             return None
-        intervals = [spec.gossip.interval_ns, *(limit.interval_ns for limit in spec.limits)]
+        policies = [limit.policy for limit in spec.limits]
+        intervals = [spec.gossip.interval_ns, *(policy.interval_ns for policy in policies)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        config_digest = ConfigDigest(shared_settings(spec.limits, spec.gossip), times.timeout_ns)
+        config_digest = ConfigDigest(shared_settings(policies, spec.gossip), times.timeout_ns)
         if old is not None:
             old.set_peers(peers, times, config_digest)
             return old
@@ -375,23 +379,24 @@ class Engine:
             managed = limits[limit.id]
             last = managed.last.enforcement if managed.last else managed.limiter.initial()
             # To a datapath it is how often a daemon that lives shows it: in every look.
-            interval_ns = min(limit.interval_ns, spec.gossip.interval_ns)
-            pairs.append((replace(limit, interval_ns=interval_ns), last))
+            interval_ns = min(limit.policy.interval_ns, spec.gossip.interval_ns)
+            policy = replace(limit.policy, interval_ns=interval_ns)
+            pairs.append((replace(limit, policy=policy), last))
         self.datapath.attach(pairs, now_ns)
 
     def _successor(
-        self, limit: LimitSpec, spec: LimiterSpec, fleet: Membership, now_ns: int
+        self, policy: Policy, spec: LimiterSpec, fleet: Membership, now_ns: int
     ) -> ManagedLimit:
         """What is kept of a limit after a reload: the running one if its knowledge still fits."""
-        managed = self.limits.get(limit.id)
+        managed = self.limits.get(policy.id)
         if (
             managed is not None
             and self.spec.gossip == spec.gossip
-            and reload.knowledge_stays(managed.limiter.limit, limit)
+            and reload.knowledge_stays(managed.limiter.policy, policy)
         ):
             return managed
-        limiter = Limiter(limit, fleet, spec.gossip.fabric)
-        due_ns = now_ns + limit.interval_ns
+        limiter = Limiter(policy, fleet, spec.gossip.fabric)
+        due_ns = now_ns + policy.interval_ns
         if managed is None:
             return ManagedLimit(limiter, due_ns)
         return replace(managed, limiter=limiter, due_ns=due_ns, last=None)

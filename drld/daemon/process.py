@@ -42,6 +42,7 @@ from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.transport import Transport
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
+from drld.police.no_datapath import NoDatapath
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ class Daemon:
         """
         self.path = path
         self._claim = startup.claim_name(path, spec.name)
-        self.datapath: KernelDatapath | NfqueueDatapath = (
+        self.datapath: KernelDatapath | NfqueueDatapath | NoDatapath = (
             startup.nfqueue(spec, clock)
-            if spec.datapath == "nfqueue"
+            if spec.packets.datapath == "nfqueue"
             else KernelDatapath(spec.name)
         )
         self._reason = ""
@@ -187,6 +188,24 @@ class Daemon:
                 return
 
     def _start(self) -> None:
+        """Attach a datapath. A daemon without limits goes on without one if the host has none.
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        spec = self.engine.spec
+        try:
+            self._choose()
+        except DatapathError as error:
+            # Limits of a registry may come at any time.
+            if spec.limits or spec.registry is not None:
+                raise
+            log.warning("no limits, and no datapath: %s", error)
+            self.datapath, self._reason = NoDatapath(str(error)), ""
+            self._prepare(spec)
+            self._attach()
+
+    def _choose(self) -> None:
         """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
 
         Raises:
@@ -196,7 +215,7 @@ class Daemon:
         try:
             self._attach()
         except DatapathError as error:
-            if spec.datapath != "auto":
+            if spec.packets.datapath != "auto":
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
@@ -206,7 +225,7 @@ class Daemon:
                 self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
-        if isinstance(self.datapath, KernelDatapath) and spec.firewall != "none":
+        if isinstance(self.datapath, KernelDatapath) and spec.packets.firewall != "none":
             # Those of one on nfqueue that was killed would lead packets to nobody.
             remove_rules(spec.name)
 
@@ -347,7 +366,8 @@ class Daemon:
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
         now_ns = clock()
-        return (report.limit_report(managed, now_ns) for managed in self.engine.limits.values())
+        limits = zip(self.engine.spec.limits, self.engine.limits.values(), strict=True)
+        return (report.limit_report(limit, managed, now_ns) for limit, managed in limits)
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
@@ -380,7 +400,7 @@ class Daemon:
         return self._traces.subscribe(limit)
 
     def _names(self) -> set[str]:
-        return {managed.limiter.limit.name for managed in self.engine.limits.values()}
+        return {managed.limiter.policy.name for managed in self.engine.limits.values()}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S, Quantity
-from drld.spec import format_endpoint
+from drld.spec import LimitSpec, format_endpoint
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 _VERDICTS: dict[State, Verdict] = {
@@ -37,23 +37,23 @@ _VERDICTS: dict[State, Verdict] = {
 }
 
 
-def limit_report(managed: ManagedLimit, now_ns: int) -> LimitReport:
+def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitReport:
     """One limit, as of its last tick; nothing has changed since if it is at rest."""
-    limit, totals, tick = managed.limiter.limit, managed.totals, managed.last
+    policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
     enforcement = tick.enforcement if tick else managed.limiter.initial()
     return LimitReport(
-        id=limit.id,
-        name=limit.name,
-        allocator=limit.allocator,
-        mode=limit.mode.value,
+        id=policy.id,
+        name=policy.name,
+        allocator=policy.allocator,
+        mode=policy.mode.value,
         on_failure=limit.on_failure.value,
-        excess=limit.excess.value,
-        rate_bps=limit.rate * 8,
-        burst_bytes=limit.burst,
-        burst_is_automatic=limit.burst_is_automatic,
-        interval_s=limit.interval_ns / NS_PER_S,
-        weights=dict(limit.weights),
-        flow=str(limit.flow or "5-tuple"),
+        excess=policy.excess.value,
+        rate_bps=policy.rate * 8,
+        burst_bytes=policy.burst,
+        burst_is_automatic=policy.burst_is_automatic,
+        interval_s=policy.interval_ns / NS_PER_S,
+        weights=dict(policy.weights),
+        flow=str(policy.flow or "5-tuple"),
         limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
         demand_bps=tick.demand.rate * 8 if tick else 0.0,
         fleet=_fleet(managed, now_ns),

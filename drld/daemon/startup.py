@@ -54,10 +54,10 @@ def nfqueue(spec: LimiterSpec, clock: Callable[[], int]) -> NfqueueDatapath:
     """Make the nfqueue datapath; `clock` is monotonic, ns."""
     return NfqueueDatapath(
         limiter_name=spec.name,
-        firewall=spec.firewall,
-        queue=spec.queue,
+        firewall=spec.packets.firewall,
+        queue=spec.packets.queue,
         rng=Random(SystemRandom().getrandbits(64)),
         clock=clock,
-        timestamps=spec.timestamps,
+        timestamps=spec.packets.timestamps,
         wall=time.time_ns,
     )

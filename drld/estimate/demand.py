@@ -10,6 +10,7 @@ from __future__ import annotations
 from drld.estimate.ewma import Ewma
 from drld.estimate.flows import FlowRates, unbottlenecked_rate
 from drld.model import NS_PER_S, Demand, FlowId, Measurement
+from drld.units import BYTES
 
 IDLE_NS = 1 * NS_PER_S
 
@@ -17,10 +18,12 @@ IDLE_NS = 1 * NS_PER_S
 class DemandEstimator:
     """Turns each `Measurement` of a limit into its `Demand`."""
 
-    def __init__(self, history: float) -> None:
-        """`history`: weight that history one second old keeps (the configured EWMA)."""
+    def __init__(self, history: float, item: int = BYTES.item) -> None:
+        """`history`: weight that history one second old keeps (the configured EWMA); `item`:
+        typical item of the limit's unit, tokens."""
         self._rate = Ewma(history)
-        self._flow_rates = FlowRates()
+        self._item = item
+        self._flow_rates = FlowRates(item=item)
         self._silent_ns = IDLE_NS
 
     @property
@@ -46,7 +49,7 @@ class DemandEstimator:
         evict = self._flow_rates.update(measurement.flows, arrived, interval_ns, measurement.hits)
         if self.idle:
             evict = list({*evict, *measurement.flows})
-            self._flow_rates = FlowRates()
+            self._flow_rates = FlowRates(item=self._item)
         rates = self._flow_rates.rates
         demand = Demand(
             rate=self._rate.update(instant, interval_ns),

@@ -16,10 +16,10 @@ a climb from zero. Bytes of flows outside the set are one more pseudo-flow, so t
 to the aggregate's (`total`).
 
 A flow *pauses* once it was silent for `PAUSE_NS`, and for the time in which it used to send
-`PAUSE_BYTES`. It counts for nothing until it sends again, and then with the average that is left.
-So a flow that ends does not keep a share for as long as the average remembers it, and a flow that
-comes out of a timeout does not start from zero. TCP's retransmission timer waits for 200 ms and a
-round trip, so most timeouts are too short for a pause. The packets of some flows are that far
+`PAUSE_ITEMS` items. It counts for nothing until it sends again, and then with the average that is
+left. So a flow that ends does not keep a share for as long as the average remembers it, and a flow
+that comes out of a timeout does not start from zero. TCP's retransmission timer waits for 200 ms
+and a round trip, so most timeouts are too short for a pause. The packets of some flows are that far
 apart, too.
 
 The rate of an unbottlenecked flow is not the fastest flow's: the maximum of n noisy rates grows
@@ -38,12 +38,13 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 
 from drld.model import NS_PER_S, FlowId
+from drld.units import BYTES
 
 CAPACITY = 64
 CLUSTER = 0.4
 RESIDENCE_NS = 1 * NS_PER_S
 PAUSE_NS = 3 * NS_PER_S // 10
-PAUSE_BYTES = 4 * 1500
+PAUSE_ITEMS = 4
 SILENCE_NS = 3 * NS_PER_S
 HISTORY = 0.7
 FAST_NS = NS_PER_S // 2
@@ -138,7 +139,14 @@ class FlowState:
         """Time since the limit refused or marked a packet of the flow, ns."""
 
     def update(
-        self, counted: int, interval_ns: int, alpha: float, fast_alpha: float, hit: bool
+        self,
+        counted: int,
+        interval_ns: int,
+        alpha: float,
+        fast_alpha: float,
+        *,
+        hit: bool,
+        item: int = BYTES.item,
     ) -> None:
         """Add one interval.
 
@@ -148,6 +156,7 @@ class FlowState:
             alpha: part of `average` that older intervals keep.
             fast_alpha: part of `fast` that older intervals keep.
             hit: whether the limit refused or marked any of the bytes.
+            item: typical item of the limit's unit, tokens.
         """
         self.last = last = counted * NS_PER_S / interval_ns
         self.rate_sum = rate_sum = alpha * self.rate_sum + (1 - alpha) * last
@@ -156,16 +165,21 @@ class FlowState:
         self.average = average = rate_sum / weight if weight else 0.0
         self.age_ns += interval_ns
         self.silent_ns = silent_ns = 0 if counted else self.silent_ns + interval_ns
-        self.paused = silent_ns >= PAUSE_NS and average * silent_ns >= PAUSE_BYTES * NS_PER_S
-        self.rate = 0.0 if self.paused else average
+        paused = silent_ns >= PAUSE_NS and average * silent_ns >= PAUSE_ITEMS * item * NS_PER_S
+        self.paused = paused
+        self.rate = 0.0 if paused else average
         self.unhit_ns = 0 if hit else self.unhit_ns + interval_ns
 
 
 class FlowRates:
     """Smoothed rate of each flow of the sample, in bytes/s."""
 
-    def __init__(self, capacity: int = CAPACITY, history: float = HISTORY) -> None:
-        """`history`: weight that history one second old keeps (drld.estimate.ewma)."""
+    def __init__(
+        self, capacity: int = CAPACITY, history: float = HISTORY, item: int = BYTES.item
+    ) -> None:
+        """`history`: weight that history one second old keeps (drld.estimate.ewma); `item`: typical
+        item of the limit's unit, tokens."""
+        self._item = item
         self.capacity = capacity
         self.history = history
         self._flows: dict[FlowId, FlowState] = {}
@@ -212,11 +226,11 @@ class FlowRates:
             flow = self._flows.get(key)
             if flow is None:
                 flow = self._flows[key] = FlowState()
-            flow.update(size, interval_ns, alpha, fast_alpha, key in hits)
+            flow.update(size, interval_ns, alpha, fast_alpha, hit=key in hits, item=self._item)
         rest = arrived_bytes - sum(counted.values()) - self._ahead
         self._ahead = max(-rest, 0)
         rest = max(rest, 0)
-        self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False)
+        self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False, item=self._item)
         evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
         if rest:
             evicted += self._slowest(set(evicted), self.rest.fast)

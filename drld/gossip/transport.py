@@ -144,7 +144,8 @@ class Transport:
                 problems.append(f"{key}: {given[0]} is of another family than limiter.listen")
             if address in by_address:
                 problems.append(f"{key}: {by_address[address].name} has the same one")
-            by_name[name] = by_address[address] = _Peer(name, address, self._channel(name))
+            known = self._by_name.get(name) or _Peer(name, address, self._channel(name))
+            by_name[name] = by_address[address] = known._replace(address=address)
         if problems:
             raise ConfigError(problems)
         undo = partial(self._set_peers, self._by_name, self._by_address)
@@ -268,10 +269,7 @@ class Transport:
         return True
 
     def _channel(self, peer: str) -> Channel:
-        """That of a peer: the one there is, or a new one with a session of its own."""
-        known = self._by_name.get(peer)
-        if known is not None:
-            return known.channel
+        """For a new peer: one with a session of its own."""
         self._openings += 1
         session = Session(End(self.life, self._openings), self._secret)
         return Channel(self._me, peer, session, self.ring, self._fabric)

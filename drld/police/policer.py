@@ -26,7 +26,7 @@ from drld.model import Enforcement, FlowId, Measurement
 from drld.police.flow_bucket import MARKED_SPANS, FlowBuckets
 from drld.police.source_sample import SourceSample
 from drld.police.token_bucket import TokenBucket
-from drld.spec import Excess, LimitSpec, Mode, SourcePrefix
+from drld.policy import Excess, Mode, Policy, SourcePrefix
 
 DRAW_BITS = 32
 """Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
@@ -60,9 +60,9 @@ class Policer:
         "shadow",
     )
 
-    def __init__(self, limit: LimitSpec, enforcement: Enforcement, now_ns: int) -> None:
-        self._flow = limit.flow
-        self.sample = _sample(limit.flow)
+    def __init__(self, policy: Policy, enforcement: Enforcement, now_ns: int) -> None:
+        self._flow = policy.flow
+        self.sample = _sample(policy.flow)
         self.bucket = TokenBucket(enforcement, now_ns)
         self._read_ns = now_ns
         self._slot: FlowSlot | None = None
@@ -73,18 +73,18 @@ class Policer:
         """Verdict on the current packet, if no limit refuses it."""
         self._adopt(enforcement)
         self._clear()
-        self.reconfigure(limit)
+        self.reconfigure(policy)
 
-    def reconfigure(self, limit: LimitSpec) -> None:
-        """Adopt a changed configuration of the same limit; counters and tokens stay.
+    def reconfigure(self, policy: Policy) -> None:
+        """Adopt a changed policy of the same limit; counters and tokens stay.
 
         The sample begins empty if the limit's definition of a flow changes.
         """
-        self.shadow = limit.mode is Mode.SHADOW
-        self.marks = limit.excess is Excess.MARK
-        if limit.flow != self._flow:
-            self._flow = limit.flow
-            self.sample = _sample(limit.flow)
+        self.shadow = policy.mode is Mode.SHADOW
+        self.marks = policy.excess is Excess.MARK
+        if policy.flow != self._flow:
+            self._flow = policy.flow
+            self.sample = _sample(policy.flow)
 
     def program(self, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int) -> None:
         """Enforce this record from now on, and remove the flows of `evict` from the sample."""

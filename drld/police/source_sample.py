@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import FlowId, FlowKey
-from drld.spec import SourcePrefix
+from drld.policy import SourcePrefix
 
 
 class SourceSample(FlowSample):

@@ -96,7 +96,7 @@ class Daemon(_Process):
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
         limits = everything()(place.lane)
-        self.process = launch_daemon(place, {"datapath": self._datapath}, limits)
+        self.process = launch_daemon(place, self._datapath, limits)
         status = await ready(place, self.process)
         if status["datapath"]["name"] != self._datapath:
             raise HostError(f"{self.name}: {status['datapath']['reason']}")
@@ -263,7 +263,7 @@ class Program(_Process):
         if self._limits is not None:
             # So long an interval that the program does not take a stopped process for dead.
             limits = [{**limit, "interval": "10s"} for limit in self._limits(lane)]
-            file = write_configuration(place, {}, limits)
+            file = write_configuration(place, "auto", limits)
             job = {"kind": "drld", "config": str(file), "records": self._records}
         command = [sys.executable, "-m", "testbed.bench.program"]
         self.process = place.members.start(f"program-{lane.number}", lane.namespace, command)
@@ -297,12 +297,13 @@ def _limit(number: int, lane: Lane, match: Mapping[str, str]) -> dict[str, Any]:
 
 def launch_daemon(
     place: Place,
-    limiter: Mapping[str, Any],
+    datapath: str,
     limits: Sequence[Mapping[str, Any]],
     fleet: Mapping[str, Any] = MappingProxyType({}),
+    listen: str = "",
 ) -> Child:
     """Start a daemon in a lane; `fleet` are its tables about gossip and peers."""
-    file = write_configuration(place, limiter, limits, fleet)
+    file = write_configuration(place, datapath, limits, fleet, listen)
     command = [sys.executable, "-m", "drld", "--config", str(file)]
     return place.members.start(place.name, place.lane.namespace, command)
 
@@ -314,18 +315,19 @@ async def ready(place: Place, daemon: Child) -> dict[str, Any]:
 
 def write_configuration(
     place: Place,
-    limiter: Mapping[str, Any],
+    datapath: str,
     limits: Sequence[Mapping[str, Any]],
     fleet: Mapping[str, Any] = MappingProxyType({}),
+    listen: str = "",
 ) -> Path:
-    """A daemon's configuration in a lane."""
+    """A daemon's configuration in a lane; by default it listens there."""
     document = {
         "limiter": {
             "name": place.name,
-            "listen": f"{place.lane.exit_address}:7946",
+            "listen": listen or f"{place.lane.exit_address}:7946",
             "control": str(place.control),
-            **limiter,
         },
+        "packets": {"datapath": datapath},
         **fleet,
         "limit": list(limits),
     }

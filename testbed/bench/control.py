@@ -124,12 +124,13 @@ async def _start(place: Place, case: _Case) -> Child:
     }
     daemon = launch_daemon(
         place,
-        {"listen": f"{_HOST}:{PORT}", "datapath": "kernel"},
+        "kernel",
         prefixes(case.limits)(place.lane),
         {
             "gossip": {"fabric": case.fabric, "branching": BRANCHING, "interval": "50ms"},
             "peer": [{"name": name, "address": f"{at}:{PORT}"} for name, at in peers.items()],
         },
+        listen=f"{_HOST}:{PORT}",
     )
     command = [sys.executable, "-m", "testbed.bench.echo"]
     echo = place.members.start("peers", place.lane.namespace, command)

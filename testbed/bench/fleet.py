@@ -155,8 +155,8 @@ class _Fleet:
                 "name": name,
                 "listen": f"127.0.0.{number}:7946",
                 "control": str(self._socket(name)),
-                "datapath": "kernel",
             },
+            "packets": {"datapath": "kernel"},
             "registry": {
                 "endpoints": [_URL],
                 "fleet": _ROLE,

@@ -42,7 +42,7 @@ class _Fleet(Nothing):
             peer = {"name": other.name, "address": f"{other.lane.exit_address}:7946"}
             fleet = {"gossip": {"fabric": "mesh"}, "peer": [peer]}
             limits = everything(protocol="tcp")(place.lane)
-            self._daemons[place] = launch_daemon(place, {"datapath": "kernel"}, limits, fleet)
+            self._daemons[place] = launch_daemon(place, "kernel", limits, fleet)
         for place, daemon in self._daemons.items():
             await ready(place, daemon)
 

@@ -87,11 +87,11 @@ async def _change(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
     away_s = ready_s = 0.0
     for datapath in (KERNEL if scene.datapath == NFQUEUE else NFQUEUE, scene.datapath):
-        nobody = victim.document["limiter"]["datapath"] == NFQUEUE
+        nobody = victim.document["packets"]["datapath"] == NFQUEUE
         killed_s = time.monotonic()
         victim.kill()
         await trio.sleep(_AWAY_S)
-        victim.document["limiter"]["datapath"] = datapath
+        victim.document["packets"]["datapath"] = datapath
         victim.write()
         started_s = time.monotonic()
         await scene.revive(victims)

@@ -39,12 +39,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drld.allocators.base import PACKET_BYTES
 from drld.allocators.fair import DEPTH_ITEMS, LOAN_S, FairParameters
 from drld.config.schema import GossipTable
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.base import Fabric
 from drld.model import NS_PER_S, Quantity
+from drld.units import BYTES
 
 _LIMITERS = 3
 _INTERVAL_NS: int = GossipTable().interval
@@ -125,7 +125,7 @@ def byte_bound(
     news_s = news_ns / NS_PER_S + interval_s
     loans = max(2 * news_s * rate, LOAN_S * rate, burst)
     unsettled = (1 + margin) * rate * interval_s
-    return 2 * burst + loans + limiters * DEPTH_ITEMS * PACKET_BYTES + unsettled
+    return 2 * burst + loans + limiters * DEPTH_ITEMS * BYTES.item + unsettled
 
 
 def fabric(name: str, limiters: int) -> Fabric[Any]:

@@ -113,7 +113,7 @@ class Soak:
     async def _die(self) -> None:
         self._mortal.kill()
         await trio.sleep(self._rng.uniform(0.5, 4.0))
-        self._mortal.document["limiter"]["datapath"] = self._rng.choice([KERNEL, NFQUEUE])
+        self._mortal.document["packets"]["datapath"] = self._rng.choice([KERNEL, NFQUEUE])
         self._mortal.write()
         await self._fleet.revive([self._mortal])
 
@@ -167,7 +167,7 @@ class Soak:
         settled_s = min(_SETTLE_S, self._seconds / 3)
         found = []
         for name, life in self.lives.items():
-            where = f"{name} ({self._fleet.members[name].document['limiter']['datapath']})"
+            where = f"{name} ({self._fleet.members[name].document['packets']['datapath']})"
             first = life.descriptors[0]
             found += [
                 Check(
@@ -191,7 +191,7 @@ class Soak:
 
 
 def _prepare(member: Member, state: Path) -> None:  # noqa: ARG001 -- the hook's signature
-    member.document["limiter"]["datapath"] = NFQUEUE if member.name == "l2" else KERNEL
+    member.document["packets"]["datapath"] = NFQUEUE if member.name == "l2" else KERNEL
 
 
 async def carry_out(

@@ -21,7 +21,7 @@ class MemoryDatapath:
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath`."""
         self.policers = {
-            limit.id: self.policers.get(limit.id) or Policer(limit, enforcement, now_ns)
+            limit.id: self.policers.get(limit.id) or Policer(limit.policy, enforcement, now_ns)
             for limit, enforcement in limits
         }
 

@@ -50,7 +50,8 @@ def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
     shares = document["limit"][0].pop("shares", {})
     # Nobody fails in an experiment; what probes find and cost is measured by `testbed.probes`.
     first = replace(config.from_document(document, experiment.table.name), probes=None)
-    limits = tuple(replace(limit, shares=shares) for limit in first.limits)
+    (limit,) = first.limits
+    limits = (replace(limit, policy=replace(limit.policy, shares=shares)),)
     if experiment.table.gossip.known:
         return [replace(first, name=name, limits=limits) for name in names]
     everybody = [PeerSpec(name, (_ADDRESS, 1)) for name in names]

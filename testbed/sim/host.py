@@ -63,8 +63,8 @@ class Host:
         self._begin_grace()
 
     def _begin_grace(self) -> None:
-        limit = self.managed.limiter.limit
-        interval_ns = min(limit.interval_ns, self.engine.spec.gossip.interval_ns)
+        policy = self.managed.limiter.policy
+        interval_ns = min(policy.interval_ns, self.engine.spec.gossip.interval_ns)
         when_ns = self._clock.now_ns + GRACE_INTERVALS * interval_ns
         self._clock.at(when_ns, self._fall_back, self._life)
 
@@ -86,7 +86,8 @@ class Host:
     def set_rate(self, rate: int) -> None:
         """Change the limit's rate, bytes/s, as a reload does."""
         spec = self.engine.spec
-        changed = replace(spec, limits=tuple(replace(limit, rate=rate) for limit in spec.limits))
+        (limit,) = spec.limits
+        changed = replace(spec, limits=(replace(limit, policy=replace(limit.policy, rate=rate)),))
         if self.alive:
             self.engine.reconfigure(changed, self._clock.now_ns)
         else:

@@ -16,8 +16,9 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import Control, State
 from drld.model import GRACE_INTERVALS, NS_PER_S
+from drld.policy import Policy
 from drld.shared_settings import shared_settings
-from drld.spec import GossipSpec, LimitSpec, ProbeSpec
+from drld.spec import GossipSpec, ProbeSpec
 from testbed.sim.network import MS, Conditions, Network
 
 TICK_NS = 50 * MS
@@ -69,7 +70,7 @@ class ProbeFleet:
         *,
         tick_ns: int = TICK_NS,
         interval_ns: int = TICK_NS,
-        limits: tuple[LimitSpec, ...] = (),
+        limits: tuple[Policy, ...] = (),
     ) -> None:
         self.network: Network[Packet] = Network(seed, conditions or Conditions())
         self.names = [f"l{index}" for index in range(size)]

@@ -16,10 +16,8 @@ GOOD: dict[str, Any] = {
         "name": "lim1",
         "listen": "10.0.0.1:7946",
         "control": "/run/drld/lim1.sock",
-        "datapath": "auto",
-        "firewall": "nft",
-        "queue": 3,
     },
+    "packets": {"datapath": "auto", "firewall": "nft", "queue": 3},
     "gossip": {"fabric": "mesh", "branching": 2, "interval": "50ms"},
     "peer": [{"name": "lim2", "address": "10.0.0.2:7946"}],
     "limit": [

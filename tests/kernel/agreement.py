@@ -28,7 +28,8 @@ from drld.model import NS_PER_S, Enforcement, FlowKey
 from drld.police.flow_bucket import MAX_TOKENS
 from drld.police.policer import DROP, FORWARD, MARK
 from drld.police.source_sample import source_of
-from drld.spec import Direction, Excess, LimitSpec, Match, SourcePrefix
+from drld.policy import Excess, SourcePrefix
+from drld.spec import Direction, LimitSpec, Match
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
 from tests.fuzz.targets.base import Target
@@ -116,7 +117,7 @@ class Agreement:
 class _Sides:
     def __init__(self, code: Mapping[str, Code], limits: list[LimitSpec]) -> None:
         self.bench = Bench(code, limits)
-        self._marks = limits[0].excess is Excess.MARK
+        self._marks = limits[0].policy.excess is Excess.MARK
         self._marked = 0
         self._dropped = 0, 0
         """Bytes and packets, of the limit that marks."""
@@ -166,8 +167,8 @@ class _Sides:
             assert header is not None
             table = state.flows(slots[limit.id])
             flows = [pair for pair in zip(table[::2], table[1::2], strict=True) if pair[0]]
-            key = source_of(header.flow, limit.flow) if limit.flow else header.flow
-            family = header.family or (4 if limit.flow else 0)
+            key = source_of(header.flow, limit.policy.flow) if limit.policy.flow else header.flow
+            family = header.family or (4 if limit.policy.flow else 0)
             assert flows == [(identity_of(key, family), header.length)], example
 
     def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:

@@ -34,6 +34,8 @@ class DaemonHost:
         self.namespace = namespace
         self.datapath = datapath
         self.environment: dict[str, str] = {}
+        self.wrapper: Sequence[str] = ()
+        """Program and arguments that start the daemon's."""
         self.name = name
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
@@ -64,6 +66,7 @@ class DaemonHost:
             f'name = "{self.name}"',
             f'listen = "{listen}"',
             f'control = "{self.socket}"',
+            "[packets]",
             f'datapath = "{self.datapath}"',
             f'firewall = "{firewall if self.datapath != "kernel" else "auto"}"',
             "[gossip]",
@@ -72,6 +75,8 @@ class DaemonHost:
         ]
         for peer, address in (peers or {}).items():
             lines += ["[[peer]]", f'name = "{peer}"', f'address = "{address}"']
+        if not limits:
+            lines.insert(0, "limit = []")
         for number, (limit, body) in enumerate(limits.items(), start=1):
             lines += ["[[limit]]", f"id = {number}", f'name = "{limit}"', body]
         self.config.write_text("\n".join(lines) + "\n")
@@ -86,7 +91,7 @@ class DaemonHost:
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *("ip", "netns", "exec", self.namespace),
+                    *("ip", "netns", "exec", self.namespace, *self.wrapper),
                     *(sys.executable, *(program or ("-m", "drld")), "--config", str(self.config)),
                 ],
                 cwd=ROOT,

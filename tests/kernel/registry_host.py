@@ -77,6 +77,7 @@ class RegistryFleet:
             name = "{name}"
             listen = "{self.address(number)}"
             control = "{daemon.socket}"
+            [packets]
             datapath = "kernel"
             [gossip]
             fabric = "mesh"

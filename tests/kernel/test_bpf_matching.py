@@ -36,7 +36,8 @@ from drld.capture.packet import COPY_BYTES, parse
 from drld.ebpf.bpf import Code
 from drld.errors import DatapathError
 from drld.model import Enforcement
-from drld.spec import Direction, LimitSpec, Match, Mode
+from drld.policy import Mode
+from drld.spec import Direction, LimitSpec, Match
 
 from ..factories import limit_spec
 from .bench import ETHERNET, TEST_FLAGS, Bench, Draws

@@ -26,9 +26,10 @@ from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
 from drld.police.policer import DROP, FORWARD, MARK, Policer, police
 from drld.police.token_bucket import TokenBucket
-from drld.spec import Excess, LimitSpec, Mode, OnFailure
+from drld.policy import Excess, Mode
+from drld.spec import LimitSpec, OnFailure
 
-from ..factories import limit_spec
+from ..factories import limit_spec, with_policy
 from ..fuzz.frames import LONGEST
 from .agreement import flow_identity, sets_of
 from .bench import ETHERNET, GRACE_NS, TEST_FLAGS, Bench, Draws
@@ -247,7 +248,7 @@ class Pair:
         self.now_ns = START_NS
         count = len(bench.limits)
         self.limits = [
-            replace(limit, mode=mode, excess=excess)
+            with_policy(limit, mode=mode, excess=excess)
             for limit, mode, excess in zip(
                 bench.limits,
                 modes or [Mode.ENFORCE] * count,
@@ -259,7 +260,7 @@ class Pair:
         self.buckets = [TwoClocks(record, START_NS) for record in first]
         self.policers = []
         for limit, record, bucket in zip(self.limits, first, self.buckets, strict=True):
-            self.policers.append(Policer(limit, record, START_NS))
+            self.policers.append(Policer(limit.policy, record, START_NS))
             self.policers[-1].bucket = bucket
             self.policers[-1].sample = Sets()
         self.records = list(first)
@@ -313,9 +314,9 @@ class Pair:
 
     def reload(self, reload: Reload) -> None:
         slot = reload.limit % len(self.policers)
-        self.limits[slot] = replace(self.limits[slot], mode=reload.mode, excess=reload.excess)
+        self.limits[slot] = with_policy(self.limits[slot], mode=reload.mode, excess=reload.excess)
         configure(self.bench, slot, self.limits[slot])
-        self.policers[slot].reconfigure(self.limits[slot])
+        self.policers[slot].reconfigure(self.limits[slot].policy)
 
     def happen(self, event: Arrival | Order | Reload) -> None:
         if isinstance(event, Arrival):
@@ -370,7 +371,8 @@ class Pair:
 
 
 def configure(bench: Bench, slot: int, limit: LimitSpec) -> None:
-    bench.state.configure(slot, layout.limit_flags(limit), GRACE_NS, layout.source_bits(limit))
+    policy = limit.policy
+    bench.state.configure(slot, layout.limit_flags(policy), GRACE_NS, layout.source_bits(policy))
 
 
 @given(

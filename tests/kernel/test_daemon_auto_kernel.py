@@ -128,3 +128,24 @@ def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) ->
     resident_kb = int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1])
     assert resident_kb < 80_000
     assert undecided.stop() == 0
+
+
+@pytest.mark.parametrize("datapath", ["auto", "kernel", "nfqueue"])
+def test_without_limits_a_daemon_needs_neither_root_nor_a_datapath(
+    undecided: DaemonHost, datapath: str
+) -> None:
+    undecided.datapath = datapath
+    undecided.wrapper = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    undecided.configure({})
+    undecided.start()
+    status = undecided.ask("status")["datapath"]
+    assert (status["name"], status["counters"]) == ("none", {})
+    assert undecided.wait_for_log(f"no limits, and no datapath: {status['reason']}")
+    undecided.configure({"customer-a": SHARED})
+    refused = undecided.ctl("reload", check=False)
+    assert refused.returncode == 1
+    assert "started without a datapath, as it had no limits: restart it" in refused.stderr
+    assert undecided.ask("limits") == []
+    assert undecided.stop() == 0
+    undecided.spawn()
+    assert undecided.wait() == 3

@@ -22,7 +22,8 @@ from drld.ebpf.bpf import Code, Program
 from drld.ebpf.clsact import Clsact
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, Enforcement
-from drld.spec import Direction, LimitSpec, Mode, OnFailure, SourcePrefix
+from drld.policy import Mode, SourcePrefix
+from drld.spec import Direction, LimitSpec, OnFailure
 from testbed.chaos.leaks import held
 
 from ..factories import MS

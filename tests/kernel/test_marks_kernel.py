@@ -13,7 +13,7 @@ import pytest
 
 from drld.model import NS_PER_S, Enforcement
 from drld.police.flow_bucket import MAX_TOKENS
-from drld.spec import Excess, Mode
+from drld.policy import Excess, Mode
 
 from .packets import (
     LENGTH,

@@ -25,7 +25,7 @@ from scapy.layers.l2 import GRE
 from scapy.packet import Packet, Raw
 
 from drld.model import NS_PER_S, Enforcement, FlowKey, Measurement
-from drld.spec import Mode
+from drld.policy import Mode
 
 from .nfqueue import Start, went_wrong
 from .packets import (

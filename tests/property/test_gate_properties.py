@@ -17,7 +17,8 @@ from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, outline, parse
 from drld.model import NS_PER_S, Enforcement
 from drld.police.policer import Policer, police
-from drld.spec import Direction, LimitSpec, Match, Mode
+from drld.policy import Mode
+from drld.spec import Direction, LimitSpec, Match
 
 from ..factories import limit_spec
 
@@ -99,8 +100,8 @@ class ForgetfulGate:
         self._matcher = Matcher([limit for limit, _ in limits])
         before, self.policers = self.policers, {}
         for limit, enforcement in limits:
-            policer = before.get(limit.id) or Policer(limit, enforcement, now_ns)
-            policer.reconfigure(limit)
+            policer = before.get(limit.id) or Policer(limit.policy, enforcement, now_ns)
+            policer.reconfigure(limit.policy)
             policer.program(enforcement, (), now_ns)
             self.policers[limit.id] = policer
 

@@ -15,7 +15,7 @@ from drld.limiter import Limiter, membership
 from drld.model import HEARTBEAT, Quantity, Update
 
 from ..examples import examples
-from ..factories import TICK_NS, flow, gossip_spec, limit_spec, measurement
+from ..factories import TICK_NS, flow, gossip_spec, measurement, policy
 
 PEERS = ("b", "c")
 _LEAST = 2.0**-149
@@ -49,7 +49,7 @@ def test_it_breaks_nothing(
 ) -> None:
     """He says each for long enough to be counted."""
     fleet = membership("a", ("a", *PEERS), gossip_spec(fabric))
-    limiter = Limiter(limit_spec(allocator), fleet, fabric)
+    limiter = Limiter(policy(allocator), fleet, fabric)
     rng = Random(1)
     sequences = dict.fromkeys([(peer, limit) for peer in PEERS for limit in (1, HEARTBEAT)], 0)
     for number in range(10 * len(rounds)):

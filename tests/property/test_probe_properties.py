@@ -26,7 +26,7 @@ from testbed.sim.network import MS, Conditions
 from testbed.sim.probe_fleet import ProbeFleet
 
 from ..examples import examples
-from ..factories import gossip_spec, limit_spec
+from ..factories import gossip_spec, policy
 
 
 @st.composite
@@ -174,9 +174,7 @@ def test_limits_that_differ_are_found(
         differing.add(GOSSIP_ID)
     here, there = (
         ConfigDigest(
-            shared_settings(
-                [limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip
-            ),
+            shared_settings([policy(id=id_, rate=rate) for id_, rate in limits.items()], gossip),
             NS_PER_S,
         )
         for limits, gossip in ((mine, gossip_spec("mesh")), (theirs, gossip_spec(fabric)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from drld import units
 
 
-@given(st.integers(units.MIN_RATE, units.MAX_RATE))
+@given(st.integers(units.BYTES.min_rate, units.BYTES.max_rate))
 def test_a_written_rate_reads_back(rate: int) -> None:
     assert units.parse_rate(units.format_rate(rate)) == rate
 
@@ -38,7 +38,7 @@ def test_a_rate_is_read_exactly_and_never_above_or_is_out_of_bounds(
         context.prec = 60
         bits = number.scaleb(power)
     text = f"{number:f}{name}"
-    if not units.MIN_RATE <= bits // 8 <= units.MAX_RATE:
+    if not units.BYTES.min_rate <= bits // 8 <= units.BYTES.max_rate:
         with pytest.raises(units.QuantityError, match='a rate from "10kbit" to "400gbit"'):
             units.parse_rate(text)
         return

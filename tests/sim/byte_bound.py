@@ -15,11 +15,12 @@ from functools import partial
 from random import Random
 from unittest import mock
 
-from drld.allocators.base import PACKET_BYTES, Allocation, InForce
+from drld.allocators.base import Allocation, InForce
 from drld.allocators.fair import Fair, FairParameters
 from drld.allocators.loan import LoanAccount
 from drld.limiter import Tick
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView
+from drld.units import BYTES
 from testbed.chaos.promises import byte_bound
 from testbed.sim.host import Host
 from testbed.sim.network import MS
@@ -57,7 +58,7 @@ class Reckless(Fair):
         found = super().allocate(demand, view, limit, interval_ns)
         total = found.value + view.remote
         local_limit = limit.rate * found.value / total if total else limit.static_rate
-        depth = self._account.depth(limit.burst, PACKET_BYTES)
+        depth = self._account.depth(limit.burst, BYTES.item)
         interval_s = max(interval_ns, limit.interval_ns) / NS_PER_S
         self._fill_rate = self._account.fill_rate(local_limit, depth, interval_s)
         enforcement = Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
@@ -73,7 +74,7 @@ def bound(fleet: Fleet, margin: float) -> float:
         len(fleet.hosts),
         limiter.fabric.news_ns,
         margin=margin,
-        interval_ns=limiter.limit.interval_ns,
+        interval_ns=limiter.policy.interval_ns,
     )
 
 

@@ -35,7 +35,7 @@ class FluidDatapath:
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath`."""
         ((limit, self.record),) = limits
-        self._grace_ns = GRACE_INTERVALS * limit.interval_ns
+        self._grace_ns = GRACE_INTERVALS * limit.policy.interval_ns
         self._heartbeat_ns = self._read_ns = now_ns
 
     def had_traffic(self) -> Collection[int]:

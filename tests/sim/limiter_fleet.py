@@ -69,7 +69,7 @@ class Fleet:
         }
         self.flow_bytes: defaultdict[int, int] = defaultdict(int)
         for host in self.hosts.values():
-            host.start(-self.rng.randrange(min(TICK_NS, limit.interval_ns)))
+            host.start(-self.rng.randrange(min(TICK_NS, limit.policy.interval_ns)))
 
     @property
     def now_ns(self) -> int:

@@ -12,7 +12,7 @@ from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions
 from testbed.sim.probe_fleet import ProbeFleet, false_verdicts
 
-from ..factories import limit_spec
+from ..factories import policy
 
 SWIM = ProbeSpec(patience=0, suspicion_max=1.0)
 """Without Lifeguard's refinements but buddies and nacks, which then have no effect on times."""
@@ -170,8 +170,8 @@ def test_a_path_that_is_cut_between_two_alone_makes_neither_dead() -> None:
 
 
 def test_limiters_with_other_limits_are_named_by_all() -> None:
-    fleet = ProbeFleet(4, 1, limits=(limit_spec(id=1), limit_spec(id=2)))
-    fleet.limits["l3"] = (limit_spec(id=1), limit_spec(id=2, rate=999))
+    fleet = ProbeFleet(4, 1, limits=(policy(id=1), policy(id=2)))
+    fleet.limits["l3"] = (policy(id=1), policy(id=2, rate=999))
     fleet.start("l3")
     fleet.run(30)
     for name in fleet.others("l3"):

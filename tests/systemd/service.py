@@ -21,7 +21,7 @@ CONTENT = """
 [limiter]
 name = "lim1"
 listen = "{listen}"
-{limiter}
+{lines}
 
 [[limit]]
 id = 1
@@ -51,12 +51,10 @@ class Service:
     def __init__(self) -> None:
         self._since = time.time()
 
-    def configure(
-        self, *limiter: str, rate: str = "10mbit", listen: str = "127.0.0.1:7946"
-    ) -> None:
-        """Write the configuration, with these lines in `[limiter]`."""
+    def configure(self, *lines: str, rate: str = "10mbit", listen: str = "127.0.0.1:7946") -> None:
+        """Write the configuration, with these lines after those of `[limiter]`."""
         CONFIG.write_text(
-            CONTENT.format(limiter="\n".join(limiter), rate=rate, listen=listen, device=self.device)
+            CONTENT.format(lines="\n".join(lines), rate=rate, listen=listen, device=self.device)
         )
 
     def set(self, *lines: str) -> None:

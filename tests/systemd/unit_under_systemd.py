@@ -116,7 +116,9 @@ def test_a_killed_daemon_is_followed_without_a_window(service: Service, figure: 
 
 @pytest.mark.parametrize("tool", firewalls())
 def test_nfqueue(service: Service, figure: Figure, tool: str) -> None:
-    service.configure('datapath = "nfqueue"', f'firewall = "{tool.removesuffix("-legacy")}"')
+    service.configure(
+        "[packets]", 'datapath = "nfqueue"', f'firewall = "{tool.removesuffix("-legacy")}"'
+    )
     if tool == "iptables-legacy":
         service.set(f"Environment=PATH={legacy_path()}:/usr/sbin:/usr/bin")
     with timed(figure, f"nfqueue, {tool}: start"):

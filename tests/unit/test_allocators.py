@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.allocators.base import PACKET_BYTES, Allocation, Allocator, InForce
+from drld.allocators.base import Allocation, Allocator, InForce
 from drld.capture.kernel_layout import record
 from drld.model import Demand, GlobalView, Quantity
+from drld.units import BYTES
 
 from ..factories import MBIT, TICK_NS, demand, view
 
@@ -109,7 +110,7 @@ def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
         limit = replace(LIMIT, rate=rate, static_rate=0.0)
         allocation = guarded.allocate(IDLE, view(20 * MBIT), limit, TICK_NS)
         assert allocation.enforcement.fill_rate == 0
-        assert allocation.enforcement.depth == 12 * PACKET_BYTES
+        assert allocation.enforcement.depth == 12 * BYTES.item
 
 
 @pytest.mark.parametrize("lead", [-0.1, 1.1])
@@ -245,7 +246,7 @@ def test_fps_idle_limiter_lets_a_new_flow_begin() -> None:
     records = [allocate(allocator, IDLE, view(10)).enforcement for _ in range(3)]
     assert {record.fill_rate for record in records} == {0}
     assert {record.depth for record in records} == {round(75_000 * 0.5**0.5)}
-    assert {record.credit for record in records} == {12 * PACKET_BYTES}
+    assert {record.credit for record in records} == {12 * BYTES.item}
     assert len({record.credit_id for record in records}) == 1
     busy = allocate(allocator, saturated(1), view(10)).enforcement
     assert busy.credit_id == records[0].credit_id

@@ -13,7 +13,7 @@ from drld.limiter import Limiter
 from drld.model import Quantity, Update
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
-from ..factories import MBIT, MS, TICK_NS, limit_spec
+from ..factories import MBIT, MS, TICK_NS, limit_spec, with_policy
 from ..factories import limiter_spec as spec
 
 
@@ -88,7 +88,7 @@ def test_an_update_wakes_its_limit() -> None:
     # Until what it said is too old to count.
     names = bench.run(102, 180)
     assert 20 <= names.count("first") < 40
-    assert limit_report(bench.engine.limits[1], 0)["fleet"]["remote"] == 0.0
+    assert limit_report(FIRST, bench.engine.limits[1], 0)["fleet"]["remote"] == 0.0
 
 
 def test_a_change_of_the_membership_wakes_every_limit() -> None:
@@ -97,17 +97,17 @@ def test_a_change_of_the_membership_wakes_every_limit() -> None:
     bench.transport.inbox = [("b", heartbeat())]
     names = bench.run(101, 102)
     assert set(names) == {"first", "slow"}
-    report = limit_report(bench.engine.limits[1], 0)
+    report = limit_report(FIRST, bench.engine.limits[1], 0)
     assert report["fleet"]["connected"] == ["b"]
     assert report["limit_in_force_bps"] == 5_000_000
     bench.transport.inbox = [("b", heartbeat(sequence)) for sequence in range(1, 9)]
     # And again, when it has been there for so long that its share counts.
     assert set(bench.run(103, 110)) == {"first", "slow"}
-    assert limit_report(bench.engine.limits[1], 0)["limit_in_force_bps"] == 10_000_000
-    assert limit_report(bench.engine.limits[1], 112 * TICK_NS)["fleet"]["age_s"] == 0.45
+    assert limit_report(FIRST, bench.engine.limits[1], 0)["limit_in_force_bps"] == 10_000_000
+    assert limit_report(FIRST, bench.engine.limits[1], 112 * TICK_NS)["fleet"]["age_s"] == 0.45
     # And again, when the peer is gone.
     bench.run(111, 200)
-    assert limit_report(bench.engine.limits[1], 0)["fleet"]["connected"] == []
+    assert limit_report(FIRST, bench.engine.limits[1], 0)["fleet"]["connected"] == []
 
 
 def test_a_watched_limit_does_not_rest() -> None:
@@ -120,7 +120,7 @@ def test_a_watched_limit_does_not_rest() -> None:
 
 
 def test_updates_of_several_limits_share_a_message() -> None:
-    second = replace(FIRST, id=2, name="second")
+    second = with_policy(FIRST, id=2, name="second")
     bench = Bench(spec(FIRST, second, peers=("b", "c")))
     bench.packet(1)
     bench.packet(2)
@@ -133,7 +133,7 @@ def test_updates_of_several_limits_share_a_message() -> None:
 
 def test_a_limit_that_wakes_up_ticks_with_the_others() -> None:
     """One wake-up an interval, however the limits came to be awake."""
-    bench = Bench(spec(FIRST, replace(FIRST, id=2, name="second")))
+    bench = Bench(spec(FIRST, with_policy(FIRST, id=2, name="second")))
     bench.run(1, 60)
     bench.packet(1)
     bench.engine.tick(61 * TICK_NS + 3 * MS)
@@ -166,12 +166,12 @@ def test_updates_reach_their_limit_and_unknown_ones_are_counted() -> None:
 def test_reports_are_in_bits_per_second() -> None:
     bench = Bench(spec(FIRST))
     entry = bench.engine.limits[1]
-    before = limit_report(entry, 0)
+    before = limit_report(FIRST, entry, 0)
     assert (before["rate_bps"], before["fill_rate_bps"]) == (10_000_000, 5_000_000)
     assert before["limit_in_force_bps"] == 5_000_000
     bench.transport.inbox = [("b", weight(1))]
     ((name, tick),) = bench.engine.tick(TICK_NS)
-    after, record = limit_report(entry, 0), trace_record(name, tick, 1.0)
+    after, record = limit_report(FIRST, entry, 0), trace_record(name, tick, 1.0)
     assert after["limit_in_force_bps"] == record["limit_in_force_bps"] == 10_000_000
     assert after["fleet"]["quantity"] == "weight"
     assert after["fleet"]["remote"] == record["remote"] == 2.0
@@ -193,14 +193,14 @@ def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
         )
     ]
     bench.engine.tick(TICK_NS)
-    report = limit_report(bench.engine.limits[1], 0)
+    report = limit_report(FIRST, bench.engine.limits[1], 0)
     assert report["fleet"]["quantity"] == "rate"
     assert report["fleet"]["remote"] == 1_000_000
     assert report["local_limit_bps"] is None
 
 
 def test_a_tick_ends_with_one_flush() -> None:
-    bench = Bench(spec(FIRST, replace(FIRST, id=2, name="second")))
+    bench = Bench(spec(FIRST, with_policy(FIRST, id=2, name="second")))
     bench.engine.tick(TICK_NS)
     assert len(bench.datapath.programmed) == 2
     assert bench.datapath.flushed_ns == [TICK_NS]
@@ -208,15 +208,15 @@ def test_a_tick_ends_with_one_flush() -> None:
 
 def test_the_datapath_knows_the_static_share_for_when_the_daemon_dies() -> None:
     bench = Bench(spec(FIRST))
-    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 2
+    assert bench.datapath.shares[1].fill_rate == FIRST.policy.rate // 2
     bench.engine.reconfigure(spec(FIRST, peers=("b", "c", "d")), TICK_NS)
-    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 4
+    assert bench.datapath.shares[1].fill_rate == FIRST.policy.rate // 4
 
 
 def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    configured = spec(limits=(FIRST, replace(SLOW, interval_ns=TICK_NS)))
+    configured = spec(limits=(FIRST, with_policy(SLOW, interval_ns=TICK_NS)))
     seldom = replace(configured, gossip=replace(configured.gossip, interval_ns=4 * TICK_NS))
     bench = Bench(seldom)
     for limit_id in (FIRST.id, SLOW.id):
@@ -227,7 +227,7 @@ def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
     bench.clear()
     bench.run(5, 6)
     assert bench.transport.messages == []
-    monkeypatch.setattr(Limiter, "pressing", lambda limiter, _now_ns: limiter.limit is FIRST)
+    monkeypatch.setattr(Limiter, "pressing", lambda limiter, _: limiter.policy is FIRST.policy)
     bench.run(7, 7)
     assert {update.limit_id for _, update in bench.transport.outbox} == {FIRST.id}
     assert len(bench.transport.messages) == len(seldom.peers)
@@ -235,14 +235,18 @@ def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
 
 def test_a_datapath_may_expect_a_living_daemon_to_show_in_each_look() -> None:
     """However long a limit's interval is: peers do not wait for longer."""
-    often = replace(FIRST, interval_ns=TICK_NS // 2)
+    often = with_policy(FIRST, interval_ns=TICK_NS // 2)
     bench = Bench(spec(often, SLOW))
-    assert [limit.interval_ns for limit in bench.datapath.attached] == [TICK_NS // 2, TICK_NS]
-    assert [entry.limiter.limit for entry in bench.engine.limits.values()] == [often, SLOW]
+    assert [limit.policy.interval_ns for limit in bench.datapath.attached] == [
+        TICK_NS // 2,
+        TICK_NS,
+    ]
+    kept = [entry.limiter.policy for entry in bench.engine.limits.values()]
+    assert kept == [often.policy, SLOW.policy]
 
 
 def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> None:
-    bench = Bench(spec(replace(SLOW, interval_ns=100 * TICK_NS)))
+    bench = Bench(spec(with_policy(SLOW, interval_ns=100 * TICK_NS)))
     bench.run(1, 100)
     bench.transport.inbox = [("b", heartbeat())]
     for now in range(101, 150):
@@ -254,7 +258,7 @@ def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> 
             assert last is not None
             assert last.view.connected == {"b"}
             assert last.measurement.interval_ns < 3 * TICK_NS
-    assert limit_report(bench.engine.limits[2], 0)["limit_in_force_bps"] == 10_000_000
+    assert limit_report(FIRST, bench.engine.limits[2], 0)["limit_in_force_bps"] == 10_000_000
 
 
 def test_who_has_not_joined_neither_speaks_nor_listens() -> None:
@@ -265,4 +269,4 @@ def test_who_has_not_joined_neither_speaks_nor_listens() -> None:
     assert bench.transport.messages == []
     assert bench.transport.inbox == []
     assert bench.engine.membership.connected(10 * TICK_NS) == frozenset()
-    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
+    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.policy.rate / 2)

@@ -75,7 +75,7 @@ def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() 
     assert bench.engine.probes is not None
     assert bench.engine.probes.isolated(102 * TICK_NS)
     assert entry.last is not None
-    assert entry.last.in_force.rate == pytest.approx(FIRST.rate)
+    assert entry.last.in_force.rate == pytest.approx(FIRST.policy.rate)
 
 
 def test_who_stops_detaches_first_and_says_farewell_once() -> None:
@@ -199,7 +199,8 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = ConfigDigest(shared_settings([replace(FIRST, rate=1)], gossip_spec()), TICK_NS)
+    changed = replace(FIRST.policy, rate=1)
+    other = ConfigDigest(shared_settings([changed], gossip_spec()), TICK_NS)
     named = []
     message = Control(Kind.ACK, 0, 0, other.digest(ALL))
     for _ in range(40):

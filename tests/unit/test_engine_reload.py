@@ -10,10 +10,11 @@ from drld import config
 from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
-from drld.spec import Excess, LimiterSpec, SourcePrefix
+from drld.policy import Excess, SourcePrefix
+from drld.spec import LimiterSpec, PacketsSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
-from ..factories import MBIT, TICK_NS, limit_spec
+from ..factories import MBIT, TICK_NS, limit_spec, with_policy
 from ..factories import limiter_spec as spec
 from .config.good import GOOD
 
@@ -28,7 +29,7 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     bench.engine.reconfigure(spec(faster, third, peers=("b", "c")), 2 * TICK_NS)
     assert list(bench.engine.limits) == [1, 3]
     assert bench.engine.limits[1] is kept
-    assert kept.limiter.limit.rate == 20 * MBIT
+    assert kept.limiter.policy.rate == 20 * MBIT
     assert kept.limiter.membership.peers == ("b", "c")
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
     assert set(bench.transport.peers) == {"b", "c"}
@@ -42,10 +43,10 @@ def test_an_automatic_burst_follows_the_rate() -> None:
 
     bench = Bench(configured("10mbit"))
     entry = bench.engine.limits[1]
-    assert limit_report(entry, 0)["burst_bytes"] == 312_500
+    assert limit_report(FIRST, entry, 0)["burst_bytes"] == 312_500
     bench.engine.reconfigure(configured("20mbit"), TICK_NS)
     bench.engine.tick(2 * TICK_NS)
-    report = limit_report(entry, 2 * TICK_NS)
+    report = limit_report(FIRST, entry, 2 * TICK_NS)
     assert (report["burst_bytes"], report["burst_is_automatic"]) == (625_000, True)
     # Of two limiters each has half of the bucket.
     assert report["depth_bytes"] == 312_500
@@ -54,24 +55,24 @@ def test_an_automatic_burst_follows_the_rate() -> None:
 def test_a_reload_changes_excess_and_weights() -> None:
     bench = Bench(spec(FIRST))
     entry = bench.engine.limits[1]
-    report = limit_report(entry, 0)
+    report = limit_report(FIRST, entry, 0)
     assert (report["excess"], report["weights"]) == ("drop", {})
     assert not report["burst_is_automatic"]
-    changed = replace(FIRST, excess=Excess.MARK, weights={"b": 2.0})
+    changed = with_policy(FIRST, excess=Excess.MARK, weights={"b": 2.0})
     bench.engine.reconfigure(spec(changed), TICK_NS)
     assert bench.engine.limits[1] is entry
-    report = limit_report(entry, TICK_NS)
+    report = limit_report(FIRST, entry, TICK_NS)
     assert (report["excess"], report["weights"]) == ("mark", {"b": 2.0})
 
 
 def test_a_reload_that_changes_what_a_flow_is_starts_the_estimates_anew() -> None:
     bench = Bench(spec(FIRST))
     before = bench.engine.limits[1]
-    assert limit_report(before, 0)["flow"] == "5-tuple"
-    bench.engine.reconfigure(spec(replace(FIRST, flow=SourcePrefix(24))), TICK_NS)
+    assert limit_report(FIRST, before, 0)["flow"] == "5-tuple"
+    bench.engine.reconfigure(spec(with_policy(FIRST, flow=SourcePrefix(24))), TICK_NS)
     after = bench.engine.limits[1]
     assert after is not before
-    assert limit_report(after, TICK_NS)["flow"] == "source/24/64"
+    assert limit_report(FIRST, after, TICK_NS)["flow"] == "source/24/64"
 
 
 def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
@@ -88,12 +89,14 @@ def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() ->
 def test_what_needs_a_restart_is_refused_by_its_key() -> None:
     bench = Bench(spec(FIRST))
     with pytest.raises(ConfigError) as refused:
-        bench.engine.reconfigure(spec(FIRST, listen=("fd00::9", 7946), queue=17), TICK_NS)
+        bench.engine.reconfigure(
+            spec(FIRST, listen=("fd00::9", 7946), packets=PacketsSpec(queue=17)), TICK_NS
+        )
     assert refused.value.problems == [
-        f"limiter.{change} while the daemon runs: restart it"
+        f"{change} while the daemon runs: restart it"
         for change in (
-            "listen: cannot change from '127.0.0.1:7946' to '[fd00::9]:7946'",
-            "queue: cannot change from the default to 17",
+            "limiter.listen: cannot change from '127.0.0.1:7946' to '[fd00::9]:7946'",
+            "packets.queue: cannot change from the default to 17",
         )
     ]
 
@@ -107,7 +110,7 @@ def test_a_refused_reload_changes_nothing() -> None:
     bench.datapath.refuse = False
     with pytest.raises(ConfigError, match=r"peer\.bad\.address"):
         bench.engine.reconfigure(spec(limit_spec(id=1, rate=MBIT), peers=("bad",)), TICK_NS)
-    assert bench.engine.limits[1].limiter.limit.rate == 10 * MBIT
+    assert bench.engine.limits[1].limiter.policy.rate == 10 * MBIT
     assert bench.engine.spec.limits == (FIRST,)
     assert bench.datapath.attached == [FIRST]
     assert bench.transport.peers.keys() == {"b"}
@@ -120,7 +123,7 @@ def test_a_change_of_the_fleet_alone_leaves_the_datapath_attached_if_asked_to() 
     bench.engine.reconfigure(grown, TICK_NS, reattach=False)
     assert bench.datapath.attached == []
     assert bench.engine.membership.peers == ("b", "c")
-    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.policy.rate / 3)
     bench.engine.reconfigure(replace(grown, limits=(FIRST, SLOW)), TICK_NS, reattach=False)
     assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
     bench.datapath.attached = []
@@ -139,7 +142,7 @@ def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
     bench.packet(1)
     bench.run(21, 21)
     assert bench.engine.membership.connected(21 * TICK_NS) == frozenset()
-    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.rate / 2)
+    assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.policy.rate / 2)
 
 
 def test_shares_grow_when_nothing_of_one_that_departed_counts_any_more() -> None:
@@ -148,9 +151,9 @@ def test_shares_grow_when_nothing_of_one_that_departed_counts_any_more() -> None
     forgotten_ns = TICK_NS + bench.engine.membership.forgotten_ns
     bench.clear()
     bench.run(2, forgotten_ns // TICK_NS)
-    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.policy.rate / 3)
     bench.run(forgotten_ns // TICK_NS + 1, forgotten_ns // TICK_NS + 2)
-    assert bench.datapath.shares[1].fill_rate == FIRST.rate // 2
+    assert bench.datapath.shares[1].fill_rate == FIRST.policy.rate // 2
     assert bench.engine.membership.peers == ("b",)
     assert {peer for peer, _ in bench.transport.messages} == {"b"}
 
@@ -169,5 +172,5 @@ def test_one_that_departed_and_is_configured_again_is_a_peer() -> None:
     bench.transport.inbox = [("c", Met(7)), ("c", weight(1))]
     bench.clear()
     bench.run(3, 100)
-    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.rate / 3)
+    assert bench.datapath.shares[1].fill_rate == pytest.approx(FIRST.policy.rate / 3)
     assert {peer for peer, _ in bench.transport.messages} == {"b", "c"}

@@ -13,7 +13,7 @@ from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
 
 from ..engine_fakes import Bench
-from ..factories import TICK_NS, limit_spec
+from ..factories import TICK_NS, limit_spec, with_policy
 from ..factories import limiter_spec as spec
 
 FIRST = limit_spec(id=1, name="first")
@@ -41,7 +41,7 @@ def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
     before = telling(bench, 1, 5)
     bench.transport.inbox = [("b", told(sequence)) for sequence in range(5)]
     bench.run(6, 6)
-    changed = spec(replace(FIRST, ewma=0.5))
+    changed = spec(with_policy(FIRST, ewma=0.5))
     bench.engine.reconfigure(changed, 6 * TICK_NS)
     after = telling(bench, 7, 10)
     assert after[0] > before[-1]

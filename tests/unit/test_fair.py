@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.allocators.base import PACKET_BYTES
 from drld.allocators.fair import DEPTH_ITEMS, HOLD_NS, IDLE_S
 from drld.limiter import Limiter, membership
 from drld.model import NS_PER_S, GlobalView, Quantity
+from drld.units import BYTES
 
-from ..factories import MBIT, MS, TICK_NS, gossip_spec, limit_spec, measurement
+from ..factories import MBIT, MS, TICK_NS, gossip_spec, measurement, policy
 from ..fair_factories import LIMIT, believed, demand, greedy, in_force, make, sampled, settled
 
 GBIT = 1000 * MBIT
@@ -140,7 +140,7 @@ def test_the_weight_is_no_more_than_what_arrived_lately_can_use() -> None:
         for _ in range(60)
     ]
     level = 0.1 * LIMIT
-    packets = 20 * PACKET_BYTES
+    packets = 20 * BYTES.item
     assert values[0] == pytest.approx(1)
     assert values[-1] == pytest.approx((1.5 * 0.01 * LIMIT + packets) / level, rel=0.01)
 
@@ -206,8 +206,8 @@ def test_a_limiter_without_traffic_has_its_static_share_and_a_shallow_bucket() -
     found = make().allocate(quiet, believed(0.0), in_force(), TICK_NS)
     assert found.value == 0
     assert found.local_limit == pytest.approx(LIMIT / 4)
-    deep = min(2 * 0.06, IDLE_S) * LIMIT / 4 + 2 * PACKET_BYTES
-    assert found.enforcement.depth == pytest.approx(max(deep, 0.03 * LIMIT + PACKET_BYTES), abs=1)
+    deep = min(2 * 0.06, IDLE_S) * LIMIT / 4 + 2 * BYTES.item
+    assert found.enforcement.depth == pytest.approx(max(deep, 0.03 * LIMIT + BYTES.item), abs=1)
 
 
 def test_in_a_busy_fleet_a_limiter_without_traffic_has_nothing_but_its_depth() -> None:
@@ -217,7 +217,7 @@ def test_in_a_busy_fleet_a_limiter_without_traffic_has_nothing_but_its_depth() -
     for _ in range(30):
         found = fair.allocate(quiet, believed(9.0), in_force(), TICK_NS)
     assert (found.value, found.local_limit) == (0, 0)
-    deep = min(2 * 0.06, IDLE_S) * LIMIT / 4 + 2 * PACKET_BYTES
+    deep = min(2 * 0.06, IDLE_S) * LIMIT / 4 + 2 * BYTES.item
     assert found.enforcement.depth == pytest.approx(deep, abs=1)
 
 
@@ -284,16 +284,16 @@ def test_rates_from_1_kbit_to_400_gbit_and_intervals_from_10_ms_to_1_s(
         limit=in_force(limit, burst=max(0.06 * limit, 1), interval_ns=interval_ms * MS),
         interval_ns=interval_ms * MS,
         ticks=max(100, 20_000 // interval_ms),
-        instant_rate=max(limit, 40 * PACKET_BYTES),
+        instant_rate=max(limit, 40 * BYTES.item),
     )
     assert found.value == pytest.approx(3, rel=1e-6)
     enforced = found.enforcement
     assert enforced.fill_rate == pytest.approx(0.3 * limit, rel=1e-3, abs=1)
     assert enforced.depth is not None
-    assert PACKET_BYTES <= enforced.depth < 1 << 40
+    assert BYTES.item <= enforced.depth < 1 << 40
     assert enforced.flow_rate >= 64
     if limit < 2000:
-        assert enforced.depth <= DEPTH_ITEMS * PACKET_BYTES
+        assert enforced.depth <= DEPTH_ITEMS * BYTES.item
 
 
 def test_after_a_short_tick_spare_bytes_last_for_a_whole_interval() -> None:
@@ -315,7 +315,7 @@ def test_after_a_short_tick_spare_bytes_last_for_a_whole_interval() -> None:
 
 
 def test_before_the_first_word_a_limiter_is_believed_to_want_nothing() -> None:
-    limit = limit_spec("fair")
+    limit = policy("fair")
     gossip = gossip_spec()
     made = Limiter(limit, membership("a", ("a", "b"), gossip), gossip.fabric)
     made.tick(measurement(100_000), TICK_NS)

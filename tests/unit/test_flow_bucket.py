@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from drld.model import NS_PER_S, Enforcement
 from drld.police.flow_bucket import MAX_TOKENS, FlowBuckets
 from drld.police.policer import DROP, FORWARD, MARK, Policer, police
-from drld.spec import Excess, Mode
+from drld.policy import Excess, Mode
 
-from ..factories import MS, flow, limit_spec
+from ..factories import MS, flow, policy
 
 RNG = Random(1)
 RATE = 125_000
@@ -31,7 +31,7 @@ def policer(
         flow_depth=15_000,
         reserve=reserve,
     )
-    return Policer(limit_spec(mode=mode, excess=excess), enforcement, 0)
+    return Policer(policy(mode=mode, excess=excess), enforcement, 0)
 
 
 def test_a_packet_leaves_the_part_of_the_reserve_that_its_flow_has_used() -> None:
@@ -113,7 +113,7 @@ def test_in_shadow_mode_no_packet_is_marked() -> None:
 
 def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
     marking = policer(reserve=100_000, excess=Excess.MARK)
-    site = Policer(limit_spec(), Enforcement(fill_rate=0, depth=18_000), 0)
+    site = Policer(policy(), Enforcement(fill_rate=0, depth=18_000), 0)
     verdicts = [police([marking, site], flow(0), 1500, 0, RNG, capable=True) for _ in range(13)]
     assert verdicts == [FORWARD] * 8 + [MARK] * 4 + [DROP]
     # What the site refused was charged to nobody.
@@ -121,7 +121,7 @@ def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
 
 
 def test_without_a_rate_flows_are_not_policed() -> None:
-    limit = Policer(limit_spec(), Enforcement(fill_rate=0, depth=30_000, reserve=30_000), 0)
+    limit = Policer(policy(), Enforcement(fill_rate=0, depth=30_000, reserve=30_000), 0)
     assert sum(limit.police(flow(0), 1500, 0, RNG) for _ in range(30)) == 20
 
 
@@ -143,7 +143,7 @@ def test_of_two_flows_the_one_that_owes_less_passes_whenever_the_other_does(
     )
     verdicts = {}
     for last in range(2):
-        limit = Policer(limit_spec(), enforcement, 0)
+        limit = Policer(policy(), enforcement, 0)
         now_ns = 0
         for number, gap_ns, size in trace:
             now_ns += gap_ns

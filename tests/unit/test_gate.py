@@ -1,5 +1,4 @@
 import struct
-from dataclasses import replace
 from ipaddress import ip_network
 from random import Random
 
@@ -8,9 +7,10 @@ import pytest
 from drld.capture.gate import Gate
 from drld.model import Enforcement
 from drld.police.policer import DROP, FORWARD, MARK
-from drld.spec import Direction, Excess, LimitSpec, Match, OnFailure
+from drld.policy import Excess
+from drld.spec import Direction, LimitSpec, Match, OnFailure
 
-from ..factories import limit_spec
+from ..factories import limit_spec, with_policy
 
 IN, OUT = Direction.IN, Direction.OUT
 OPEN = Enforcement()
@@ -122,7 +122,7 @@ def whole(**conditions: int) -> bytes:
 
 def run_low(gate: Gate, excess: Excess) -> None:
     """Give the gate one limit, whose bucket a fragment, of another flow, has met already."""
-    gate.replace([(replace(limit(1), excess=excess), LOW)], 0)
+    gate.replace([(with_policy(limit(1), excess=excess), LOW)], 0)
     assert judge(gate, whole(fragment=8)) == FORWARD
 
 

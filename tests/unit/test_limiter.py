@@ -5,7 +5,7 @@ from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter, membership
 from drld.model import Quantity, Update
 
-from ..factories import MBIT, TICK_NS, gossip_spec, limit_spec, measurement
+from ..factories import MBIT, TICK_NS, gossip_spec, measurement, policy
 from ..factories import flow as flow_key
 
 
@@ -13,7 +13,7 @@ def limiter(
     allocator: str = "fps", members: tuple[str, ...] = ("a", "b"), **limit: object
 ) -> Limiter:
     gossip = gossip_spec()
-    return Limiter(limit_spec(allocator, **limit), membership("a", members, gossip), gossip.fabric)
+    return Limiter(policy(allocator, **limit), membership("a", members, gossip), gossip.fabric)
 
 
 def update(sequence: int, value: float, quantity: Quantity = Quantity.WEIGHT) -> Update:
@@ -119,11 +119,11 @@ def test_idle_flows_leave_the_sample() -> None:
 def test_members_change_while_running() -> None:
     fps = limiter()
     fps.receive("b", update(0, value=3.0), 0)
-    fps.reconfigure(fps.limit, fps.membership.with_peers("bc"))
+    fps.reconfigure(fps.policy, fps.membership.with_peers("bc"))
     tick = fps.tick(measurement(10_000), TICK_NS)
     assert tick.view.connected == {"b"}
     assert tick.in_force.rate == pytest.approx(10 * MBIT * 2 / 3)
-    fps.reconfigure(fps.limit, fps.membership.with_peers(""))
+    fps.reconfigure(fps.policy, fps.membership.with_peers(""))
     tick = fps.tick(measurement(10_000), 2 * TICK_NS)
     assert tick.in_force.rate == 10 * MBIT
 
@@ -134,7 +134,7 @@ def test_a_reload_lets_a_share_that_rises_late_rise_late() -> None:
     fps.receive("b", update(0, value=3.0), 2 * TICK_NS)
     fps.tick(measurement(10_000), 2 * TICK_NS)
     rises_ns = 2 * TICK_NS + fps.membership.rise_ns
-    fps.reconfigure(fps.limit, fps.membership)
+    fps.reconfigure(fps.policy, fps.membership)
     in_force = {}
     for now_ns in (rises_ns - TICK_NS, rises_ns):
         fps.receive("b", update(now_ns // TICK_NS, value=3.0), now_ns)
@@ -148,7 +148,7 @@ def test_the_same_limiters_stay_in_force_with_the_shares_they_have_now() -> None
     fps.tick(measurement(10_000), TICK_NS)
     fps.receive("b", update(0, value=3.0), 2 * TICK_NS)
     fps.tick(measurement(10_000), 2 * TICK_NS)
-    fps.reconfigure(fps.limit, fps.membership.with_peers("bcd"))
+    fps.reconfigure(fps.policy, fps.membership.with_peers("bcd"))
     tick = fps.tick(measurement(10_000), 3 * TICK_NS)
     assert tick.in_force.rate == pytest.approx(10 * MBIT / 4)
 
@@ -158,7 +158,7 @@ def test_no_share_grows_while_one_that_departed_may_be_counted_elsewhere() -> No
     three = limiter(members=("a", "b", "c"), shares=old)
     three.receive("b", update(0, value=1.0), 0)
     three.tick(measurement(0), TICK_NS)
-    new = limit_spec(shares={"a": 0.4, "b": 0.6})
+    new = policy(shares={"a": 0.4, "b": 0.6})
     three.reconfigure(new, three.membership, {"c"})
     held = three.tick(measurement(0), 2 * TICK_NS)
     three.reconfigure(new, three.membership.with_peers("b"))

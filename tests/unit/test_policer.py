@@ -2,16 +2,16 @@ from random import Random
 
 from drld.model import Enforcement
 from drld.police.policer import Policer, police
-from drld.spec import Mode
+from drld.policy import Mode
 
-from ..factories import MS, flow, limit_spec
+from ..factories import MS, flow, policy
 
 RNG = Random(1)
 OPEN = Enforcement(depth=None)
 
 
 def policer(enforcement: Enforcement, mode: Mode = Mode.ENFORCE) -> Policer:
-    return Policer(limit_spec(mode=mode), enforcement, now_ns=0)
+    return Policer(policy(mode=mode), enforcement, now_ns=0)
 
 
 def test_counts_what_arrives_passes_and_is_dropped() -> None:
@@ -90,7 +90,7 @@ def test_random_drop_has_the_probability_it_is_told() -> None:
 def test_a_reload_keeps_tokens_and_counters() -> None:
     limit = policer(Enforcement(fill_rate=0, depth=2000))
     police([limit], flow(0), 1500, 0, RNG)
-    limit.reconfigure(limit_spec(mode=Mode.SHADOW))
+    limit.reconfigure(policy(mode=Mode.SHADOW))
     assert limit.bucket.tokens == 500
     assert police([limit], flow(0), 1500, 0, RNG)
     assert limit.read(1).arrived_packets == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from operator import lt
 
 import pytest
@@ -11,6 +11,7 @@ from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.sliding_extreme import SlidingExtreme
 from drld.managed_limit import ManagedLimit
+from drld.policy import Policy
 from drld.spec import LimiterSpec, ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench
@@ -23,7 +24,7 @@ def running(fabric: str = "mesh") -> Bench:
 
 
 def configured(fabric: str, *peers: str, rate: int = 1) -> LimiterSpec:
-    first = limit_spec(id=1, name="first", rate=rate * FIRST.rate)
+    first = limit_spec(id=1, name="first", rate=rate * FIRST.policy.rate)
     probes = ProbeSpec()
     return spec(first, SLOW, peers=("b", *peers), gossip=gossip_spec(fabric), probes=probes)
 
@@ -118,3 +119,23 @@ def test_a_new_field_of_a_sliding_extreme_survives_another_span() -> None:
     changed = made.over(20, factor=3.0)
     assert isinstance(changed, Named)
     assert (changed.name, changed.latest(1), made.latest(1)) == ("kept", 6.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Wider(Policy):
+    """With a field that drld does not know."""
+
+    note: str = ""
+
+
+def test_a_new_field_of_a_policy_is_taken_over_by_a_reload() -> None:
+    def noted(note: str) -> LimiterSpec:
+        known = {field.name: getattr(FIRST.policy, field.name) for field in fields(Policy)}
+        return spec(replace(FIRST, policy=Wider(**known, note=note)))
+
+    bench = Bench(noted("old"))
+    limiter = bench.engine.limits[1].limiter
+    bench.engine.reconfigure(noted("new"), TICK_NS)
+    assert bench.engine.limits[1].limiter is limiter
+    seen = [limiter.policy, *(limit.policy for limit in bench.datapath.attached)]
+    assert [policy.note for policy in seen if isinstance(policy, Wider)] == ["new", "new"]

@@ -25,7 +25,7 @@ from drld.capture.rules import (
 from drld.errors import DatapathError
 from drld.spec import Direction, LimitSpec, Match, OnFailure
 
-from ..factories import limit_spec
+from ..factories import limit_spec, with_policy
 
 IN, OUT = Direction.IN, Direction.OUT
 NOTHING = dict.fromkeys(Point, ChainState())
@@ -93,7 +93,7 @@ def test_what_only_the_kernel_can_do_without_the_daemon_is_refused(
     settings: str, said: str
 ) -> None:
     limits = [
-        replace(limit("eth1", OUT, on_failure=OnFailure(word)), name=name)
+        with_policy(limit("eth1", OUT, on_failure=OnFailure(word)), name=name)
         for name, word in zip("ab", settings.split(), strict=True)
     ]
     with pytest.raises(DatapathError, match=said):

@@ -20,16 +20,16 @@ from drld.config.fields import Interval
 from drld.config.schema import GossipTable, LimitTable
 from drld.gossip.health.config_digest import ALL, GOSSIP_ID, ConfigDigest, canonical
 from drld.model import NS_PER_S
+from drld.policy import Excess, SourcePrefix
 from drld.shared_settings import shared_settings
-from drld.spec import Excess, SourcePrefix
 
-from ..factories import gossip_spec, limit_spec
+from ..factories import gossip_spec, policy
 
 Patch = pytest.MonkeyPatch
 
 
 def digest_of(**changes: Any) -> int:
-    settings = shared_settings([limit_spec(**changes)], gossip_spec())
+    settings = shared_settings([policy(**changes)], gossip_spec())
     return ConfigDigest(settings, NS_PER_S).digest(ALL)
 
 
@@ -73,7 +73,7 @@ def test_two_limits_that_swap_their_settings_are_seen() -> None:
 
 
 def test_the_form_is_that_of_the_wire_document() -> None:
-    spec = limit_spec("fair", weights={"b": 1.0, "a": 2.0}, flow=SourcePrefix(24, 48))
+    spec = policy("fair", weights={"b": 1.0, "a": 2.0}, flow=SourcePrefix(24, 48))
     forms = shared_settings([spec], gossip_spec())
     assert forms == {
         GOSSIP_ID: b'[1,{"branching":3,"fabric":"mesh","interval":50000000}]',
@@ -109,7 +109,7 @@ def test_a_value_without_a_form_is_refused(value: object, error: type[Exception]
 
 @pytest.mark.parametrize("name", ALLOCATORS)
 def test_every_parameter_of_an_allocator_has_a_form(name: str) -> None:
-    form = shared_settings([limit_spec(name)], gossip_spec())[1].decode()
+    form = shared_settings([policy(name)], gossip_spec())[1].decode()
     for field in dataclasses.fields(ALLOCATORS[name].Parameters):
         assert f'"allocator.{field.name}":' in form
 
@@ -183,7 +183,7 @@ def settings_of(limit: str, gossip: str = "") -> dict[int, bytes]:
         + limit,
         "drld.toml",
     )
-    return shared_settings(spec.limits, spec.gossip)
+    return shared_settings([limit.policy for limit in spec.limits], spec.gossip)
 
 
 @pytest.mark.parametrize("newer", NEWER)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from drld.model import Enforcement, FlowKey
 from drld.police.policer import DROP, FORWARD, Policer
 from drld.police.source_sample import source_masks, source_of
-from drld.spec import SourcePrefix
+from drld.policy import SourcePrefix
 
-from ..factories import limit_spec
+from ..factories import policy
 
 RNG = Random(1)
 
@@ -68,7 +68,7 @@ def test_nothing_but_the_prefix_of_the_source_counts(
 
 def test_a_source_that_changes_its_port_has_one_bucket() -> None:
     record = Enforcement(depth=10**6, flow_rate=1000, flow_depth=3000, reserve=996_000)
-    policer = Policer(limit_spec(flow=SourcePrefix(24)), record, 0)
+    policer = Policer(policy(flow=SourcePrefix(24)), record, 0)
     verdicts = [policer.police(key("10.0.0.1", port), 1500, 0, RNG) for port in range(4)]
     assert verdicts == [FORWARD, FORWARD, DROP, DROP]
     assert policer.police(key("10.0.1.1"), 1500, 0, RNG)
@@ -77,7 +77,7 @@ def test_a_source_that_changes_its_port_has_one_bucket() -> None:
 
 
 def test_a_reload_empties_the_sample_if_flows_are_something_else() -> None:
-    limit = limit_spec()
+    limit = policy()
     policer = Policer(limit, Enforcement(), 0)
     for port in range(3):
         policer.police(key("10.0.0.1", port), 100, 0, RNG)

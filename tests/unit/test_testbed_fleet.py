@@ -33,8 +33,8 @@ def written(allocator: str, limiter: str = "l1", **changes: Any) -> LimiterSpec:
 def test_drld_reads_what_is_written(allocator: str) -> None:
     spec = written(allocator)
     (limit,) = spec.limits
-    assert limit.allocator == CENTRAL.get(allocator, allocator)
-    assert (limit.rate * 8, limit.burst) == (10_000_000, 75_000)
+    assert limit.policy.allocator == CENTRAL.get(allocator, allocator)
+    assert (limit.policy.rate * 8, limit.policy.burst) == (10_000_000, 75_000)
     assert (limit.match.interface, limit.match.direction) == ("out", Direction.OUT)
     assert limit.match.protocol == 6
     assert spec.gossip.interval_ns == 50_000_000
@@ -71,10 +71,10 @@ def test_everything_an_experiment_says_of_the_limit_reaches_the_daemon() -> None
         gossip={"fabric": "mesh", "interval": "200ms", "branching": 2, "rtt": "10ms"},
     )
     (limit,) = spec.limits
-    assert (limit.rate, limit.burst, limit.ewma) == (187_500, 20_000, 0.3)
-    assert limit.shares == {"l1": 0.25, "l2": 0.75}
+    assert (limit.policy.rate, limit.policy.burst, limit.policy.ewma) == (187_500, 20_000, 0.3)
+    assert limit.policy.shares == {"l1": 0.25, "l2": 0.75}
     assert limit.on_failure is OnFailure.OPEN
-    assert getattr(limit.parameters, "headroom") == 0.5  # noqa: B009 -- the type is the allocator's
+    assert getattr(limit.policy.parameters, "headroom") == 0.5  # noqa: B009 -- the type is the allocator's
     assert (spec.gossip.fabric, spec.gossip.interval_ns) == ("mesh", 200_000_000)
     assert spec.gossip.branching == 2
 

@@ -16,19 +16,19 @@ from drld.errors import DrldError
         ("10mbit", 1_250_000),
         ("1.5gbit", 187_500_000),
         ("800kbit", 100_000),
-        ("10kbit", units.MIN_RATE),
+        ("10kbit", units.BYTES.min_rate),
         ("10001bit", 1_250),
         ("100gbit", 12_500_000_000),
-        ("400gbit", units.MAX_RATE),
+        ("400gbit", units.BYTES.max_rate),
         ("10Mbit", 1_250_000),
         ("10 Mbit/s", 1_250_000),
         (" 10mbit ", 1_250_000),
         ("125kB/s", 125_000),
         ("125KB/s", 125_000),
         ("1.25MB/s", 1_250_000),
-        ("50GB/s", units.MAX_RATE),
-        ("1250B/s", units.MIN_RATE),
-        ("0.01mbit", units.MIN_RATE),
+        ("50GB/s", units.BYTES.max_rate),
+        ("1250B/s", units.BYTES.min_rate),
+        ("0.01mbit", units.BYTES.min_rate),
     ],
 )
 def test_a_rate_is_read_as_bytes_per_second(text: str, rate: int) -> None:
@@ -180,11 +180,11 @@ def test_a_refusal_says_what_is_allowed(
     ("rate", "text"),
     [
         (1, "8bit"),
-        (units.MIN_RATE, "10kbit"),
+        (units.BYTES.min_rate, "10kbit"),
         (1_250_000, "10mbit"),
         (187_500_000, "1.5gbit"),
         (1_250_001, "10000.008kbit"),
-        (units.MAX_RATE, "400gbit"),
+        (units.BYTES.max_rate, "400gbit"),
     ],
 )
 def test_rates_are_written_shortly(rate: int, text: str) -> None:

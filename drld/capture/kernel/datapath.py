@@ -280,7 +280,7 @@ class KernelDatapath:
         try:
             for limit, enforcement in pairs:
                 if limit.id in fresh:
-                    grace = GRACE_INTERVALS * limit.interval_ns
+                    grace = GRACE_INTERVALS * limit.policy.interval_ns
                     state.occupy(
                         slots[limit.id],
                         layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
@@ -318,9 +318,9 @@ class KernelDatapath:
                 slot = slots[limit.id]
                 state.configure(
                     slot,
-                    layout.limit_flags(limit),
-                    GRACE_INTERVALS * limit.interval_ns,
-                    layout.source_bits(limit),
+                    layout.limit_flags(limit.policy),
+                    GRACE_INTERVALS * limit.policy.interval_ns,
+                    layout.source_bits(limit.policy),
                 )
                 changed[slot] = enforcement
         state.apply(changed, now_ns)

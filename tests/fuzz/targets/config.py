@@ -96,6 +96,7 @@ def seeds() -> list[bytes]:
 name = "lim1"
 listen = "[fd00::1]:7946"
 control_group = 1000
+[packets]
 datapath = "nfqueue"
 [[limit]]
 id = 65535
@@ -114,6 +115,7 @@ weights = { lim1 = 0.5 }
 WORDS = (
     *(
         b"[limiter]\n",
+        b"[packets]\n",
         b"[gossip]\n",
         b"[[peer]]\n",
         b"[[limit]]\n",

@@ -28,13 +28,13 @@ from drld.gossip.wire.control_codec import (
 from drld.model import NS_PER_S
 from drld.shared_settings import shared_settings
 from drld.spec import ProbeSpec
-from tests.factories import gossip_spec, limit_spec
+from tests.factories import gossip_spec, policy
 from tests.fuzz.targets.base import Target
 
 _ME, _PEERS = "a", ("b", "c", "d", "e")
 _TICK_NS = NS_PER_S // 20
 _TIMES = ProbeTimes.of(ProbeSpec(), len(_PEERS) + 1, _TICK_NS, _TICK_NS)
-_LIMITS = [limit_spec(id=number) for number in (1, 2, 65535)]
+_LIMITS = [policy(id=number) for number in (1, 2, 65535)]
 _MOST_STEPS = 64
 _OWN_IN_A_TICK = 3 * (len(_PEERS) + 4)
 """Messages that a limiter may have to send of itself: probes that are due, their repetition, those

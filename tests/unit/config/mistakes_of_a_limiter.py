@@ -1,4 +1,4 @@
-"""Mistakes in keys, [limiter], [gossip] and [[peer]]."""
+"""Mistakes in keys, [limiter], [packets], [gossip] and [[peer]]."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "section nobody knows": (
         GOOD + "[zzz]\n",
-        "zzz: unknown key; known here: limiter, gossip, probes, registry, peer, limit",
+        "zzz: unknown key; known here: limiter, gossip, probes, registry, peer, limit, packets",
     ),
     "misspelt key": (
         with_limit_key("on_failures = 'open'"),
@@ -30,12 +30,11 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "key in the wrong section": (
         changed(("[limiter]", "[limiter]\ninterval = '50ms'")),
-        "limiter.interval: unknown key; "
-        "known here: name, listen, control, control_group, datapath, firewall, queue, timestamps",
+        "limiter.interval: unknown key; known here: name, listen, control, control_group",
     ),
     "odd key": (
         GOOD + '["a\\nb"]\n',
-        r"'a\nb': unknown key; known here: limiter, gossip, probes, registry, peer, limit",
+        r"'a\nb': unknown key; known here: limiter, gossip, probes, registry, peer, limit, packets",
     ),
     "no limiter": (
         changed(("[limiter]", "[gossip]"), ('name = "lim1"', ""), ('listen = "10.0.0.1:7946"', "")),
@@ -153,56 +152,64 @@ WRONG: dict[str, tuple[str, str]] = {
         )
         for written in ("-1", "4294967295", "'1000'", "'a b'")
     },
+    **{
+        f"{key} where older files have it": (
+            changed(("[limiter]", f"[limiter]\n{key} = 'auto'")),
+            f"limiter.{key}: is now packets.{key}",
+        )
+        for key in ("datapath", "firewall", "queue", "timestamps")
+    },
+    # [packets]
     "unknown timestamps": (
-        changed(("[limiter]", "[limiter]\ntimestamps = 'hardware'")),
-        "limiter.timestamps: must be 'auto', 'ebpf', 'kernel' or 'read' (got 'hardware')",
+        changed(("[limiter]", "[packets]\ntimestamps = 'hardware'\n[limiter]")),
+        "packets.timestamps: must be 'auto', 'ebpf', 'kernel' or 'read' (got 'hardware')",
     ),
     "firewall on the kernel datapath": (
-        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nfirewall = 'nft'")),
-        'limiter.firewall: must be "auto": datapath = "kernel" needs no firewall (got \'nft\')',
+        changed(("[limiter]", "[packets]\ndatapath = 'kernel'\nfirewall = 'nft'\n[limiter]")),
+        'packets.firewall: must be "auto": datapath = "kernel" needs no firewall (got \'nft\')',
     ),
     "queue on the kernel datapath": (
-        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\nqueue = 0")),
-        'limiter.queue: must be left out: datapath = "kernel" has no queue (got 0)',
+        changed(("[limiter]", "[packets]\ndatapath = 'kernel'\nqueue = 0\n[limiter]")),
+        'packets.queue: must be left out: datapath = "kernel" has no queue (got 0)',
     ),
     "a share that nfqueue cannot keep up": (
         changed(
-            ("[limiter]", "[limiter]\ndatapath = 'nfqueue'"),
+            ("[limiter]", "[packets]\ndatapath = 'nfqueue'\n[limiter]"),
             ("[[limit]]", "[[limit]]\non_failure = 'share'"),
         ),
         'limit[0].on_failure: must be "open" or "closed": datapath = "nfqueue" cannot '
         "keep up a share (got 'share')",
     ),
     "open and closed in one rule of nfqueue": (
-        changed(("[limiter]", "[limiter]\ndatapath = 'nfqueue'"))
+        changed(("[limiter]", "[packets]\ndatapath = 'nfqueue'\n[limiter]"))
         + LIMIT.replace("id = 1", "id = 2").replace('"a"', "'b'\non_failure = 'open'"),
         'limit[1].on_failure: must be "open" on both this limit and limit[0], or on neither: with '
         'datapath = "nfqueue" the limits of an interface and direction share a rule',
     ),
     "timestamps on the kernel datapath": (
-        changed(("[limiter]", "[limiter]\ndatapath = 'kernel'\ntimestamps = 'read'")),
-        'limiter.timestamps: must be "auto": datapath = "kernel" judges packets as they '
+        changed(("[limiter]", "[packets]\ndatapath = 'kernel'\ntimestamps = 'read'\n[limiter]")),
+        'packets.timestamps: must be "auto": datapath = "kernel" judges packets as they '
         "arrive (got 'read')",
     ),
     "unknown datapath": (
-        changed(("[limiter]", "[limiter]\ndatapath = 'xdp'")),
-        'limiter.datapath: must be "auto", "kernel" or "nfqueue" (got \'xdp\')',
+        changed(("[limiter]", "[packets]\ndatapath = 'xdp'\n[limiter]")),
+        'packets.datapath: must be "auto", "kernel" or "nfqueue" (got \'xdp\')',
     ),
     "unknown firewall": (
-        changed(("[limiter]", "[limiter]\nfirewall = 'ufw'")),
-        "limiter.firewall: must be 'auto', 'nft', 'iptables' or 'none' (got 'ufw')",
+        changed(("[limiter]", "[packets]\nfirewall = 'ufw'\n[limiter]")),
+        "packets.firewall: must be 'auto', 'nft', 'iptables' or 'none' (got 'ufw')",
     ),
     "queue out of range": (
-        changed(("[limiter]", "[limiter]\nqueue = 65536")),
-        "limiter.queue: must be at most 65535 (got 65536)",
+        changed(("[limiter]", "[packets]\nqueue = 65536\n[limiter]")),
+        "packets.queue: must be at most 65535 (got 65536)",
     ),
     "queue as a text": (
-        changed(("[limiter]", "[limiter]\nqueue = '1'")),
-        "limiter.queue: must be an integer (got '1')",
+        changed(("[limiter]", "[packets]\nqueue = '1'\n[limiter]")),
+        "packets.queue: must be an integer (got '1')",
     ),
     "queue as a truth": (
-        changed(("[limiter]", "[limiter]\nqueue = true")),
-        "limiter.queue: must be an integer (got true)",
+        changed(("[limiter]", "[packets]\nqueue = true\n[limiter]")),
+        "packets.queue: must be an integer (got true)",
     ),
     # [gossip]
     "unknown fabric": (

@@ -13,17 +13,8 @@ from drld import config
 from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
 from drld.config.probes import PROFILES
 from drld.errors import ConfigError
-from drld.spec import (
-    Direction,
-    Excess,
-    GossipSpec,
-    Match,
-    Mode,
-    OnFailure,
-    PeerSpec,
-    ProbeSpec,
-    SourcePrefix,
-)
+from drld.policy import Excess, Mode, SourcePrefix
+from drld.spec import Direction, GossipSpec, Match, OnFailure, PacketsSpec, PeerSpec, ProbeSpec
 from tests.factories import example
 from tests.unit.config.good import (
     GOOD,
@@ -43,22 +34,21 @@ def test_defaults() -> None:
     assert spec.listen == ("10.0.0.1", 7946)
     assert spec.control == "/run/drld/lim1.sock"
     assert spec.control_group is None
-    assert (spec.datapath, spec.firewall, spec.queue) == ("auto", "auto", None)
-    assert spec.timestamps == "auto"
+    assert spec.packets == PacketsSpec("auto", "auto", None, "auto")
     assert spec.gossip == GossipSpec("tree", 3, 50_000_000)
     assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
     (limit,) = spec.limits
     assert (limit.id, limit.name) == (1, "a")
-    assert (limit.rate, limit.burst) == (1_250_000, 400_000)
+    assert (limit.policy.rate, limit.policy.burst) == (1_250_000, 400_000)
     assert limit.match == Match("eth1", Direction.OUT)
-    assert limit.allocator == DEFAULT_ALLOCATOR
-    assert limit.parameters == ALLOCATORS[DEFAULT_ALLOCATOR].Parameters()
-    assert (limit.interval_ns, limit.ewma) == (50_000_000, 0.1)
-    assert (limit.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.DEFAULT)
-    assert limit.shares == {}
-    assert limit.weights == {}
-    assert limit.excess == Excess.DROP
-    assert not limit.burst_is_automatic
+    assert limit.policy.allocator == DEFAULT_ALLOCATOR
+    assert limit.policy.parameters == ALLOCATORS[DEFAULT_ALLOCATOR].Parameters()
+    assert (limit.policy.interval_ns, limit.policy.ewma) == (50_000_000, 0.1)
+    assert (limit.policy.mode, limit.on_failure) == (Mode.ENFORCE, OnFailure.DEFAULT)
+    assert limit.policy.shares == {}
+    assert limit.policy.weights == {}
+    assert limit.policy.excess == Excess.DROP
+    assert not limit.policy.burst_is_automatic
 
 
 @pytest.mark.parametrize("written", ['burst = "auto"\n', ""])
@@ -76,18 +66,18 @@ def test_an_automatic_burst_is_a_quarter_of_a_second_of_the_rate(
 ) -> None:
     text = changed(('burst = "400kB"\n', written), ("10mbit", rate))
     (limit,) = config.parse(text, "f").limits
-    assert (limit.burst, limit.burst_is_automatic) == (burst, True)
+    assert (limit.policy.burst, limit.policy.burst_is_automatic) == (burst, True)
 
 
 def test_a_written_burst_is_not_automatic_though_it_is_as_large() -> None:
     (limit,) = config.parse(changed(("400kB", "312.5kB")), "f").limits
-    assert (limit.burst, limit.burst_is_automatic) == (312_500, False)
+    assert (limit.policy.burst, limit.policy.burst_is_automatic) == (312_500, False)
 
 
 @pytest.mark.parametrize("excess", Excess)
 def test_excess_is_dropped_or_marked(excess: Excess) -> None:
     text = with_limit_key(f'excess = "{excess.value}"')
-    assert config.parse(text, "f").limits[0].excess is excess
+    assert config.parse(text, "f").limits[0].policy.excess is excess
 
 
 @pytest.mark.parametrize(
@@ -102,17 +92,17 @@ def test_excess_is_dropped_or_marked(excess: Excess) -> None:
 )
 def test_a_flow_is_a_five_tuple_or_a_source(written: str, flow: SourcePrefix | None) -> None:
     (limit,) = config.parse(with_limit_key(f'flow = "{written}"'), "f").limits
-    assert limit.flow == flow
+    assert limit.policy.flow == flow
     if flow:
         (again,) = config.parse(with_limit_key(f'flow = "{flow}"'), "f").limits
-        assert again.flow == flow
+        assert again.policy.flow == flow
 
 
 def test_weights_are_of_limiters_and_not_of_all() -> None:
     text = with_limit_key("weights = { lim2 = 2, lim1 = 0.001 }")
-    assert config.parse(text, "f").limits[0].weights == {"lim1": 0.001, "lim2": 2.0}
+    assert config.parse(text, "f").limits[0].policy.weights == {"lim1": 0.001, "lim2": 2.0}
     text = with_limit_key("weights = { lim2 = 1000 }")
-    assert config.parse(text, "f").limits[0].weights == {"lim2": 1000.0}
+    assert config.parse(text, "f").limits[0].policy.weights == {"lim2": 1000.0}
 
 
 @pytest.mark.parametrize(("written", "group"), [("1000", 1000), ("'drld'", "drld"), ("0", 0)])
@@ -134,10 +124,10 @@ def test_the_example_shows_every_kind_of_value(tmp_path: Path) -> None:
     assert first.match == Match(
         "eth1", Direction.OUT, destination=IPv4Network("10.9.2.0/24"), protocol=6
     )
-    assert second.allocator == "fair"
-    assert second.parameters == ALLOCATORS["fair"].Parameters(margin=0.0)
-    assert (second.mode, second.on_failure) == (Mode.SHADOW, OnFailure.OPEN)
-    assert second.shares == {"lim1": 0.5, "lim2": 0.25, "lim3": 0.25}
+    assert second.policy.allocator == "fair"
+    assert second.policy.parameters == ALLOCATORS["fair"].Parameters(margin=0.0)
+    assert (second.policy.mode, second.on_failure) == (Mode.SHADOW, OnFailure.OPEN)
+    assert second.policy.shares == {"lim1": 0.5, "lim2": 0.25, "lim3": 0.25}
     assert second.match == Match(
         "wg0",
         Direction.IN,
@@ -161,9 +151,9 @@ def test_the_defaults_in_the_example_are_the_defaults() -> None:
 
 def test_the_interval_of_a_limit_is_the_gossip_interval_unless_given() -> None:
     text = GOOD + '[gossip]\ninterval = "100ms"\n'
-    assert config.parse(text, "f").limits[0].interval_ns == 100_000_000
+    assert config.parse(text, "f").limits[0].policy.interval_ns == 100_000_000
     text = text.replace("id = 1", 'id = 1\ninterval = "500ms"')
-    assert config.parse(text, "f").limits[0].interval_ns == 500_000_000
+    assert config.parse(text, "f").limits[0].policy.interval_ns == 500_000_000
 
 
 def test_ipv6_addresses_are_bracketed_and_canonical() -> None:
@@ -210,13 +200,13 @@ def test_matches(text: str, expected: Match) -> None:
 
 def test_shares_written_with_nine_digits_are_close_enough() -> None:
     text = with_limit_key("shares = { lim1 = 0.333333333, lim2 = 0.666666667 }")
-    assert math.isclose(sum(config.parse(text, "f").limits[0].shares.values()), 1)
+    assert math.isclose(sum(config.parse(text, "f").limits[0].policy.shares.values()), 1)
 
 
 def test_a_single_limiter_may_have_a_central_bucket() -> None:
     text = changed(('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', ""))
     text = text.replace("id = 1", 'id = 1\nallocator = "ctb"')
-    assert config.parse(text, "f").limits[0].allocator == "ctb"
+    assert config.parse(text, "f").limits[0].policy.allocator == "ctb"
 
 
 def probes(text: str) -> ProbeSpec | None:

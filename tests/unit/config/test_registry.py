@@ -30,14 +30,15 @@ def test_peers_and_limits_may_be_left_out() -> None:
 
 def test_shares_need_not_name_everybody() -> None:
     text = HEAD + REGISTRY + LIMIT
-    assert config.parse(text + "shares = { lim1 = 0.25, lim9 = 0.75 }\n", "f").limits[0].shares
+    (limit,) = config.parse(text + "shares = { lim1 = 0.25, lim9 = 0.75 }\n", "f").limits
+    assert limit.policy.shares
     (line,) = problems(text + "shares = { lim1 = 0.25 }\n")
     assert line == "drld.toml: limit[0].shares: must sum to 1 (got 0.25)"
 
 
 def test_weights_of_limiters_that_the_file_does_not_name() -> None:
     text = HEAD + REGISTRY + LIMIT + "weights = { lim1 = 2, lim9 = 0.5 }\n"
-    assert config.parse(text, "f").limits[0].weights == {"lim1": 2.0, "lim9": 0.5}
+    assert config.parse(text, "f").limits[0].policy.weights == {"lim1": 2.0, "lim9": 0.5}
 
 
 @pytest.mark.parametrize(

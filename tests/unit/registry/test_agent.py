@@ -247,7 +247,7 @@ async def test_a_reload_changes_the_interval_of_limits_that_do_not_say_theirs(
     slower = replace(host.file, gossip=replace(host.file.gossip, interval_ns=100_000_000))
 
     def intervals() -> list[int]:
-        return [found.interval_ns for found in host.spec.limits]
+        return [found.policy.interval_ns for found in host.spec.limits]
 
     async with host.running():
         server.put(KEYS.limit(1), limit(1))

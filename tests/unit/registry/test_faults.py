@@ -145,7 +145,7 @@ async def test_a_backup_that_is_older_than_what_is_known(
         # What came later is put again, what stands there counts.
         for host in (first, second):
             await host.reports(state="connected", lost=0, members=3, limits=2, joined=True)
-            await until(lambda: host.spec.limits[0].rate == 1_250_000)  # noqa: B023 -- called at once
+            await until(lambda: host.spec.limits[0].policy.rate == 1_250_000)  # noqa: B023 -- called at once
         assert KEYS.member("c") in server.get("/drld/f/members/")
         assert all(
             spec.members == {"a", "b", "c"} and [found.id for found in spec.limits] == [1, 2]

@@ -116,5 +116,5 @@ def test_interfaces_have_the_names_of_the_host() -> None:
 
 def test_shares_may_name_who_is_no_member_and_leave_out_who_is() -> None:
     spec, problems = merged(fleet(b=member(2), limit1=limit(1, shares={"a": 0.5, "gone": 0.5})))
-    assert spec.limits[0].shares == {"a": 0.5, "gone": 0.5}
+    assert spec.limits[0].policy.shares == {"a": 0.5, "gone": 0.5}
     assert not problems

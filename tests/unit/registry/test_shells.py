@@ -15,7 +15,7 @@ from drld.registry.model import takeover
 from drld.registry.model.takeover import take_over
 from drld.spec import LimiterSpec, LimitSpec
 
-from ...factories import limit_spec, limiter_spec
+from ...factories import limit_spec, limiter_spec, with_policy
 from ...registry_factories import FLEET, KEYS, limit, member
 
 GOOD, BAD, LATER = (limit_spec(id=n, name=name) for n, name in enumerate(("good", "bad", "later")))
@@ -61,7 +61,7 @@ async def test_what_the_host_takes_is_taken_over_at_once() -> None:
 @names_them
 async def test_a_bad_limit_keeps_neither_members_nor_other_limits_back(names: bool) -> None:
     host = Host(names=names)
-    old = limiter_spec(replace(LATER, rate=1), limit_spec(id=9, name="old"))
+    old = limiter_spec(with_policy(LATER, rate=1), limit_spec(id=9, name="old"))
     new = limiter_spec(BAD, GOOD, LATER, peers=("b", "c"))
     spec, refused = await take_over(old, new, host)
     assert spec.peers == new.peers
@@ -75,7 +75,9 @@ async def test_a_bad_limit_keeps_neither_members_nor_other_limits_back(names: bo
 @names_them
 async def test_a_limit_that_turns_bad_stays_what_it_was(names: bool) -> None:
     old = limiter_spec(GOOD)
-    spec, refused = await take_over(old, limiter_spec(replace(BAD, id=GOOD.id)), Host(names=names))
+    spec, refused = await take_over(
+        old, limiter_spec(with_policy(BAD, id=GOOD.id)), Host(names=names)
+    )
     assert spec == old
     assert refused.keys() == {GOOD.id}
 

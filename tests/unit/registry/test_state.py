@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from drld.policy import Excess
 from drld.registry.model import state
 from drld.registry.model.state import Event, Registry
-from drld.spec import Excess
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
 
@@ -33,7 +33,7 @@ def test_a_snapshot_is_the_fleet() -> None:
     registry = following()
     assert registry.members.keys() == {"a", "b"}
     assert registry.members["b"].value.address == ("127.0.0.2", 7946)
-    assert registry.limits[1].value.rate == 1_250_000
+    assert registry.limits[1].value.policy.rate == 1_250_000
     assert registry.continuous
     assert (registry.fleet, registry.revision, registry.seen) == (FLEET, 10, 10)
     assert not registry.problems
@@ -74,7 +74,7 @@ def test_an_automatic_burst_follows_the_rate() -> None:
         changed = limit(1, rate=rate, burst="auto")
         registry.apply([Event(ONE, changed, revision)], revision)
         found = registry.limits[1].value
-        assert (found.burst, found.burst_is_automatic) == (burst, True)
+        assert (found.policy.burst, found.policy.burst_is_automatic) == (burst, True)
 
 
 def test_excess_and_weights_are_the_fleets() -> None:
@@ -82,8 +82,8 @@ def test_excess_and_weights_are_the_fleets() -> None:
     changed = limit(1, excess="mark", weights={"a": 2, "nobody": 0.5})
     registry.apply([Event(ONE, changed, 11)], 11)
     found = registry.limits[1].value
-    assert found.excess is Excess.MARK
-    assert found.weights == {"a": 2.0, "nobody": 0.5}
+    assert found.policy.excess is Excess.MARK
+    assert found.policy.weights == {"a": 2.0, "nobody": 0.5}
 
 
 @pytest.mark.parametrize("value", BAD_LIMITS, ids=lambda value: repr(value[:40]))
@@ -97,7 +97,7 @@ def test_a_bad_limit_keeps_the_last_good_one_and_names_key_and_field(value: byte
     assert BAD_LIMITS[value] in registry.problems[ONE]
     assert registry.rejected == 1
     registry.apply([Event(ONE, limit(1, rate="20mbit"), 12)], 12)
-    assert registry.limits[1].value.rate == 2_500_000
+    assert registry.limits[1].value.policy.rate == 2_500_000
     assert not registry.problems
 
 
@@ -181,7 +181,7 @@ def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
     }
     registry.resync(events(there, 90), 90)
     assert registry.members.keys() == {"a", "b", "c"}
-    assert registry.limits[1].value.rate == 125_000
+    assert registry.limits[1].value.policy.rate == 125_000
     assert registry.fleet == FLEET
     for key, value in registry.restoration():
         registry.apply([Event(key, value, 91)], 91)

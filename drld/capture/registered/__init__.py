@@ -1,0 +1,1 @@
+"""What the plane of packets registers: tables of the configuration, and options of `drlctl`."""

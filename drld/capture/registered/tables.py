@@ -1,0 +1,83 @@
+"""`[packets]`: the table of a configuration that says how packets are policed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from drld.config.fields import DatapathName
+from drld.config.problems import Location, Problems
+from drld.config.schema import LimitTable, Table
+from drld.config.section import Section
+from drld.spec import PacketsSpec
+
+
+class PacketsTable(Table):
+    """`[packets]`: how this daemon polices packets.
+
+    The table may be left out. A change of it takes effect when the daemon restarts.
+    """
+
+    datapath: DatapathName = "auto"
+    """Where packets are policed; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
+    firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
+    """Tool that installs the rules of nfqueue; with `"none"` the log has the rules, and the
+    operator installs them."""
+    queue: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """NFQUEUE number. Default: a free one."""
+    timestamps: Literal["auto", "ebpf", "kernel", "read"] = "auto"
+    """Time at which nfqueue charges a packet: its arrival as eBPF or the kernel saw it, or when the
+    daemon read it; `"auto"` is the first that the host has (docs/nfqueue-datapath.md)."""
+
+
+def _check(packets: PacketsTable, limits: Sequence[LimitTable | None], problems: Problems) -> None:
+    if packets.datapath == "kernel":
+        _check_kernel(packets, problems)
+    elif packets.datapath == "nfqueue":
+        _check_nfqueue(limits, problems)
+
+
+def _check_kernel(packets: PacketsTable, problems: Problems) -> None:
+    """The kernel datapath is not asked for what only nfqueue has."""
+    for key, value, allowed in (
+        (
+            "timestamps",
+            packets.timestamps,
+            '"auto": datapath = "kernel" judges packets as they arrive',
+        ),
+        ("firewall", packets.firewall, '"auto": datapath = "kernel" needs no firewall'),
+    ):
+        if value != "auto":
+            problems.refuse(["packets", key], value, allowed)
+    if packets.queue is not None:
+        problems.refuse(
+            ["packets", "queue"], packets.queue, 'left out: datapath = "kernel" has no queue'
+        )
+
+
+def _check_nfqueue(limits: Sequence[LimitTable | None], problems: Problems) -> None:
+    """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
+    first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
+    for index, limit in enumerate(limits):
+        if limit is None:
+            continue
+        where: Location = ["limit", index, "on_failure"]
+        is_open = limit.on_failure == "open"
+        other, others = first.setdefault((limit.match.in_, limit.match.out), (index, is_open))
+        if limit.on_failure == "share":
+            problems.refuse(
+                where,
+                "share",
+                '"open" or "closed": datapath = "nfqueue" cannot keep up a share',
+            )
+        elif is_open != others:
+            problems.add(
+                where,
+                f'must be "open" on both this limit and limit[{other}], or on neither: with '
+                'datapath = "nfqueue" the limits of an interface and direction share a rule',
+            )
+
+
+PACKETS = Section("packets", PacketsTable, PacketsSpec, _check)

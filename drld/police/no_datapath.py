@@ -1,0 +1,58 @@
+"""The datapath of a daemon that has no packet limits, on a host that gives it no other."""
+# ruff: noqa: ARG002 -- the protocol tells a datapath more than this one uses
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from drld.errors import DatapathError
+from drld.model import Enforcement, FlowId, Measurement
+from drld.spec import LimitSpec
+
+
+class NoDatapath:
+    """Refuses every limit (`drld.police.datapath.Datapath`)."""
+
+    name = "none"
+    firewall = "none"
+    queue = None
+
+    def __init__(self, reason: str) -> None:
+        """`reason`: why there is no other, for an operator."""
+        self.reason = reason
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath.attach`."""
+        if list(limits):
+            raise DatapathError(
+                "this daemon started without a datapath, as it had no limits: restart it "
+                f"({self.reason})"
+            )
+
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return ()
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """Never called: there are no limits."""
+        raise KeyError(limit_id)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
+    ) -> None:
+        """Never called: there are no limits."""
+        raise KeyError(limit_id)
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """Never called: there are no limits."""
+        raise KeyError(limit_id)
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath.flush`."""
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Datapath.counters`."""
+        return {}
+
+    def detach(self) -> None:
+        """See `Datapath.detach`."""

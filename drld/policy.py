@@ -1,0 +1,78 @@
+"""What an operator asks of a limit, whatever traffic falls under it: a limit without its target.
+
+Limiter, estimators, allocators, fabrics and digests read only this. The target says which traffic
+falls under the limit on one host; only the plane of that kind of traffic reads it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from drld.units import BYTES, Unit
+
+
+class Mode(enum.Enum):
+    """Whether verdicts are carried out or only counted."""
+
+    ENFORCE = "enforce"
+    SHADOW = "shadow"
+
+
+class Excess(enum.Enum):
+    """What becomes of packets above the limit."""
+
+    DROP = "drop"
+    MARK = "mark"
+    """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePrefix:
+    """What makes a flow: all packets whose source addresses agree in so many leading bits."""
+
+    ipv4: int = 32
+    ipv6: int = 64
+    """One host commonly has the addresses of a /64."""
+
+    def __str__(self) -> str:
+        """As the configuration has it."""
+        return f"source/{self.ipv4}/{self.ipv6}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One limit as a fleet divides it."""
+
+    id: int
+    """1 to 65535; never reused for another limit while a fleet lives."""
+    name: str
+    rate: int
+    """The global limit, tokens/s."""
+    burst: int
+    """Depth of the single token bucket that the fleet emulates, tokens; "auto" is resolved."""
+    allocator: str
+    parameters: object
+    """The allocator's own frozen `Parameters` (drld.allocators.base)."""
+    interval_ns: int
+    """Estimate interval."""
+    ewma: float
+    """Weight that history one second old keeps, 0 (no filter) to below 1."""
+    mode: Mode = Mode.ENFORCE
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Static share of each limiter, summing to 1; empty means 1/N each."""
+    burst_is_automatic: bool = False
+    """`burst` is `drld.burst.automatic_burst` of the rate."""
+    excess: Excess = Excess.DROP
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Relative weight of each limiter's flows, above 0 to 1000; limiters not named have 1.
+    A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
+    flow: SourcePrefix | None = None
+    """What makes a flow; None: the five-tuple. It is no part of the target, for the fleet must
+    agree on it: the rate is divided among flows."""
+    unit: Unit = BYTES
+    """What the limit counts."""
+    written: frozenset[str] | None = field(default=None, compare=False)
+    """Keys that the operator wrote, `allocator.headroom` among them; None: all. Limiters compare
+    only these (drld.shared_settings); the others are what this version of drld chooses."""
