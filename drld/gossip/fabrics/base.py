@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from drld.gossip.fabrics.link import Link, LinkStats
 from drld.gossip.fabrics.membership import Membership
@@ -26,6 +26,9 @@ def _equal(_limiter: str) -> float:
 
 class Fabric(ABC, Generic[AnyLink]):
     """The knowledge of one limit, as one limiter has it."""
+
+    kind: ClassVar[int]
+    """Of the messages with its updates, on the wire."""
 
     def __init__(
         self,
@@ -52,11 +55,11 @@ class Fabric(ABC, Generic[AnyLink]):
         """How many peers a round has to reach; None: all of them."""
 
     @classmethod
+    @abstractmethod
     def make_membership(
         cls, name: str, peers: Collection[str], branching: int, interval_ns: int
     ) -> Membership:
         """What a limiter that uses this fabric knows of its peers at first."""
-        return Membership(name, peers, cls.fanout(branching), interval_ns)
 
     @abstractmethod
     def _begin(self) -> None:
@@ -93,7 +96,7 @@ class Fabric(ABC, Generic[AnyLink]):
     @abstractmethod
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
+    ) -> Sequence[tuple[str, Update]]:
         """End a round with this limiter's own `value`; return what to tell which target."""
 
     def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- where it may be
@@ -104,8 +107,8 @@ class Fabric(ABC, Generic[AnyLink]):
         return False
 
     @abstractmethod
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
-        """Take in one update of this limit from a known peer."""
+    def receive(self, peer: str, update: Any, now_ns: int) -> None:
+        """Take in one update of this limit, of the fabric's type, from a known peer."""
 
     @abstractmethod
     def view(self, now_ns: int) -> GlobalView:

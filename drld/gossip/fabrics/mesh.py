@@ -28,10 +28,6 @@ all that want something. The rest costs an interval, as what it says is one olde
 *whole*, connected to all peers, it is not told, and the receiver's own sum counts. As long as
 anybody is not, those who want nothing speak too if others want something.
 
-On the wire the value is the sender's own, in the limit's quantity. The weight is 0 if the sender
-does not hear the receiver; 1 if it does, and the receiver is to count its own sum; else 2**-70
-times the rest, 2**-126 at least. The epoch is 1 if the sender is whole, of heartbeats too.
-
 Invariant: without loss and delay, and among those that are whole, remote is exactly the sum of the
 others' values as rounded to float32, one interval old at most.
 """
@@ -43,16 +39,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.mesh_update import MESH, MeshUpdate
 from drld.gossip.fabrics.quiescence import Quiescence
-from drld.gossip.wire.update_codec import to_float32
-from drld.model import GlobalView, Update
-
-OWN_SUM = 1.0
-"""The weight that has the receiver count its own sum."""
-_SCALE = 2.0**-70
-_LEAST = 2.0**-126
-WHOLE = 1
-"""The epoch of who is connected to all its peers."""
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
+from drld.model import HEARTBEAT, GlobalView, Quantity
 
 
 class MeshMembership(Membership):
@@ -69,11 +59,11 @@ class MeshMembership(Membership):
         super()._set_peers(peers)
         self.torn = self.torn & self._peers.keys()
 
-    def take(self, peer: str, update: Update, now_ns: int) -> None:
+    def take(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)
         torn = bool(self.torn)
-        if update.epoch == WHOLE:
+        if update.whole:
             self.torn.discard(peer)
         else:
             self.torn.add(peer)
@@ -84,10 +74,17 @@ class MeshMembership(Membership):
         """See `Membership`; and nobody misses anybody, as what is told of that concerns all."""
         return super().steady(now_ns) and not self.torn
 
-    def heartbeat(self, peer: str, now_ns: int) -> Update:
+    def heartbeat(self, peer: str, now_ns: int) -> MeshUpdate:
         """See `Membership`."""
-        heard = 1.0 if self.fresh(peer, now_ns) else 0.0
-        return self._heartbeat(peer, int(self.whole(now_ns)), heard)
+        return MeshUpdate(
+            limit_id=HEARTBEAT,
+            sequence=self._heartbeat_link(peer).take_sequence(),
+            quantity=Quantity.RATE,
+            hears=self.fresh(peer, now_ns),
+            value=0.0,
+            whole=self.whole(now_ns),
+            rest=None,
+        )
 
     def whole(self, now_ns: int) -> bool:
         """Whether all peers are connected."""
@@ -112,6 +109,7 @@ class _Origin(Link):
 class Mesh(Fabric[_Origin]):
     """Every limiter to every limiter."""
 
+    kind = MESH.kind
     membership: MeshMembership
 
     @staticmethod
@@ -146,7 +144,7 @@ class Mesh(Fabric[_Origin]):
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
+    ) -> list[tuple[str, MeshUpdate]]:
         """Tell everybody."""
         membership = self.membership
         whole = membership.whole(now_ns)
@@ -160,36 +158,34 @@ class Mesh(Fabric[_Origin]):
         total = self._own + sum(values.values())
         told = []
         for peer in targets:
-            link = self._link(peer)
-            weight = 0.0
-            if membership.fresh(peer, now_ns):
-                weight = OWN_SUM
-                if not whole or peer in membership.torn:
-                    rest = max(0.0, total - values.get(peer, 0.0))
-                    weight = max(_LEAST, to_float32(rest * _SCALE))
-            update = Update(
+            hears = membership.fresh(peer, now_ns)
+            rest = None
+            if hears and (not whole or peer in membership.torn):
+                others = max(0.0, total - values.get(peer, 0.0))
+                rest = to_float32(min(others, MAX_VALUE))
+            update = MeshUpdate(
                 limit_id=self.limit_id,
-                sequence=link.take_sequence(),
+                sequence=self._link(peer).take_sequence(),
                 quantity=self.quantity,
-                epoch=int(whole),
+                hears=hears,
                 value=self._own,
-                weight=weight,
+                whole=whole,
+                rest=rest,
             )
             told.append((peer, update))
         return told
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """Keep the value if it is the newest of its origin."""
-        if update.quantity is not self.quantity or update.value < 0:
+        if update.quantity is not self.quantity:
             self._reject(peer, update)
             return
         link = self._link(peer)
         if self._accept(peer, link, update, now_ns) is not None:
             link.value = update.value
             link.value_ns = now_ns
-            if update.weight > 0:
-                told = update.weight != OWN_SUM
-                link.rest = update.weight / _SCALE if told else None
+            if update.hears:
+                link.rest = update.rest
             self._quiescence.others_want |= update.value > 0
 
     def meet(self, peer: str, now_ns: int) -> None:

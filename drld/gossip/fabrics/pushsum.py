@@ -57,15 +57,16 @@ is exactly zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.pushsum_pair import NOTHING, RESOLUTION, Mass, Pair
+from drld.gossip.fabrics.pushsum_update import EPOCH_MODULUS, PUSHSUM, PushsumUpdate
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
-from drld.gossip.wire.update_codec import EPOCH_MODULUS, MAX_VALUE
-from drld.model import GlobalView, Update
+from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.model import HEARTBEAT, GlobalView, Quantity
 
 MAX_COPIES = 8.0
 """How often a pair may count at most, the losses before it included."""
@@ -93,6 +94,22 @@ def settling_intervals(members: int, branching: float) -> int:
     return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
 
 
+class PushsumMembership(Membership):
+    """The peers of a limiter in push-sum."""
+
+    def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:
+        """See `Membership`; it carries no mass, and is of no epoch."""
+        return PushsumUpdate(
+            limit_id=HEARTBEAT,
+            sequence=self._heartbeat_link(peer).take_sequence(),
+            quantity=Quantity.RATE,
+            hears=self.fresh(peer, now_ns),
+            value=0.0,
+            epoch=0,
+            weight=0.0,
+        )
+
+
 class _Peer(Link):
     """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
 
@@ -106,10 +123,19 @@ class _Peer(Link):
 class PushSum(Fabric[_Peer]):
     """`branching` random limiters each interval."""
 
+    kind = PUSHSUM.kind
+
     @staticmethod
     def fanout(branching: int) -> int | None:
-        """So many."""
+        """As many as the limiter branches."""
         return branching
+
+    @classmethod
+    def make_membership(
+        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
+    ) -> Membership:
+        """See `Fabric`."""
+        return PushsumMembership(name, peers, cls.fanout(branching), interval_ns)
 
     def _begin(self) -> None:
         self.mass = Mass()
@@ -157,7 +183,7 @@ class PushSum(Fabric[_Peer]):
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
+    ) -> list[tuple[str, PushsumUpdate]]:
         """Split the mass among this limiter and the targets.
 
         Raises:
@@ -190,7 +216,7 @@ class PushSum(Fabric[_Peer]):
             for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
         ]
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: PushsumUpdate, now_ns: int) -> None:
         """Take in a peer's share, as often as its losses say."""
         if update.quantity is not self.quantity:
             self._reject(peer, update)
@@ -201,9 +227,9 @@ class PushSum(Fabric[_Peer]):
             return
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
-        elif update.weight > 0 and newer(update.epoch, self.epoch):
+        elif update.hears and newer(update.epoch, self.epoch):
             self._begin_epoch(update.epoch, now_ns)
-        if update.weight == 0:
+        if not update.hears:
             return
         if update.epoch != self.epoch:
             self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
@@ -256,13 +282,14 @@ class PushSum(Fabric[_Peer]):
         members = len(self.membership.peers) + 1
         return members * abs(self.mass.value - self.mass.own) >= RESOLUTION * self.mass.weight
 
-    def _update(self, peer: str, pair: Pair) -> Update:
-        return Update(
+    def _update(self, peer: str, pair: Pair) -> PushsumUpdate:
+        return PushsumUpdate(
             limit_id=self.limit_id,
             sequence=self._link(peer).take_sequence(),
             quantity=self.quantity,
-            epoch=self.epoch,
+            hears=pair is not NOTHING,
             value=pair.value,
+            epoch=self.epoch,
             weight=pair.weight,
         )
 

@@ -3,14 +3,14 @@
 Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
 (`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
 hardly anybody else, something in each round: 2 (N - 1) / N updates for each limiter of a fleet of
-N. The epoch of an update says what the receiver is to its sender (`Role`), its weight how many
-limiters are counted in it:
+N. An update says what the receiver is to its sender (`Role`), and how many limiters are counted in
+it:
 
     to the parent   this limiter and all below it
     to a child      all but those below that child
 
-so that each limiter knows how many there are without a record of each. Whose weight is zero does
-not hear its receiver; nothing else in the update counts.
+so that each limiter knows how many there are without a record of each. A sender that does not hear
+the receiver says so, and nothing else in the update counts.
 
 Being told that one is a child confirms a parent, being told that one is the parent confirms a
 child. In intervals since the last time, with h the number of bits of N:
@@ -60,7 +60,8 @@ from random import Random
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_max
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
-from drld.model import Update
+from drld.gossip.fabrics.tree_update import TreeUpdate
+from drld.model import HEARTBEAT, Quantity
 
 SILENT = 11
 """Intervals without being confirmed for which the limiters behind a neighbour are counted."""
@@ -172,27 +173,28 @@ class TreeMembership(Membership):
         """See `Membership`."""
         (self._dead.add if gone else self._dead.discard)(peer)
 
-    def take(self, peer: str, update: Update, now_ns: int) -> None:
+    def take(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)
         self._heard_since = True
-        if update.epoch == Role.CANDIDATE or (update.epoch == Role.PARENT and not update.weight):
+        role = update.role
+        if role is Role.CANDIDATE or (role is Role.PARENT and not update.hears):
             self._asked.append(peer)
-        if update.epoch in (Role.NONE, Role.CHILD):
+        if role in (Role.NONE, Role.CHILD):
             self._children.pop(peer, None)
-        if update.weight == 0:
+        if not update.hears:
             return
         said_ns = self.arrived_ns(now_ns)
-        count = Count(max(1, round(min(update.weight, len(self.peers)))), said_ns)
-        if update.epoch == Role.CHILD and peer == self.parent:
+        count = Count(min(update.members, len(self.peers)), said_ns)
+        if role is Role.CHILD and peer == self.parent:
             self._rest = count
             self._confirmed_until_ns = said_ns + self._lost_ns
-        if update.epoch != Role.CHILD and peer == self.home:
+        if role is not Role.CHILD and peer == self.home:
             self._known_at_home = count.members
-        if update.epoch == Role.PARENT and rank(peer) > rank(self.name):
+        if role is Role.PARENT and rank(peer) > rank(self.name):
             self._children[peer] = count
         strange = peer not in {self.parent, *self._former, *self._lost}
-        if update.epoch == Role.CHILD and strange and self._steady:
+        if role is Role.CHILD and strange and self._steady:
             # He is to know that he is not the parent: somebody has forged that.
             self._asked.append(peer)
 
@@ -201,17 +203,26 @@ class TreeMembership(Membership):
         """The best candidate, or nothing."""
         return self._candidates[0] if self._candidates else ""
 
-    def heartbeat(self, peer: str, now_ns: int) -> Update:
+    def heartbeat(self, peer: str, now_ns: int) -> TreeUpdate:
         """See `Membership`."""
         role = self.role(peer, now_ns)
-        counted = 0
-        if self.hears(peer, now_ns):
-            counted = self._members(now_ns)
+        hears = self.hears(peer, now_ns)
+        members = 0
+        if hears:
+            members = self._members(now_ns)
             if role is Role.PARENT:
-                counted = self._below(now_ns)
+                members = self._below(now_ns)
             elif role is Role.CHILD:
-                counted = max(1, counted - self.child_members(peer, now_ns))
-        return self._heartbeat(peer, role, float(counted))
+                members = max(1, members - self.child_members(peer, now_ns))
+        return TreeUpdate(
+            limit_id=HEARTBEAT,
+            sequence=self._heartbeat_link(peer).take_sequence(),
+            quantity=Quantity.RATE,
+            hears=hears,
+            value=0.0,
+            role=role,
+            members=members,
+        )
 
     def role(self, peer: str, now_ns: int) -> Role:
         """What a peer is to this limiter."""
