@@ -31,7 +31,7 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import Probes
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import Control, State
-from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.sequence import Acceptance, Numbering
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import MAX_UPDATES
 from drld.limiter import Limiter, Tick, membership
@@ -56,6 +56,8 @@ class Engine:
         self.transport = transport
         self.limits: dict[int, ManagedLimit] = {}
         self.membership = membership(spec.name, spec.members, spec.gossip)
+        # A reload hands the numbers on, to whatever membership there is then.
+        self.membership.numbering = Numbering(partial(transport.refuse, "replayed"))
         self.unknown_limit: Counter[str] = Counter()
         """Updates of a limit that is not configured here, by peer."""
         self._departed: dict[str, int] = {}
@@ -259,13 +261,6 @@ class Engine:
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
         if self.probes is not None:
             self.probes.gossip_came(peer)
-        sequence = self.membership.numbering.peer_sequence(peer)
-        replayed = sequence.replayed
-        self._judge_update(peer, update, now_ns)
-        if sequence.replayed != replayed:
-            self.transport.refuse("replayed")
-
-    def _judge_update(self, peer: str, update: Update, now_ns: int) -> None:
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return
