@@ -1,7 +1,7 @@
 """All limits of one daemon, their datapath and their gossip socket: one synchronous object.
 
-The engine moves values between the pure `Limiter`s and the shells; when to do it is decided by
-`drld.daemon.process`, which owns the clock, the signals and the tasks.
+The engine moves values between the pure `Limiter`s and the shells. `drld.daemon.process` owns the
+clock, the signals and the tasks, and decides when.
 
 Gossip is read at the start of a tick and not when it arrives: updates are only used at ticks, and
 a wake-up for each datagram would cost more than all the rest of an idle daemon.

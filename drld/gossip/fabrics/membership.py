@@ -1,12 +1,11 @@
-"""The peers of a limiter: whom to tell something next, and who is there.
+"""The peers of a limiter: which of them are connected, and which are the targets of a round.
 
-One for all limits of a daemon, so that a limit where nothing happens need not be spoken of: any
-accepted update of any limit shows that its sender lives, and where a peer would hear of no limit in
-a round it gets a heartbeat instead, an update of limit 0. Each fabric has a membership and updates
-of its own.
+All limits of a daemon share one membership. Any accepted update of any limit shows that its sender
+lives, so a quiescent limit sends none. A target that would get no update in a round gets a
+heartbeat instead, an update of limit 0. Each fabric has a membership and updates of its own.
 
-Rounds. Once an interval all limits that have something to say tell it to the same peers, the
-round's targets: everybody in a mesh; else `fanout` peers at random, but without repetition until
+Rounds. Once an interval all limits that have something to tell send it to the same peers, the
+round's targets: all peers in a mesh; else `fanout` peers at random, but without repetition until
 all have had their turn (a shuffled order), which bounds the time between two updates of a link.
 
 Theory of operation. Paper, section 5.6: a limiter counts the limiters it is disconnected from and
@@ -30,16 +29,17 @@ cycles apart. With I the interval:
     isolated      nobody was heard for 24 I, in which all peers together send 24 fanout updates:
                   nobody is connected, long before it would show on each link
 
-Order. Whoever has our share has heard us say so within D; we said so as we had heard him within S,
-so his last update reached us S + D ago at the most, and we count his demand for T from then on: T -
-S - D = 2 C + I is left for the delay of packets. A dead limiter's datapath falls back to its static
-share after 20 I at the most, which is less than T.
+Order. A peer that uses our share has heard within D that we hear it. We said so because we had
+heard it within S. So its last update reached us S + D ago at the most, and we count its demand for
+T from then on: T - S - D = 2 C + I is left for the delay of packets. A dead limiter's datapath
+falls back to its static share after 20 I at the most, which is less than T.
 
-How old a confirmation is is not known better than that it came after the last look into the socket.
-A daemon that was frozen finds old ones there; they count from before it froze (`drained`).
+We know only that a confirmation arrived after the socket was last drained, so we date it to that
+moment. A daemon that was frozen finds old ones in the socket; they count from before it froze
+(`drained`).
 
-The share of who is connected anew counts when he has been so for `rise_ns`, as what he wants has to
-be known to all by then (`drld.limiter`).
+The share of a peer counts when the peer has been connected for `rise_ns`, because its demand is
+known to all by then (`drld.limiter`).
 
 D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
 any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
@@ -203,7 +203,7 @@ class Membership(ABC):
         self.version += 1
 
     def targets(self, rng: Random) -> list[str]:
-        """Whom to tell something in this round, nobody twice."""
+        """The targets of this round, each once."""
         if self.branching >= len(self.peers):
             return list(self.peers)
         picked: list[str] = []
@@ -260,7 +260,7 @@ class Membership(ABC):
         return self._peers[peer].both_ways(self.timeouts, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
-        """Peers with which updates flow both ways, as far as loss lets one know."""
+        """Peers with which updates flow both ways, as far as is known under loss."""
         connected = self._connected
         if now_ns == self._looked_ns and not self._doubtful:
             return connected
@@ -286,7 +286,7 @@ class Membership(ABC):
         return self._connected
 
     def leaving(self, now_ns: int) -> Set[str]:
-        """Who is connected no longer, and whose demand counts all the same."""
+        """Peers that are connected no longer, and whose demand counts all the same."""
         self.connected(now_ns)
         return self._leaving.keys()
 
@@ -343,7 +343,7 @@ class Membership(ABC):
         return self._peers[peer].heard_ns
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Time since anybody was heard."""
+        """Time since any peer was heard, ns; None: none was."""
         return None if self._heard_ns is None else now_ns - self._heard_ns
 
     def heartbeats(self, peer: str) -> LinkStats:

@@ -6,27 +6,26 @@ estimate interval)".
 
 Theory of operation. Each limiter keeps the newest value of each origin, and their sum is the remote
 demand. Loss and reordering only make a value older, never wrong: the next update replaces it. A
-value that was not repeated for T counts zero (`fabrics.membership`): who wants nothing stops
-saying so after `QUIET_ROUNDS`, and who wants something repeats it in each round.
+value that was not repeated for T counts zero (`fabrics.membership`): a limiter without demand stops
+to send zeros after `QUIET_ROUNDS`, and one with demand repeats its value in each round.
 
-Who is torn. In a fleet where all are connected to all, everybody knows the same sum. Where some
-links are cut, limiters share the static shares s_j of others with whom they do not share the
-knowledge of what all want: in a chain a - b - c both a and c have a claim on s_b, and do not know
-of each other. But b knows of both. So a limiter tells its peer the *rest*: what it believes that
-all others than that peer want. With w_i the value of i and r_ji the rest that j told i, the part of
-the limit L that i may use is
+Torn fleets. In a fleet where all are connected to all, all know the same sum. Where some links are
+cut, two limiters may have a claim on the same static share s_j and not know of each other: in a
+chain a - b - c both a and c have a claim on s_b. But b knows of both. So a limiter tells its peer
+the *rest*: what it believes all limiters but that peer to want. With w_i the value of i and r_ji
+the rest that j told i, the part of the limit L that i may use is
 
     l_i = L * sum over connected j, and i itself, of s_j * w_i / (w_i + r_ji)
 
-Everybody's share is divided among those that have a claim on it in proportion to what they want,
-and all l_i sum to L, whatever is cut (proof: docs/conservative-rule.md). An allocator knows of one
+Each share is divided among the limiters that have a claim on it, in proportion to their demand, and
+all l_i sum to L, whatever is cut (proof: docs/conservative-rule.md). An allocator knows of one
 remote demand, so it is told the one that comes to the same: (w_i + r_ji) is replaced by its
 harmonic mean, weighted with the shares.
 
-What a peer tells counts when its share does (`Membership.rise_ns`); until then it may not know of
-all that want something. The rest costs an interval, as what it says is one older. So where both are
-*whole*, connected to all peers, it is not told, and the receiver's own sum counts. As long as
-anybody is not, those who want nothing speak too if others want something.
+The rest that a peer tells counts when its share does (`Membership.rise_ns`); until then the peer
+may not know of all demand. The rest is one interval older than the receiver's own sum. So where
+both are *whole*, connected to all peers, it is not told, and the own sum counts. As long as any
+limiter is not whole, those without demand speak too if others have some.
 
 Invariant: without loss and delay, and among those that are whole, remote is exactly the sum of the
 others' values as rounded to float32, one interval old at most.
@@ -46,7 +45,7 @@ from drld.model import HEARTBEAT, GlobalView, Quantity
 
 
 class MeshMembership(Membership):
-    """Who is there, and who says that it misses somebody."""
+    """The peers of a limiter in a mesh, and those that are not connected to all of theirs."""
 
     def __init__(
         self, name: str, peers: Collection[str], fanout: int | None, interval_ns: int
@@ -71,7 +70,7 @@ class MeshMembership(Membership):
             self._note_change(True, now_ns)
 
     def steady(self, now_ns: int) -> bool:
-        """See `Membership`; and nobody misses anybody, as what is told of that concerns all."""
+        """See `Membership`; and all are whole, as a limiter that is not concerns all."""
         return super().steady(now_ns) and not self.torn
 
     def heartbeat(self, peer: str, now_ns: int) -> MeshUpdate:
@@ -92,7 +91,7 @@ class MeshMembership(Membership):
 
 
 class _Origin(Link):
-    """A peer, the newest value it told, and the rest."""
+    """A peer, the newest value it told, and the rest that it told."""
 
     __slots__ = ("connected_ns", "rest", "value", "value_ns")
 
@@ -101,7 +100,7 @@ class _Origin(Link):
         self.value = 0.0
         self.value_ns = 0
         self.rest: float | None = None
-        """What it believes that all others than this limiter want; None: the own sum counts."""
+        """What it believes all but this limiter to want; None: the own sum counts."""
         self.connected_ns: int | None = None
         """Since when it is connected."""
 
@@ -114,7 +113,7 @@ class Mesh(Fabric[_Origin]):
 
     @staticmethod
     def fanout(branching: int) -> int | None:  # noqa: ARG004 - of the interface
-        """Everybody."""
+        """All peers."""
         return None
 
     @classmethod
@@ -145,7 +144,7 @@ class Mesh(Fabric[_Origin]):
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
     ) -> list[tuple[str, MeshUpdate]]:
-        """Tell everybody."""
+        """Tell all targets the own value."""
         membership = self.membership
         whole = membership.whole(now_ns)
         torn = not whole or bool(membership.torn)
@@ -189,7 +188,7 @@ class Mesh(Fabric[_Origin]):
             self._quiescence.others_want |= update.value > 0
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Fabric.meet`; who has just begun does not know of the others."""
+        """See `Fabric.meet`; a peer that has just begun does not know of the others."""
         super().meet(peer, now_ns)
         if (link := self._links.get(peer)) is not None:
             link.connected_ns = None
@@ -215,7 +214,7 @@ class Mesh(Fabric[_Origin]):
                 link.connected_ns = now_ns
             elif (
                 link.rest is not None
-                # Who has come to be whole may have fallen silent about the limit before.
+                # A peer that has come to be whole may have fallen silent about the limit before.
                 and (not whole or peer in membership.torn)
                 and now_ns - link.connected_ns >= membership.rise_ns
             ):
@@ -241,7 +240,7 @@ class Mesh(Fabric[_Origin]):
     def _effective(
         self, remote: float, rests: Mapping[str, float], connected: Collection[str]
     ) -> float:
-        """The remote demand that comes to the same as what each peer says of the rest."""
+        """The remote demand that gives the same part of the limit as the rests of the peers."""
         own = self._own
         if not own:
             return max(remote, *rests.values())

@@ -26,22 +26,22 @@ between it counts twice, and some of the limit is not used. A new parent may hav
 yet, or have been in another tree. So what the lost one told is the least that counts, for as long
 as it would have counted (after a change of parents of one's own will: until the new one has heard).
 
-A limiter that changes its parent of its own will tells both of itself, until the new one's report
-is known to all, and counts twice meanwhile.
+A limiter that changes its parent of its own will tells both its sum, until the new one's report is
+known to all. It counts twice meanwhile.
 
-News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
-the total since it was told is told at the next estimate, so that a round is for small changes and
-for showing that one lives. It stirs up others only as far as it changes what they have to say.
+News. Rounds may be further apart than estimates. Then a sum that has changed by more than `NEWS` of
+the total since it was told is told at the next estimate. Rounds are for small changes, and to show
+that the limiter lives. A change travels on only as far as it changes the sums of others by as much.
 
-Rest, as in a mesh: who believes the total to be zero for `QUIET_ROUNDS` falls silent, and a sum
-that is not repeated for as long as its teller may be silent counts zero.
+Quiescence, as in a mesh: a limiter that believes the total to be zero for `QUIET_ROUNDS` sends no
+more. A sum that is not repeated for as long as its sender may be silent counts zero.
 
-A neighbour that means another quantity by the limit is left out, with those behind it, and counted
-out.
+A neighbour that means another quantity by the limit is left out of the sums and of the connected
+limiters, and so are the limiters behind it.
 
 Invariants: with demands that do not change and a tree that does not, every limiter's total is the
 sum of the demands, to within 2**-24 a hop; no limiter's value is in what it is told of the rest,
-while nobody changes his parent; an idle fleet is exactly zero.
+while no limiter changes its parent; an idle fleet is exactly zero.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NEWS = 0.01
 
 
 class Sum(NamedTuple):
-    """What a neighbour told."""
+    """A sum, as a neighbour told it."""
 
     value: float
     members: int

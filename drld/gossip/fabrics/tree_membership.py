@@ -1,4 +1,4 @@
-"""The membership of a tree: whom a limiter reports to, who reports to it, how many there are.
+"""The membership of a tree: a limiter's parent, its children, and the number of limiters.
 
 Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
 (`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
@@ -26,29 +26,29 @@ when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much
 may not overtake that of who shares it. A dead limiter's datapath has fallen back after 20.
 11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
 
-Order. Nobody divides by less than what all want before all that are cut off have shrunk. Those that
-stay count the others' demand for 26 + 2 h intervals. An orphan, with all below it, divides by what
-its lost parent told, at least, for as long. What an orphan wants counts twice meanwhile, once
-through its lost parent and once through the new one: the limit is not exceeded, and for about a
-second not all of it is used. docs/conservative-rule.md has more.
+Order. No limiter divides by a smaller total before every limiter on the far side of a cut has
+shrunk. Those that stay count the others' demand for 26 + 2 h intervals. An orphan, with all below
+it, divides for as long by at least the sum that its lost parent told. The demand of an orphan
+counts twice meanwhile, once through its lost parent and once through the new one: the limit is not
+exceeded, and for about a second not all of it is used. docs/conservative-rule.md has more.
 
-Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
-a limiter goes back to it when it can, and when it knows of as many as the parent: a limiter that
-has just returned may have no parent itself. One that does not hear its parent also asks the second
-and the next `branching` candidates. Who is asked, or is the parent of one that does not hear it, or
-is taken for a child while all is steady, answers in its next round. A candidate that is heard, and
-hears, becomes the parent. The old one is told for 1 + h rounds more what a parent is told, as the
-new one has to tell it on; then that it is the parent no more.
+Looking for a parent. The best candidate is asked in each round while it is not the parent. When it
+comes back, its former children rejoin it once it knows at least as many limiters as their parent
+does: a limiter that has just returned may have no parent itself. A limiter that does not hear its
+parent also asks the second and the next `branching` candidates. A limiter answers in its next round
+if it is asked, if it is the parent of one that does not hear it, or if it is taken for a child
+while all is steady. A candidate that is heard, and hears, becomes the parent. The old one is told
+for 1 + h rounds more what a parent is told, as the new one has to tell it on; then that it is the
+parent no more.
 
-Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
-listens: those whose parent it was before a restart go on, and it must not report a sum without
-theirs.
+Start. For 4 intervals after it has met its first peers a limiter says that it hears none, and
+listens: its children of before a restart go on, and it must not report a sum without theirs.
 
 Partition. The lowest rank of a part cannot find a parent, and becomes its root; parts become one
 when it hears a lower rank again.
 
-Invariants: a limiter's parent has a lower rank, its children have higher ones, so that whoever
-believes what, sums go round in no circle; each limiter is counted at most once by its parent.
+Invariants: a limiter's parent has a lower rank and its children have higher ones. So sums go round
+in no circle, whatever limiters believe. Each limiter is counted at most once by its parent.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ LOST = 12
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many limiters somebody counted, and when it said so."""
+    """The number of limiters that a neighbour counted, and when it said so."""
 
     members: int
     said_ns: int
@@ -153,7 +153,7 @@ class TreeMembership(Membership):
         self._lost = {k: v for k, v in self._lost.items() if k in self._peers}
 
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
-        """The family, who has asked, and whoever may become the parent; nobody twice."""
+        """Parent, children, peers that have asked, and possible parents; each once."""
         self._sought = list(self._candidates[:1])
         living: Sequence[str] = self._candidates
         if self._seeking and self._dead:
@@ -195,7 +195,7 @@ class TreeMembership(Membership):
             self._children[peer] = count
         strange = peer not in {self.parent, *self._former, *self._lost}
         if role is Role.CHILD and strange and self._steady:
-            # He is to know that he is not the parent: somebody has forged that.
+            # Tell the peer that it is not the parent: an update that said so was forged.
             self._asked.append(peer)
 
     @property
@@ -236,13 +236,13 @@ class TreeMembership(Membership):
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Membership`; who is met while this limiter listens has said nothing before."""
+        """See `Membership`; a peer that is met while this limiter listens said nothing before."""
         super().meet(peer, now_ns)
         if self._listening(now_ns):
             self._began_ns = now_ns
 
     def parents(self, now_ns: int) -> list[str]:
-        """Who is told what a parent is told."""
+        """The peers that are told what a parent is told."""
         former = self.former(now_ns)
         return former if self.parent is None else [self.parent, *former]
 
@@ -251,7 +251,7 @@ class TreeMembership(Membership):
         return [peer for peer in self._former if self.role(peer, now_ns) is Role.PARENT]
 
     def hears(self, peer: str, now_ns: int) -> bool:
-        """Whether to say so."""
+        """Whether to tell a peer that this limiter hears it."""
         return not self._listening(now_ns) and self.fresh(peer, now_ns)
 
     def _listening(self, now_ns: int) -> bool:
@@ -259,7 +259,7 @@ class TreeMembership(Membership):
 
     @property
     def children(self) -> Collection[str]:
-        """Who says that this limiter is its parent."""
+        """The peers that say that this limiter is their parent."""
         return self._children.keys()
 
     def child_members(self, child: str, now_ns: int) -> int:
@@ -327,7 +327,7 @@ class TreeMembership(Membership):
         return named, others - len(named)
 
     def _look(self, now_ns: int) -> None:
-        """Forget who is gone, and see to having the right parent."""
+        """Forget the peers that are gone, and attach to the right parent."""
         self._looked_ns = now_ns
         self._heard_since = False
         if self._began_ns is None:

@@ -27,8 +27,8 @@ from drld.gossip.wire.sequence import MODULUS
 from drld.gossip.wire.session import Met, Session
 
 MAX_ANSWERS = 8
-"""To HELLOs of different nonces, in a turn. An honest peer needs one; who wants to leave none to it
-must have recorded as many of its lives."""
+"""To HELLOs of different nonces, in a turn. An honest peer needs one. An attacker that wants to use
+up all must have recorded as many lives of it."""
 
 
 class Opened(NamedTuple):
