@@ -2,8 +2,8 @@
 
 So each peer hears and is heard, and a daemon gets as many updates as it sends, as in a fleet of its
 like, at a small part of the cost. In push-sum an echo gives the mass back; in a mesh each peer
-seems to want what the daemon wants. A peer that is told that it is not heard says that it hears: in
-push-sum it sends a little mass with that, in a tree it counts itself.
+seems to want what the daemon wants. A peer that is told that it is not heard says that it hears, in
+push-sum with a little mass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
-from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.gossip.transport import Transport
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import MAX_UPDATES
@@ -61,8 +60,6 @@ def _hearing(update: Update) -> Update:
     """The update of a sender that hears its receiver."""
     if isinstance(update, PushsumUpdate) and not update.weight and update.limit_id != HEARTBEAT:
         return replace(update, hears=True, weight=_TOKEN)
-    if isinstance(update, TreeUpdate) and not update.members:
-        return replace(update, hears=True, members=1)
     return replace(update, hears=True)
 
 
