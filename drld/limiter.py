@@ -173,7 +173,7 @@ class Limiter:
         self._meet(now_ns)
         return self.fabric.pressing(self._value, now_ns)
 
-    def publish(self, targets: Sequence[str], now_ns: int) -> list[tuple[str, Update]]:
+    def publish(self, targets: Sequence[str], now_ns: int) -> Sequence[tuple[str, Update]]:
         """End a gossip interval; what to tell which of the targets."""
         self._meet(now_ns)
         if not self._published:

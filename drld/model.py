@@ -176,13 +176,16 @@ class Quantity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One limiter's news of one limit to one peer (docs/wire-format.md)."""
+    """One limiter's news of one limit to one peer, as far as all fabrics have it in common.
+
+    Each fabric adds fields of its own (`drld.gossip.fabrics`, docs/wire-format.md).
+    """
 
     limit_id: int
     sequence: int
     """Counter of the (sender, receiver, limit) triple, mod 2**32."""
     quantity: Quantity
-    epoch: int
+    hears: bool
+    """Whether the sender hears the receiver."""
     value: float
     """In the unit of `quantity`; exactly representable as float32 once encoded."""
-    weight: float

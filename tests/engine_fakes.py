@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, cast
 
 from drld.daemon.engine import Engine
 from drld.errors import ConfigError, DatapathError
-from drld.gossip.transport import Transport
-from drld.gossip.wire.channel import Message
+from drld.gossip.transport import Deliver, Transport
 from drld.gossip.wire.control_codec import Control
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.session import Met
 from drld.model import HEARTBEAT, Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
 from drld.spec import LimiterSpec, LimitSpec
 from testbed.sim.datapath import MemoryDatapath
 
 from .factories import TICK_NS, limit_spec
+from .wire import kind_of, mesh
 
 
 class FakeDatapath(MemoryDatapath):
@@ -60,37 +61,37 @@ class FakeDatapath(MemoryDatapath):
 class FakeTransport:
     def __init__(self) -> None:
         self.life = 1
-        self.inbox: list[tuple[str, Message]] = []
+        self.inbox: list[tuple[str, Update | Control | Met]] = []
         self.control: list[tuple[str, Control]] = []
         self.messages: list[tuple[str, list[Update]]] = []
         self.peers: Mapping[str, Any] = {}
         self.rejected: Counter[str] = Counter()
+        self.other_versions: dict[str, int] = {}
         self.drained = True
 
     def refuse(self, reason: str) -> None:
         self.rejected[reason] += 1
 
-    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
+    def receive(self, deliver: Deliver, refused: Mapping[int, str]) -> None:
         while self.inbox:
             peer, message = self.inbox.pop(0)
-            if updates or not isinstance(message, Update):
-                yield peer, message
+            kind = kind_of(message)
+            if kind not in refused:
+                deliver(peer, kind, [message] if isinstance(message, Update) else message)
 
     @property
     def outbox(self) -> list[tuple[str, Update]]:
         return [(peer, update) for peer, updates in self.messages for update in updates]
 
-    def send(self, peer: str, updates: Sequence[Update]) -> None:
-        self.messages.append((peer, list(updates)))
-
-    def set_fabric(self, fabric: str) -> None:
-        self.fabric = fabric
+    def send(self, peer: str, kind: int, body: Any) -> None:
+        if isinstance(body, Control):
+            assert body.kind == kind
+            self.control.append((peer, body))
+        else:
+            self.messages.append((peer, list(body)))
 
     def set_ring(self, ring: KeyRing) -> None:
         self.ring = ring
-
-    def send_control(self, peer: str, message: Control) -> None:
-        self.control.append((peer, message))
 
     def update_peers(self, peers: Mapping[str, Any]) -> Callable[[], None]:
         if "bad" in peers:
@@ -132,15 +133,8 @@ SLOW = limit_spec(id=2, name="slow", interval_ns=4 * TICK_NS)
 
 
 def weight(limit_id: int, sequence: int = 0) -> Update:
-    return Update(
-        limit_id=limit_id,
-        sequence=sequence,
-        quantity=Quantity.WEIGHT,
-        epoch=0,
-        value=2.0,
-        weight=1.0,
-    )
+    return mesh(limit_id, sequence, 2.0, Quantity.WEIGHT)
 
 
 def heartbeat(sequence: int = 0) -> Update:
-    return Update(HEARTBEAT, sequence, Quantity.RATE, 0, 0.0, 1.0)
+    return mesh(HEARTBEAT, sequence, 0.0)

@@ -1,7 +1,7 @@
 """All limits of one daemon, their datapath and their gossip socket: one synchronous object.
 
-The engine moves values between the pure `Limiter`s and the shells; when to do it is decided by
-`drld.daemon.process`, which owns the clock, the signals and the tasks.
+The engine moves values between the pure `Limiter`s and the shells. `drld.daemon.process` owns the
+clock, the signals and the tasks, and decides when.
 
 Gossip is read at the start of a tick and not when it arrives: updates are only used at ticks, and
 a wake-up for each datagram would cost more than all the rest of an idle daemon.
@@ -19,17 +19,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import Any
 
 from drld import reload
+from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.health.config_digest import GOSSIP_ID, ConfigDigest
 from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import Probes
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import Control, State
-from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.sequence import Acceptance, Numbering
 from drld.gossip.wire.session import Met
+from drld.gossip.wire.update_codec import MAX_UPDATES
 from drld.limiter import Limiter, Tick, membership
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
@@ -53,7 +57,8 @@ class Engine:
         self.transport = transport
         self.limits: dict[int, ManagedLimit] = {}
         self.membership = membership(spec.name, spec.members, spec.gossip)
-        transport.set_fabric(spec.gossip.fabric)
+        # A reload hands the numbers on, to whatever membership there is then.
+        self.membership.numbering = Numbering(partial(transport.refuse, "replayed"))
         self.unknown_limit: Counter[str] = Counter()
         """Updates of a limit that is not configured here, by peer."""
         self._departed: dict[str, int] = {}
@@ -97,7 +102,7 @@ class Engine:
         probes, self.probes = self.probes, None
         if probes is not None:
             for peer, message in probes.farewell(self._rng):
-                self.transport.send_control(peer, message)
+                self.transport.send(peer, message.kind, message)
         self.transport.close()
 
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
@@ -126,7 +131,6 @@ class Engine:
                 raise
         for limit in spec.limits:
             limits[limit.id].limiter.reconfigure(limit.policy, fleet, departed)
-        self.transport.set_fabric(spec.gossip.fabric)
         if spec.ring != self.spec.ring:
             # Else the keys stay that were changed since the file was read (`drlctl keys`).
             self.transport.set_ring(spec.ring)
@@ -192,19 +196,30 @@ class Engine:
         return ticks
 
     def _receive(self, now_ns: int) -> None:
-        # What a flood has kept waiting is of nobody knows when. As if it had been lost, all shrink.
-        # Not joined: who counts on peers that do not all count on it takes more than there is.
+        # After a flood, queued updates may be arbitrarily old. Ignore them, as if they were lost;
+        # all limiters then fall back towards their static shares. Until this limiter has joined,
+        # some peers do not count it: to use their updates could exceed the limit.
         believed = self.spec.joined and self.transport.drained
-        for peer, message in self.transport.receive(updates=believed):
-            if isinstance(message, Met):
-                self._meet(peer, message.life, now_ns)
-            elif isinstance(message, Control):
-                if self.probes is not None:
-                    self.probes.receive(peer, message, now_ns)
-            else:
-                self._take_update(peer, message, now_ns)
+        own = FABRICS[self.spec.gossip.fabric]
+        refused = {
+            fabric.kind: "fabric" if believed else "unheeded"
+            for fabric in FABRICS.values()
+            if fabric is not own or not believed
+        }
+        self.transport.receive(partial(self._take, now_ns), refused)
         if self.transport.drained:
             self.membership.drained(now_ns)
+
+    def _take(self, now_ns: int, peer: str, _kind: int, body: Any) -> None:
+        """Take in a message."""
+        if isinstance(body, Met):
+            self._meet(peer, body.life, now_ns)
+        elif isinstance(body, Control):
+            if self.probes is not None:
+                self.probes.receive(peer, body, now_ns)
+        else:
+            for update in body:
+                self._take_update(peer, update, now_ns)
 
     def disagreements(self) -> dict[str, list[str]]:
         """Peers that are configured otherwise, and in what, as far as found: names of limits, and
@@ -228,7 +243,7 @@ class Engine:
         if probes is None:
             return
         for peer, message in probes.tick(now_ns, self._rng):
-            self.transport.send_control(peer, message)
+            self.transport.send(peer, message.kind, message)
         for peer in probes.peer_states.changed:
             self.membership.declare(
                 peer, probes.peer_states.state(peer) in (State.DEAD, State.LEFT)
@@ -249,13 +264,6 @@ class Engine:
     def _take_update(self, peer: str, update: Update, now_ns: int) -> None:
         if self.probes is not None:
             self.probes.gossip_came(peer)
-        sequence = self.membership.numbering.peer_sequence(peer)
-        replayed = sequence.replayed
-        self._judge_update(peer, update, now_ns)
-        if sequence.replayed != replayed:
-            self.transport.refuse("replayed")
-
-    def _judge_update(self, peer: str, update: Update, now_ns: int) -> None:
         if update.limit_id == HEARTBEAT:
             self.membership.receive(peer, update, now_ns)
             return
@@ -337,11 +345,12 @@ class Engine:
         for managed in speaking:
             for peer, update in managed.limiter.publish(targets, now_ns):
                 told[peer].append(update)
+        kind = FABRICS[self.spec.gossip.fabric].kind
         for peer, updates in told.items():
-            if updates:
-                self.transport.send(peer, updates)
-            elif due:
-                self.transport.send(peer, [self.membership.heartbeat(peer, now_ns)])
+            if due and not updates:
+                updates.append(self.membership.heartbeat(peer, now_ns))
+            for start in range(0, len(updates), MAX_UPDATES):
+                self.transport.send(peer, kind, updates[start : start + MAX_UPDATES])
 
     def _adopt(self, limits: dict[int, ManagedLimit], now_ns: int) -> None:
         """These are the limits from now on."""

@@ -1,17 +1,18 @@
 """The log lines about peers: each lasting change once.
 
 A suspicion is not logged: it is refuted, or the peer is declared dead. There is at most one line in
-`QUIET_NS` about each subject (a peer's state, a peer's limits, whether any peer answers), and it
+`QUIET_NS` about each subject (a peer's state, limits or version, whether any peer answers), and it
 says the latest. A bad link, or a sender that has the key, can make a subject change without end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from drld.daemon.engine import GOSSIP, Engine
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
+from drld.gossip.wire.message import VERSION
 from drld.model import NS_PER_S
 
 QUIET_NS = 10 * NS_PER_S
@@ -25,6 +26,8 @@ class PeerLog:
     def __init__(self) -> None:
         self._gone: dict[str, State] = {}
         self._disagreeing: dict[str, list[str]] = {}
+        self._versions: dict[str, int] = {}
+        """Other wire versions that were logged, by peer."""
         self._isolated = False
         self._said_ns: dict[tuple[str, ...], int] = {}
         """When the last line about each subject was logged, in the last `QUIET_NS`."""
@@ -33,6 +36,7 @@ class PeerLog:
 
     def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
         """The lines to log since the last call."""
+        yield from self._other_versions(engine.transport.other_versions, now_ns)
         probes = engine.probes
         if probes is None:
             return
@@ -48,6 +52,16 @@ class PeerLog:
                 else "peers answer again"
             )
         yield from self._disagreements(engine, now_ns)
+
+    def _other_versions(self, found: Mapping[str, int], now_ns: int) -> Iterator[str]:
+        self._versions = {peer: it for peer, it in self._versions.items() if peer in found}
+        for peer, version in found.items():
+            if self._versions.get(peer) != version and self._may_say(now_ns, "version", peer):
+                self._versions[peer] = version
+                yield (
+                    f"peer {peer} speaks wire version {version}, this limiter {VERSION}: "
+                    "run the same version of drld on both"
+                )
 
     def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
         engine.judged &= {peer.name for peer in engine.spec.peers}

@@ -1,8 +1,9 @@
 """The gossip socket: sends what is sealed, opens what is received (a shell, no decisions).
 
 One UDP socket, bound to the address that peers know this limiter by, so that they find it by the
-source address. Sessions live here, one `drld.gossip.wire.channel` for each peer: whoever sends and
-receives sees updates and control messages, and of handshakes only that a peer was `Met`.
+source address. Sessions live here, one `drld.gossip.wire.channel` for each peer. The owner sends
+and receives messages of any kind (`drld.gossip.wire.message`); of a handshake it learns only that a
+peer was `Met`.
 
 Nothing here blocks and nothing a peer or the network does is fatal: what cannot be sent or does not
 belong is counted by reason. Whoever owns the socket drains it at the start of a tick; until then
@@ -14,18 +15,18 @@ from __future__ import annotations
 import errno
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random, SystemRandom
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from drld.errors import ConfigError, WireError
-from drld.gossip.wire.channel import Channel, Message
-from drld.gossip.wire.control_codec import Control, End, Kind
+from drld.gossip.wire.channel import Channel, Opened
+from drld.gossip.wire.control_codec import End, Kind
 from drld.gossip.wire.keyring import KeyRing
-from drld.gossip.wire.session import Met, Session
-from drld.gossip.wire.update_codec import MAX_DATAGRAM, MAX_UPDATES
-from drld.model import Update
+from drld.gossip.wire.message import MAX_DATAGRAM, codec_of
+from drld.gossip.wire.session import Session
 
 RECEIVE_BUFFER = 4 << 20
 """Bytes asked for. The kernel charges about 768 for a single update: 5,000 between two ticks."""
@@ -41,6 +42,8 @@ MAX_REFUSED = 1024
 They take 2 to 8 ms (`scripts/bench hostile`)."""
 
 Address = tuple[str, int]
+Deliver: TypeAlias = Callable[[str, int, Any], None]
+"""Takes a message: the name of its sender, its kind, and its body."""
 
 
 class _Peer(NamedTuple):
@@ -50,7 +53,7 @@ class _Peer(NamedTuple):
 
 
 class Transport:
-    """The updates of one limiter, to and from its peers."""
+    """The messages of one limiter, to and from its peers."""
 
     def __init__(
         self,
@@ -69,7 +72,10 @@ class Transport:
         """
         self.rejected: Counter[str] = Counter()
         """Datagrams refused: `address` (of no peer), or the reason of the `WireError`. Updates that
-        were handed out, and refused by whoever took them (`refuse`)."""
+        were delivered, and that the owner refused (`refuse`)."""
+        self.other_versions: dict[str, int] = {}
+        """Peers from whose address another wire version was spoken since they were last met, and
+        which one. Nothing proves that the peer has sent it."""
         self._refused = 0
         """Since the last tick, what was refused or changed nothing."""
         self.drained = True
@@ -84,15 +90,13 @@ class Transport:
         """Sessions completed."""
         self.errors: Counter[str] = Counter()
         """What the socket refused to send or receive, by the name of the error."""
-        self.sent = 0
-        self.received = 0
-        """Updates handed out."""
-        self.control_sent = 0
-        self.control_received = 0
-        """Control messages handed out."""
+        self.sent = self.received = 0
+        """Updates sent and delivered."""
+        self.control_sent = self.control_received = 0
+        """Messages of numbered kinds sent and delivered."""
         self.bytes_sent = 0
         """Of IP packets."""
-        self._me, self._fabric = me, "tree"
+        self._me = me
         self.ring = ring or KeyRing()
         """The keys in force."""
         rng = rng or SystemRandom()
@@ -156,45 +160,32 @@ class Transport:
         self._by_name = by_name
         self._by_address = by_address
 
-    def set_fabric(self, fabric: str) -> None:
-        """Updates, sent and received, are of this fabric from now on; sessions stay."""
-        self._fabric = fabric
-        for peer in self._by_name.values():
-            peer.channel.set_fabric(fabric)
-
     def set_ring(self, ring: KeyRing) -> None:
         """Seal and open with these keys from now on; sessions stay."""
         self.ring = ring
         for peer in self._by_name.values():
             peer.channel.set_ring(ring)
 
-    def send(self, peer: str, updates: Sequence[Update]) -> None:
-        """Send updates to a known peer, or count why the kernel would not.
+    def send(self, peer: str, kind: int, body: Any) -> None:
+        """Send a message to a known peer, or count why the kernel would not.
 
         A peer with which there is no session is sent a HELLO instead.
         """
         to = self._by_name[peer]
-        for start in range(0, len(updates), MAX_UPDATES):
-            some = updates[start : start + MAX_UPDATES]
-            datagram = to.channel.seal_updates(some)
-            if datagram is None:
-                self._send_hello(to, to.channel.greet(self._turn))
-            elif self._send(to, datagram):
-                self.sent += len(some)
-
-    def send_control(self, peer: str, message: Control) -> None:
-        """Send a control message to a known peer; otherwise as `send`."""
-        to = self._by_name[peer]
-        datagram = to.channel.seal_control(message)
+        datagram = to.channel.seal(kind, body)
         if datagram is None:
             self._send_hello(to, to.channel.greet(self._turn))
         elif self._send(to, datagram):
-            self.control_sent += 1
+            if codec_of(kind).numbered:
+                self.control_sent += 1
+            else:
+                self.sent += len(body)
 
-    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
-        """All messages that are pending, each with the name of its sender, without waiting.
+    def receive(self, deliver: Deliver, refused: Mapping[int, str] = MappingProxyType({})) -> None:
+        """Deliver all messages that are pending, without waiting.
 
-        Without `updates` those are refused, and count as what is of no use.
+        `refused` are kinds that are not taken at present, and the reason under which they count.
+        The begin of a session is delivered as a HELLO with the body `Met`.
 
         It ends after as much as the receive buffer can hold, or after `MAX_REFUSED` that
         were of no use, so that a flood cannot keep the caller here.
@@ -222,38 +213,36 @@ class Transport:
                 self.refuse("address")
                 continue
             try:
-                messages, answer = peer.channel.open_untrusted(
-                    datagram, self._turn, updates=updates
-                )
+                opened = peer.channel.open_untrusted(datagram, self._turn, refused)
             except WireError as error:
                 self.refuse(error.reason)
-                messages = ()
+                if error.reason == "version":
+                    self.other_versions[peer.name] = datagram[0] >> 4
                 answer = peer.channel.answer_refused(datagram, error.reason, self._turn)
-            else:
-                self._count_greeting(datagram, messages)
-            self._send_hello(peer, answer)
-            for message in messages:
-                self._count(message)
-                yield peer.name, message
+                self._send_hello(peer, answer)
+                continue
+            self._count(opened)
+            if opened.kind == Kind.HELLO and opened.body is not None:
+                self.other_versions.pop(peer.name, None)
+            self._send_hello(peer, opened.answer)
+            if opened.body is not None:
+                deliver(peer.name, opened.kind, opened.body)
 
     def refuse(self, reason: str) -> None:
-        """Count a datagram, or what was handed out of one, as of no effect."""
+        """Count a datagram, or a part of what was delivered of one, as of no effect."""
         self.rejected[reason] += 1
         self._refused += 1
 
-    def _count_greeting(self, datagram: bytes, messages: Sequence[Message]) -> None:
-        if datagram[0] & 15 == Kind.HELLO:
+    def _count(self, opened: Opened) -> None:
+        if opened.kind == Kind.HELLO:
             self.greetings += 1
+            self.met += opened.body is not None
             # It may be a recording, which looks like one that came late: counted, and no refusal.
-            self._refused += not messages
-
-    def _count(self, message: Message) -> None:
-        if isinstance(message, Update):
-            self.received += 1
-        elif isinstance(message, Met):
-            self.met += 1
-        else:
+            self._refused += opened.body is None
+        elif codec_of(opened.kind).numbered:
             self.control_received += 1
+        else:
+            self.received += len(opened.body)
 
     def _send_hello(self, to: _Peer, datagram: bytes | None) -> None:
         if datagram is not None and self._send(to, datagram):
@@ -272,7 +261,7 @@ class Transport:
         """For a new peer: one with a session of its own."""
         self._openings += 1
         session = Session(End(self.life, self._openings), self._secret)
-        return Channel(self._me, peer, session, self.ring, self._fabric)
+        return Channel(self._me, peer, session, self.ring)
 
     def close(self) -> None:
         """Close the socket; safe to call twice."""

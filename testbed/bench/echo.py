@@ -2,7 +2,8 @@
 
 So each peer hears and is heard, and a daemon gets as many updates as it sends, as in a fleet of its
 like, at a small part of the cost. In push-sum an echo gives the mass back; in a mesh each peer
-seems to want what the daemon wants.
+seems to want what the daemon wants. A peer that is told that it is not heard says that it hears, in
+push-sum with a little mass.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.transport import Transport
 from drld.gossip.wire.session import Met
-from drld.model import Update
+from drld.gossip.wire.update_codec import MAX_UPDATES
+from drld.model import HEARTBEAT, Update
 from testbed import child
 
 PORT = 7946
@@ -23,7 +27,7 @@ _ROUND_S = 0.02
 """How often a peer answers. A pace and not a wait: a fleet speaks at intervals and not when it is
 spoken to, and to wake up for every datagram would take processor time from what is measured."""
 _TOKEN = 2.0**-10
-"""A weight that says no more than that the peer is heard."""
+"""A weight that shows no more than that the peer hears."""
 
 
 class _Peer:
@@ -32,25 +36,31 @@ class _Peer:
     def __init__(self, name: str, address: str, daemon: tuple[str, str], fabric: str) -> None:
         self._daemon, host = daemon
         self._transport = Transport((address, PORT), name, {self._daemon: (host, PORT)})
-        self._transport.set_fabric(fabric)
+        self._kind = FABRICS[fabric].kind
+        self._answers: list[Update] = []
         self._sequence: dict[int, itertools.count[int]] = defaultdict(itertools.count)
 
     def answer(self) -> None:
         """Send everything back that has come."""
-        answers = []
-        for _, message in self._transport.receive():
-            if isinstance(message, Met):
-                self._sequence.clear()
-            elif isinstance(message, Update):
-                answers.append(
-                    replace(
-                        message,
-                        sequence=next(self._sequence[message.limit_id]),
-                        weight=message.weight or _TOKEN,
-                    )
-                )
-        if answers:
-            self._transport.send(self._daemon, answers)
+        self._transport.receive(self._take)
+        answers, self._answers = self._answers, []
+        for start in range(0, len(answers), MAX_UPDATES):
+            self._transport.send(self._daemon, self._kind, answers[start : start + MAX_UPDATES])
+
+    def _take(self, _: str, kind: int, body: Any) -> None:
+        if isinstance(body, Met):
+            self._sequence.clear()
+        elif kind == self._kind:
+            for update in body:
+                number = next(self._sequence[update.limit_id])
+                self._answers.append(replace(_hearing(update), sequence=number))
+
+
+def _hearing(update: Update) -> Update:
+    """The update of a sender that hears its receiver."""
+    if isinstance(update, PushsumUpdate) and not update.weight and update.limit_id != HEARTBEAT:
+        return replace(update, hears=True, weight=_TOKEN)
+    return replace(update, hears=True)
 
 
 def work() -> None:

@@ -21,22 +21,17 @@ from random import Random
 from drld import config
 from drld.daemon.engine import Engine
 from drld.errors import WireError
+from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
 from drld.gossip.transport import Transport
 from drld.gossip.wire.channel import Channel
-from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
-    NOBODY,
-    Control,
-    End,
-    Hello,
-    Kind,
-    encode_control,
-)
+from drld.gossip.wire.control_codec import NOBODY, Control, End, Hello, Kind
 from drld.gossip.wire.datagram_tag import HELLO, Tagger, session_secret
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.message import LONG_TAG_SIZE, MAX_DATAGRAM, codec_of
 from drld.gossip.wire.session import Session
-from drld.gossip.wire.update_codec import MAX_DATAGRAM, TAG_SIZE, encode
-from drld.model import Quantity, Update
+from drld.gossip.wire.update_codec import TAG_SIZE
+from drld.model import Quantity
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, row
 from testbed.errors import MeasurementError
@@ -69,6 +64,11 @@ match = {{ out = "eth0" }}
 _PATIENCE_S = 5.0
 
 
+def _update(sequence: int) -> TreeUpdate:
+    """One that the victim counts."""
+    return TreeUpdate(1, sequence, Quantity.WEIGHT, True, 1.0, Role.PARENT, members=1)
+
+
 class _Scene:
     """A limiter, and whoever sends from its peer's address."""
 
@@ -81,11 +81,12 @@ class _Scene:
         victim.update_peers({_PEER: peer.getsockname()})
         self._engine = Engine(config.parse(_CONFIG, "hostile"), MemoryDatapath(), victim, Random(1))
         self._engine.start(0)
-        self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING, _FABRIC)
-        self._tagger = Tagger(session_secret(_KEY, _PEER, _VICTIM), HELLO, CONTROL_TAG_SIZE)
+        self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING)
+        self._tagger = Tagger(session_secret(_KEY, _PEER, _VICTIM), HELLO, LONG_TAG_SIZE)
         self._meet()
         self._updates = self.updates()
-        self._probes = [self._channel.seal_control(Control(Kind.PROBE, 0, 0, 0)) for _ in range(60)]
+        probe = Control(Kind.PROBE, 0, 0, 0)
+        self._probes = [self._channel.seal(Kind.PROBE, probe) for _ in range(60)]
         self._hello = self._channel.greet(-2)
         self.tick_s(peer, [*self._updates, *self._probes])
 
@@ -102,7 +103,7 @@ class _Scene:
 
     def kinds(self) -> dict[str, Callable[[], Sequence[bytes | None]]]:
         """What may come before a tick, the true ones first."""
-        body = encode(Update(1, 7, Quantity.WEIGHT, 1, 1.0, 1.0), 1, _FABRIC)
+        body = TREE.encode([_update(7)], 1)
         each, random = range(PER_TICK), self._rng.randbytes
         return {
             "a true update": self.updates,
@@ -118,7 +119,7 @@ class _Scene:
         """True ones."""
         first, self._sequence = self._sequence, self._sequence + PER_TICK
         return [
-            self._channel.seal_updates([Update(1, number, Quantity.WEIGHT, 1, 1.0, 1.0)])
+            self._channel.seal(TREE.kind, [_update(number)])
             for number in range(first, self._sequence)
         ]
 
@@ -126,7 +127,7 @@ class _Scene:
         """A HELLO of a life that never was; its tag fits, as it does where anybody can make one."""
         bits = self._rng.getrandbits
         hello = Hello(End(bits(64) | 1, 1), NOBODY, bits(64) | 1, 0)
-        return self._tagger.seal(encode_control(hello, 1, 0))
+        return self._tagger.seal(codec_of(Kind.HELLO).encode(hello, 1, 0))
 
     def tick_s(self, sender: socket.socket, datagrams: Sequence[bytes | None]) -> float:
         """Processor time of a tick that finds these."""

@@ -17,9 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from drld.gossip.wire.control_codec import CONTROL_TAG_SIZE, End, Hello, encode_control
-from drld.gossip.wire.update_codec import TAG_SIZE, encode
-from drld.model import Quantity, Update
+from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
+from drld.gossip.wire.control_codec import End, Hello, Kind
+from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of
+from drld.gossip.wire.update_codec import MAX_VALUE, TAG_SIZE
+from drld.model import Quantity
 from testbed import child
 from testbed.chaos.urgency import be_urgent
 from testbed.errors import MeasurementError
@@ -66,18 +69,20 @@ def forged(rng: Random, limits: int) -> bytes:
     if rng.random() < 0.2:
         mine, yours = (End(rng.getrandbits(64), rng.randrange(1, 1 << 32)) for _ in range(2))
         hello = Hello(mine, yours, nonce=rng.getrandbits(64), echo=rng.getrandbits(64))
-        return encode_control(hello, 1, 0) + rng.randbytes(CONTROL_TAG_SIZE)
-    update = Update(
+        return codec_of(Kind.HELLO).encode(hello, 1, 0) + rng.randbytes(LONG_TAG_SIZE)
+    members = rng.choice([0, 1, 1000])
+    update = TreeUpdate(
         limit_id=rng.randint(0, limits),
         sequence=rng.getrandbits(32),
         quantity=rng.choice(list(Quantity)),
-        epoch=rng.randrange(16),
+        hears=members > 0,
         value=0.0,
-        weight=rng.choice([0.0, 1.0, 1000.0]),
+        role=rng.choice(list(Role)),
+        members=members,
     )
     if update.limit_id:
-        update = replace(update, value=rng.choice([0.0, 1.0, 1e9, -1e9]))
-    return encode(update, 1) + rng.randbytes(TAG_SIZE)
+        update = replace(update, value=rng.choice([0.0, 1.0, 1e9, MAX_VALUE]))
+    return TREE.encode([update], 1) + rng.randbytes(TAG_SIZE)
 
 
 def _record(port: int) -> list[Recorded]:

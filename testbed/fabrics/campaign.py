@@ -30,14 +30,16 @@ _DECISIVE = (
     *(f"drld/gossip/fabrics/{name}.py" for name in (
         "base", "link", "membership", "quiescence", "sliding_extreme",
     )),
-    *(f"drld/gossip/wire/{name}.py" for name in ("layout", "sequence", "update_codec")),
+    *(f"drld/gossip/wire/{name}.py" for name in (
+        "layout", "message", "sequence", "update_codec",
+    )),
     *("testbed/sim/network.py", "testbed/sim/lives.py"),
     *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),
 )  # fmt: skip
 """Files that decide what is measured of any fabric."""
 OWN = {
-    "mesh": ("drld/gossip/fabrics/mesh.py",),
-    "pushsum": ("drld/gossip/fabrics/pushsum.py", "drld/gossip/fabrics/pushsum_pair.py"),
+    "mesh": ("drld/gossip/fabrics/mesh*.py",),
+    "pushsum": ("drld/gossip/fabrics/pushsum*.py",),
     "tree": ("drld/gossip/fabrics/tree*.py",),
 }
 """And those of one alone."""

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from random import Random
 from typing import TypeAlias, cast
 
-from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.pushsum import PushsumMembership
+from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.fabrics.tree_membership import Count, TreeMembership
 from drld.gossip.fabrics.tree_ranks import band, candidates, rank
+from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity, Update
 
 
@@ -38,8 +40,8 @@ class Others(Set[str]):
         return (name for index, name in enumerate(self._all) if index != self._me)
 
 
-class KnownMembership(Membership):
-    """The membership of one limiter, by its place among all."""
+class KnownMembership(PushsumMembership):
+    """The membership of one limiter in push-sum, by its place among all."""
 
     def __init__(
         self, everybody: Sequence[str], me: int, fanout: int | None, interval_ns: int
@@ -62,9 +64,9 @@ class KnownMembership(Membership):
         picked = rng.sample(range(others), self.branching)
         return [self._everybody[index + (index >= self._me)] for index in picked]
 
-    def heartbeat(self, peer: str, now_ns: int) -> Update:  # noqa: ARG002 -- of the interface
+    def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:  # noqa: ARG002 -- of the interface
         """See `Membership`; they are not numbered, as none can be missed."""
-        return Update(HEARTBEAT, 0, Quantity.RATE, 0, 0.0, 1.0)
+        return PushsumUpdate(HEARTBEAT, 0, Quantity.RATE, True, 0.0, epoch=0, weight=0.0)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:  # noqa: ARG002
         """See `Membership`."""
@@ -139,18 +141,19 @@ class KnownTree(TreeMembership):
         """See `Membership`."""
         return [*self._children] if self.parent is None else [self.parent, *self._children]
 
-    def heartbeat(self, peer: str, now_ns: int) -> Update:
+    def heartbeat(self, peer: str, now_ns: int) -> TreeUpdate:
         """See `Membership`; one counter for all peers will do."""
         self._heartbeats_sent += 1
-        return Update(
-            HEARTBEAT, self._heartbeats_sent, Quantity.RATE, self.role(peer, now_ns), 0.0, 1.0
+        role = self.role(peer, now_ns)
+        return TreeUpdate(
+            HEARTBEAT, self._heartbeats_sent, Quantity.RATE, True, 0.0, role, members=1
         )
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """See `Membership`."""
         self.take(peer, update, now_ns)
 
-    def take(self, peer: str, update: Update, now_ns: int) -> None:  # noqa: ARG002
+    def take(self, peer: str, update: TreeUpdate, now_ns: int) -> None:  # noqa: ARG002
         """See `Membership`."""
         self._heard_ns = now_ns
 

@@ -7,15 +7,16 @@ and handshakes are tested elsewhere. What sessions mean for them is in `testbed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from drld.gossip.wire.channel import Message
-from drld.gossip.wire.control_codec import CONTROL_TAG_SIZE, Control, encode_control
+from drld.gossip.transport import Deliver
+from drld.gossip.wire.control_codec import Kind
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import size
-from drld.model import Update
 from testbed.sim.clock import Clock
 from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import Network
@@ -27,9 +28,8 @@ _HEADERS = 20 + 8
 class Content(NamedTuple):
     """What a datagram says."""
 
-    messages: Sequence[Update | Control]
-    fabric: str | None
-    """Of updates."""
+    kind: int
+    body: Any
 
 
 Datagram: TypeAlias = Sealed[Content]
@@ -43,7 +43,6 @@ class Mailbox:
         self._clock = clock
         self._network = network
         self._lives: Lives[Content] = Lives()
-        self._fabric: str | None = None
         self._peers: Collection[str] | None = None
         """None: all that the network knows."""
         self.sent = 0
@@ -63,25 +62,21 @@ class Mailbox:
         """The incarnation of the daemon."""
         return self._lives.mine
 
-    def send(self, peer: str, updates: Sequence[Update]) -> None:
-        """Send updates to a peer."""
-        self.sent += len(updates)
-        self._send(peer, Content(updates, self._fabric), size(len(updates)))
-
-    def send_control(self, peer: str, message: Control) -> None:
-        """Send a control message to a peer."""
-        self.control_sent += 1
-        self._send(
-            peer, Content([message], None), len(encode_control(message, 0, 0)) + CONTROL_TAG_SIZE
-        )
-
-    def _send(self, peer: str, content: Content, length: int) -> None:
+    def send(self, peer: str, kind: int, body: Any) -> None:
+        """Send a message to a peer."""
+        codec = codec_of(kind)
+        if codec.numbered:
+            self.control_sent += 1
+            length = len(codec.encode(body, 0, 0)) + LONG_TAG_SIZE
+        else:
+            self.sent += len(body)
+            length = size(len(body))
         self.bytes_sent += length + _HEADERS
-        sealed = self._lives.seal(peer, content)
+        sealed = self._lives.seal(peer, Content(kind, body))
         self._network.send(self._name, peer, sealed, self._clock.now_ns)
 
-    def receive(self, *, updates: bool = True) -> Iterator[tuple[str, Message]]:
-        """All that has arrived, with updates or without."""
+    def receive(self, deliver: Deliver, refused: Mapping[int, str] = MappingProxyType({})) -> None:
+        """Deliver all that has arrived, but for messages of refused kinds."""
         for peer, datagram in self._network.receive(self._name, self._clock.now_ns):
             if self._peers is not None and peer not in self._peers:
                 self.refuse("address")
@@ -90,31 +85,24 @@ class Mailbox:
             if opened.answer is not None:
                 self._network.send(self._name, peer, opened.answer, self._clock.now_ns)
             if opened.met is not None:
-                yield peer, Met(opened.met)
+                deliver(peer, Kind.HELLO, Met(opened.met))
             if opened.content is None:
                 continue
-            if opened.content.fabric not in (None, self._fabric):
-                self.refuse("fabric")
+            kind, body = opened.content
+            if kind in refused:
+                self.refuse(refused[kind])
                 continue
-            for message in opened.content.messages:
-                if isinstance(message, Update):
-                    if not updates:
-                        self.refuse("unheeded")
-                        break
-                    self.received += 1
-                yield peer, message
+            if not codec_of(kind).numbered:
+                self.received += len(body)
+            deliver(peer, kind, body)
 
     def refuse(self, reason: str) -> None:
-        """Count what was handed out and had no effect."""
+        """Count what was delivered and had no effect."""
         self.rejected[reason] += 1
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
         """Take nothing of others from now on; the network has their addresses."""
         self._peers = frozenset(peers)
-
-    def set_fabric(self, fabric: str) -> None:
-        """Updates are of this one from now on."""
-        self._fabric = fabric
 
     def set_ring(self, ring: KeyRing) -> None:
         """Nothing to do: there are no tags."""

@@ -4,8 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
-    HEADER,
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,
     Control,
@@ -14,10 +12,10 @@ from drld.gossip.wire.control_codec import (
     Kind,
     Rumour,
     State,
-    decode_control_untrusted,
-    encode_control,
 )
+from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE, VERSION
 from tests.examples import examples
+from tests.wire import decode_control_untrusted, encode_control
 
 from .targets.control_wire import check
 
@@ -47,9 +45,9 @@ messages = st.one_of(
 @given(messages, st.integers(0, 3), U32)
 def test_round_trip(message: Hello | Control, key_id: int, number: int) -> None:
     number = 0 if isinstance(message, Hello) else number
-    datagram = encode_control(message, key_id, number) + bytes(CONTROL_TAG_SIZE)
-    assert decode_control_untrusted(datagram) == (message, number)
-    assert datagram[1] >> 6 == key_id
+    content = encode_control(message, key_id, number)
+    assert decode_control_untrusted(content) == (message, number)
+    assert content[1] >> 6 == key_id
 
 
 @settings(max_examples=examples(500))
@@ -59,15 +57,25 @@ def test_random_bytes(datagram: bytes) -> None:
 
 
 @settings(max_examples=examples(500))
-@given(st.integers(1, 4), st.integers(0, MAX_RUMOURS), st.binary(max_size=MAX_CONTROL_SIZE))
-def test_random_bytes_behind_a_good_head(kind: int, count: int, rest: bytes) -> None:
-    check(bytes([0x10 | kind, 0, 0, count]) + bytes(HEADER.size - 4) + rest)
+@given(
+    st.integers(1, 4),
+    st.one_of(
+        st.binary(max_size=MAX_CONTROL_SIZE),
+        # As long as messages are.
+        st.sampled_from([40, *range(20, 20 + 21 * (MAX_RUMOURS + 2), 21)]).flatmap(
+            lambda size: st.binary(min_size=size, max_size=size)
+        ),
+    ),
+)
+def test_random_bytes_behind_a_good_head(kind: int, rest: bytes) -> None:
+    head = bytes([VERSION << 4 | kind]) + bytes(HEADER.size - 1)
+    check(head + rest + bytes(LONG_TAG_SIZE))
 
 
 @settings(max_examples=examples(500))
 @given(messages, st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4))
 def test_mutated_messages(message: Hello | Control, changes: list[tuple[int, int]]) -> None:
-    datagram = bytearray(encode_control(message, 0, 0) + bytes(CONTROL_TAG_SIZE))
+    datagram = bytearray(encode_control(message) + bytes(LONG_TAG_SIZE))
     for index, byte in changes:
         datagram[index % len(datagram)] = byte
     check(bytes(datagram))

@@ -5,20 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drld.errors import WireError
-from drld.gossip.wire.update_codec import (
-    BODY_SIZE,
-    MAX_UPDATES,
-    TAG_SIZE,
-    encode,
-    size,
-)
-from drld.model import Quantity, Update
+from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.wire.update_codec import MAX_UPDATES, TAG_SIZE, UPDATE_SIZE, size
 
 from ..examples import examples
 from ..tags import tagger
+from ..wire import encode, mesh, pushsum, tree
 from .targets.wire import check, check_updates
 
-DATAGRAM = tagger(b"", "a", "b").seal(encode(Update(1, 2, Quantity.RATE, 3, 4.0, 5.0)))
+DATAGRAMS = [
+    tagger(b"", "a", "b").seal(encode(update))
+    for update in (mesh(1, 2, 4.0), pushsum(1, 2, 4.0, 5.0), tree(1, 2, Role.PARENT, 4.0, 5))
+]
+datagrams = st.sampled_from(DATAGRAMS)
 
 
 @settings(max_examples=examples(500))
@@ -32,24 +31,26 @@ def test_random_bytes(datagram: bytes) -> None:
 
 
 @settings(max_examples=examples(500))
-@given(st.binary(min_size=18, max_size=18))
-def test_random_bytes_behind_a_good_head(rest: bytes) -> None:
-    check(DATAGRAM[:2] + rest)
+@given(datagrams, st.binary(min_size=19, max_size=19))
+def test_random_bytes_behind_a_good_head(datagram: bytes, rest: bytes) -> None:
+    check(datagram[:1] + rest)
 
 
-@given(st.lists(st.binary(min_size=14, max_size=14), min_size=1, max_size=MAX_UPDATES + 1))
-def test_random_bodies_behind_good_heads(rests: list[bytes]) -> None:
-    check(b"".join(DATAGRAM[:2] + rest for rest in rests) + bytes(4))
+@given(
+    datagrams, st.lists(st.binary(min_size=14, max_size=14), min_size=1, max_size=MAX_UPDATES + 1)
+)
+def test_random_bodies_behind_good_heads(datagram: bytes, rests: list[bytes]) -> None:
+    check(b"".join(datagram[:2] + rest for rest in rests) + bytes(4))
 
 
 @settings(max_examples=examples(500))
-@given(st.lists(st.tuples(st.integers(0, size(1) - 1), st.integers(0, 255)), max_size=4))
-def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
-    datagram = bytearray(DATAGRAM)
+@given(datagrams, st.lists(st.tuples(st.integers(0, size(1) - 1), st.integers(0, 255)), max_size=4))
+def test_mutated_updates(good: bytes, changes: list[tuple[int, int]]) -> None:
+    datagram = bytearray(good)
     for index, byte in changes:
         datagram[index] = byte
     accepted = check_updates(bytes(datagram), TAG_SIZE)
-    if bytes(datagram) == DATAGRAM:
+    if bytes(datagram) == good:
         assert accepted
     else:
         # The tag catches what changed, whether or not the fields are well-formed.
@@ -57,10 +58,10 @@ def test_mutated_updates(changes: list[tuple[int, int]]) -> None:
             tagger(b"", "a", "b").check_untrusted(bytes(datagram))
 
 
-@given(st.integers(0, size(MAX_UPDATES + 2)))
-def test_cut_and_extended_updates(length: int) -> None:
-    bodies, rest = divmod(length - 4, BODY_SIZE)
-    many = DATAGRAM[:BODY_SIZE] * (MAX_UPDATES + 3)
+@given(datagrams, st.integers(0, size(MAX_UPDATES + 2)))
+def test_cut_and_extended_updates(datagram: bytes, length: int) -> None:
+    bodies, rest = divmod(length - 4, UPDATE_SIZE)
+    many = datagram[:UPDATE_SIZE] * (MAX_UPDATES + 3)
     assert check_updates(many[:length], TAG_SIZE) == (rest == 0 and 1 <= bodies <= MAX_UPDATES)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from drld.gossip.wire.update_codec import UPDATE_KINDS
+from drld.gossip.fabrics import FABRICS
 
 from .daemon_host import SHARED, DaemonHost
 from .topology import SO_RCVBUFFORCE, Topology, wait_for
@@ -148,7 +148,7 @@ def ends(packet: bytes) -> tuple[str, str]:
 
 
 def is_update(packet: bytes) -> bool:
-    return packet[28] & 15 in UPDATE_KINDS.values()
+    return packet[28] & 15 in {fabric.kind for fabric in FABRICS.values()}
 
 
 def test_what_was_recorded_of_a_former_life_changes_nothing(

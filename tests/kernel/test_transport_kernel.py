@@ -13,18 +13,20 @@ import select
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.pushsum import PushSum
+from drld.gossip.fabrics.pushsum import PushSum, PushsumMembership
+from drld.gossip.fabrics.pushsum_update import PUSHSUM, PushsumUpdate
 from drld.gossip.transport import Address, Transport
-from drld.gossip.wire.channel import Message
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
-from drld.gossip.wire.update_codec import MAX_UPDATES, decode_untrusted, size
-from drld.model import Quantity, Update
+from drld.gossip.wire.update_codec import MAX_UPDATES, size
+from drld.model import Quantity
 from testbed.netns import run, within
+
+from ..wire import pushsum, taken
 
 pytestmark = pytest.mark.kernel
 
@@ -90,27 +92,27 @@ def datagrams(capture: socket.socket, count: int) -> list[bytes]:
     return packets
 
 
-def received(receiver: Transport, count: int) -> list[tuple[str, Message]]:
+def received(receiver: Transport, count: int) -> list[tuple[str, Any]]:
     """So many messages, which were captured on the way in: the socket has them in a moment."""
-    got: list[tuple[str, Message]] = []
+    got: list[tuple[str, Any]] = []
     while len(got) < count:
         ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
         assert ready
-        got += receiver.receive()
+        got += taken(receiver)
     return got
 
 
 def meet(left: Transport, right: Transport, capture: socket.socket) -> None:
     """Let them have a session."""
-    left.send("right", updates(1))
+    left.send("right", PUSHSUM.kind, updates(1))
     datagrams(capture, 1)
     while not left.met:
         ready, _, _ = select.select([right._socket], [], [], DEADLINE_S)
         assert ready
-        assert list(right.receive()) == []
+        assert taken(right) == []
         ready, _, _ = select.select([left._socket], [], [], DEADLINE_S)
         assert ready
-        list(left.receive())
+        taken(left)
     datagrams(capture, 1)
     assert received(right, 1) == [("left", Met(left.life))]
     left.bytes_sent = 0
@@ -123,11 +125,11 @@ def ip_length(packet: bytes) -> int:
     return 40 + int.from_bytes(packet[4:6], "big")
 
 
-def updates(count: int) -> list[Update]:
+def updates(count: int) -> list[PushsumUpdate]:
     """What a limiter sends in so many intervals."""
-    membership = Membership("left", ["right"], 3, 50_000_000)
+    membership = PushsumMembership("left", ["right"], 3, 50_000_000)
     fabric = PushSum(membership=membership, limit_id=1, quantity=Quantity.RATE)
-    fabric.receive("right", Update(1, 0, Quantity.RATE, 0, 1.0, 0.5), 0)
+    fabric.receive("right", pushsum(1, 0, 1.0, 0.5), 0)
     return [fabric.publish(1e9, ["right"], 0)[0][1] for _ in range(count)]
 
 
@@ -143,13 +145,13 @@ def test_an_update_is_one_packet_of_the_papers_size(
     try:
         meet(sender, receiver, capture)
         for update in sent:
-            sender.send("right", [update])
+            sender.send("right", PUSHSUM.kind, [update])
         packets = datagrams(capture, len(sent))
         assert [len(packet) for packet in packets] == [length] * len(sent)
         for packet, update in zip(packets, sent, strict=True):
             assert ip_length(packet) == length
             payload = packet[length - 20 :]
-            assert decode_untrusted(payload, fabric="tree") == [update]
+            assert PUSHSUM.decode_untrusted(payload[:-4]) == [update]
             assert payload[1] >> 6 == RING.use
         assert sender.bytes_sent == sum(map(len, packets))
         assert received(receiver, len(sent)) == [("left", update) for update in sent]
@@ -165,11 +167,11 @@ def test_a_lost_route_is_counted_and_survived(capture: socket.socket) -> None:
     try:
         meet(sender, receiver, capture)
         run(["ip", "-n", LEFT, "link", "set", "l0", "down"])
-        sender.send("right", updates(1))
+        sender.send("right", PUSHSUM.kind, updates(1))
         assert sender.errors == {"ENETUNREACH": 1}
         assert sender.sent == 0
         run(["ip", "-n", LEFT, "link", "set", "l0", "up"])
-        sender.send("right", updates(1))
+        sender.send("right", PUSHSUM.kind, updates(1))
         assert len(datagrams(capture, 1)[0]) == 48
         assert sender.sent == 1
     finally:
@@ -178,19 +180,15 @@ def test_a_lost_route_is_counted_and_survived(capture: socket.socket) -> None:
         receiver.close()
 
 
-def test_updates_of_several_limits_share_datagrams(capture: socket.socket) -> None:
+def test_updates_of_several_limits_share_a_datagram(capture: socket.socket) -> None:
     sender = transport(LEFT, "left", ("10.93.1.1", PORT), "right", ("10.93.1.2", PORT))
     receiver = transport(RIGHT, "right", ("10.93.1.2", PORT), "left", ("10.93.1.1", PORT))
-    sent = [
-        Update(limit_id, 0, Quantity.RATE, 0, float(limit_id), 1.0)
-        for limit_id in range(1, MAX_UPDATES + 4)
-    ]
+    sent = [pushsum(limit_id, 0, float(limit_id), 1.0) for limit_id in range(1, MAX_UPDATES + 1)]
     try:
         meet(sender, receiver, capture)
-        sender.send("right", sent)
-        packets = datagrams(capture, 2)
-        assert [len(packet) for packet in packets] == [28 + size(MAX_UPDATES), 28 + size(3)]
-        assert sender.bytes_sent == sum(map(len, packets))
+        sender.send("right", PUSHSUM.kind, sent)
+        (packet,) = datagrams(capture, 1)
+        assert sender.bytes_sent == len(packet) == 28 + size(MAX_UPDATES)
         assert received(receiver, len(sent)) == [("left", update) for update in sent]
         assert (sender.sent, receiver.received) == (len(sent), len(sent))
     finally:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum
+from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum, PushsumMembership
 from drld.gossip.fabrics.pushsum_pair import Mass, Pair
-from drld.gossip.wire.update_codec import decode_untrusted, encode
-from drld.model import Quantity, Update
+from drld.gossip.fabrics.pushsum_update import PushsumUpdate
+from drld.model import Quantity
 
+from .. import wire
 from ..examples import examples
 
 TICK = 50_000_000
@@ -49,13 +49,13 @@ class Fleet:
         self.rng = Random(size)
         self.limiters = {
             name: PushSum(
-                membership=Membership(name, [n for n in self.names if n != name], 2, TICK),
+                membership=PushsumMembership(name, [n for n in self.names if n != name], 2, TICK),
                 limit_id=1,
                 quantity=Quantity.RATE,
             )
             for name in self.names
         }
-        self.links: dict[tuple[str, str], list[Update]] = {
+        self.links: dict[tuple[str, str], list[PushsumUpdate]] = {
             (a, b): [] for a in self.names for b in self.names if a != b
         }
         self.newest: dict[tuple[str, str], int] = {}
@@ -88,7 +88,7 @@ class Fleet:
         with self.watched(name):
             told = limiter.publish(demand, targets, self.now_ns)
         for peer, update in told:
-            self.links[name, peer] += decode_untrusted(encode(update) + bytes(4))
+            self.links[name, peer].append(wire.carried(update))
 
     def deliver(self, link: tuple[str, str], place: int, *, again: bool) -> None:
         """An update overtakes those before it, and is delivered once more later if `again`."""

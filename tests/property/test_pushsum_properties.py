@@ -8,24 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum
-from drld.gossip.wire.update_codec import (
-    MAX_VALUE,
-    MAX_WEIGHT,
-    decode_untrusted,
-    encode,
-    to_float32,
-)
-from drld.model import Quantity, Update
+from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum, PushsumMembership
+from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT, PushsumUpdate
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
+from drld.model import Quantity
 
+from .. import wire
 from ..examples import examples
 
 TICK = 50_000_000
 
 
 def push_sum(name: str, names: list[str], branching: int = 2) -> PushSum:
-    membership = Membership(
+    membership = PushsumMembership(
         name, [peer for peer in names if peer != name], PushSum.fanout(branching), TICK
     )
     return PushSum(membership=membership, limit_id=1, quantity=Quantity.RATE)
@@ -54,7 +49,7 @@ def test_mass_is_conserved(size: int, steps: list[tuple[str, int, float]], seed:
     """
     names = [f"l{index}" for index in range(size)]
     fabrics = {name: push_sum(name, names) for name in names}
-    links: dict[tuple[str, str], deque[Update]] = {
+    links: dict[tuple[str, str], deque[PushsumUpdate]] = {
         (a, b): deque() for a in names for b in names if a != b
     }
     rng = Random(seed)
@@ -67,7 +62,7 @@ def test_mass_is_conserved(size: int, steps: list[tuple[str, int, float]], seed:
             largest = max(largest, value)
             fabric = fabrics[name]
             for peer, update in fabric.publish(value, fabric.membership.targets(rng), 0):
-                links[name, peer] += decode_untrusted(encode(update) + bytes(4))
+                links[name, peer].append(wire.carried(update))
         else:
             waiting = [link for link, updates in links.items() if updates]
             if waiting:
@@ -99,7 +94,7 @@ def test_losses_are_made_up_for(arriving: list[bool], value: float, weight: floa
     for sequence, arrives in enumerate(arriving):
         gap += 1
         if arrives or gap == MAX_COPIES:
-            fabric.receive("b", Update(1, sequence, Quantity.RATE, 0, value, weight), 0)
+            fabric.receive("b", wire.pushsum(1, sequence, value, weight), 0)
             first = sequence if first is None else first
             newest = sequence
             gap = 0
@@ -110,7 +105,7 @@ def test_losses_are_made_up_for(arriving: list[bool], value: float, weight: floa
 
 
 hostile = st.builds(
-    Update,
+    wire.pushsum,
     limit_id=st.just(1),
     sequence=st.one_of(st.integers(0, 30), st.integers(0, 2**32 - 1)),
     quantity=st.sampled_from(Quantity),
@@ -132,7 +127,7 @@ hostile = st.builds(
     )
 )
 def test_whatever_peers_say_the_fabric_stays_sane(
-    steps: list[tuple[list[tuple[str, Update]], float, int]],
+    steps: list[tuple[list[tuple[str, PushsumUpdate]], float, int]],
 ) -> None:
     fabric = push_sum("a", ["a", "b", "c"])
     rng = Random(1)
@@ -147,5 +142,5 @@ def test_whatever_peers_say_the_fabric_stays_sane(
         assert (view.age_ns is None) == (not view.connected)
         targets = fabric.membership.targets(rng)
         for _, update in fabric.publish(value, targets, now_ns):
-            assert decode_untrusted(encode(update) + bytes(4)) == [update]
+            assert wire.carried(update) == update
         assert fabric.mass.weight > 0

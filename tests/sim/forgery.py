@@ -15,9 +15,13 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.mesh_update import MeshUpdate
 from drld.gossip.fabrics.pushsum import PushSum
+from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.gossip.wire.sequence import MAX_JUMP
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import NS_PER_S, Quantity, Update
@@ -63,7 +67,7 @@ def suffer(
     for number, name in enumerate(made.hosts):
         made.constant(name, number, 2 * RATE / SIZE)
     made.run(FORGED_S)
-    sender, victim, epoch = "l1", "l0", 0
+    sender, victim, epoch, role = "l1", "l0", 0, Role.PARENT
     root = made.hosts[victim].engine.membership
     if isinstance(root, TreeMembership):
         memberships = {
@@ -74,9 +78,8 @@ def suffer(
         victim = next(name for name, it in memberships.items() if it.parent is None)
         root = memberships[victim]
         sender = max(root.children, key=lambda child: root.child_members(child, made.now_ns))
-        epoch = Role.PARENT
         if seems == "parent":
-            sender, victim, epoch = victim, sender, Role.CHILD
+            sender, victim, role = victim, sender, Role.CHILD
         elif seems == "stranger":
             sender = next(name for name in made.hosts if name not in {victim, *root.children})
     elif isinstance(pushed := made.hosts[victim].managed.limiter.fabric, PushSum):
@@ -84,8 +87,16 @@ def suffer(
     next_sequence = made.hosts[sender].engine.membership.numbering.of(victim, 1)._next
     quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT
     ahead = 0 if fabric == "pushsum" else MAX_JUMP - 2  # losses would cure pushsum at once
-    forged = Update(1, next_sequence + ahead, quantity, epoch, value, weight)
-    made.network.send(sender, victim, Sealed(0, 0, Content([forged], fabric)), made.now_ns)
+    common = (1, next_sequence + ahead, quantity, True, value)
+    forged: Update
+    if fabric == "mesh":
+        forged = MeshUpdate(*common, whole=False, rest=MAX_VALUE if weight > 1 else None)
+    elif fabric == "tree":
+        forged = TreeUpdate(*common, role=role, members=round(weight))
+    else:
+        forged = PushsumUpdate(*common, epoch=epoch, weight=weight)
+    content = Content(FABRICS[fabric].kind, [forged])
+    made.network.send(sender, victim, Sealed(0, 0, content), made.now_ns)
     made.run(FORGED_S + seconds)
     return _harm(made, seconds)
 

@@ -6,7 +6,6 @@ import pytest
 
 from drld.errors import WireError
 from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,
     NOBODY,
@@ -16,23 +15,23 @@ from drld.gossip.wire.control_codec import (
     Kind,
     Rumour,
     State,
-    decode_control_untrusted,
-    encode_control,
 )
+from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE, codec_of
+
+from ..wire import decode_control_untrusted, encode_control
 
 GREETING = Hello(mine=End(0x0102030405060708, 1), yours=NOBODY, nonce=9, echo=0)
 RUMOUR = Rumour(subject=5, life=6, counter=7, state=State.SUSPECT, accusers=0b100001)
 PROBE = Control(Kind.PROBE, sequence=258, target=2**64 - 1, digest=3, rumours=(RUMOUR,))
-TAG = bytes(CONTROL_TAG_SIZE)
 
 
 def test_golden_bytes() -> None:
     assert encode_control(GREETING, 1, 0) == bytes.fromhex(
-        "11 40 0000 00000000"
+        "21 40 0000 00000000"
         "0102030405060708 00000001 0000000000000000 00000000 0000000000000009 0000000000000000"
     )
     assert encode_control(PROBE, 2, 77) == bytes.fromhex(
-        "12 80 0001 0000004d 00000102 ffffffffffffffff 0000000000000003"
+        "22 80 0000 0000004d 00000102 ffffffffffffffff 0000000000000003"
         "0000000000000005 0000000000000006 00000007 85"
     )
 
@@ -41,17 +40,17 @@ def test_golden_bytes() -> None:
 @pytest.mark.parametrize("rumours", [0, 1, MAX_RUMOURS])
 def test_decoding_undoes_encoding(kind: Kind, rumours: int) -> None:
     message = replace(PROBE, kind=kind, rumours=(RUMOUR,) * rumours)
-    datagram = encode_control(message, 3, 2**32 - 1) + TAG
-    assert len(datagram) <= MAX_CONTROL_SIZE
-    assert decode_control_untrusted(datagram) == (message, 2**32 - 1)
+    content = encode_control(message, 3, 2**32 - 1)
+    assert len(content) + LONG_TAG_SIZE <= MAX_CONTROL_SIZE
+    assert decode_control_untrusted(content) == (message, 2**32 - 1)
 
 
 def test_a_hello_comes_back() -> None:
-    assert decode_control_untrusted(encode_control(GREETING, 0, 0) + TAG) == (GREETING, 0)
+    assert decode_control_untrusted(encode_control(GREETING)) == (GREETING, 0)
 
 
 def patched(message: Hello | Control, **bytes_at: int) -> bytes:
-    datagram = bytearray(encode_control(message, 0, 0) + TAG)
+    datagram = bytearray(encode_control(message))
     for where, byte in bytes_at.items():
         datagram[int(where[2:])] = byte
     return bytes(datagram)
@@ -66,11 +65,11 @@ def patched(message: Hello | Control, **bytes_at: int) -> bytes:
         (patched(PROBE) + b"\0", "length"),
         (patched(GREETING)[:-1], "length"),
         (patched(GREETING) + b"\0", "length"),
-        (bytes(MAX_CONTROL_SIZE + 1), "length"),
-        (patched(PROBE, at0=0x22), "version"),
-        (patched(PROBE, at0=0x10), "kind"),
-        (patched(PROBE, at0=0x15), "kind"),
-        (patched(PROBE, at0=0x1F), "kind"),
+        (patched(PROBE)[:28] + bytes((MAX_RUMOURS + 1) * 21), "length"),
+        (patched(GREETING)[: HEADER.size], "length"),
+        (patched(PROBE, at0=0x12), "version"),
+        (patched(PROBE, at0=0x27), "kind"),
+        (patched(PROBE, at0=0x2F), "kind"),
         (patched(PROBE, at1=1), "reserved"),
         (patched(PROBE, at1=0x20), "reserved"),
         (patched(GREETING, at3=1), "reserved"),
@@ -78,10 +77,8 @@ def patched(message: Hello | Control, **bytes_at: int) -> bytes:
         (patched(replace(GREETING, nonce=0)), "reserved"),
         (patched(replace(GREETING, mine=NOBODY)), "reserved"),
         (patched(replace(GREETING, mine=End(1, 0))), "reserved"),
-        (patched(PROBE, at2=1), "rumour"),
-        (patched(PROBE, at3=MAX_RUMOURS + 1), "rumour"),
-        (patched(PROBE, at3=2), "length"),
-        (patched(PROBE, at3=0), "length"),
+        (patched(PROBE, at2=1), "reserved"),
+        (patched(PROBE, at3=1), "reserved"),
         (patched(PROBE, at48=0b1000), "rumour"),
         (patched(PROBE, at48=255), "rumour"),
     ],
@@ -98,12 +95,16 @@ def test_what_is_refused_has_a_reason(datagram: bytes, reason: str) -> None:
         replace(PROBE, sequence=2**32),
         replace(PROBE, target=-1),
         replace(PROBE, digest=2**64),
-        replace(PROBE, kind=Kind.HELLO),
         replace(PROBE, rumours=(RUMOUR,) * (MAX_RUMOURS + 1)),
         replace(PROBE, rumours=(replace(RUMOUR, counter=-1),)),
         replace(GREETING, echo=2**64),
     ],
 )
 def test_an_encoder_refuses_what_a_decoder_would(message: Hello | Control) -> None:
-    with pytest.raises(ValueError, match=r"fit|HELLO"):
-        encode_control(message, 0, 0)
+    with pytest.raises(ValueError, match=r"fit|kind"):
+        encode_control(message)
+
+
+def test_a_codec_writes_its_own_kind_alone() -> None:
+    with pytest.raises(ValueError, match="must be of kind 3"):
+        codec_of(Kind.ACK).encode(PROBE, 0, 0)

@@ -10,11 +10,11 @@ import pytest
 from drld.daemon.report import limit_report, peer_reports, trace_record
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
-from drld.model import Quantity, Update
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, MS, TICK_NS, limit_spec, with_policy
 from ..factories import limiter_spec as spec
+from ..wire import mesh
 
 
 def test_each_limit_ticks_at_its_own_interval() -> None:
@@ -182,14 +182,7 @@ def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
     bench.transport.inbox = [
         (
             "b",
-            Update(
-                limit_id=1,
-                sequence=0,
-                quantity=Quantity.RATE,
-                epoch=0,
-                value=float(MBIT),
-                weight=1.0,
-            ),
+            mesh(1, 0, float(MBIT)),
         )
     ]
     bench.engine.tick(TICK_NS)

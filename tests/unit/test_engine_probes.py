@@ -11,9 +11,9 @@ from drld.daemon.report import peer_reports
 from drld.gossip.health.broadcast_queue import subject
 from drld.gossip.health.config_digest import ALL, ConfigDigest, Selector
 from drld.gossip.health.probes import Probes
-from drld.gossip.wire.channel import Message
 from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
 from drld.gossip.wire.session import Met
+from drld.model import NS_PER_S
 from drld.shared_settings import shared_settings
 from drld.spec import ProbeSpec
 
@@ -178,7 +178,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, peer_log = probing(), PeerLog()
     number = 1
 
-    def lines(*messages: tuple[str, Message]) -> list[str]:
+    def lines(*messages: tuple[str, Control | Met]) -> list[str]:
         nonlocal number
         number += 1
         bench.transport.inbox += messages
@@ -216,3 +216,24 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     number = 200
     assert lines() == ["no peer answers this limiter: check its network"]
+
+
+def test_a_peer_of_another_wire_version_is_named_once_until_it_is_met() -> None:
+    bench, peer_log = probing(), PeerLog()
+    found = bench.transport.other_versions
+
+    def lines(second: int) -> list[str]:
+        logged = peer_log.lines(bench.engine, second * NS_PER_S)
+        return [line for line in logged if "version" in line]
+
+    said = "peer b speaks wire version {}, this limiter 2: run the same version of drld on both"
+    found["b"] = 1
+    assert lines(1) == [said.format(1)]
+    assert lines(2) == []
+    found["b"] = 7
+    assert lines(3) == []
+    assert lines(12) == [said.format(7)]
+    del found["b"]
+    assert lines(30) == []
+    found["b"] = 7
+    assert lines(31) == [said.format(7)]

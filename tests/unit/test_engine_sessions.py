@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from drld.gossip.wire.channel import Message
+from drld.gossip.transport import Deliver
 from drld.gossip.wire.sequence import Acceptance
 from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
@@ -15,6 +15,7 @@ from drld.model import Quantity, Update
 from ..engine_fakes import Bench
 from ..factories import TICK_NS, limit_spec, with_policy
 from ..factories import limiter_spec as spec
+from ..wire import kind_of, mesh
 
 FIRST = limit_spec(id=1, name="first")
 
@@ -33,7 +34,7 @@ def telling(bench: Bench, first: int, last: int) -> list[int]:
 
 
 def told(sequence: int, limit_id: int = 1) -> Update:
-    return Update(limit_id, sequence, Quantity.WEIGHT, 0, 2.0, 1.0)
+    return mesh(limit_id, sequence, 2.0, Quantity.WEIGHT)
 
 
 def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
@@ -145,9 +146,10 @@ def test_what_waited_behind_a_flood_is_not_believed() -> None:
     def hears(number: int, sequence: int, *, drained: bool) -> bool:
         """Whether an update counts, and whether all was read after it."""
 
-        def after(*, updates: bool = True) -> Iterator[tuple[str, Message]]:
-            if updates:
-                yield "b", told(sequence)
+        def after(deliver: Deliver, refused: Mapping[int, str]) -> None:
+            update = told(sequence)
+            if kind_of(update) not in refused:
+                deliver("b", kind_of(update), [update])
             bench.transport.drained = drained
 
         bench.transport.receive = after  # type: ignore[method-assign]  # the flood is behind it

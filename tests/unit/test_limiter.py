@@ -7,6 +7,7 @@ from drld.model import Quantity, Update
 
 from ..factories import MBIT, TICK_NS, gossip_spec, measurement, policy
 from ..factories import flow as flow_key
+from ..wire import mesh
 
 
 def limiter(
@@ -17,9 +18,7 @@ def limiter(
 
 
 def update(sequence: int, value: float, quantity: Quantity = Quantity.WEIGHT) -> Update:
-    return Update(
-        limit_id=1, sequence=sequence, quantity=quantity, epoch=0, value=value, weight=1.0
-    )
+    return mesh(1, sequence, value, quantity)
 
 
 def test_a_fleet_of_one_has_the_whole_limit_from_the_start() -> None:

@@ -1,14 +1,15 @@
 """The mesh fabric, one limiter at a time."""
 
-from dataclasses import replace
 from random import Random
 
 import pytest
 
-from drld.gossip.fabrics.mesh import WHOLE, Mesh
+from drld.gossip.fabrics.mesh import Mesh
+from drld.gossip.fabrics.mesh_update import MeshUpdate
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
-from drld.gossip.wire.update_codec import decode_untrusted, encode
-from drld.model import HEARTBEAT, GlobalView, Quantity, Update
+from drld.model import HEARTBEAT, GlobalView, Quantity
+
+from .. import wire
 
 TICK = 50_000_000
 RNG = Random(1)
@@ -19,12 +20,12 @@ def mesh(peers: str = "bc", name: str = "a") -> Mesh:
     return Mesh(membership=membership, limit_id=7, quantity=Quantity.RATE)
 
 
-def publish(fabric: Mesh, value: float, now_ns: int) -> list[tuple[str, Update]]:
+def publish(fabric: Mesh, value: float, now_ns: int) -> list[tuple[str, MeshUpdate]]:
     return fabric.publish(value, fabric.membership.targets(RNG), now_ns)
 
 
-def update(sequence: int, value: float, weight: float = 1.0) -> Update:
-    return Update(7, sequence, Quantity.RATE, 0, value, weight)
+def update(sequence: int, value: float, *, hears: bool = True, whole: bool = False) -> MeshUpdate:
+    return wire.mesh(7, sequence, value, hears=hears, whole=whole)
 
 
 def test_everybody_is_told_in_each_interval() -> None:
@@ -32,27 +33,25 @@ def test_everybody_is_told_in_each_interval() -> None:
     for sequence in range(3):
         updates = publish(fabric, 5.0, sequence * TICK)
         assert [peer for peer, _ in updates] == ["b", "c"]
-        assert {u for _, u in updates} == {update(sequence, 5.0, weight=0.0)}
+        assert {u for _, u in updates} == {update(sequence, 5.0, hears=False)}
 
 
-def test_the_weight_tells_who_is_heard() -> None:
+def test_a_peer_is_told_whether_it_is_heard_and_what_the_others_want() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
-    told = {peer: u.weight for peer, u in publish(fabric, 5.0, 0)}
+
+    def told(interval: int) -> dict[str, tuple[bool, float | None]]:
+        sent = publish(fabric, 5.0, interval * TICK)
+        return {peer: (u.hears, u.rest) for peer, u in sent}
+
     # Not all are connected: it tells b what all others want, and that is itself.
-    assert told == {"b": 5.0 * 2.0**-70, "c": 0.0}
-    fabric.receive("c", Update(7, 0, Quantity.RATE, WHOLE, 8.0, 1.0), 0)
-    assert {peer: u.weight for peer, u in publish(fabric, 5.0, 0)} == {
-        "b": (5.0 + 8.0) * 2.0**-70,
-        "c": 1.0,
-    }
+    assert told(0) == {"b": (True, 5.0), "c": (False, None)}
+    fabric.receive("c", update(0, 8.0, whole=True), 0)
     # Now all are; but b is not, as far as is known.
-    fabric.receive("b", Update(7, 1, Quantity.RATE, WHOLE, 1.0, 1.0), 0)
-    assert {u.weight for _, u in publish(fabric, 5.0, 0)} == {1.0}
-    assert {peer: u.weight for peer, u in publish(fabric, 5.0, 5 * TICK)} == {
-        "b": 0.0,
-        "c": 0.0,
-    }
+    assert told(0) == {"b": (True, 5.0 + 8.0), "c": (True, None)}
+    fabric.receive("b", update(1, 1.0, whole=True), 0)
+    assert told(0) == {"b": (True, None), "c": (True, None)}
+    assert told(5) == {"b": (False, None), "c": (False, None)}
 
 
 def test_nobody_heard_nobody_believed() -> None:
@@ -87,18 +86,15 @@ def test_a_silent_peer_is_counted_out_before_its_value() -> None:
 
 def test_a_denied_value_is_not_counted() -> None:
     fabric = mesh()
-    fabric.receive("b", update(0, 1.0, weight=0.0), 0)
+    fabric.receive("b", update(0, 1.0, hears=False), 0)
     assert fabric.view(0).remote == 0.0
-    fabric.receive("b", update(1, 1.0, weight=1.0), TICK)
+    fabric.receive("b", update(1, 1.0), TICK)
     assert fabric.view(TICK).remote == 1.0
 
 
-@pytest.mark.parametrize(
-    "bad", [Update(7, 0, Quantity.WEIGHT, 0, 1.0, 1.0), Update(7, 0, Quantity.RATE, 0, -1.0, 1.0)]
-)
-def test_what_makes_no_sense_is_rejected(bad: Update) -> None:
+def test_another_quantity_is_rejected() -> None:
     fabric = mesh()
-    fabric.receive("b", bad, 0)
+    fabric.receive("b", wire.mesh(7, 0, 1.0, Quantity.WEIGHT), 0)
     assert fabric.view(0).connected == frozenset()
     assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)
 
@@ -118,12 +114,12 @@ def test_a_reload_keeps_those_that_stay() -> None:
 def test_the_rest_of_who_is_whole_by_now_is_one_s_own_sum() -> None:
     """It said nothing of the limit since it was not."""
     fabric = mesh()
-    fabric.receive("b", update(0, 0.0, weight=2.0**-126), 0)
+    fabric.receive("b", wire.mesh(7, 0, 0.0, rest=0.0), 0)
     fabric.receive("c", update(0, 10.0), 0)
     publish(fabric, 5.0, 0)
     fabric.view(0)
     now_ns = fabric.membership.rise_ns
-    beat = replace(update(1, 0.0, weight=1.0), limit_id=HEARTBEAT, epoch=WHOLE)
+    beat = wire.mesh(HEARTBEAT, 1, 0.0, whole=True)
     assert fabric.view(now_ns).remote < 10.0
     fabric.membership.receive("b", beat, now_ns)
     assert fabric.view(now_ns).remote == 10.0
@@ -137,7 +133,7 @@ def test_alone() -> None:
 
 def test_the_value_is_what_the_wire_carries() -> None:
     for _, sent in publish(mesh(), 0.1, 0):
-        assert decode_untrusted(encode(sent) + bytes(4)) == [sent]
+        assert wire.carried(sent) == sent
         assert sent.value != 0.1
 
 
@@ -165,7 +161,7 @@ def test_a_value_that_is_not_repeated_counts_zero_although_its_origin_lives() ->
 def test_of_another_allocator_until_it_changes_its_mind() -> None:
     fabric = mesh("b")
     fabric.membership.hear("b", hears_us=True, now_ns=0)
-    fabric.receive("b", Update(7, 0, Quantity.WEIGHT, 0, 1.0, 1.0), 0)
+    fabric.receive("b", wire.mesh(7, 0, 1.0, Quantity.WEIGHT), 0)
     assert fabric.view(0).connected == frozenset()
     fabric.receive("b", update(1, 2.0), 0)
     assert fabric.view(0).remote == 2.0
@@ -186,7 +182,7 @@ def chain(wanted: dict[str, float]) -> dict[str, float]:
                 if {name, peer} == {"a", "c"}:
                     continue
                 sent = told.get(peer) or fabric.membership.heartbeat(peer, now_ns)
-                (arrived,) = decode_untrusted(encode(sent) + bytes(4))
+                arrived = wire.carried(sent)
                 if arrived.limit_id:
                     fabrics[peer].receive(name, arrived, now_ns)
                 else:

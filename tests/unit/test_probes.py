@@ -10,9 +10,11 @@ from drld.gossip.health.broadcast_queue import subject
 from drld.gossip.health.config_digest import ALL, SELECTOR_BITS, ConfigDigest, Selector
 from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
-from drld.gossip.wire.control_codec import Control, Kind, Rumour, State, encode_control
+from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
+
+from ..wire import encode_control
 
 TICK = NS_PER_S // 20
 TIMES = ProbeTimes.of(ProbeSpec(), 4, TICK, TICK)
@@ -428,7 +430,7 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
     assert (bench.probes.counter, bench.probes.awareness) == (2**32 - 1, 1)
     assert not bench.probes.isolated(bench.now)
     for _, message in bench.tick():
-        encode_control(message, 1, 0)
+        encode_control(message)
 
 
 def test_limits_that_differ_are_named() -> None:

@@ -6,25 +6,37 @@ from random import Random
 
 import pytest
 
-from drld.gossip.fabrics.membership import Membership, Timeouts
-from drld.gossip.fabrics.pushsum import EPOCH_LOSSES, MAX_COPIES, PushSum, newer, settling_intervals
-from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT
-from drld.model import GlobalView, Quantity, Update
+from drld.gossip.fabrics.membership import Timeouts
+from drld.gossip.fabrics.pushsum import (
+    EPOCH_LOSSES,
+    MAX_COPIES,
+    PushSum,
+    PushsumMembership,
+    newer,
+    settling_intervals,
+)
+from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT, PushsumUpdate
+from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.model import GlobalView, Quantity
+
+from .. import wire
 
 TICK = 50_000_000
 
 
 def push_sum(peers: str = "b", name: str = "a", branching: int = 3) -> PushSum:
-    membership = Membership(name, list(peers), PushSum.fanout(branching), TICK)
+    membership = PushsumMembership(name, list(peers), PushSum.fanout(branching), TICK)
     return PushSum(membership=membership, limit_id=7, quantity=Quantity.RATE)
 
 
-def publish(fabric: PushSum, value: float, now_ns: int, rng: Random) -> list[tuple[str, Update]]:
+def publish(
+    fabric: PushSum, value: float, now_ns: int, rng: Random
+) -> list[tuple[str, PushsumUpdate]]:
     return fabric.publish(value, fabric.membership.targets(rng), now_ns)
 
 
-def update(sequence: int, value: float, weight: float, epoch: int = 0) -> Update:
-    return Update(7, sequence, Quantity.RATE, epoch, value, weight)
+def update(sequence: int, value: float, weight: float, epoch: int = 0) -> PushsumUpdate:
+    return wire.pushsum(7, sequence, value, weight, epoch=epoch)
 
 
 def exchange(a: PushSum, b: PushSum, intervals: range, demand: dict[str, float]) -> None:
@@ -163,7 +175,7 @@ def test_a_value_that_cannot_be_is_refused(value: float) -> None:
 
 def test_another_quantity_is_rejected() -> None:
     fabric = push_sum()
-    fabric.receive("b", Update(7, 0, Quantity.WEIGHT, 0, 1.0, 1.0), 0)
+    fabric.receive("b", wire.pushsum(7, 0, 1.0, 1.0, Quantity.WEIGHT), 0)
     assert fabric.mass.weight == 1.0
     assert fabric.view(0).connected == frozenset()
     assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)

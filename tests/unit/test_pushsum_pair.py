@@ -3,7 +3,8 @@
 import pytest
 
 from drld.gossip.fabrics.pushsum_pair import MIN_WEIGHT, RESOLUTION, Mass, Pair
-from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, to_float32
+from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 
 
 def mass(own: float) -> Mass:

@@ -15,16 +15,18 @@ import pytest
 
 from drld.daemon.engine import Engine
 from drld.errors import WireError
+from drld.gossip.fabrics.mesh_update import MESH
 from drld.gossip.transport import Transport
 from drld.gossip.wire.channel import Channel
 from drld.gossip.wire.control_codec import Control, End, Kind
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.message import MAX_DATAGRAM
 from drld.gossip.wire.session import Session
-from drld.gossip.wire.update_codec import MAX_DATAGRAM
-from drld.model import HEARTBEAT, Quantity, Update
+from drld.model import HEARTBEAT, Quantity
 
 from ..engine_fakes import FakeDatapath
 from ..factories import TICK_NS, limit_spec, limiter_spec
+from ..wire import mesh
 
 RINGS = [KeyRing(), KeyRing({1: bytes(16)}, use=1)]
 DEADLINE_S = 10
@@ -45,7 +47,7 @@ class Scene:
     def begin(self, life: int) -> None:
         """A life of the peer."""
         session = Session(End(life, 1), b"b")
-        self.channel = Channel("b", "a", session, self.transport.ring, "mesh")
+        self.channel = Channel("b", "a", session, self.transport.ring)
         self.hello = self.channel.greet(0)
         answer = self.hello
         met = self.transport.met
@@ -65,9 +67,8 @@ class Scene:
 
     def update(self, sequence: int, limit_id: int = 1) -> bytes | None:
         value = 0.0 if limit_id == HEARTBEAT else 2.0
-        return self.channel.seal_updates(
-            [Update(limit_id, sequence, Quantity.WEIGHT, 1, value, 1.0)]
-        )
+        update = mesh(limit_id, sequence, value, Quantity.WEIGHT, whole=True)
+        return self.channel.seal(MESH.kind, [update])
 
 
 @pytest.fixture(params=RINGS, ids=["no keys", "a key"])
@@ -168,7 +169,7 @@ def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> No
 
 
 def test_probes_that_come_again(scene: Scene) -> None:
-    probe = scene.channel.seal_control(Control(Kind.PROBE, 0, 0, 0))
+    probe = scene.channel.seal(Kind.PROBE, Control(Kind.PROBE, 0, 0, 0))
     scene.hear(probe)
     scene.hear(probe, probe)
     assert scene.transport.rejected == {"replayed": 2}

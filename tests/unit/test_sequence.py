@@ -122,13 +122,15 @@ def test_what_is_older_than_the_window_is_a_replay() -> None:
     ]
 
 
-def test_replays_are_counted_of_all_limits_together() -> None:
-    peer = PeerSequence()
-    one, other = Sequences(peer), Sequences(peer)
+def test_each_replay_of_any_limit_is_told_once() -> None:
+    replays: list[int] = []
+    numbering = Numbering(lambda: replays.append(number))
     for number in (0, 2, 1, 1, 0):
-        one.accept(number)
-        other.accept(number)
-    assert peer.replayed == 4
+        for limit in (1, 2):
+            numbering.of("a", limit).accept(number)
+    numbering.meet("a")
+    numbering.of("a", 1).accept(0)
+    assert replays == [1, 1, 0, 0]
 
 
 def test_the_counter_wraps() -> None:

@@ -8,8 +8,11 @@ from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.gossip.fabrics.tree import Tree
 from drld.gossip.fabrics.tree_membership import LOST, SILENT
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
-from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT
-from drld.model import GlobalView, Quantity, Update
+from drld.gossip.fabrics.tree_update import MAX_MEMBERS, TreeUpdate
+from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.model import HEARTBEAT, GlobalView, Quantity
+
+from .. import wire
 
 TICK = 50_000_000
 RNG = Random(1)
@@ -27,11 +30,15 @@ def tree(peers: str = PARENT + CHILD + OTHER, name: str = SELF) -> Tree:
     return made
 
 
-def update(sequence: int, role: Role, value: float = 0.0, weight: float = 1.0) -> Update:
-    return Update(7, sequence, Quantity.RATE, role, value, weight)
+def update(sequence: int, role: Role, value: float = 0.0, members: int = 1) -> TreeUpdate:
+    return wire.tree(7, sequence, role, value, members)
 
 
-def publish(fabric: Tree, value: float, interval: int) -> dict[str, Update]:
+def beat(sequence: int, role: Role, members: int) -> TreeUpdate:
+    return wire.tree(HEARTBEAT, sequence, role, 0.0, members)
+
+
+def publish(fabric: Tree, value: float, interval: int) -> dict[str, TreeUpdate]:
     now_ns = interval * TICK
     return dict(fabric.publish(value, fabric.membership.targets(RNG), now_ns))
 
@@ -56,9 +63,9 @@ NOW = LOST + 3
 
 
 def tell(fabric: Tree, sequence: int, interval: int) -> None:
-    fabric.receive(PARENT, update(sequence, Role.CHILD, 40.0, 4.0), interval * TICK)
-    fabric.receive(CHILD, update(sequence, Role.PARENT, 2.0, 2.0), interval * TICK)
-    fabric.receive(OTHER, update(sequence, Role.PARENT, 1.0, 1.0), interval * TICK)
+    fabric.receive(PARENT, update(sequence, Role.CHILD, 40.0, 4), interval * TICK)
+    fabric.receive(CHILD, update(sequence, Role.PARENT, 2.0, 2), interval * TICK)
+    fabric.receive(OTHER, update(sequence, Role.PARENT, 1.0, 1), interval * TICK)
 
 
 def test_remote_is_what_parent_and_children_told() -> None:
@@ -69,23 +76,23 @@ def test_remote_is_what_parent_and_children_told() -> None:
 
 def test_each_neighbour_is_told_what_the_others_and_we_have() -> None:
     told = publish(settled(), 0.5, NOW)
-    assert (told[PARENT].epoch, told[PARENT].value, told[PARENT].weight) == (Role.PARENT, 3.5, 4.0)
-    assert (told[CHILD].epoch, told[CHILD].value, told[CHILD].weight) == (Role.CHILD, 41.5, 6.0)
-    assert (told[OTHER].epoch, told[OTHER].value, told[OTHER].weight) == (Role.CHILD, 42.5, 7.0)
+    assert (told[PARENT].role, told[PARENT].value, told[PARENT].members) == (Role.PARENT, 3.5, 4)
+    assert (told[CHILD].role, told[CHILD].value, told[CHILD].members) == (Role.CHILD, 41.5, 6)
+    assert (told[OTHER].role, told[OTHER].value, told[OTHER].members) == (Role.CHILD, 42.5, 7)
 
 
 def test_the_newest_sum_counts() -> None:
     fabric = settled()
-    fabric.receive(CHILD, update(5, Role.PARENT, 20.0, 2.0), NOW * TICK)
-    fabric.receive(CHILD, update(3, Role.PARENT, 300.0, 2.0), NOW * TICK)
-    fabric.receive(CHILD, update(5, Role.PARENT, 300.0, 2.0), NOW * TICK)
+    fabric.receive(CHILD, update(5, Role.PARENT, 20.0, 2), NOW * TICK)
+    fabric.receive(CHILD, update(3, Role.PARENT, 300.0, 2), NOW * TICK)
+    fabric.receive(CHILD, update(5, Role.PARENT, 300.0, 2), NOW * TICK)
     assert fabric.view(NOW * TICK).remote == 61.0
     assert (fabric.links[CHILD].late, fabric.links[CHILD].lost) == (1, 4)
 
 
 def test_limiters_that_are_missing_are_not_named() -> None:
     fabric = settled()
-    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 1.0), NOW * TICK)
+    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 1), NOW * TICK)
     view = fabric.view(NOW * TICK)
     assert view.connected == {PARENT, CHILD, OTHER}
     assert view.unnamed == 3
@@ -93,14 +100,14 @@ def test_limiters_that_are_missing_are_not_named() -> None:
 
 def test_a_lower_rank_is_nobodys_child() -> None:
     fabric = settled()
-    fabric.receive(ROOT, update(0, Role.PARENT, 100.0, 1.0), NOW * TICK)
+    fabric.receive(ROOT, update(0, Role.PARENT, 100.0, 1), NOW * TICK)
     assert fabric.view(NOW * TICK).remote == 43.0
 
 
 def test_only_the_parent_tells_of_the_rest() -> None:
     fabric = settled()
-    fabric.receive(ROOT, update(0, Role.CHILD, 100.0, 1.0), NOW * TICK)
-    fabric.receive(CHILD, update(1, Role.CHILD, 100.0, 1.0), NOW * TICK)
+    fabric.receive(ROOT, update(0, Role.CHILD, 100.0, 1), NOW * TICK)
+    fabric.receive(CHILD, update(1, Role.CHILD, 100.0, 1), NOW * TICK)
     # And who was a child is one no more.
     assert fabric.view(NOW * TICK).remote == 41.0
 
@@ -122,10 +129,10 @@ def test_those_behind_who_is_silent_leave_before_what_they_want() -> None:
 def test_orphans_that_find_another_parent_soon_are_never_missing() -> None:
     fabric = settled()
     for interval in range(NOW, NOW + 40):
-        for name, role, weight in ((CHILD, Role.PARENT, 2.0), (OTHER, Role.PARENT, 1.0)):
-            fabric.receive(name, update(interval, role, weight, weight), interval * TICK)
+        for name, role, members in ((CHILD, Role.PARENT, 2), (OTHER, Role.PARENT, 1)):
+            fabric.receive(name, update(interval, role, members, members), interval * TICK)
         if interval >= NOW + SILENT + BRIDGED:
-            fabric.receive(PARENT, update(interval, Role.CHILD, 40.0, 4.0), interval * TICK)
+            fabric.receive(PARENT, update(interval, Role.CHILD, 40.0, 4), interval * TICK)
         view = fabric.view(interval * TICK)
         assert len(view.connected) + view.unnamed == 7
 
@@ -136,35 +143,39 @@ def test_whom_nobody_hears_is_alone(heard: bool) -> None:
     alone = SILENT + BRIDGED
     for interval in range(NOW + 1, NOW + alone + 2):
         if heard:
-            fabric.receive(CHILD, update(interval, Role.PARENT, 2.0, weight=0.0), interval * TICK)
+            fabric.receive(CHILD, update(interval, Role.PARENT, 2.0, members=0), interval * TICK)
         view = fabric.view(interval * TICK)
         assert bool(view.connected) == (interval <= NOW + alone)
 
 
 def test_who_is_not_heard_is_told_so_and_nothing_else() -> None:
     fabric = settled()
-    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2.0), (NOW + 4) * TICK)
+    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2), (NOW + 4) * TICK)
     told = publish(fabric, 0.5, NOW + 5)
-    assert told[CHILD].weight == 6.0
-    assert (told[PARENT].epoch, told[PARENT].value, told[PARENT].weight) == (Role.PARENT, 0.0, 0.0)
+    assert told[CHILD].members == 6
+    assert (told[PARENT].role, told[PARENT].value, told[PARENT].members) == (Role.PARENT, 0.0, 0)
 
 
 def test_who_has_just_started_listens() -> None:
     fabric = tree()
-    fabric.receive(CHILD, update(0, Role.PARENT, 2.0, 2.0), 0)
-    assert publish(fabric, 0.5, HUSH - 1)[CHILD].weight == 0.0
-    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2.0), HUSH * TICK)
-    assert publish(fabric, 0.5, HUSH)[CHILD].weight == 1.0
+    fabric.receive(CHILD, update(0, Role.PARENT, 2.0, 2), 0)
+    assert publish(fabric, 0.5, HUSH - 1)[CHILD].members == 0
+    fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2), HUSH * TICK)
+    assert publish(fabric, 0.5, HUSH)[CHILD].members == 1
 
 
 def test_another_quantity_is_left_out_with_those_behind_it() -> None:
     fabric = settled()
-    fabric.receive(PARENT, Update(7, 1, Quantity.WEIGHT, Role.CHILD, 9.0, 4.0), NOW * TICK)
+    fabric.receive(
+        PARENT, wire.tree(7, 1, Role.CHILD, 9.0, 4, quantity=Quantity.WEIGHT), NOW * TICK
+    )
     view = fabric.view(NOW * TICK)
     assert view.remote == 3.0
     assert view.connected == {CHILD, OTHER}
     assert view.unnamed == 1
-    fabric.receive(CHILD, Update(7, 1, Quantity.WEIGHT, Role.PARENT, 2.0, 2.0), NOW * TICK)
+    fabric.receive(
+        CHILD, wire.tree(7, 1, Role.PARENT, 2.0, 2, quantity=Quantity.WEIGHT), NOW * TICK
+    )
     fabric.view(NOW * TICK)
     view = fabric.view((NOW + 1 + BRIDGED) * TICK)
     assert view.connected == {OTHER}
@@ -176,13 +187,13 @@ def test_who_believes_in_zero_falls_silent_and_wakes_up() -> None:
     fabric = settled()
     publish(fabric, 1.0, NOW)
     for name, role in ((PARENT, Role.CHILD), (CHILD, Role.PARENT), (OTHER, Role.PARENT)):
-        fabric.receive(name, update(1, role, 0.0, 1.0), NOW * TICK)
+        fabric.receive(name, update(1, role, 0.0, 1), NOW * TICK)
     said = []
     for _ in range(12):
         fabric.view(NOW * TICK)
         said.append(bool(publish(fabric, 0.0, NOW)))
     assert said == [True] * QUIET_ROUNDS + [False] * (12 - QUIET_ROUNDS)
-    fabric.receive(CHILD, update(2, Role.PARENT, 5.0, 1.0), NOW * TICK)
+    fabric.receive(CHILD, update(2, Role.PARENT, 5.0, 1), NOW * TICK)
     assert not fabric.quiet
     fabric.view(NOW * TICK)
     assert publish(fabric, 0.0, NOW)[PARENT].value == 5.0
@@ -193,11 +204,10 @@ def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> N
     others = frozenset(NAMES) - {SELF}
     last = NOW + COUNTED + 2
     for interval in range(NOW, last):
-        for name, role, weight in (
-            (PARENT, Role.CHILD, 4.0), (CHILD, Role.PARENT, 2.0), (OTHER, Role.PARENT, 1.0)
+        for name, role, members in (
+            (PARENT, Role.CHILD, 4), (CHILD, Role.PARENT, 2), (OTHER, Role.PARENT, 1)
         ):  # fmt: skip
-            heartbeat = Update(0, interval, Quantity.RATE, role, 0.0, weight)
-            fabric.membership.receive(name, heartbeat, interval * TICK)
+            fabric.membership.receive(name, beat(interval, role, members), interval * TICK)
         view = fabric.view(interval * TICK)
         assert (view.connected, view.unnamed) == (others, 0)
     assert view.remote == 0.0
@@ -213,7 +223,7 @@ def orphan() -> Tree:
         now_ns = interval * TICK
         fabric.membership.hear(ROOT, hears_us=True, now_ns=now_ns)
         for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
-            fabric.receive(name, update(interval, Role.PARENT, value, value), now_ns)
+            fabric.receive(name, update(interval, Role.PARENT, value, round(value)), now_ns)
         fabric.view(now_ns)
     assert fabric.membership.parent == ROOT
     return fabric
@@ -227,7 +237,7 @@ def test_an_orphan_counts_twice_until_its_lost_parent_is_forgotten() -> None:
     fabric = orphan()
     assert publish(fabric, 0.75, ADOPTED)[ROOT].value == 3.75
     # 40 beyond, and the 3.5 that the lost parent had been told.
-    fabric.receive(ROOT, update(0, Role.CHILD, 43.5, 5.0), ADOPTED * TICK)
+    fabric.receive(ROOT, update(0, Role.CHILD, 43.5, 5), ADOPTED * TICK)
     assert fabric.view(ADOPTED * TICK).remote == 46.5
     assert publish(fabric, 0.75, ADOPTED)[CHILD].value == 0.75 + 1.0 + 43.5
 
@@ -238,7 +248,9 @@ def test_what_a_lost_parent_told_is_the_least_that_counts_until_it_is_forgotten(
     forgotten = NOW + 1 + COUNTED
     for interval in range(ADOPTED, forgotten + 3):
         for name, value in ((CHILD, 2.0), (OTHER, 1.0)):
-            fabric.receive(name, update(interval, Role.PARENT, value, value), interval * TICK)
+            fabric.receive(
+                name, update(interval, Role.PARENT, value, round(value)), interval * TICK
+            )
         fabric.receive(ROOT, update(interval, Role.CHILD, 0.25), interval * TICK)
         counted = 40.0 if interval <= forgotten else 0.25
         assert fabric.view(interval * TICK).remote == 3.0 + counted
@@ -256,9 +268,9 @@ def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
 
 def test_sums_beyond_the_wire_are_told_as_the_most_it_carries() -> None:
     fabric = settled()
-    fabric.receive(CHILD, update(1, Role.PARENT, MAX_VALUE, MAX_WEIGHT), NOW * TICK)
+    fabric.receive(CHILD, update(1, Role.PARENT, MAX_VALUE, MAX_MEMBERS), NOW * TICK)
     told = publish(fabric, MAX_VALUE, NOW)[PARENT]
-    assert (told.value, told.weight) == (MAX_VALUE, len(NAMES))
+    assert (told.value, told.members) == (MAX_VALUE, len(NAMES))
 
 
 def test_alone() -> None:
@@ -271,19 +283,19 @@ def test_the_best_candidate_is_asked_and_followed() -> None:
     fabric = tree(peers="".join(name for name in NAMES if name != SELF))
     best, *_ = candidates(SELF, fabric.membership.peers, 3)
     assert fabric.membership.targets(RNG) == [best]
-    assert fabric.membership.heartbeat(best, 0).epoch == Role.CANDIDATE
-    fabric.membership.receive(best, Update(0, 0, Quantity.RATE, Role.NONE, 0.0, 1.0), HUSH * TICK)
+    assert fabric.membership.heartbeat(best, 0).role == Role.CANDIDATE
+    fabric.membership.receive(best, beat(0, Role.NONE, 1), HUSH * TICK)
     fabric.view(HUSH * TICK)
     assert fabric.membership.parent == best
-    assert fabric.membership.heartbeat(best, HUSH * TICK).epoch == Role.PARENT
+    assert fabric.membership.heartbeat(best, HUSH * TICK).role == Role.PARENT
 
 
 def test_who_asks_is_answered_once() -> None:
     fabric = settled()
-    asks = Update(0, 0, Quantity.RATE, Role.CANDIDATE, 0.0, 0.0)
+    asks = beat(0, Role.CANDIDATE, 0)
     fabric.membership.receive(NAMES[5], asks, NOW * TICK)
     assert NAMES[5] in fabric.membership.targets(RNG)
-    assert fabric.membership.heartbeat(NAMES[5], NOW * TICK).epoch == Role.NONE
+    assert fabric.membership.heartbeat(NAMES[5], NOW * TICK).role == Role.NONE
     assert NAMES[5] not in fabric.membership.targets(RNG)
 
 
@@ -295,7 +307,7 @@ def test_who_takes_us_for_a_child_is_answered_that_we_are_not() -> None:
         membership._steady = steady
         teller = PARENT if parent else ROOT
         membership._sought = []
-        told = Update(0, 0, Quantity.RATE, Role.CHILD, 0.0, 4.0)
+        told = beat(0, Role.CHILD, 4)
         membership.receive(teller, told, ADOPTED * TICK)
         assert (teller in membership._asked) is answered
     assert membership.role(PARENT, ADOPTED * TICK) is Role.NONE
@@ -310,9 +322,8 @@ def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
         best = ROOT
     membership = fabric.membership
     # The parent knows of 4 beyond this limiter; who has just returned knows itself.
-    for sequence, known, chosen in ((0, 1.0, PARENT), (1, 4.0, best)):
-        heartbeat = Update(0, sequence, Quantity.RATE, Role.NONE, 0.0, known)
-        membership.receive(best, heartbeat, NOW * TICK)
+    for sequence, known, chosen in ((0, 1, PARENT), (1, 4, best)):
+        membership.receive(best, beat(sequence, Role.NONE, known), NOW * TICK)
         fabric.view(NOW * TICK)
         assert membership.parent == chosen
     assert membership.role(PARENT, NOW * TICK) is Role.PARENT

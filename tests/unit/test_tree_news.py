@@ -48,7 +48,7 @@ def test_small_changes_add_up() -> None:
 )
 def test_what_a_neighbour_tells_is_news_for_the_others(peer: str, role: Role, value: float) -> None:
     fabric = told()
-    fabric.receive(peer, update(1, role, value, 2.0), NOW * TICK)
+    fabric.receive(peer, update(1, role, value, 2), NOW * TICK)
     assert fabric.pressing(0.5, NOW * TICK)
     publish(fabric, 0.5, NOW)
     assert not fabric.pressing(0.5, NOW * TICK)
@@ -57,7 +57,7 @@ def test_what_a_neighbour_tells_is_news_for_the_others(peer: str, role: Role, va
 def test_that_nobody_wants_anything_any_more_is_news_once() -> None:
     fabric = told()
     for peer, role in ((PARENT, Role.CHILD), (CHILD, Role.PARENT), (OTHER, Role.PARENT)):
-        fabric.receive(peer, update(1, role, 0.0, 1.0), NOW * TICK)
+        fabric.receive(peer, update(1, role, 0.0, 1), NOW * TICK)
     assert fabric.pressing(0.0, NOW * TICK)
     publish(fabric, 0.0, NOW)
     assert not fabric.pressing(0.0, NOW * TICK)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from drld.gossip.fabrics.tree_ranks import rank
+from drld.gossip.fabrics.mesh_update import MESH
+from drld.gossip.fabrics.pushsum_update import PUSHSUM
+from drld.gossip.fabrics.tree_ranks import Role, rank
+from drld.gossip.fabrics.tree_update import TREE
 from drld.gossip.wire.control_codec import (
     BODY,
-    HEADER,
     HELLO,
     NOBODY,
     RUMOUR,
@@ -20,22 +22,25 @@ from drld.gossip.wire.control_codec import (
     Kind,
     Rumour,
     State,
-    decode_control_untrusted,
-    encode_control,
 )
 from drld.gossip.wire.datagram_tag import CONTROL, UPDATE
 from drld.gossip.wire.datagram_tag import HELLO as HELLO_TAG
 from drld.gossip.wire.layout import Table
+from drld.gossip.wire.message import HEADER
 from drld.gossip.wire.session import Session
-from drld.gossip.wire.update_codec import LAYOUT, decode_untrusted, encode
 from drld.model import Quantity, Update
 
 from ..tags import tagger
+from ..wire import CODECS, decode_control_untrusted, encode, encode_control, mesh, pushsum, tree
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "wire-format.md").read_text()
 KEY = bytes(range(16))
 ONE, TWO = End(0x0102030405060708, 1), End(0x1112131415161718, 2)
-UPDATE_1 = Update(1, 258, Quantity.WEIGHT, 5, 3.5, 0.25)
+UPDATES = [
+    tree(1, 258, Role.CHILD, 3.5, 4, quantity=Quantity.WEIGHT),
+    mesh(1, 258, 3.5, Quantity.WEIGHT, rest=0.25),
+    pushsum(1, 258, 3.5, 0.25, Quantity.WEIGHT, epoch=5),
+]
 GREETING = Hello(ONE, NOBODY, 0x2122232425262728, 0)
 PROBE = Control(
     Kind.PROBE,
@@ -58,25 +63,25 @@ def ends() -> bytes:
 
 
 def test_the_examples_are_what_is_sent() -> None:
-    def sealed(key: bytes, key_id: int, size: int) -> bytes:
+    def sealed(update: Update, key: bytes, key_id: int, size: int) -> bytes:
         return tagger(key, "lim1", "lim2", ends=ends(), kind=UPDATE, size=size).seal(
-            encode(UPDATE_1, key_id)
+            encode(update, key_id)
         )
 
     hello = tagger(KEY, "lim1", "lim2", kind=HELLO_TAG, size=16)
     control = tagger(KEY, "lim1", "lim2", ends=ends(), kind=CONTROL, size=16)
     assert examples() == [
-        sealed(b"", 0, 4),
-        *(sealed(KEY, 1, size) for size in (4, 8, 16)),
+        *(sealed(update, b"", 0, 4) for update in UPDATES),
+        *(sealed(UPDATES[0], KEY, 1, size) for size in (4, 8, 16)),
         hello.seal(encode_control(GREETING, 1, 0)),
         control.seal(encode_control(PROBE, 1, 3)),
     ]
 
 
 def test_the_examples_are_what_is_understood() -> None:
-    updates = [decode_untrusted(shown, len(shown) - 16) for shown in examples()[:4]]
-    assert updates == [[UPDATE_1]] * 4
-    assert [decode_control_untrusted(shown) for shown in examples()[4:]] == [
+    for shown, update in zip(examples(), [*UPDATES, *[UPDATES[0]] * 3], strict=False):
+        assert CODECS[type(update)].decode_untrusted(shown[:16]) == [update]
+    assert [decode_control_untrusted(shown[:-16]) for shown in examples()[6:]] == [
         (GREETING, 0),
         (PROBE, 3),
     ]
@@ -85,7 +90,9 @@ def test_the_examples_are_what_is_understood() -> None:
 @pytest.mark.parametrize(
     ("heading", "tables"),
     [
-        ("## Updates", [LAYOUT]),
+        ("### In a tree", [TREE.table]),
+        ("### In a mesh", [MESH.table]),
+        ("### In push-sum", [PUSHSUM.table]),
         ("## Control messages", [HEADER]),
         ("### HELLO", [HEADER, HELLO]),
         ("### PROBE", [HEADER, BODY]),
@@ -111,9 +118,11 @@ def test_every_reason_is_there() -> None:
     section = DOCUMENT.split("## What a receiver refuses")[1]
     reasons = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     root = Path(__file__).resolve().parents[2] / "drld" / "gossip"
-    raised = {"address"}
+    # These three are the reasons of the transport and of its owner.
+    raised = {"address", "fabric", "unheeded"}
     for path in root.rglob("*.py"):
         raised |= set(re.findall(r'WireError\(\s*"(\w+)"', path.read_text()))
-    raised |= set(re.findall(r'return "(\w+)", f"', (root / "wire/update_codec.py").read_text()))
+        if path.name.endswith(("update_codec.py", "_update.py")):
+            raised |= set(re.findall(r'return "(\w+)", f"', path.read_text()))
     assert set(reasons) == raised
     assert len(reasons) == len(set(reasons))

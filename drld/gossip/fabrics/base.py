@@ -2,15 +2,15 @@
 
 A fabric is a pure state machine: time and randomness are arguments, datagrams are values.
 It is fed decoded updates and the limiter's own shared value, and answers with the updates to
-send and with what the rest of the fleet is believed to want. Who is there, and whose turn it is, it
-learns from the `Membership` that all limits share.
+send and with what the rest of the fleet is believed to want. The `Membership`, which all limits
+share, says which peers are connected, and which of them a round is for.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from drld.gossip.fabrics.link import Link, LinkStats
 from drld.gossip.fabrics.membership import Membership
@@ -26,6 +26,9 @@ def _equal(_limiter: str) -> float:
 
 class Fabric(ABC, Generic[AnyLink]):
     """The knowledge of one limit, as one limiter has it."""
+
+    kind: ClassVar[int]
+    """Of the messages with its updates, on the wire."""
 
     def __init__(
         self,
@@ -49,14 +52,14 @@ class Fabric(ABC, Generic[AnyLink]):
     @staticmethod
     @abstractmethod
     def fanout(branching: int) -> int | None:
-        """How many peers a round has to reach; None: all of them."""
+        """The number of peers that a round has to reach; None: all of them."""
 
     @classmethod
+    @abstractmethod
     def make_membership(
         cls, name: str, peers: Collection[str], branching: int, interval_ns: int
     ) -> Membership:
         """What a limiter that uses this fabric knows of its peers at first."""
-        return Membership(name, peers, cls.fanout(branching), interval_ns)
 
     @abstractmethod
     def _begin(self) -> None:
@@ -84,7 +87,7 @@ class Fabric(ABC, Generic[AnyLink]):
     @property
     @abstractmethod
     def quiet(self) -> bool:
-        """Whether nobody in the fleet wants anything, as far as is known here.
+        """Whether no limiter of the fleet has demand, as far as is known here.
 
         There is nothing to publish then, until `publish` is given a value that is not zero or
         something is received, and the view does not change but with the membership.
@@ -93,7 +96,7 @@ class Fabric(ABC, Generic[AnyLink]):
     @abstractmethod
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
+    ) -> Sequence[tuple[str, Update]]:
         """End a round with this limiter's own `value`; return what to tell which target."""
 
     def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- where it may be
@@ -104,15 +107,15 @@ class Fabric(ABC, Generic[AnyLink]):
         return False
 
     @abstractmethod
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
-        """Take in one update of this limit from a known peer."""
+    def receive(self, peer: str, update: Any, now_ns: int) -> None:
+        """Take in one update of this limit, of the fabric's type, from a known peer."""
 
     @abstractmethod
     def view(self, now_ns: int) -> GlobalView:
-        """What the other limiters are believed to want, and who of them is connected.
+        """What the other limiters are believed to want, and which of them are connected.
 
-        The demand of who is connected no longer counts for a while (`fabrics.membership`),
-        then it is zero.
+        The demand of a peer that is no longer connected counts for a while
+        (`fabrics.membership`), then it is zero.
         """
 
     def reconfigure(self, membership: Membership) -> None:
@@ -139,14 +142,14 @@ class Fabric(ABC, Generic[AnyLink]):
         self._strangers.discard(peer)
 
     def _reject(self, peer: str, update: Update) -> None:
-        """Who means another quantity by this limit takes no part in it."""
+        """Count an update of another quantity; its sender takes no part in this limit."""
         link = self._link(peer)
         if isinstance(link.sequences.accept(update.sequence), Acceptance):
             link.rejected += 1
             self._strangers.add(peer)
 
     def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
-        """Judge an update by its sequence number, and note that its sender lives."""
+        """Judge an update by its sequence number, and have the membership hear its sender."""
         acceptance = link.accept(update.sequence, self.membership.round(now_ns))
         if acceptance is not None:
             self._strangers.discard(peer)

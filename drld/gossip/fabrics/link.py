@@ -17,7 +17,7 @@ class LinkStats:
     """Updates that the gaps in the peer's sequence numbers show as lost."""
     late: int = 0
     """Updates discarded because a newer one, or their compensation, had been counted. They are
-    among the lost, too. Replayed updates count elsewhere (`sequence.PeerSequence.replayed`)."""
+    among the lost, too. Replayed updates count elsewhere (`sequence.Numbering`)."""
     rejected: int = 0
     """Updates discarded for what they say (quantity of another allocator)."""
 

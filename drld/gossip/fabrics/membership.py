@@ -1,17 +1,17 @@
-"""The peers of a limiter: whom to tell something next, and who is there.
+"""The peers of a limiter: which of them are connected, and which are the targets of a round.
 
-One for all limits of a daemon, so that a limit where nothing happens need not be spoken of: any
-accepted update of any limit shows that its sender lives, and where a peer would hear of no limit in
-a round it gets a heartbeat instead, an update of limit 0.
+All limits of a daemon share one membership. Any accepted update of any limit shows that its sender
+lives, so a quiescent limit sends none. A target that would get no update in a round gets a
+heartbeat instead, an update of limit 0. Each fabric has a membership and updates of its own.
 
-Rounds. Once an interval all limits that have something to say tell it to the same peers, the
-round's targets: everybody in a mesh; else `fanout` peers at random, but without repetition until
+Rounds. Once an interval all limits that have something to tell send it to the same peers, the
+round's targets: all peers in a mesh; else `fanout` peers at random, but without repetition until
 all have had their turn (a shuffled order), which bounds the time between two updates of a link.
 
 Theory of operation. Paper, section 5.6: a limiter counts the limiters it is disconnected from and
 takes their estimates for zero. Connected means that updates flow both ways, and every update says
-whether its sender hears its receiver: a weight of zero denies it (and carries nothing else). An
-update that does not confirms that its sender heard us a moment ago.
+whether its sender hears its receiver. If so, it confirms that its sender heard us a moment ago;
+else it denies it.
 
 To count a peer out is two things, and which comes first decides whether the fleet keeps to the
 limit (docs/conservative-rule.md). Its share leaves the limit: that makes this limiter's part
@@ -29,16 +29,17 @@ cycles apart. With I the interval:
     isolated      nobody was heard for 24 I, in which all peers together send 24 fanout updates:
                   nobody is connected, long before it would show on each link
 
-Order. Whoever has our share has heard us say so within D; we said so as we had heard him within S,
-so his last update reached us S + D ago at the most, and we count his demand for T from then on: T -
-S - D = 2 C + I is left for the delay of packets. A dead limiter's datapath falls back to its static
-share after 20 I at the most, which is less than T.
+Order. A peer that uses our share has heard within D that we hear it. We said so because we had
+heard it within S. So its last update reached us S + D ago at the most, and we count its demand for
+T from then on: T - S - D = 2 C + I is left for the delay of packets. A dead limiter's datapath
+falls back to its static share after 20 I at the most, which is less than T.
 
-How old a confirmation is is not known better than that it came after the last look into the socket.
-A daemon that was frozen finds old ones there; they count from before it froze (`drained`).
+We know only that a confirmation arrived after the socket was last drained, so we date it to that
+moment. A daemon that was frozen finds old ones in the socket; they count from before it froze
+(`drained`).
 
-The share of who is connected anew counts when he has been so for `rise_ns`, as what he wants has to
-be known to all by then (`drld.limiter`).
+The share of a peer counts when the peer has been connected for `rise_ns`, because its demand is
+known to all by then (`drld.limiter`).
 
 D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
 any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
@@ -47,14 +48,16 @@ any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Set
 from copy import copy
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from drld.gossip.fabrics.link import Link, LinkStats
 from drld.gossip.wire.sequence import Numbering
-from drld.model import HEARTBEAT, Quantity, Update
+from drld.model import HEARTBEAT, Update
 
 _NEVER = 1 << 62
 
@@ -107,7 +110,7 @@ class _Peer:
         return not self._denies and self.heard_within(timeouts.fresh_ns, now_ns)
 
 
-class Membership:
+class Membership(ABC):
     """What a limiter knows of its peers."""
 
     def __init__(
@@ -156,7 +159,7 @@ class Membership:
         self.rise_ns = 4 * self.interval_ns
         """For how long limiters must have been connected before their shares count."""
 
-    def declare(self, peer: str, gone: bool) -> None:
+    def declare(self, peer: str, gone: bool) -> None:  # noqa: B027 -- nothing is to be done
         """Probes found that a peer is dead or has left, or that it is not.
 
         It makes nobody connected, or disconnected: that is for updates to say, in an order that is
@@ -200,7 +203,7 @@ class Membership:
         self.version += 1
 
     def targets(self, rng: Random) -> list[str]:
-        """Whom to tell something in this round, nobody twice."""
+        """The targets of this round, each once."""
         if self.branching >= len(self.peers):
             return list(self.peers)
         picked: list[str] = []
@@ -212,21 +215,11 @@ class Membership:
             picked.append(self._order.pop())
         return picked
 
+    @abstractmethod
     def heartbeat(self, peer: str, now_ns: int) -> Update:
-        """What to tell a target that would hear of no limit."""
-        return self._heartbeat(peer, 0, 1.0 if self.fresh(peer, now_ns) else 0.0)
+        """What to tell a target that would hear of no limit: an update of the fabric's type."""
 
-    def _heartbeat(self, peer: str, epoch: int, weight: float) -> Update:
-        return Update(
-            limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
-            quantity=Quantity.RATE,
-            epoch=epoch,
-            value=0.0,
-            weight=weight,
-        )
-
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: Any, now_ns: int) -> None:
         """Take in a heartbeat."""
         if self._heartbeat_link(peer).accept(update.sequence, self.round(now_ns)) is not None:
             self.take(peer, update, now_ns)
@@ -239,9 +232,9 @@ class Membership:
         """A session with another life of the peer has begun: its sequence numbers begin anew."""
         self.numbering.meet(peer)
 
-    def take(self, peer: str, update: Update, now_ns: int) -> None:
-        """Note what an update, of whatever limit, says of its sender."""
-        self.hear(peer, update.weight > 0, now_ns)
+    def take(self, peer: str, update: Any, now_ns: int) -> None:
+        """Note what an update of the fabric's type, of any limit, says of its sender."""
+        self.hear(peer, update.hears, now_ns)
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """Note that an update came from a peer, and whether it hears us."""
@@ -267,7 +260,7 @@ class Membership:
         return self._peers[peer].both_ways(self.timeouts, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
-        """Peers with which updates flow both ways, as far as loss lets one know."""
+        """Peers with which updates flow both ways, as far as is known under loss."""
         connected = self._connected
         if now_ns == self._looked_ns and not self._doubtful:
             return connected
@@ -293,7 +286,7 @@ class Membership:
         return self._connected
 
     def leaving(self, now_ns: int) -> Set[str]:
-        """Who is connected no longer, and whose demand counts all the same."""
+        """Peers that are connected no longer, and whose demand counts all the same."""
         self.connected(now_ns)
         return self._leaving.keys()
 
@@ -350,7 +343,7 @@ class Membership:
         return self._peers[peer].heard_ns
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Time since anybody was heard."""
+        """Time since any peer was heard, ns; None: none was."""
         return None if self._heard_ns is None else now_ns - self._heard_ns
 
     def heartbeats(self, peer: str) -> LinkStats:

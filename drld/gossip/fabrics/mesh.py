@@ -6,31 +6,26 @@ estimate interval)".
 
 Theory of operation. Each limiter keeps the newest value of each origin, and their sum is the remote
 demand. Loss and reordering only make a value older, never wrong: the next update replaces it. A
-value that was not repeated for T counts zero (`fabrics.membership`): who wants nothing stops
-saying so after `QUIET_ROUNDS`, and who wants something repeats it in each round.
+value that was not repeated for T counts zero (`fabrics.membership`): a limiter without demand stops
+to send zeros after `QUIET_ROUNDS`, and one with demand repeats its value in each round.
 
-Who is torn. In a fleet where all are connected to all, everybody knows the same sum. Where some
-links are cut, limiters share the static shares s_j of others with whom they do not share the
-knowledge of what all want: in a chain a - b - c both a and c have a claim on s_b, and do not know
-of each other. But b knows of both. So a limiter tells its peer the *rest*: what it believes that
-all others than that peer want. With w_i the value of i and r_ji the rest that j told i, the part of
-the limit L that i may use is
+Torn fleets. In a fleet where all are connected to all, all know the same sum. Where some links are
+cut, two limiters may have a claim on the same static share s_j and not know of each other: in a
+chain a - b - c both a and c have a claim on s_b. But b knows of both. So a limiter tells its peer
+the *rest*: what it believes all limiters but that peer to want. With w_i the value of i and r_ji
+the rest that j told i, the part of the limit L that i may use is
 
     l_i = L * sum over connected j, and i itself, of s_j * w_i / (w_i + r_ji)
 
-Everybody's share is divided among those that have a claim on it in proportion to what they want,
-and all l_i sum to L, whatever is cut (proof: docs/conservative-rule.md). An allocator knows of one
+Each share is divided among the limiters that have a claim on it, in proportion to their demand, and
+all l_i sum to L, whatever is cut (proof: docs/conservative-rule.md). An allocator knows of one
 remote demand, so it is told the one that comes to the same: (w_i + r_ji) is replaced by its
 harmonic mean, weighted with the shares.
 
-What a peer tells counts when its share does (`Membership.rise_ns`); until then it may not know of
-all that want something. The rest costs an interval, as what it says is one older. So where both are
-*whole*, connected to all peers, it is not told, and the receiver's own sum counts. As long as
-anybody is not, those who want nothing speak too if others want something.
-
-On the wire the value is the sender's own, in the limit's quantity. The weight is 0 if the sender
-does not hear the receiver; 1 if it does, and the receiver is to count its own sum; else 2**-70
-times the rest, 2**-126 at least. The epoch is 1 if the sender is whole, of heartbeats too.
+The rest that a peer tells counts when its share does (`Membership.rise_ns`); until then the peer
+may not know of all demand. The rest is one interval older than the receiver's own sum. So where
+both are *whole*, connected to all peers, it is not told, and the own sum counts. As long as any
+limiter is not whole, those without demand speak too if others have some.
 
 Invariant: without loss and delay, and among those that are whole, remote is exactly the sum of the
 others' values as rounded to float32, one interval old at most.
@@ -43,20 +38,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.mesh_update import MESH, MeshUpdate
 from drld.gossip.fabrics.quiescence import Quiescence
-from drld.gossip.wire.update_codec import to_float32
-from drld.model import GlobalView, Update
-
-OWN_SUM = 1.0
-"""The weight that has the receiver count its own sum."""
-_SCALE = 2.0**-70
-_LEAST = 2.0**-126
-WHOLE = 1
-"""The epoch of who is connected to all its peers."""
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
+from drld.model import HEARTBEAT, GlobalView, Quantity
 
 
 class MeshMembership(Membership):
-    """Who is there, and who says that it misses somebody."""
+    """The peers of a limiter in a mesh, and those that are not connected to all of theirs."""
 
     def __init__(
         self, name: str, peers: Collection[str], fanout: int | None, interval_ns: int
@@ -69,11 +58,11 @@ class MeshMembership(Membership):
         super()._set_peers(peers)
         self.torn = self.torn & self._peers.keys()
 
-    def take(self, peer: str, update: Update, now_ns: int) -> None:
+    def take(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)
         torn = bool(self.torn)
-        if update.epoch == WHOLE:
+        if update.whole:
             self.torn.discard(peer)
         else:
             self.torn.add(peer)
@@ -81,13 +70,20 @@ class MeshMembership(Membership):
             self._note_change(True, now_ns)
 
     def steady(self, now_ns: int) -> bool:
-        """See `Membership`; and nobody misses anybody, as what is told of that concerns all."""
+        """See `Membership`; and all are whole, as a limiter that is not concerns all."""
         return super().steady(now_ns) and not self.torn
 
-    def heartbeat(self, peer: str, now_ns: int) -> Update:
+    def heartbeat(self, peer: str, now_ns: int) -> MeshUpdate:
         """See `Membership`."""
-        heard = 1.0 if self.fresh(peer, now_ns) else 0.0
-        return self._heartbeat(peer, int(self.whole(now_ns)), heard)
+        return MeshUpdate(
+            limit_id=HEARTBEAT,
+            sequence=self._heartbeat_link(peer).take_sequence(),
+            quantity=Quantity.RATE,
+            hears=self.fresh(peer, now_ns),
+            value=0.0,
+            whole=self.whole(now_ns),
+            rest=None,
+        )
 
     def whole(self, now_ns: int) -> bool:
         """Whether all peers are connected."""
@@ -95,7 +91,7 @@ class MeshMembership(Membership):
 
 
 class _Origin(Link):
-    """A peer, the newest value it told, and the rest."""
+    """A peer, the newest value it told, and the rest that it told."""
 
     __slots__ = ("connected_ns", "rest", "value", "value_ns")
 
@@ -104,7 +100,7 @@ class _Origin(Link):
         self.value = 0.0
         self.value_ns = 0
         self.rest: float | None = None
-        """What it believes that all others than this limiter want; None: the own sum counts."""
+        """What it believes all but this limiter to want; None: the own sum counts."""
         self.connected_ns: int | None = None
         """Since when it is connected."""
 
@@ -112,11 +108,12 @@ class _Origin(Link):
 class Mesh(Fabric[_Origin]):
     """Every limiter to every limiter."""
 
+    kind = MESH.kind
     membership: MeshMembership
 
     @staticmethod
     def fanout(branching: int) -> int | None:  # noqa: ARG004 - of the interface
-        """Everybody."""
+        """All peers."""
         return None
 
     @classmethod
@@ -146,8 +143,8 @@ class Mesh(Fabric[_Origin]):
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
-        """Tell everybody."""
+    ) -> list[tuple[str, MeshUpdate]]:
+        """Tell all targets the own value."""
         membership = self.membership
         whole = membership.whole(now_ns)
         torn = not whole or bool(membership.torn)
@@ -160,40 +157,38 @@ class Mesh(Fabric[_Origin]):
         total = self._own + sum(values.values())
         told = []
         for peer in targets:
-            link = self._link(peer)
-            weight = 0.0
-            if membership.fresh(peer, now_ns):
-                weight = OWN_SUM
-                if not whole or peer in membership.torn:
-                    rest = max(0.0, total - values.get(peer, 0.0))
-                    weight = max(_LEAST, to_float32(rest * _SCALE))
-            update = Update(
+            hears = membership.fresh(peer, now_ns)
+            rest = None
+            if hears and (not whole or peer in membership.torn):
+                others = max(0.0, total - values.get(peer, 0.0))
+                rest = to_float32(min(others, MAX_VALUE))
+            update = MeshUpdate(
                 limit_id=self.limit_id,
-                sequence=link.take_sequence(),
+                sequence=self._link(peer).take_sequence(),
                 quantity=self.quantity,
-                epoch=int(whole),
+                hears=hears,
                 value=self._own,
-                weight=weight,
+                whole=whole,
+                rest=rest,
             )
             told.append((peer, update))
         return told
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """Keep the value if it is the newest of its origin."""
-        if update.quantity is not self.quantity or update.value < 0:
+        if update.quantity is not self.quantity:
             self._reject(peer, update)
             return
         link = self._link(peer)
         if self._accept(peer, link, update, now_ns) is not None:
             link.value = update.value
             link.value_ns = now_ns
-            if update.weight > 0:
-                told = update.weight != OWN_SUM
-                link.rest = update.weight / _SCALE if told else None
+            if update.hears:
+                link.rest = update.rest
             self._quiescence.others_want |= update.value > 0
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Fabric.meet`; who has just begun does not know of the others."""
+        """See `Fabric.meet`; a peer that has just begun does not know of the others."""
         super().meet(peer, now_ns)
         if (link := self._links.get(peer)) is not None:
             link.connected_ns = None
@@ -219,7 +214,7 @@ class Mesh(Fabric[_Origin]):
                 link.connected_ns = now_ns
             elif (
                 link.rest is not None
-                # Who has come to be whole may have fallen silent about the limit before.
+                # A peer that has come to be whole may have fallen silent about the limit before.
                 and (not whole or peer in membership.torn)
                 and now_ns - link.connected_ns >= membership.rise_ns
             ):
@@ -245,7 +240,7 @@ class Mesh(Fabric[_Origin]):
     def _effective(
         self, remote: float, rests: Mapping[str, float], connected: Collection[str]
     ) -> float:
-        """The remote demand that comes to the same as what each peer says of the rest."""
+        """The remote demand that gives the same part of the limit as the rests of the peers."""
         own = self._own
         if not own:
             return max(remote, *rests.values())

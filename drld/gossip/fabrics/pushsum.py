@@ -9,9 +9,9 @@ link is used once a cycle (`fabrics.membership`), which bounds the time to compe
 to notice a death. The number of limiters that scales the mean is that of the connected ones, of
 those whose demand still counts, and this one.
 
-Who gets mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead one
-is lost. One that we hear but that denies hearing us gets a token, which tells it so; one that we do
-not hear gets zero.
+Shares of mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead
+one is lost. A peer that we hear but that denies hearing us gets a token; one that we do not hear
+gets zero.
 
 Loss (section 4.2). "The receiving limiter uses the sequence number to determine if an update is
 lost, and if so, compensates by scaling the value and weight of the newest update by the number of
@@ -27,8 +27,8 @@ one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once.
 ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
 one
 
-- when the pool holds mass that belongs to nobody any more, or has lost some: a peer that gave or
-  got mass in this epoch counts no more or was removed, or one has restarted;
+- when the pool holds mass of no limiter any more, or has lost some: a peer that gave or got mass in
+  this epoch counts no more or was removed, or one has restarted;
 - when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
 - when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
   not show, say) is put right in bounded time;
@@ -37,17 +37,17 @@ one
 A peer that joins needs no epoch: it adopts the current one and brings its own demand and weight.
 
 No storm of epochs: a limiter begins none before its present one is two settling times old (but for
-the last reason). Of all who notice a death, only those that exchanged mass with the dead one in the
-present epoch react to it, so that the first one's epoch cures all; those that begin one before they
-hear of the first give it the same number. A limiter that has heard nobody (at the start, or
-isolated) has no say: it joins the first epoch that it hears of, and believes in nobody until that
-has had time to settle.
+the last reason). Only limiters that exchanged mass with a dead one in the present epoch react to
+its death, so that the first one's epoch cures all. Limiters that begin one before they hear of the
+first give it the same number. A limiter that has heard no peer (at the start, or isolated) begins
+none: it joins the first epoch that it hears of, and believes no peer until that has settled.
 
-Quiet. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter sends
-no more. Where all are quiet all know the total: it is zero. So the first demand after that begins
-an epoch of zeros that has settled already, for whoever adopts it while it is quiet itself; provided
-that the membership has been steady, or there may be somebody that has not had his turn with us. Who
-is quiet and gets a pair of an older epoch answers, so that its sender learns of the newer one.
+Quiescence. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter
+sends no more. Where all are quiescent all know the total: it is zero. So the first demand after
+that begins an epoch of zeros, which has settled already for each limiter that adopts it while it is
+quiescent itself. The membership must have been steady, or there may be a peer that has not had its
+turn with us. A quiescent limiter that gets a pair of an older epoch answers, so that its sender
+learns of the newer one.
 
 Invariants, without loss and within one epoch: the sum over limiters and packets in flight of the
 values is the sum of the demands, of the weights N, to within the rounding of doubles; an idle fleet
@@ -57,15 +57,16 @@ is exactly zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.pushsum_pair import NOTHING, RESOLUTION, Mass, Pair
+from drld.gossip.fabrics.pushsum_update import EPOCH_MODULUS, PUSHSUM, PushsumUpdate
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
-from drld.gossip.wire.update_codec import EPOCH_MODULUS, MAX_VALUE
-from drld.model import GlobalView, Update
+from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.model import HEARTBEAT, GlobalView, Quantity
 
 MAX_COPIES = 8.0
 """How often a pair may count at most, the losses before it included."""
@@ -93,6 +94,22 @@ def settling_intervals(members: int, branching: float) -> int:
     return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
 
 
+class PushsumMembership(Membership):
+    """The peers of a limiter in push-sum."""
+
+    def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:
+        """See `Membership`; it carries no mass, and is of no epoch."""
+        return PushsumUpdate(
+            limit_id=HEARTBEAT,
+            sequence=self._heartbeat_link(peer).take_sequence(),
+            quantity=Quantity.RATE,
+            hears=self.fresh(peer, now_ns),
+            value=0.0,
+            epoch=0,
+            weight=0.0,
+        )
+
+
 class _Peer(Link):
     """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
 
@@ -106,10 +123,19 @@ class _Peer(Link):
 class PushSum(Fabric[_Peer]):
     """`branching` random limiters each interval."""
 
+    kind = PUSHSUM.kind
+
     @staticmethod
     def fanout(branching: int) -> int | None:
-        """So many."""
+        """As many as the limiter branches."""
         return branching
+
+    @classmethod
+    def make_membership(
+        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
+    ) -> Membership:
+        """See `Fabric`."""
+        return PushsumMembership(name, peers, cls.fanout(branching), interval_ns)
 
     def _begin(self) -> None:
         self.mass = Mass()
@@ -157,7 +183,7 @@ class PushSum(Fabric[_Peer]):
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
+    ) -> list[tuple[str, PushsumUpdate]]:
         """Split the mass among this limiter and the targets.
 
         Raises:
@@ -190,7 +216,7 @@ class PushSum(Fabric[_Peer]):
             for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
         ]
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: PushsumUpdate, now_ns: int) -> None:
         """Take in a peer's share, as often as its losses say."""
         if update.quantity is not self.quantity:
             self._reject(peer, update)
@@ -201,9 +227,9 @@ class PushSum(Fabric[_Peer]):
             return
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
-        elif update.weight > 0 and newer(update.epoch, self.epoch):
+        elif update.hears and newer(update.epoch, self.epoch):
             self._begin_epoch(update.epoch, now_ns)
-        if update.weight == 0:
+        if not update.hears:
             return
         if update.epoch != self.epoch:
             self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
@@ -219,7 +245,7 @@ class PushSum(Fabric[_Peer]):
             self._zeros = 0
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Fabric.meet`; what the old life gave is nobody's now."""
+        """See `Fabric.meet`; the mass that the old life gave belongs to no limiter now."""
         super().meet(peer, now_ns)
         link = self._links.get(peer)
         self._tainted |= link is not None and self._generation in (link.generation, link.given)
@@ -227,8 +253,8 @@ class PushSum(Fabric[_Peer]):
     def view(self, now_ns: int) -> GlobalView:
         """The mean times the connected limiters, less one's own.
 
-        Its age is the time since anybody was heard, or since the held estimate was made. While
-        nothing is known nobody is connected.
+        Its age is the time since any peer was heard, or since the held estimate was made. While
+        nothing is known no peer is connected.
         """
         self._look_around(now_ns)
         connected = self._connected(now_ns)
@@ -256,18 +282,19 @@ class PushSum(Fabric[_Peer]):
         members = len(self.membership.peers) + 1
         return members * abs(self.mass.value - self.mass.own) >= RESOLUTION * self.mass.weight
 
-    def _update(self, peer: str, pair: Pair) -> Update:
-        return Update(
+    def _update(self, peer: str, pair: Pair) -> PushsumUpdate:
+        return PushsumUpdate(
             limit_id=self.limit_id,
             sequence=self._link(peer).take_sequence(),
             quantity=self.quantity,
-            epoch=self.epoch,
+            hears=pair is not NOTHING,
             value=pair.value,
+            epoch=self.epoch,
             weight=pair.weight,
         )
 
     def _look_around(self, now_ns: int) -> None:
-        """Find out whether anybody is gone that gave mass, or everybody."""
+        """Find out whether a peer that exchanged mass is gone, or all are."""
         connected = self._connected(now_ns)
         if self._seen == self.membership.version:
             return
@@ -304,7 +331,7 @@ class PushSum(Fabric[_Peer]):
         return due and age_ns >= 2 * self._settling_ns
 
     def _members(self, now_ns: int) -> int:
-        """Of how many the total is: those whose demand counts."""
+        """The number of limiters whose demand counts."""
         gone = self.membership.leaving(now_ns)
         return len(self._connected(now_ns)) + len(gone - self._strangers) + 1
 
@@ -324,7 +351,7 @@ class PushSum(Fabric[_Peer]):
         return now_ns - self._settling_ns if self._silence(now_ns) else now_ns
 
     def _silence(self, now_ns: int) -> bool:
-        """Whether it is known that nobody wants anything."""
+        """Whether it is known that no limiter has demand."""
         return self.quiet and self.membership.steady(now_ns)
 
     @property

@@ -30,7 +30,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drld.gossip.wire.update_codec import MAX_VALUE, MAX_WEIGHT, to_float32
+from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 
 TOKEN = 2.0**-20
 """Fraction of the pair that shows goodwill to a peer and costs nothing if it is lost."""

@@ -10,8 +10,8 @@ Theory of operation. `fabrics.tree_membership` gives a limiter a parent and chil
     each child    own value + what the other children and the parent told it: all the rest
 
 and what it believes the others want is the sum of what children and parent told it last. Both
-numbers come with the number of limiters that they are of (the weight of the update), so that the
-limit in force always fits the sum.
+numbers come with the number of limiters that they are of, so that the limit in force always fits
+the sum.
 
 Loss. An update carries an absolute sum and replaces the one before, so that a lost one makes the
 sum older and never wrong; one that comes late or twice has an old sequence number. There is no mass
@@ -26,25 +26,22 @@ between it counts twice, and some of the limit is not used. A new parent may hav
 yet, or have been in another tree. So what the lost one told is the least that counts, for as long
 as it would have counted (after a change of parents of one's own will: until the new one has heard).
 
-A limiter that changes its parent of its own will tells both of itself, until the new one's report
-is known to all, and counts twice meanwhile.
+A limiter that changes its parent of its own will tells both its sum, until the new one's report is
+known to all. It counts twice meanwhile.
 
-News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
-the total since it was told is told at the next estimate, so that a round is for small changes and
-for showing that one lives. It stirs up others only as far as it changes what they have to say.
+News. Rounds may be further apart than estimates. Then a sum that has changed by more than `NEWS` of
+the total since it was told is told at the next estimate. Rounds are for small changes, and to show
+that the limiter lives. A change travels on only as far as it changes the sums of others by as much.
 
-Rest, as in a mesh: who believes the total to be zero for `QUIET_ROUNDS` falls silent, and a sum
-that is not repeated for as long as its teller may be silent counts zero.
+Quiescence, as in a mesh: a limiter that believes the total to be zero for `QUIET_ROUNDS` sends no
+more. A sum that is not repeated for as long as its sender may be silent counts zero.
 
-A neighbour that means another quantity by the limit is left out, with those behind it, and counted
-out.
-
-On the wire the epoch is the receiver's `Role`, the value the sum, the weight the number of limiters
-in it; a weight of zero, "I do not hear you", as in all fabrics.
+A neighbour that means another quantity by the limit is left out of the sums and of the connected
+limiters, and so are the limiters behind it.
 
 Invariants: with demands that do not change and a tree that does not, every limiter's total is the
 sum of the demands, to within 2**-24 a hop; no limiter's value is in what it is told of the rest,
-while nobody changes his parent; an idle fleet is exactly zero.
+while no limiter changes its parent; an idle fleet is exactly zero.
 """
 
 from __future__ import annotations
@@ -58,18 +55,19 @@ from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.quiescence import Quiescence
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
-from drld.model import GlobalView, Update
+from drld.model import GlobalView
 
 NEWS = 0.01
 """Part of the total by which a sum has changed that is told between two rounds."""
 
 
 class Sum(NamedTuple):
-    """What a neighbour told."""
+    """A sum, as a neighbour told it."""
 
     value: float
-    members: float
+    members: int
     said_ns: int
 
 
@@ -87,6 +85,7 @@ class _Neighbour(Link):
 class Tree(Fabric[_Neighbour]):
     """To the parent and the children."""
 
+    kind = TREE.kind
     membership: TreeMembership
 
     @staticmethod
@@ -127,7 +126,7 @@ class Tree(Fabric[_Neighbour]):
 
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
-    ) -> list[tuple[str, Update]]:
+    ) -> list[tuple[str, TreeUpdate]]:
         """Tell the parent and the children among the targets."""
         if not self._quiescence.speaks(wanted=bool(value) or self._quiescence.others_want):
             return []
@@ -148,20 +147,20 @@ class Tree(Fabric[_Neighbour]):
             for peer, told in self._sums(value, children, rest, now_ns).items()
         )
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:
+    def receive(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """Keep a sum if it is the newest of its teller."""
         if update.quantity is not self.quantity:
             self._reject(peer, update)
             return
         membership, link = self.membership, self._link(peer)
-        if self._accept(peer, link, update, now_ns) is None or update.weight == 0:
+        if self._accept(peer, link, update, now_ns) is None or not update.hears:
             return
         self._quiescence.others_want |= update.value != 0
         said_ns = membership.arrived_ns(now_ns)
-        told = Sum(max(0.0, update.value), min(update.weight, len(membership.peers)), said_ns)
-        if update.epoch == Role.PARENT:
+        told = Sum(update.value, min(update.members, len(membership.peers)), said_ns)
+        if update.role is Role.PARENT:
             link.told = told
-        elif update.epoch == Role.CHILD:
+        elif update.role is Role.CHILD:
             if peer == membership.parent:
                 if self._told is not None and self._told[0] != peer:
                     self._keep(self._told[0], now_ns)
@@ -205,7 +204,7 @@ class Tree(Fabric[_Neighbour]):
         membership = self.membership
         below = Sum(
             value + sum(told.value for told in children.values()),
-            1.0 + sum(told.members for told in children.values()),
+            1 + sum(told.members for told in children.values()),
             now_ns,
         )
         sums = {
@@ -262,16 +261,17 @@ class Tree(Fabric[_Neighbour]):
             return told._replace(members=members)
         return told
 
-    def _update(self, peer: str, role: Role, told: Sum | None) -> Update:
+    def _update(self, peer: str, role: Role, told: Sum | None) -> TreeUpdate:
         """An update with a sum; None: we do not hear the peer."""
         link = self._link(peer)
         link.said = 0.0 if told is None else told.value
-        members = 0.0 if told is None else told.members
-        return Update(
+        members = 0 if told is None else told.members
+        return TreeUpdate(
             limit_id=self.limit_id,
             sequence=link.take_sequence(),
             quantity=self.quantity,
-            epoch=role,
+            hears=told is not None,
             value=to_float32(min(link.said, MAX_VALUE)),
-            weight=min(members, len(self.membership.peers) + 1.0),
+            role=role,
+            members=min(members, len(self.membership.peers) + 1),
         )

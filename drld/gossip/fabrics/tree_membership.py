@@ -1,16 +1,16 @@
-"""The membership of a tree: whom a limiter reports to, who reports to it, how many there are.
+"""The membership of a tree: a limiter's parent, its children, and the number of limiters.
 
 Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
 (`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
 hardly anybody else, something in each round: 2 (N - 1) / N updates for each limiter of a fleet of
-N. The epoch of an update says what the receiver is to its sender (`Role`), its weight how many
-limiters are counted in it:
+N. An update says what the receiver is to its sender (`Role`), and how many limiters are counted in
+it:
 
     to the parent   this limiter and all below it
     to a child      all but those below that child
 
-so that each limiter knows how many there are without a record of each. Whose weight is zero does
-not hear its receiver; nothing else in the update counts.
+so that each limiter knows how many there are without a record of each. A sender that does not hear
+the receiver says so, and nothing else in the update counts.
 
 Being told that one is a child confirms a parent, being told that one is the parent confirms a
 child. In intervals since the last time, with h the number of bits of N:
@@ -26,29 +26,29 @@ when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much
 may not overtake that of who shares it. A dead limiter's datapath has fallen back after 20.
 11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
 
-Order. Nobody divides by less than what all want before all that are cut off have shrunk. Those that
-stay count the others' demand for 26 + 2 h intervals. An orphan, with all below it, divides by what
-its lost parent told, at least, for as long. What an orphan wants counts twice meanwhile, once
-through its lost parent and once through the new one: the limit is not exceeded, and for about a
-second not all of it is used. docs/conservative-rule.md has more.
+Order. No limiter divides by a smaller total before every limiter on the far side of a cut has
+shrunk. Those that stay count the others' demand for 26 + 2 h intervals. An orphan, with all below
+it, divides for as long by at least the sum that its lost parent told. The demand of an orphan
+counts twice meanwhile, once through its lost parent and once through the new one: the limit is not
+exceeded, and for about a second not all of it is used. docs/conservative-rule.md has more.
 
-Looking for a parent. The best candidate is asked in each round while it is not the parent, so that
-a limiter goes back to it when it can, and when it knows of as many as the parent: a limiter that
-has just returned may have no parent itself. One that does not hear its parent also asks the second
-and the next `branching` candidates. Who is asked, or is the parent of one that does not hear it, or
-is taken for a child while all is steady, answers in its next round. A candidate that is heard, and
-hears, becomes the parent. The old one is told for 1 + h rounds more what a parent is told, as the
-new one has to tell it on; then that it is the parent no more.
+Looking for a parent. The best candidate is asked in each round while it is not the parent. When it
+comes back, its former children rejoin it once it knows at least as many limiters as their parent
+does: a limiter that has just returned may have no parent itself. A limiter that does not hear its
+parent also asks the second and the next `branching` candidates. A limiter answers in its next round
+if it is asked, if it is the parent of one that does not hear it, or if it is taken for a child
+while all is steady. A candidate that is heard, and hears, becomes the parent. The old one is told
+for 1 + h rounds more what a parent is told, as the new one has to tell it on; then that it is the
+parent no more.
 
-Start. For 4 intervals after it has met the first ones a limiter says that it hears nobody, and
-listens: those whose parent it was before a restart go on, and it must not report a sum without
-theirs.
+Start. For 4 intervals after it has met its first peers a limiter says that it hears none, and
+listens: its children of before a restart go on, and it must not report a sum without theirs.
 
 Partition. The lowest rank of a part cannot find a parent, and becomes its root; parts become one
 when it hears a lower rank again.
 
-Invariants: a limiter's parent has a lower rank, its children have higher ones, so that whoever
-believes what, sums go round in no circle; each limiter is counted at most once by its parent.
+Invariants: a limiter's parent has a lower rank and its children have higher ones. So sums go round
+in no circle, whatever limiters believe. Each limiter is counted at most once by its parent.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ from random import Random
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_max
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
-from drld.model import Update
+from drld.gossip.fabrics.tree_update import TreeUpdate
+from drld.model import HEARTBEAT, Quantity
 
 SILENT = 11
 """Intervals without being confirmed for which the limiters behind a neighbour are counted."""
@@ -70,7 +71,7 @@ LOST = 12
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many limiters somebody counted, and when it said so."""
+    """The number of limiters that a neighbour counted, and when it said so."""
 
     members: int
     said_ns: int
@@ -152,7 +153,7 @@ class TreeMembership(Membership):
         self._lost = {k: v for k, v in self._lost.items() if k in self._peers}
 
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
-        """The family, who has asked, and whoever may become the parent; nobody twice."""
+        """Parent, children, peers that have asked, and possible parents; each once."""
         self._sought = list(self._candidates[:1])
         living: Sequence[str] = self._candidates
         if self._seeking and self._dead:
@@ -172,28 +173,29 @@ class TreeMembership(Membership):
         """See `Membership`."""
         (self._dead.add if gone else self._dead.discard)(peer)
 
-    def take(self, peer: str, update: Update, now_ns: int) -> None:
+    def take(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)
         self._heard_since = True
-        if update.epoch == Role.CANDIDATE or (update.epoch == Role.PARENT and not update.weight):
+        role = update.role
+        if role is Role.CANDIDATE or (role is Role.PARENT and not update.hears):
             self._asked.append(peer)
-        if update.epoch in (Role.NONE, Role.CHILD):
+        if role in (Role.NONE, Role.CHILD):
             self._children.pop(peer, None)
-        if update.weight == 0:
+        if not update.hears:
             return
         said_ns = self.arrived_ns(now_ns)
-        count = Count(max(1, round(min(update.weight, len(self.peers)))), said_ns)
-        if update.epoch == Role.CHILD and peer == self.parent:
+        count = Count(min(update.members, len(self.peers)), said_ns)
+        if role is Role.CHILD and peer == self.parent:
             self._rest = count
             self._confirmed_until_ns = said_ns + self._lost_ns
-        if update.epoch != Role.CHILD and peer == self.home:
+        if role is not Role.CHILD and peer == self.home:
             self._known_at_home = count.members
-        if update.epoch == Role.PARENT and rank(peer) > rank(self.name):
+        if role is Role.PARENT and rank(peer) > rank(self.name):
             self._children[peer] = count
         strange = peer not in {self.parent, *self._former, *self._lost}
-        if update.epoch == Role.CHILD and strange and self._steady:
-            # He is to know that he is not the parent: somebody has forged that.
+        if role is Role.CHILD and strange and self._steady:
+            # Tell the peer that it is not the parent: an update that said so was forged.
             self._asked.append(peer)
 
     @property
@@ -201,17 +203,26 @@ class TreeMembership(Membership):
         """The best candidate, or nothing."""
         return self._candidates[0] if self._candidates else ""
 
-    def heartbeat(self, peer: str, now_ns: int) -> Update:
+    def heartbeat(self, peer: str, now_ns: int) -> TreeUpdate:
         """See `Membership`."""
         role = self.role(peer, now_ns)
-        counted = 0
-        if self.hears(peer, now_ns):
-            counted = self._members(now_ns)
+        hears = self.hears(peer, now_ns)
+        members = 0
+        if hears:
+            members = self._members(now_ns)
             if role is Role.PARENT:
-                counted = self._below(now_ns)
+                members = self._below(now_ns)
             elif role is Role.CHILD:
-                counted = max(1, counted - self.child_members(peer, now_ns))
-        return self._heartbeat(peer, role, float(counted))
+                members = max(1, members - self.child_members(peer, now_ns))
+        return TreeUpdate(
+            limit_id=HEARTBEAT,
+            sequence=self._heartbeat_link(peer).take_sequence(),
+            quantity=Quantity.RATE,
+            hears=hears,
+            value=0.0,
+            role=role,
+            members=members,
+        )
 
     def role(self, peer: str, now_ns: int) -> Role:
         """What a peer is to this limiter."""
@@ -225,13 +236,13 @@ class TreeMembership(Membership):
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
     def meet(self, peer: str, now_ns: int) -> None:
-        """See `Membership`; who is met while this limiter listens has said nothing before."""
+        """See `Membership`; a peer that is met while this limiter listens said nothing before."""
         super().meet(peer, now_ns)
         if self._listening(now_ns):
             self._began_ns = now_ns
 
     def parents(self, now_ns: int) -> list[str]:
-        """Who is told what a parent is told."""
+        """The peers that are told what a parent is told."""
         former = self.former(now_ns)
         return former if self.parent is None else [self.parent, *former]
 
@@ -240,7 +251,7 @@ class TreeMembership(Membership):
         return [peer for peer in self._former if self.role(peer, now_ns) is Role.PARENT]
 
     def hears(self, peer: str, now_ns: int) -> bool:
-        """Whether to say so."""
+        """Whether to tell a peer that this limiter hears it."""
         return not self._listening(now_ns) and self.fresh(peer, now_ns)
 
     def _listening(self, now_ns: int) -> bool:
@@ -248,7 +259,7 @@ class TreeMembership(Membership):
 
     @property
     def children(self) -> Collection[str]:
-        """Who says that this limiter is its parent."""
+        """The peers that say that this limiter is their parent."""
         return self._children.keys()
 
     def child_members(self, child: str, now_ns: int) -> int:
@@ -316,7 +327,7 @@ class TreeMembership(Membership):
         return named, others - len(named)
 
     def _look(self, now_ns: int) -> None:
-        """Forget who is gone, and see to having the right parent."""
+        """Forget the peers that are gone, and attach to the right parent."""
         self._looked_ns = now_ns
         self._heard_since = False
         if self._began_ns is None:

@@ -28,7 +28,7 @@ _BITS = 64
 
 
 class Role(enum.IntEnum):
-    """What the receiver of an update is to its sender; the epoch on the wire."""
+    """What the receiver of an update is to its sender, and its number on the wire."""
 
     NONE = 0
     PARENT = 1

@@ -13,43 +13,30 @@ to be the peer could do so as fast as it is answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from drld.errors import WireError
-from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
-    Control,
-    Hello,
-    Kind,
-    decode_control_untrusted,
-    encode_control,
-)
+from drld.gossip.wire.control_codec import Hello, Kind
 from drld.gossip.wire.datagram_tag import CONTROL, HELLO, UPDATE, Tagger, session_secret
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of, head_untrusted, number_of
 from drld.gossip.wire.replay_window import ReplayWindow
 from drld.gossip.wire.sequence import MODULUS
 from drld.gossip.wire.session import Met, Session
-from drld.gossip.wire.update_codec import (
-    UPDATE_KINDS,
-    check_length_untrusted,
-    decode_untrusted,
-    encode,
-    head_untrusted,
-)
-from drld.model import Update
-
-Message: TypeAlias = Update | Control | Met
 
 MAX_ANSWERS = 8
-"""To HELLOs of different nonces, in a turn. An honest peer needs one; who wants to leave none to it
-must have recorded as many of its lives."""
+"""To HELLOs of different nonces, in a turn. An honest peer needs one. An attacker that wants to use
+up all must have recorded as many lives of it."""
 
 
 class Opened(NamedTuple):
     """What came of a datagram."""
 
-    messages: Sequence[Message]
+    kind: int
+    body: Any
+    """What the codec of the kind has read. Of a HELLO: `Met`, or None if it changed nothing."""
     answer: bytes | None
     """A datagram for the peer."""
 
@@ -59,7 +46,6 @@ class Channel:
 
     __slots__ = (
         "_answered",
-        "_fabric",
         "_greeted",
         "_incoming",
         "_me",
@@ -72,8 +58,7 @@ class Channel:
         "session",
     )
 
-    def __init__(self, me: str, peer: str, session: Session, ring: KeyRing, fabric: str) -> None:
-        """`fabric` is that of the updates."""
+    def __init__(self, me: str, peer: str, session: Session, ring: KeyRing) -> None:
         self.session = session
         self._me = me
         self._peer = peer
@@ -84,14 +69,9 @@ class Channel:
         self._met = -1
         """The turn in which a life of the peer was met last."""
         self._number = 0
-        """Of the next control message."""
+        """Of the next message of a numbered kind."""
         self._window = ReplayWindow()
-        self.set_fabric(fabric)
         self.set_ring(ring)
-
-    def set_fabric(self, fabric: str) -> None:
-        """Updates are of this one from now on; the session stays."""
-        self._fabric = fabric
 
     def set_ring(self, ring: KeyRing) -> None:
         """These are the keys from now on; the session stays."""
@@ -101,20 +81,20 @@ class Channel:
         self._incoming: dict[tuple[int, bytes], Tagger] = {}
         """By key id and kind."""
 
-    def seal_updates(self, updates: Sequence[Update]) -> bytes | None:
-        """A datagram with one update or several; None: there is no session."""
-        if not self.session.open:
-            return None
-        use = self._ring.use
-        bodies = b"".join([encode(update, use, self._fabric) for update in updates])
-        return self._outgoing_tagger(UPDATE).seal(bodies)
+    def seal(self, kind: int, body: Any) -> bytes | None:
+        """A datagram with a message of any kind but HELLO; None: there is no session.
 
-    def seal_control(self, message: Control) -> bytes | None:
-        """A datagram with a control message; None: there is no session."""
+        Raises:
+            KeyError: the kind has no codec.
+            ValueError: a field of the message is out of its bounds.
+        """
         if not self.session.open:
             return None
-        number, self._number = self._number, (self._number + 1) % MODULUS
-        content = encode_control(message, self._ring.use, number)
+        codec = codec_of(kind)
+        if not codec.numbered:
+            return self._outgoing_tagger(UPDATE).seal(codec.encode(body, self._ring.use, 0))
+        content = codec.encode(body, self._ring.use, self._number)
+        self._number = (self._number + 1) % MODULUS
         return self._outgoing_tagger(CONTROL).seal(content)
 
     def greet(self, turn: int) -> bytes | None:
@@ -124,33 +104,34 @@ class Channel:
         self._greeted = turn
         return self._seal_hello(self.session.greet())
 
-    def open_untrusted(self, datagram: bytes, turn: int, *, updates: bool = True) -> Opened:
+    def open_untrusted(
+        self, datagram: bytes, turn: int, refused: Mapping[int, str] = MappingProxyType({})
+    ) -> Opened:
         """Find out what a datagram from the peer's address says.
 
-        Without `updates` those are refused as `unheeded`, unread but for their tag: it may be of
-        another session, and answered.
+        `refused` are kinds that are not taken at present, and the reason of each. Of these only the
+        tag is read: the datagram may be of another session, and answered.
 
         Raises:
             WireError: it is not the peer's, or not as it must be, and has no effect; but there may
                 be an `answer_refused`.
         """
-        kind, key_id = head_untrusted(datagram)
+        codec, key_id = head_untrusted(datagram)
         key = self._ring.key(key_id)
-        # Tags come first: a forgery is to cost as little as can be.
-        if kind in UPDATE_KINDS.values():
-            tag_size = self._ring.tag_size
-            check_length_untrusted(datagram, tag_size)
-            self._incoming_tagger(key_id, key, UPDATE).check_untrusted(datagram)
-            if not updates:
-                raise WireError("unheeded", "no updates are taken at present")
-            return Opened(decode_untrusted(datagram, tag_size, self._fabric), None)
-        tags = HELLO if kind == Kind.HELLO else CONTROL
+        tags = HELLO if codec.kind == Kind.HELLO else CONTROL if codec.numbered else UPDATE
+        size = self._tag_size(tags)
+        codec.check_length_untrusted(len(datagram) - size)
+        # The tag comes before the content: a forgery is to cost as little as can be.
         self._incoming_tagger(key_id, key, tags).check_untrusted(datagram)
-        message, number = decode_control_untrusted(datagram)
-        if isinstance(message, Hello):
-            return self._open_hello_untrusted(message, turn)
-        self._window.check_untrusted(number)
-        return Opened([message], None)
+        if codec.kind in refused:
+            raise WireError(refused[codec.kind], f"kind {codec.kind} is not taken at present")
+        content = datagram[:-size]
+        body = codec.decode_untrusted(content)
+        if isinstance(body, Hello):
+            return self._open_hello_untrusted(body, turn)
+        if codec.numbered:
+            self._window.check_untrusted(number_of(content))
+        return Opened(codec.kind, body, None)
 
     def _open_hello_untrusted(self, hello: Hello, turn: int) -> Opened:
         if turn == self._met and self.session.proves(hello):
@@ -161,10 +142,10 @@ class Channel:
             self._number = 0
             self._window = ReplayWindow()
             self.set_ring(self._ring)
-        messages = [Met(hello.mine.life)] if met else []
+        body = Met(hello.mine.life) if met else None
         if answer is None or not (met or self._may_answer(hello.nonce, turn)):
-            return Opened(messages, None)
-        return Opened(messages, self._seal_hello(answer))
+            return Opened(Kind.HELLO, body, None)
+        return Opened(Kind.HELLO, body, self._seal_hello(answer))
 
     def answer_refused(self, datagram: bytes, reason: str, turn: int) -> bytes | None:
         """What to say when a datagram was refused.
@@ -186,7 +167,8 @@ class Channel:
         return True
 
     def _seal_hello(self, hello: Hello) -> bytes:
-        return self._outgoing_tagger(HELLO).seal(encode_control(hello, self._ring.use, 0))
+        content = codec_of(Kind.HELLO).encode(hello, self._ring.use, 0)
+        return self._outgoing_tagger(HELLO).seal(content)
 
     def _outgoing_tagger(self, kind: bytes) -> Tagger:
         tagger = self._outgoing.get(kind)
@@ -208,4 +190,4 @@ class Channel:
         return tagger
 
     def _tag_size(self, kind: bytes) -> int:
-        return self._ring.tag_size if kind == UPDATE else CONTROL_TAG_SIZE
+        return self._ring.tag_size if kind == UPDATE else LONG_TAG_SIZE

@@ -1,12 +1,8 @@
-"""The codec of control messages: handshakes and probes (docs/wire-format.md).
+"""The codecs of control messages: handshakes and probes (docs/wire-format.md).
 
-Every message begins with a header of 8 bytes and ends with a tag of 16 bytes
-(`drld.gossip.wire.datagram_tag`). A HELLO carries the two ends of a session and two nonces
-(`drld.gossip.wire.session`). PROBE, ACK and PROBE_REQUEST share one body, a `Control`, and carry up
-to `MAX_RUMOURS` rumours.
-
-Input from the network is hostile until checked: `decode_control_untrusted` returns a message whose
-every field is within its bounds, or raises `WireError`, and never anything else.
+All are of numbered kinds (`drld.gossip.wire.message`). A HELLO carries the two ends of a session
+and two nonces (`drld.gossip.wire.session`). PROBE, ACK and PROBE_REQUEST share one body, a
+`Control`, and carry up to `MAX_RUMOURS` rumours.
 """
 
 from __future__ import annotations
@@ -17,20 +13,13 @@ from typing import NamedTuple
 
 from drld.errors import WireError
 from drld.gossip.wire.layout import Table, Word
-from drld.gossip.wire.update_codec import VERSION
+from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE, NumberedCodec, number_of, register
 
-CONTROL_TAG_SIZE = 16
 MAX_RUMOURS = 12
 """In one message: its packet is well below the smallest MTU, and an answer is no amplification."""
 
 ACCUSER_BITS = 6
 
-HEADER = Table(
-    Word("B", (("version", 4), ("kind", 4))),
-    Word("B", (("key_id", 2), ("reserved", 6))),
-    Word("H", (("rumours", 16),)),
-    Word("I", (("number", 32),)),
-)
 HELLO = Table(
     Word("Q", (("my_life", 64),)),
     Word("I", (("my_opening", 32),)),
@@ -51,13 +40,13 @@ RUMOUR = Table(
     Word("B", (("accusers", ACCUSER_BITS), ("state", 2))),
 )
 MAX_CONTROL_SIZE = (
-    HEADER.size + max(HELLO.size, BODY.size + MAX_RUMOURS * RUMOUR.size) + CONTROL_TAG_SIZE
+    HEADER.size + max(HELLO.size, BODY.size + MAX_RUMOURS * RUMOUR.size) + LONG_TAG_SIZE
 )
 """Bytes of a datagram."""
 
 
 class Kind(enum.IntEnum):
-    """What a control message is, and its number on the wire; 0 is an update."""
+    """What a control message is, and its number on the wire."""
 
     HELLO = 1
     PROBE = 2
@@ -131,36 +120,49 @@ class Control:
     rumours: tuple[Rumour, ...] = ()
 
 
-def encode_control(message: Hello | Control, key_id: int, number: int) -> bytes:
-    """All of a datagram but its tag.
+class _HelloCodec(NumberedCodec[Hello]):
+    def check_length_untrusted(self, length: int) -> None:
+        if length != HEADER.size + HELLO.size:
+            raise WireError("length", f"{length} bytes are no HELLO")
 
-    `number` counts the control messages of one direction of a session, and is 0 in a HELLO, which
-    belongs to none.
+    def decode_untrusted(self, content: bytes) -> Hello:
+        hello = super().decode_untrusted(content)
+        if number_of(content):
+            raise WireError("reserved", "a HELLO has no number")
+        return hello
 
-    Raises:
-        ValueError: a field is out of its bounds (a fault of the caller's).
-    """
-    rumours: tuple[Rumour, ...] = ()
-    if isinstance(message, Hello):
-        kind = Kind.HELLO
-        body = HELLO.pack(
+    def pack(self, body: Hello) -> bytes:
+        return HELLO.pack(
             {
-                "my_life": message.mine.life,
-                "my_opening": message.mine.opening,
-                "your_life": message.yours.life,
-                "your_opening": message.yours.opening,
-                "nonce": message.nonce,
-                "echo": message.echo,
+                "my_life": body.mine.life,
+                "my_opening": body.mine.opening,
+                "your_life": body.yours.life,
+                "your_opening": body.yours.opening,
+                "nonce": body.nonce,
+                "echo": body.echo,
             }
         )
-    else:
-        kind, rumours = message.kind, message.rumours
-        if kind is Kind.HELLO or len(rumours) > MAX_RUMOURS:
-            raise ValueError(f"{message}: is no HELLO and has at most {MAX_RUMOURS} rumours")
-        body = BODY.pack(
-            {"sequence": message.sequence, "target": message.target, "digest": message.digest}
-        )
-        body += b"".join(
+
+    def unpack_untrusted(self, data: bytes) -> Hello:
+        fields = HELLO.read(data)
+        mine = End(fields["my_life"], fields["my_opening"])
+        yours = End(fields["your_life"], fields["your_opening"])
+        if not (mine.life and mine.opening and fields["nonce"]):
+            raise WireError("reserved", "a HELLO's own end and nonce are not 0")
+        return Hello(mine, yours, fields["nonce"], fields["echo"])
+
+
+class _ControlCodec(NumberedCodec[Control]):
+    def check_length_untrusted(self, length: int) -> None:
+        rumours, rest = divmod(length - HEADER.size - BODY.size, RUMOUR.size)
+        if rest or not 0 <= rumours <= MAX_RUMOURS:
+            raise WireError("length", f"{length} bytes are no probe")
+
+    def pack(self, body: Control) -> bytes:
+        if body.kind != self.kind or len(body.rumours) > MAX_RUMOURS:
+            raise ValueError(f"{body}: must be of kind {self.kind}, with {MAX_RUMOURS} rumours")
+        fields = {"sequence": body.sequence, "target": body.target, "digest": body.digest}
+        return BODY.pack(fields) + b"".join(
             RUMOUR.pack(
                 {
                     "subject": rumour.subject,
@@ -170,70 +172,27 @@ def encode_control(message: Hello | Control, key_id: int, number: int) -> bytes:
                     "accusers": rumour.accusers,
                 }
             )
-            for rumour in rumours
+            for rumour in body.rumours
         )
-    header = HEADER.pack(
-        {
-            "version": VERSION,
-            "kind": kind,
-            "key_id": key_id,
-            "reserved": 0,
-            "rumours": len(rumours),
-            "number": number,
-        }
-    )
-    return header + body
 
-
-def decode_control_untrusted(datagram: bytes) -> tuple[Hello | Control, int]:
-    """A control message and its number; the tag is `drld.gossip.wire.datagram_tag`'s to check.
-
-    Raises:
-        WireError: with the reason `length`, `version`, `kind`, `reserved` or `rumour`, after the
-            first field that is not as it must be.
-    """
-    if not HEADER.size + CONTROL_TAG_SIZE <= len(datagram) <= MAX_CONTROL_SIZE:
-        raise WireError("length", f"{len(datagram)} bytes are no control message")
-    header = HEADER.read(datagram)
-    if header["version"] != VERSION:
-        raise WireError("version", f"{header['version']} instead of {VERSION}")
-    if header["kind"] not in Kind.__members__.values():
-        raise WireError("kind", f"{header['kind']} is no control message")
-    kind = Kind(header["kind"])
-    if header["reserved"]:
-        raise WireError("reserved", "bits that must be zero are not")
-    count, number = header["rumours"], header["number"]
-    if kind is Kind.HELLO:
-        if count or number:
-            raise WireError("reserved", "a HELLO has neither a number nor rumours")
-        _check_length(datagram, HELLO.size)
-        return _hello(HELLO.read(datagram, HEADER.size)), number
-    if count > MAX_RUMOURS:
-        raise WireError("rumour", f"{count} are more than {MAX_RUMOURS}")
-    _check_length(datagram, BODY.size + count * RUMOUR.size)
-    body = BODY.read(datagram, HEADER.size)
-    first = HEADER.size + BODY.size
-    rumours = tuple(
-        _rumour(RUMOUR.read(datagram, first + index * RUMOUR.size)) for index in range(count)
-    )
-    return Control(kind, body["sequence"], body["target"], body["digest"], rumours), number
-
-
-def _check_length(datagram: bytes, body: int) -> None:
-    if len(datagram) != HEADER.size + body + CONTROL_TAG_SIZE:
-        raise WireError("length", f"{len(datagram)} bytes do not fit what they are said to hold")
-
-
-def _hello(fields: dict[str, int]) -> Hello:
-    mine = End(fields["my_life"], fields["my_opening"])
-    yours = End(fields["your_life"], fields["your_opening"])
-    if not (mine.life and mine.opening and fields["nonce"]):
-        raise WireError("reserved", "a HELLO's own end and nonce are not 0")
-    return Hello(mine, yours, fields["nonce"], fields["echo"])
+    def unpack_untrusted(self, data: bytes) -> Control:
+        fields = BODY.read(data)
+        rumours = tuple(
+            _rumour(RUMOUR.read(data, offset))
+            for offset in range(BODY.size, len(data), RUMOUR.size)
+        )
+        return Control(
+            Kind(self.kind), fields["sequence"], fields["target"], fields["digest"], rumours
+        )
 
 
 def _rumour(fields: dict[str, int]) -> Rumour:
     state = State(fields["state"])
     if fields["accusers"] and state is not State.SUSPECT:
-        raise WireError("rumour", "nobody accuses whoever is not suspected")
+        raise WireError("rumour", "a limiter that is not suspected has no accusers")
     return Rumour(fields["subject"], fields["life"], fields["counter"], state, fields["accusers"])
+
+
+register(_HelloCodec(Kind.HELLO))
+for _kind in (Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST):
+    register(_ControlCodec(_kind))

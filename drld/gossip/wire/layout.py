@@ -64,14 +64,17 @@ class Table:
             words[index] |= field << shift
         return self.struct.pack(*words)
 
-    def integers(self, words: Sequence[Any]) -> dict[str, int]:
-        """The fields of what `struct` read, but for the reals."""
-        return {name: words[index] >> shift & mask for name, index, shift, mask in self._integers}
+    def fields(self, words: Sequence[Any]) -> dict[str, Any]:
+        """The fields of what `struct` read."""
+        fields = {name: words[index] >> shift & mask for name, index, shift, mask in self._integers}
+        for name, index in self._reals:
+            fields[name] = words[index]
+        return fields
 
-    def read(self, data: bytes, offset: int = 0) -> dict[str, int]:
-        """The integers of a table without reals.
+    def read(self, data: bytes, offset: int = 0) -> dict[str, Any]:
+        """The fields at a place in some bytes.
 
         Raises:
             struct.error: `data` is too short.
         """
-        return self.integers(self.struct.unpack_from(data, offset))
+        return self.fields(self.struct.unpack_from(data, offset))

@@ -41,7 +41,7 @@ distance the newest number moves.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 MODULUS = 1 << 32
@@ -80,13 +80,13 @@ class Refusal(enum.Enum):
 class PeerSequence:
     """State of one peer that the sequence numbers of all its limits share."""
 
-    __slots__ = ("_heard", "_round", "replayed", "session")
+    __slots__ = ("_heard", "_round", "on_replay", "session")
 
-    def __init__(self) -> None:
+    def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         self.session = 0
         """The number of the present session, among all that this limiter had with any peer."""
-        self.replayed = 0
-        """Updates of the peer that were refused as `REPLAYED`."""
+        self.on_replay = on_replay
+        """Called for each update of the peer that is refused as `REPLAYED`."""
         self._round = 0
         """The last round in which an update of the peer was accepted."""
         self._heard = 0
@@ -179,16 +179,19 @@ class Sequences:
         return Refusal.LATE
 
     def _replayed(self) -> Refusal:
-        self._peer.replayed += 1
+        if self._peer.on_replay is not None:
+            self._peer.on_replay()
         return Refusal.REPLAYED
 
 
 class Numbering:
     """The numbers of all limits between one limiter and its peers."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
+        """`on_replay` is called for each update that is refused as `REPLAYED`."""
         self.sessions = 0
         """How many there were, with all peers."""
+        self._on_replay = on_replay
         self._peer_sequences: dict[str, PeerSequence] = {}
         self._peers: dict[str, dict[int, Sequences]] = {}
 
@@ -196,7 +199,7 @@ class Numbering:
         """The state that one peer's limits share."""
         found = self._peer_sequences.get(peer)
         if found is None:
-            found = self._peer_sequences[peer] = PeerSequence()
+            found = self._peer_sequences[peer] = PeerSequence(self._on_replay)
         return found
 
     def of(self, peer: str, limit_id: int) -> Sequences:

@@ -1,82 +1,160 @@
-"""The codec of rate updates: 20 bytes of UDP payload (docs/wire-format.md).
+"""The codecs of updates: 20 bytes of UDP payload (docs/wire-format.md).
 
-An update is a body of 16 bytes. A datagram holds the bodies of one or several updates, of different
-limits, to the same peer, and then a tag of 4 bytes (`drld.gossip.wire.datagram_tag`). The IPv4
-packet of a single update is 48 bytes long, as in the paper (section 3.1).
+An update is 16 bytes. A datagram holds one update or several, of different limits, to the same
+peer, and then a tag of 4 bytes (`drld.gossip.wire.datagram_tag`). The IPv4 packet of a single
+update is 48 bytes long, as in the paper (section 3.1).
 
-`LAYOUT` is the format: encoder and decoder both walk it, and so do the tests. Integers are
-big-endian, reals are IEEE 754 binary32.
+Every fabric has updates of its own, and so a kind and a codec of its own: a subclass of
+`UpdateCodec`. All begin with the same fields (`drld.model.Update`). A fabric defines 4 bits, and
+the last 4 bytes. Integers are big-endian, reals are IEEE 754 binary32.
 
-Input from the network is hostile until checked: `decode_untrusted` returns `Update`s whose every
-field is within its bounds, or raises `WireError`, and never anything else.
+The table of a codec is the format: encoder and decoder both walk it, and so do the tests.
 """
 
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from drld.errors import WireError
 from drld.gossip.wire.layout import Table, Word
+from drld.gossip.wire.message import MAX_CONTENT, VERSION, VERSION_AND_KIND, Codec
 from drld.model import HEARTBEAT, Quantity, Update
 
-VERSION = 1
-UPDATE_KINDS = {"pushsum": 0, "mesh": 5, "tree": 6}
-"""The kind of an update says of which fabric it is: by it goes what value, weight and epoch mean,
-so what is of another one must not be taken in."""
-LAST_KIND = 6
-"""1 to 4 are control messages: `drld.gossip.wire.control_codec`."""
-
-EPOCH_MODULUS = 16
 MAX_VALUE = 2.0**53
 """Bytes/s, or flows; 72 Pbit/s is beyond any fleet."""
-MAX_WEIGHT = 2.0**20
-"""In units of the weight one limiter begins with: beyond the weight of any fleet."""
-
-
-LAYOUT = Table(
-    Word("B", (("version", 4), ("kind", 4))),
-    Word("B", (("key_id", 2), ("quantity", 2), ("epoch", 4))),
-    Word("H", (("limit_id", 16),)),
-    Word("I", (("sequence", 32),)),
-    Word("f", (("value", 32),)),
-    Word("f", (("weight", 32),)),
-)
-
-_FLOAT = struct.Struct(">f")
-_UPDATE_KINDS = frozenset(UPDATE_KINDS.values())
-_QUANTITIES = {quantity.value: quantity for quantity in Quantity}
-
-BODY_SIZE = LAYOUT.size
 TAG_SIZE = 4
 """Bytes, unless the fleet has chosen another one of `TAG_SIZES`."""
 TAG_SIZES = (4, 8, 16)
-MAX_UPDATES = 72
-"""In one datagram, so that its packet fits the smallest MTU of IPv6 (1280 bytes) with room for a
-tunnel's header."""
-MAX_DATAGRAM = MAX_UPDATES * BODY_SIZE + max(TAG_SIZES)
+UPDATE_SIZE = 16
 """Bytes."""
+MAX_UPDATES = MAX_CONTENT // UPDATE_SIZE
+"""In one datagram."""
+
+_FLOAT = struct.Struct(">f")
+_QUANTITIES = {quantity.value: quantity for quantity in Quantity}
+
+AnyUpdate = TypeVar("AnyUpdate", bound=Update)
+
+
+class UpdateCodec(Codec[Sequence[AnyUpdate]]):
+    """The updates of one fabric."""
+
+    numbered = False
+
+    def __init__(self, kind: int, flags: tuple[tuple[str, int], ...], last: Word) -> None:
+        """`flags` are the fabric's fields in byte 1, (name, bits) of 4 bits in all; `last` is the
+        word of 4 bytes after the value.
+        """
+        super().__init__(kind)
+        self.table = Table(
+            VERSION_AND_KIND,
+            Word("B", (("key_id", 2), ("hears", 1), ("quantity", 1), *flags)),
+            Word("H", (("limit_id", 16),)),
+            Word("I", (("sequence", 32),)),
+            Word("f", (("value", 32),)),
+            last,
+        )
+
+    @abstractmethod
+    def write(self, update: AnyUpdate) -> Mapping[str, int | float]:
+        """The fabric's own fields of an update."""
+
+    @abstractmethod
+    def read_untrusted(
+        self,
+        common: tuple[int, int, Quantity, bool, float],
+        fields: Mapping[str, Any],
+    ) -> AnyUpdate:
+        """An update of the fields that all fabrics have, in their order, and of the fabric's own.
+
+        Raises:
+            WireError: bits that must be zero are not.
+        """
+
+    @abstractmethod
+    def problem(self, update: AnyUpdate) -> tuple[str, str] | None:
+        """The first bound of the fabric that does not hold: (reason, detail).
+
+        `write` and `read_untrusted` both abide by it.
+        """
+
+    def check_length_untrusted(self, length: int) -> None:
+        """See `Codec.check_length_untrusted`."""
+        updates, rest = divmod(length, UPDATE_SIZE)
+        if rest or not 0 < updates <= MAX_UPDATES:
+            raise WireError("length", f"{length} bytes are no 1 to {MAX_UPDATES} updates")
+
+    def encode(
+        self,
+        body: Sequence[AnyUpdate],
+        key_id: int,
+        number: int = 0,  # noqa: ARG002 -- each update has its own
+    ) -> bytes:
+        """See `Codec.encode`; reals are rounded to float32."""
+        if not 0 < len(body) <= MAX_UPDATES:
+            raise ValueError(f"{len(body)} updates: must be 1 to {MAX_UPDATES}")
+        return b"".join([self._encode(update, key_id) for update in body])
+
+    def _encode(self, update: AnyUpdate, key_id: int) -> bytes:
+        problem = _out_of_bounds(update) or self.problem(update)
+        if problem is not None:
+            raise ValueError(f"{update}: {problem[1]}")
+        try:
+            return self.table.pack(
+                {
+                    "version": VERSION,
+                    "kind": self.kind,
+                    "key_id": key_id,
+                    "hears": int(update.hears),
+                    "quantity": update.quantity.value,
+                    "limit_id": update.limit_id,
+                    "sequence": update.sequence,
+                    "value": update.value,
+                    **self.write(update),
+                }
+            )
+        except ValueError as error:
+            raise ValueError(f"{update}: {error}") from None
+
+    def decode_untrusted(self, content: bytes) -> list[AnyUpdate]:
+        """See `Codec.decode_untrusted`. One bad update spoils the datagram.
+
+        Raises:
+            WireError: with the reason `length`, `version`, `kind` or `key` (not that of the first
+                update), `limit`, `value`, or a reason of the fabric's.
+        """
+        self.check_length_untrusted(len(content))
+        key_id = content[1] >> 6
+        return [self._decode(words, key_id) for words in self.table.struct.iter_unpack(content)]
+
+    def _decode(self, words: tuple[Any, ...], key_id: int) -> AnyUpdate:
+        fields = self.table.fields(words)
+        if fields["version"] != VERSION:
+            raise WireError("version", f"{fields['version']} instead of {VERSION}")
+        if fields["kind"] != self.kind:
+            raise WireError("kind", f"{fields['kind']} instead of the first update's {self.kind}")
+        if fields["key_id"] != key_id:
+            raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
+        common = (
+            fields["limit_id"],
+            fields["sequence"],
+            _QUANTITIES[fields["quantity"]],
+            fields["hears"] == 1,
+            fields["value"],
+        )
+        update = self.read_untrusted(common, fields)
+        problem = _out_of_bounds(update) or self.problem(update)
+        if problem is not None:
+            raise WireError(*problem)
+        return update
 
 
 def size(updates: int, tag_size: int = TAG_SIZE) -> int:
     """Length of a datagram with so many updates, bytes."""
-    return updates * BODY_SIZE + tag_size
-
-
-def head_untrusted(datagram: bytes) -> tuple[int, int]:
-    """Kind and key id of a datagram, which stand at the same place in all.
-
-    Raises:
-        WireError: with the reason `length`, `version` or `kind`.
-    """
-    if not BODY_SIZE < len(datagram) <= MAX_DATAGRAM:
-        raise WireError("length", f"{len(datagram)} bytes are no message")
-    version = datagram[0] >> 4
-    if version != VERSION:
-        raise WireError("version", f"{version} instead of {VERSION}")
-    kind = datagram[0] & 15
-    if kind > LAST_KIND:
-        raise WireError("kind", f"{kind} is unknown")
-    return kind, datagram[1] >> 6
+    return updates * UPDATE_SIZE + tag_size
 
 
 def to_float32(number: float) -> float:
@@ -89,97 +167,11 @@ def to_float32(number: float) -> float:
     return rounded
 
 
-def encode(update: Update, key_id: int = 0, fabric: str = "pushsum") -> bytes:
-    """The body of an update, value and weight rounded to float32.
-
-    Raises:
-        ValueError: a field is out of its bounds (a fault of the caller's).
-    """
-    problem = _out_of_bounds(update.limit_id, update.value, update.weight)
-    if problem is not None:
-        raise ValueError(f"{update}: {problem[1]}")
-    try:
-        return LAYOUT.pack(
-            {
-                "version": VERSION,
-                "kind": UPDATE_KINDS[fabric],
-                "key_id": key_id,
-                "quantity": update.quantity.value,
-                "epoch": update.epoch,
-                "limit_id": update.limit_id,
-                "sequence": update.sequence,
-                "value": update.value,
-                "weight": update.weight,
-            }
-        )
-    except ValueError as error:
-        raise ValueError(f"{update}: {error}") from None
-
-
-def check_length_untrusted(datagram: bytes, tag_size: int = TAG_SIZE) -> None:
-    """Whether there may be updates in a datagram.
-
-    Raises:
-        WireError: with the reason `length`.
-    """
-    bodies, rest = divmod(len(datagram) - tag_size, BODY_SIZE)
-    if rest or not 0 < bodies <= MAX_UPDATES:
-        raise WireError("length", f"{len(datagram)} bytes are no tag and 1 to {MAX_UPDATES} bodies")
-
-
-def decode_untrusted(
-    datagram: bytes, tag_size: int = TAG_SIZE, fabric: str = "pushsum"
-) -> list[Update]:
-    """The updates in a datagram; the tag itself is `drld.gossip.wire.datagram_tag`'s to check.
-
-    Raises:
-        WireError: with the reason `length`, `version`, `kind`, `fabric` (an update, but not of this
-            one), `key` (not that of the first update), `quantity`, `limit`, `value` or `weight`,
-            after the first field that is not as it must be. One bad update spoils the datagram.
-    """
-    check_length_untrusted(datagram, tag_size)
-    key_id = datagram[1] >> 6
-    kind = UPDATE_KINDS[fabric]
-    bodies = LAYOUT.struct.iter_unpack(datagram[:-tag_size])
-    return [_decode(words, key_id, kind) for words in bodies]
-
-
-def _decode(words: tuple[int | float, ...], key_id: int, kind: int) -> Update:
-    fields = LAYOUT.integers(words)
-    value, weight = words[-2:]
-    if fields["version"] != VERSION:
-        raise WireError("version", f"{fields['version']} instead of {VERSION}")
-    if fields["kind"] != kind:
-        if fields["kind"] not in _UPDATE_KINDS:
-            raise WireError("kind", f"{fields['kind']} is no update")
-        raise WireError(
-            "fabric", f"{fields['kind']} instead of {kind}: an update of another fabric"
-        )
-    if fields["key_id"] != key_id:
-        raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
-    quantity = _QUANTITIES.get(fields["quantity"])
-    if quantity is None:
-        raise WireError("quantity", f"{fields['quantity']} is unknown")
-    problem = _out_of_bounds(fields["limit_id"], value, weight)
-    if problem is not None:
-        raise WireError(*problem)
-    return Update(
-        limit_id=fields["limit_id"],
-        sequence=fields["sequence"],
-        quantity=quantity,
-        epoch=fields["epoch"],
-        value=value,
-        weight=weight,
-    )
-
-
-def _out_of_bounds(limit_id: int, value: float, weight: float) -> tuple[str, str] | None:
-    """The first bound that does not hold: (reason, detail)."""
-    if limit_id == HEARTBEAT and value != 0:
+def _out_of_bounds(update: Update) -> tuple[str, str] | None:
+    """The first bound of all fabrics that does not hold: (reason, detail)."""
+    if update.limit_id == HEARTBEAT and update.value != 0:
         return "limit", f"{HEARTBEAT} is of no limit, and has no value"
-    # What is no number is within no bounds.
-    if not abs(value) <= MAX_VALUE:
-        return "value", f"{value} is not within {MAX_VALUE:g}"
-    if not 0 <= weight <= MAX_WEIGHT:
-        return "weight", f"{weight} is not from 0 to {MAX_WEIGHT:g}"
+    # A value that is not a number is within no bounds.
+    if not abs(update.value) <= MAX_VALUE:
+        return "value", f"{update.value} is not within {MAX_VALUE:g}"
     return None

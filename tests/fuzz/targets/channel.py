@@ -7,17 +7,18 @@ again or in another form, and who begins a new life.
 from __future__ import annotations
 
 from drld.errors import WireError
+from drld.gossip.fabrics.mesh_update import MESH
 from drld.gossip.wire.channel import Channel
 from drld.gossip.wire.control_codec import Control, End, Kind
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Session
-from drld.model import Quantity, Update
 from tests.fuzz.targets.base import Target
+from tests.wire import mesh
 
 RING = KeyRing({1: bytes(range(16))}, use=1, tag_size=16)
 REASONS = {
-    *("length", "version", "kind", "key", "quantity", "limit", "value", "weight", "reserved"),
-    *("rumour", "tag", "session", "replayed", "late", "hasty"),
+    *("length", "version", "kind", "key", "limit", "value", "rest", "weight", "members"),
+    *("reserved", "rumour", "tag", "session", "replayed", "late", "hasty"),
 }
 _NAMES = ("a", "b")
 _MOST_STEPS = 64
@@ -38,7 +39,7 @@ class _World:
     def _channel(self, side: int) -> Channel:
         self._lives[side] += 1
         session = Session(End(self._lives[side], 1), bytes([side, self._lives[side]]))
-        return Channel(_NAMES[side], _NAMES[1 - side], session, RING, "tree")
+        return Channel(_NAMES[side], _NAMES[1 - side], session, RING)
 
     def restart(self, side: int) -> None:
         self.channels[side] = self._channel(side)
@@ -72,18 +73,18 @@ class _World:
             reason = error.reason
         else:
             assert (to, datagram) in self._genuine, datagram.hex()
-            for message in opened.messages:
-                self._believe(to, message, datagram)
+            self._believe(to, opened.kind, opened.body, datagram)
             return opened.answer
         assert reason in REASONS
         return channel.answer_refused(datagram, reason, self._turn) if datagram else None
 
-    def _believe(self, to: int, message: object, datagram: bytes) -> None:
-        if isinstance(message, Control):
+    def _believe(self, to: int, kind: int, body: object, datagram: bytes) -> None:
+        if isinstance(body, Control):
+            assert body.kind == kind
             once = to, self._lives[to], datagram
             assert once not in self._controls, "a control message was replayed"
             self._controls.add(once)
-        self.updates += isinstance(message, Update)
+        self.updates += kind == MESH.kind
 
 
 def check(data: bytes) -> bool:
@@ -94,11 +95,11 @@ def check(data: bytes) -> bool:
         action, side, argument = step & 7, step >> 3 & 1, step >> 4
         channel = world.channels[side]
         if action == UPDATE:
-            update = Update(argument, step, Quantity.RATE, 0, float(argument), 1.0)
-            world.send(1 - side, channel.seal_updates([update]) if argument else None)
+            update = mesh(argument, step, float(argument))
+            world.send(1 - side, channel.seal(MESH.kind, [update]) if argument else None)
         elif action == CONTROL:
             kind = (Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST)[argument % 3]
-            world.send(1 - side, channel.seal_control(Control(kind, step, 2, 3)))
+            world.send(1 - side, channel.seal(kind, Control(kind, step, 2, 3)))
         elif action == GREET:
             world.greet(side)
         elif action in (AGAIN, CHANGED) and world.said:

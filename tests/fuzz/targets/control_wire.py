@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,
     NOBODY,
@@ -13,23 +12,29 @@ from drld.gossip.wire.control_codec import (
     Kind,
     Rumour,
     State,
-    decode_control_untrusted,
-    encode_control,
 )
+from drld.gossip.wire.message import LONG_TAG_SIZE, head_untrusted, number_of
 from tests.fuzz.targets.base import Target, unless_refused
+from tests.wire import encode_control
 
 REASONS = {"length", "version", "kind", "reserved", "rumour"}
 
 
 def check(datagram: bytes) -> bool:
     """Decode; what is accepted is exactly what its encoding says."""
-    decoded = unless_refused(lambda: decode_control_untrusted(datagram), REASONS)
-    if decoded is None:
+    head = unless_refused(lambda: head_untrusted(datagram), REASONS)
+    if head is None:
         return False
-    message, number = decoded
+    codec, key_id = head
+    if not codec.numbered:
+        return False
+    content = datagram[:-LONG_TAG_SIZE]
+    message = unless_refused(lambda: codec.decode_untrusted(content), REASONS)
+    if message is None:
+        return False
+    assert isinstance(message, Hello if codec.kind == Kind.HELLO else Control)
     assert len(datagram) <= MAX_CONTROL_SIZE
-    key_id = datagram[1] >> 6
-    assert encode_control(message, key_id, number) == datagram[:-CONTROL_TAG_SIZE]
+    assert codec.encode(message, key_id, number_of(content)) == content
     return True
 
 
@@ -46,7 +51,7 @@ def seeds() -> list[bytes]:
         *((control, 2**31) for control in controls),
     ]
     return [
-        encode_control(message, key_id % 4, number) + bytes(CONTROL_TAG_SIZE)
+        encode_control(message, key_id % 4, number) + bytes(LONG_TAG_SIZE)
         for key_id, (message, number) in enumerate(messages)
     ]
 

@@ -16,20 +16,18 @@ from drld.gossip.health.config_digest import MAX_FOUND, ConfigDigest, Selector
 from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
     MAX_RUMOURS,
     Control,
     Kind,
     Rumour,
     State,
-    decode_control_untrusted,
-    encode_control,
 )
 from drld.model import NS_PER_S
 from drld.shared_settings import shared_settings
 from drld.spec import ProbeSpec
 from tests.factories import gossip_spec, policy
 from tests.fuzz.targets.base import Target
+from tests.wire import decode_control_untrusted, encode_control
 
 _ME, _PEERS = "a", ("b", "c", "d", "e")
 _TICK_NS = NS_PER_S // 20
@@ -64,8 +62,7 @@ class _World:
         self._now_ns += ticks * _TICK_NS
         said = self.probes.tick(self._now_ns, self._rng)
         for _, message in said:
-            sent = encode_control(message, 1, 0)
-            assert decode_control_untrusted(sent + bytes(CONTROL_TAG_SIZE))[0] == message
+            assert decode_control_untrusted(encode_control(message, 1))[0] == message
         asked = sum(min(count, MAX_ANSWERS) for count in self._heard.values())
         # A request is answered and run, and the errand comes home; a meeting repeats what waits.
         pending = MAX_ERRANDS + _OWN_IN_A_TICK
@@ -91,7 +88,7 @@ def check(data: bytes) -> bool:
             size = next(script, 0) % 64 + 5 * next(script, 0)
             raw = bytes(byte for byte, _ in zip(script, range(size), strict=False))
             try:
-                message, _ = decode_control_untrusted(raw + bytes(CONTROL_TAG_SIZE))
+                message, _ = decode_control_untrusted(raw)
             except WireError:
                 continue
             if isinstance(message, Control):
@@ -127,7 +124,7 @@ def seeds() -> list[bytes]:
                 counter = 2**32 - 1 if state is State.DEAD else 0
                 rumour = Rumour(subject(about), 2, counter, state, accusers)
                 message = Control(kind, 1 << 21, subject(_ME), 3, (rumour,) * MAX_RUMOURS)
-                said.append(encode_control(message, 0, 0))
+                said.append(encode_control(message))
     return [
         met + bytes([SAY | 1 << 3, len(each) % 5, len(each) // 5]) + each + bytes([TICK, WAIT | 64])
         for each in said

@@ -1,22 +1,23 @@
-"""Updates off the wire: valid ones, or a `WireError` with a known reason."""
+"""Updates off the wire, of any fabric: valid ones, or a `WireError` with a known reason."""
 
 from __future__ import annotations
 
 import math
 
-from drld.gossip.wire.update_codec import (
-    MAX_UPDATES,
-    MAX_VALUE,
-    MAX_WEIGHT,
-    TAG_SIZES,
-    decode_untrusted,
-    encode,
-    size,
-)
-from drld.model import Quantity, Update
+from drld.gossip.fabrics.mesh_update import MeshUpdate
+from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT, PushsumUpdate
+from drld.gossip.fabrics.tree_ranks import Role
+from drld.gossip.fabrics.tree_update import MAX_MEMBERS, TreeUpdate
+from drld.gossip.wire.message import head_untrusted
+from drld.gossip.wire.update_codec import MAX_UPDATES, MAX_VALUE, TAG_SIZES, UpdateCodec, size
+from drld.model import HEARTBEAT, Quantity, Update
+from tests import wire
 from tests.fuzz.targets.base import Target, unless_refused
 
-REASONS = {"length", "version", "kind", "fabric", "key", "quantity", "limit", "value", "weight"}
+REASONS = {
+    *("length", "version", "kind", "key", "limit", "value"),
+    *("reserved", "rest", "weight", "members"),
+}
 
 
 def check(datagram: bytes) -> bool:
@@ -27,35 +28,66 @@ def check(datagram: bytes) -> bool:
 
 def check_updates(datagram: bytes, tag_size: int) -> bool:
     """Decode; what is accepted is within bounds, and exactly what its encoding says."""
-    updates = unless_refused(lambda: decode_untrusted(datagram, tag_size), REASONS)
+    head = unless_refused(lambda: head_untrusted(datagram), REASONS)
+    if head is None:
+        return False
+    codec, key_id = head
+    if not isinstance(codec, UpdateCodec):
+        return False
+    content = datagram[:-tag_size]
+    updates = unless_refused(lambda: codec.decode_untrusted(content), REASONS)
     if updates is None:
         return False
     assert len(datagram) == size(len(updates), tag_size)
     assert 1 <= len(updates) <= MAX_UPDATES
     for update in updates:
-        assert 0 <= update.limit_id <= 65535
-        assert 0 <= update.sequence < 2**32
-        assert isinstance(update.quantity, Quantity)
-        assert 0 <= update.epoch < 16
-        assert math.isfinite(update.value)
-        assert abs(update.value) <= MAX_VALUE
-        assert update.limit_id or not update.value
-        assert 0 <= update.weight <= MAX_WEIGHT
+        check_update(update)
     # Minus zero is a zero that is kept.
-    key_id = datagram[1] >> 6
-    assert b"".join(encode(update, key_id) for update in updates) == datagram[:-tag_size]
+    assert codec.encode(updates, key_id) == content
     return True
 
 
+def check_update(update: Update) -> None:
+    """Whether all fields are within their bounds."""
+    assert 0 <= update.limit_id <= 65535
+    assert 0 <= update.sequence < 2**32
+    assert isinstance(update.quantity, Quantity)
+    assert isinstance(update.hears, bool)
+    assert math.isfinite(update.value)
+    assert abs(update.value) <= MAX_VALUE
+    assert update.limit_id != HEARTBEAT or not update.value
+    if isinstance(update, MeshUpdate):
+        assert update.value >= 0
+        assert isinstance(update.whole, bool)
+        assert update.rest is None or 0 <= update.rest <= MAX_VALUE
+    elif isinstance(update, PushsumUpdate):
+        assert 0 <= update.epoch < 16
+        assert 0 <= update.weight <= MAX_WEIGHT
+        assert (update.weight > 0) == (update.hears and update.limit_id != HEARTBEAT)
+    else:
+        assert isinstance(update, TreeUpdate)
+        assert update.value >= 0
+        assert isinstance(update.role, Role)
+        assert 0 <= update.members <= MAX_MEMBERS
+        assert (update.members > 0) == update.hears
+
+
 def seeds() -> list[bytes]:
-    updates = [
-        Update(1, 0, Quantity.RATE, 0, 0.0, 1.0),
-        Update(65535, 2**32 - 1, Quantity.WEIGHT, 15, -MAX_VALUE, MAX_WEIGHT),
-        Update(0, 7, Quantity.RATE, 3, 0.0, 0.5),
+    """Updates of each fabric, one and several."""
+    groups: list[list[Update]] = [
+        [wire.mesh(1, 0, 0.0, hears=False), wire.mesh(65535, 2**32 - 1, MAX_VALUE, rest=MAX_VALUE)],
+        [wire.mesh(2, 3, 4.0, whole=True), wire.mesh(HEARTBEAT, 7, 0.0, whole=True)],
+        [wire.pushsum(1, 0, 0.0, 1.0), wire.pushsum(9, 1, -MAX_VALUE, MAX_WEIGHT, epoch=15)],
+        [wire.pushsum(1, 0, 0.0, 0.0, Quantity.WEIGHT), wire.pushsum(HEARTBEAT, 7, 0.0, 0.0)],
+        [wire.tree(1, 0, Role.PARENT, 5.0, 1), wire.tree(9, 1, Role.CHILD, MAX_VALUE, MAX_MEMBERS)],
+        [wire.tree(HEARTBEAT, 7, Role.CANDIDATE, 0.0, 0), wire.tree(2, 3, Role.NONE, 0.0, 8)],
     ]
-    bodies = [encode(update, key_id) for key_id, update in enumerate(updates)]
-    together = b"".join(map(encode, updates))
-    return [body + bytes(tag) for body in [*bodies, together] for tag in TAG_SIZES]
+    return [
+        b"".join(wire.encode(update, key_id % 4) for update in updates) + bytes(tag)
+        for key_id, group in enumerate(groups)
+        for updates in (group[:1], group)
+        for tag in TAG_SIZES
+    ]
 
 
 TARGET = Target(check, seeds, max_bytes=size(MAX_UPDATES + 1, 16))

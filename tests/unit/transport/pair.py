@@ -5,17 +5,17 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
+from drld.gossip.fabrics.pushsum_update import PUSHSUM
 from drld.gossip.transport import Address, Transport
-from drld.gossip.wire.channel import Message
-from drld.gossip.wire.control_codec import (
-    Control,
-    Kind,
-)
+from drld.gossip.wire.control_codec import Control, Kind
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
-from drld.model import Quantity, Update
+from drld.model import Quantity
 
-UPDATE = Update(limit_id=1, sequence=258, quantity=Quantity.WEIGHT, epoch=5, value=3.5, weight=0.25)
+from ...wire import pushsum, taken
+
+UPDATE = pushsum(1, 258, 3.5, 0.25, Quantity.WEIGHT, epoch=5)
+KIND = PUSHSUM.kind
 
 DEADLINE_S = 10
 
@@ -30,7 +30,7 @@ def introduce(a: Transport, b: Transport) -> None:
     """Make a and b peers of one another, by these names, and let them have a session."""
     a.update_peers({"b": b.address})
     b.update_peers({"a": a.address})
-    a.send("b", [UPDATE])
+    a.send("b", KIND, [UPDATE])
     assert received(b, 1) == []
     assert received(a, 1) == [("b", Met(b.life))]
     assert received(b, 1) == [("a", Met(a.life))]
@@ -38,18 +38,18 @@ def introduce(a: Transport, b: Transport) -> None:
     a.bytes_sent = b.bytes_sent = 0
 
 
-def received(transport: Transport, datagrams: int) -> list[tuple[str, Message]]:
+def received(transport: Transport, datagrams: int) -> list[tuple[str, Any]]:
     """What comes out of so many datagrams."""
-    got: list[tuple[str, Message]] = []
-    taken = 0
+    got: list[tuple[str, Any]] = []
+    datagrams_taken = 0
 
     class Counting:
         """The socket, and how often it gave something."""
 
         def recvfrom(self, size: int) -> tuple[bytes, Address]:
-            nonlocal taken
+            nonlocal datagrams_taken
             datagram, address = real.recvfrom(size)
-            taken += 1
+            datagrams_taken += 1
             return datagram, address
 
         def __getattr__(self, name: str) -> Any:
@@ -58,10 +58,10 @@ def received(transport: Transport, datagrams: int) -> list[tuple[str, Message]]:
     real = transport._socket
     transport._socket = cast(socket.socket, Counting())
     try:
-        while taken < datagrams:
+        while datagrams_taken < datagrams:
             readable, _, _ = select.select([real], [], [], DEADLINE_S)
             assert readable, f"only {got} and {transport.rejected}"
-            got += transport.receive()
+            got += taken(transport)
     finally:
         transport._socket = real
     return got
@@ -69,13 +69,13 @@ def received(transport: Transport, datagrams: int) -> list[tuple[str, Message]]:
 
 def sealed(a: Transport) -> bytes:
     """What a would send b."""
-    datagram = a._by_name["b"].channel.seal_updates([UPDATE])
+    datagram = a._by_name["b"].channel.seal(KIND, [UPDATE])
     assert datagram is not None
     return datagram
 
 
 def sealed_control(a: Transport) -> bytes:
-    datagram = a._by_name["b"].channel.seal_control(Control(Kind.PROBE, 1, 2, 3))
+    datagram = a._by_name["b"].channel.seal(Kind.PROBE, Control(Kind.PROBE, 1, 2, 3))
     assert datagram is not None
     return datagram
 

@@ -8,12 +8,7 @@ from drld.errors import ConfigError
 from drld.gossip.transport import Address, Transport
 from drld.gossip.wire.session import Met
 
-from .pair import (
-    UPDATE,
-    Make,
-    introduce,
-    received,
-)
+from .pair import KIND, UPDATE, Make, introduce, received
 
 LOCALHOSTS = ["127.0.0.1", "::1"]
 
@@ -29,15 +24,15 @@ def test_a_reload_changes_the_peers(make: Make) -> None:
     introduce(a, b)
     b.update_peers({"c": c.address})
     c.update_peers({"b": b.address})
-    a.send("b", [UPDATE])
-    c.send("b", [UPDATE])
+    a.send("b", KIND, [UPDATE])
+    c.send("b", KIND, [UPDATE])
     assert received(b, 2) == []
     assert received(c, 1) == [("b", Met(b.life))]
-    c.send("b", [UPDATE])
+    c.send("b", KIND, [UPDATE])
     assert received(b, 2) == [("c", Met(c.life)), ("c", UPDATE)]
     assert b.rejected == {"address": 1}
     with pytest.raises(KeyError):
-        b.send("a", [UPDATE])
+        b.send("a", KIND, [UPDATE])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +52,7 @@ def test_bad_addresses_change_nothing(make: Make, peers: dict[str, Address], pro
     with pytest.raises(ConfigError) as caught:
         a.update_peers(peers)
     assert caught.value.problems == [problem]
-    b.send("a", [UPDATE])
+    b.send("a", KIND, [UPDATE])
     assert received(a, 1) == [("b", UPDATE)]
 
 
@@ -78,5 +73,5 @@ def test_any_spelling_of_an_address_is_known(make: Make, host: str) -> None:
     introduce(a, b)
     a.update_peers({"b": (spelled, b.address[1])})
     b.update_peers({"a": (spelled, a.address[1])})
-    a.send("b", [UPDATE])
+    a.send("b", KIND, [UPDATE])
     assert received(b, 1) == [("a", UPDATE)]

@@ -6,19 +6,16 @@ import pytest
 
 from drld.gossip.transport import Address, Transport
 
-from .pair import (
-    UPDATE,
-    Make,
-    introduce,
-)
+from ...wire import taken
+from .pair import KIND, UPDATE, Make, introduce
 
 
 def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:
     a = make("a")
     # A socket bound to loopback cannot reach beyond it; broadcast is not permitted.
     a.update_peers({"far": ("192.0.2.1", 7946), "all": ("255.255.255.255", 7946)})
-    a.send("far", [UPDATE])
-    a.send("all", [UPDATE])
+    a.send("far", KIND, [UPDATE])
+    a.send("all", KIND, [UPDATE])
     assert a.handshakes == 0
     assert a.errors.total() == 2
     assert a.errors["EACCES"] == 1
@@ -32,8 +29,8 @@ def test_a_dead_peer_is_no_error(make: Make) -> None:
     introduce(a, b)
     b.close()
     for _ in range(3):
-        a.send("b", [UPDATE])
-    assert list(a.receive()) == []
+        a.send("b", KIND, [UPDATE])
+    assert taken(a) == []
     assert a.sent == 3
     assert not a.errors
 
@@ -69,7 +66,7 @@ def test_a_full_send_buffer_is_counted(make: Make, monkeypatch: pytest.MonkeyPat
         OSError("nameless"),
     )
     for _ in range(3):
-        a.send("b", [UPDATE])
+        a.send("b", KIND, [UPDATE])
     assert a.errors == {"EAGAIN": 1, "EPERM": 1, "unknown": 1}
     assert a.sent == 0
 
@@ -80,7 +77,7 @@ def test_a_failure_to_receive_is_counted_and_ends_nothing(
     a = make("a")
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
     fail(a, monkeypatch, refused, refused, BlockingIOError(errno.EAGAIN, "empty"))
-    assert list(a.receive()) == []
+    assert taken(a) == []
     assert a.errors == {"ECONNREFUSED": 2}
 
 

@@ -8,23 +8,17 @@ from typing import cast
 import pytest
 
 from drld.gossip.transport import MAX_REFUSED, Address
-from drld.gossip.wire.channel import MAX_ANSWERS, Message
-from drld.gossip.wire.control_codec import (
-    CONTROL_TAG_SIZE,
-    NOBODY,
-    Control,
-    End,
-    Hello,
-    Kind,
-    encode_control,
-)
+from drld.gossip.wire.channel import MAX_ANSWERS
+from drld.gossip.wire.control_codec import NOBODY, Control, End, Hello, Kind
 from drld.gossip.wire.datagram_tag import HELLO, Tagger, session_secret
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.message import LONG_TAG_SIZE
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import MAX_UPDATES
-from drld.model import Quantity, Update
+from drld.model import Update
 
-from .pair import NO_KEYS, RING, UPDATE, Make, greeting, introduce, received
+from ...wire import encode_control, pushsum, taken
+from .pair import KIND, NO_KEYS, RING, UPDATE, Make, greeting, introduce, received
 
 
 def test_a_flood_of_forgeries_waits_for_the_next_tick(
@@ -35,12 +29,12 @@ def test_a_flood_of_forgeries_waits_for_the_next_tick(
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     for _ in range(25):
         stranger.sendto(bytes(20), b.address)
-    a.send("b", [UPDATE])
+    a.send("b", KIND, [UPDATE])
     assert MAX_REFUSED > 10
-    assert list(b.receive()) == []
+    assert taken(b) == []
     assert (b.rejected.total(), b.floods) == (10, 1)
     assert not b.drained
-    assert list(b.receive()) == []
+    assert taken(b) == []
     assert received(b, 6) == [("a", UPDATE)]
     assert (b.rejected.total(), b.floods) == (25, 2)
     assert b.drained
@@ -53,13 +47,13 @@ def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lo
     introduce(a, b)
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
     probe = Control(Kind.PROBE, 1, 2, 3)
-    a.send("b", [UPDATE] * MAX_UPDATES)
-    a.send_control("b", probe)
+    a.send("b", KIND, [UPDATE] * MAX_UPDATES)
+    a.send("b", Kind.PROBE, probe)
     for _ in range(4):
-        a.send("b", [UPDATE])
-    assert list(b.receive(updates=False)) == [("a", probe)]
+        a.send("b", KIND, [UPDATE])
+    assert taken(b, {KIND: "unheeded"}) == [("a", probe)]
     assert (b.rejected, b.received, b.floods) == ({"unheeded": 3}, 0, 1)
-    assert list(b.receive()) == [("a", UPDATE)] * 2
+    assert taken(b) == [("a", UPDATE)] * 2
 
 
 def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
@@ -73,8 +67,8 @@ def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
     before = b.greetings
     for _ in range(25):
         a._socket.sendto(recorded, b.address)
-    a.send("b", [UPDATE])
-    assert list(b.receive()) == []
+    a.send("b", KIND, [UPDATE])
+    assert taken(b) == []
     assert (b.greetings - before, b.floods, b.rejected) == (10, 1, {})
     assert received(b, 16) == [("a", UPDATE)]
     assert b.greetings - before == 25
@@ -89,13 +83,18 @@ def test_what_is_refused_after_all_counts_against_a_flood(
     introduce(a, b)
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     for _ in range(4):
-        a.send("b", [UPDATE] * 4)
-    taken = 0
-    for _ in b.receive():
-        taken += 1
-        b.refuse("replayed")
-    assert (taken, b.rejected, b.floods) == (12, {"replayed": 12}, 1)
-    assert len(list(b.receive())) == 4
+        a.send("b", KIND, [UPDATE] * 4)
+    came = 0
+
+    def refuse_all(_peer: str, _kind: int, body: list[Update]) -> None:
+        nonlocal came
+        came += len(body)
+        for _ in body:
+            b.refuse("replayed")
+
+    b.receive(refuse_all)
+    assert (came, b.rejected, b.floods) == (12, {"replayed": 12}, 1)
+    assert len(taken(b)) == 4
 
 
 @pytest.mark.parametrize("ring", [NO_KEYS, RING])
@@ -114,21 +113,21 @@ def test_a_handshake_gets_through_a_flood(
         for number in range(500):
             hello = Hello(End(rng.getrandbits(64) | 1, 1), NOBODY, number + 1, rng.getrandbits(64))
             content = encode_control(hello, ring.use, 0)
-            forged = content + rng.randbytes(CONTROL_TAG_SIZE)
+            forged = content + rng.randbytes(LONG_TAG_SIZE)
             if ring is NO_KEYS:
                 secret = session_secret(b"", "a", "b")
-                forged = Tagger(secret, HELLO, CONTROL_TAG_SIZE).seal(content)
+                forged = Tagger(secret, HELLO, LONG_TAG_SIZE).seal(content)
             assert forged[1] == key_id
             a._socket.sendto(forged, b.address)
             stranger.sendto(forged, b.address)
 
-    met: dict[str, list[Message]] = {"a": [], "b": []}
+    met: dict[str, list[object]] = {"a": [], "b": []}
     for _ in range(3):
         flood()
         # A true one is no different where there are no keys, and the last in the queue.
-        a.send("b", [UPDATE])
+        a.send("b", KIND, [UPDATE])
         met["b"] += [message for _, message in received(b, 1)]
-        met["a"] += [message for _, message in a.receive()]
+        met["a"] += [message for _, message in taken(a)]
     assert Met(a.life) in met["b"]
     assert met["a"] == [Met(b.life)]
     assert b.floods == 0
@@ -145,7 +144,7 @@ def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = make("a"), make("b")
     introduce(a, b)
     for _ in range(5):
-        a.send("b", [UPDATE])
+        a.send("b", KIND, [UPDATE])
     monkeypatch.setattr(b, "_pending_limit", 3 * 512)
     assert len(received(b, 1)) == 3
     assert len(received(b, 1)) == 2
@@ -163,10 +162,10 @@ def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(make: M
         waiting += 1
         return long, a.address
 
-    long = a._by_name["b"].channel.seal_updates([UPDATE] * MAX_UPDATES) or b""
+    long = a._by_name["b"].channel.seal(KIND, [UPDATE] * MAX_UPDATES) or b""
     b._socket.close()
     b._socket = cast(socket.socket, SimpleNamespace(recvfrom=flood, close=bool))
-    assert sum(1 for _ in b.receive()) == waiting * MAX_UPDATES
+    assert len(taken(b)) == waiting * MAX_UPDATES
     assert waiting <= most
 
 
@@ -175,7 +174,7 @@ def test_a_burst_of_a_large_fleet_fits_the_buffer(make: Make) -> None:
     a, b = make("a"), make("b")
     introduce(a, b)
     for sequence in range(490):
-        a.send("b", [Update(1, sequence, Quantity.RATE, 0, 1.0, 1.0)])
+        a.send("b", KIND, [pushsum(1, sequence, 1.0, 1.0)])
     assert [
         update.sequence for _, update in received(b, 490) if isinstance(update, Update)
     ] == list(range(490))

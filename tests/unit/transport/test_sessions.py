@@ -13,7 +13,8 @@ from drld.gossip.wire.control_codec import (
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
 
-from .pair import NO_KEYS, RING, UPDATE, Make, introduce, received, sealed
+from ...wire import taken
+from .pair import KIND, NO_KEYS, RING, UPDATE, Make, introduce, received, sealed
 
 
 def test_without_a_session_nothing_is_believed(make: Make) -> None:
@@ -23,7 +24,7 @@ def test_without_a_session_nothing_is_believed(make: Make) -> None:
     b.update_peers({})
     b.update_peers({"a": a.address})
     for _ in range(3):
-        a.send("b", [UPDATE])
+        a.send("b", KIND, [UPDATE])
     assert received(b, 3) == []
     assert b.rejected == {"session": 3}
     assert b.handshakes == 2
@@ -31,7 +32,7 @@ def test_without_a_session_nothing_is_believed(make: Make) -> None:
     assert received(a, 1) == []
     assert received(b, 1) == [("a", Met(a.life))]
     assert received(a, 1) == [("b", Met(b.life))]
-    a.send("b", [UPDATE])
+    a.send("b", KIND, [UPDATE])
     assert received(b, 1) == [("a", UPDATE)]
 
 
@@ -43,12 +44,12 @@ def test_a_restarted_peer_is_met_and_its_former_life_is_over(make: Make) -> None
     a.close()
     again = Transport(address, "a", {"b": b.address}, RING, Random("again"))
     try:
-        b.send("a", [UPDATE])
+        b.send("a", KIND, [UPDATE])
         assert received(again, 1) == []
         assert again.rejected == {"session": 1}
         assert received(b, 1) == []
         assert received(again, 1) == [("b", Met(b.life))]
-        again.send("b", [UPDATE])
+        again.send("b", KIND, [UPDATE])
         assert received(b, 2) == [("a", Met(again.life)), ("a", UPDATE)]
         again._socket.sendto(before, b.address)
         assert received(b, 1) == []
@@ -62,8 +63,8 @@ def all_is_heard(a: Transport, b: Transport, *rings: tuple[KeyRing, KeyRing]) ->
     for ring_of_a, ring_of_b in rings:
         a.set_ring(ring_of_a)
         b.set_ring(ring_of_b)
-        a.send("b", [UPDATE])
-        b.send("a", [UPDATE])
+        a.send("b", KIND, [UPDATE])
+        b.send("a", KIND, [UPDATE])
         assert received(b, 1) == [("a", UPDATE)]
         assert received(a, 1) == [("b", UPDATE)]
 
@@ -101,7 +102,7 @@ def test_on_the_way_to_a_key_both_are_believed(make: Make) -> None:
         (RING, RING),
     )
     b.set_ring(NO_KEYS)
-    b.send("a", [UPDATE])
+    b.send("a", KIND, [UPDATE])
     assert received(a, 1) == []
     assert a.rejected == {"key": 1}
 
@@ -110,7 +111,7 @@ def test_another_key_is_refused(make: Make) -> None:
     a, b = make("a"), make("b", ring=KeyRing({1: bytes(16)}, use=1))
     a.update_peers({"b": b.address})
     b.update_peers({"a": a.address})
-    a.send("b", [UPDATE])
+    a.send("b", KIND, [UPDATE])
     assert received(b, 1) == []
     assert b.rejected == {"tag": 1}
     assert b.handshakes == 0
@@ -120,11 +121,11 @@ def test_who_has_no_session_is_greeted_once_a_turn(make: Make) -> None:
     a, b = make("a"), make("b")
     a.update_peers({"b": b.address})
     for _ in range(3):
-        a.send("b", [UPDATE])
-        a.send_control("b", Control(Kind.PROBE, 1, 2, 3))
+        a.send("b", KIND, [UPDATE])
+        a.send("b", Kind.PROBE, Control(Kind.PROBE, 1, 2, 3))
     assert (a.handshakes, a.sent, a.control_sent) == (1, 0, 0)
-    list(a.receive())
-    a.send("b", [UPDATE])
+    taken(a)
+    a.send("b", KIND, [UPDATE])
     assert a.handshakes == 2
 
 
@@ -145,13 +146,24 @@ def test_a_peer_begins_one_life_in_a_turn(make: Make) -> None:
 
         turn = b._turn + 1
         opened = channel.open_untrusted(answer(lives[0], 1), turn)
-        assert opened.messages == [Met(lives[0].life)]
+        assert opened.body == Met(lives[0].life)
         with pytest.raises(WireError) as caught:
             channel.open_untrusted(answer(lives[1], 1), turn)
         assert caught.value.reason == "hasty"
         assert channel.session.theirs.life == lives[0].life
         opened = channel.open_untrusted(answer(lives[1], 2), turn + 1)
-        assert opened.messages == [Met(lives[1].life)]
+        assert opened.body == Met(lives[1].life)
     finally:
         for life in lives:
             life.close()
+
+
+def test_a_peer_that_speaks_another_version_is_known_until_it_is_met(make: Make) -> None:
+    a, b = make("a"), make("b")
+    a.update_peers({"b": b.address})
+    b.update_peers({"a": a.address})
+    a._socket.sendto(b"\x10" + bytes(19), b.address)
+    assert received(b, 1) == []
+    assert (b.rejected, b.other_versions) == ({"version": 1}, {"a": 1})
+    introduce(a, b)
+    assert b.other_versions == {}

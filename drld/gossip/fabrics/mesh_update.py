@@ -1,0 +1,52 @@
+"""What a limiter tells a peer of a limit in a mesh, and how it is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drld.errors import WireError
+from drld.gossip.wire.layout import Word
+from drld.gossip.wire.message import register
+from drld.gossip.wire.update_codec import MAX_VALUE, UpdateCodec
+from drld.model import Quantity, Update
+
+
+@dataclass(frozen=True, slots=True)
+class MeshUpdate(Update):
+    """An update in a mesh; its value is what the sender wants, not negative."""
+
+    whole: bool
+    """Whether the sender is connected to all its peers."""
+    rest: float | None
+    """What the sender believes all limiters but the receiver to want, in the unit of the value;
+    None: the receiver is to count its own sum."""
+
+
+class _MeshCodec(UpdateCodec[MeshUpdate]):
+    def write(self, update: MeshUpdate) -> Mapping[str, int | float]:
+        told = update.rest is not None
+        rest = update.rest or 0.0
+        return {"whole": int(update.whole), "rest_told": int(told), "reserved": 0, "rest": rest}
+
+    def read_untrusted(
+        self, common: tuple[int, int, Quantity, bool, float], fields: Mapping[str, Any]
+    ) -> MeshUpdate:
+        rest: float = fields["rest"]
+        told = fields["rest_told"] == 1
+        if fields["reserved"] or not (told or (rest == 0 and math.copysign(1, rest) > 0)):
+            raise WireError("reserved", "bits that must be zero are not")
+        return MeshUpdate(*common, whole=fields["whole"] == 1, rest=rest if told else None)
+
+    def problem(self, update: MeshUpdate) -> tuple[str, str] | None:
+        if update.value < 0:
+            return "value", f"{update.value} is negative"
+        if update.rest is not None and not 0 <= update.rest <= MAX_VALUE:
+            return "rest", f"{update.rest} is not from 0 to {MAX_VALUE:g}"
+        return None
+
+
+MESH = _MeshCodec(5, (("whole", 1), ("rest_told", 1), ("reserved", 2)), Word("f", (("rest", 32),)))
+register(MESH)

@@ -1,0 +1,172 @@
+"""Messages by kind: what every datagram has in common, and the codec of each kind.
+
+A datagram begins with the wire version, its kind and the id of its key, and ends with a tag
+(docs/wire-format.md). The kind says which codec reads the rest. A module that defines a message
+registers a codec for it (`register`), so a kind of traffic adds its messages from its own folder.
+A kind that no imported module has registered is refused as unknown.
+
+Two families of kinds differ in how a repeated datagram is found out:
+
+- Numbered kinds. The session counts these messages, and a replay window accepts each number once
+  (`drld.gossip.wire.replay_window`). Their header has 8 bytes, their tag 16.
+- Other kinds bring sequence numbers of their own. The tag is as long as the fleet wants.
+
+Input from the network is hostile until checked: a codec returns a message whose every field is
+within its bounds, or raises `WireError`, and never anything else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from drld.errors import WireError
+from drld.gossip.wire.layout import Table, Word
+
+VERSION = 2
+LONG_TAG_SIZE = 16
+"""Bytes: the tag of a numbered message, and the longest that a fleet may choose."""
+MAX_CONTENT = 1152
+"""Bytes of a datagram without its tag. With the longest tag, its packet fits the smallest MTU of
+IPv6 (1280 bytes) with room for a tunnel's header."""
+MAX_DATAGRAM = MAX_CONTENT + LONG_TAG_SIZE
+"""Bytes."""
+
+VERSION_AND_KIND = Word("B", (("version", 4), ("kind", 4)))
+"""The first byte of every message."""
+HEADER = Table(
+    VERSION_AND_KIND,
+    Word("B", (("key_id", 2), ("reserved", 6))),
+    Word("H", (("unused", 16),)),
+    Word("I", (("number", 32),)),
+)
+"""Of the numbered kinds."""
+MAX_BODY = MAX_CONTENT - HEADER.size
+"""Bytes of a numbered message without header and tag."""
+
+Body = TypeVar("Body")
+
+
+class Codec(ABC, Generic[Body]):
+    """How messages of one kind are written and read."""
+
+    numbered: bool
+    """Whether the session numbers these messages."""
+
+    def __init__(self, kind: int) -> None:
+        """`kind` is the number of the kind on the wire, 0 to 15."""
+        self.kind = kind
+
+    @abstractmethod
+    def check_length_untrusted(self, length: int) -> None:
+        """See whether a message can have so many bytes, without its tag.
+
+        Raises:
+            WireError: with the reason `length`.
+        """
+
+    @abstractmethod
+    def encode(self, body: Body, key_id: int, number: int) -> bytes:
+        """All of a datagram but its tag; `number` is the session's, 0 if it numbers none.
+
+        Raises:
+            ValueError: a field is out of its bounds (a fault of the caller's).
+        """
+
+    @abstractmethod
+    def decode_untrusted(self, content: bytes) -> Body:
+        """The message in a datagram without its tag; `head_untrusted` accepted its first bytes.
+
+        Raises:
+            WireError: with the reason of the first field that is out of its bounds.
+        """
+
+
+class NumberedCodec(Codec[Body]):
+    """A kind whose messages the session numbers."""
+
+    numbered = True
+
+    def encode(self, body: Body, key_id: int, number: int) -> bytes:
+        """See `Codec.encode`."""
+        header = {
+            "version": VERSION,
+            "kind": self.kind,
+            "key_id": key_id,
+            "reserved": 0,
+            "unused": 0,
+            "number": number,
+        }
+        return HEADER.pack(header) + self.pack(body)
+
+    def decode_untrusted(self, content: bytes) -> Body:
+        """See `Codec.decode_untrusted`."""
+        self.check_length_untrusted(len(content))
+        header = HEADER.read(content)
+        if header["reserved"] or header["unused"]:
+            raise WireError("reserved", "bits that must be zero are not")
+        return self.unpack_untrusted(content[HEADER.size :])
+
+    @abstractmethod
+    def pack(self, body: Body) -> bytes:
+        """The bytes after the header.
+
+        Raises:
+            ValueError: as `encode`.
+        """
+
+    @abstractmethod
+    def unpack_untrusted(self, data: bytes) -> Body:
+        """The message after a header; its length was checked.
+
+        Raises:
+            WireError: as `decode_untrusted`.
+        """
+
+
+_CODECS: dict[int, Codec[Any]] = {}
+
+
+def register(codec: Codec[Any]) -> None:
+    """Have messages of a kind written and read by this codec.
+
+    Raises:
+        ValueError: the number is no number of a kind, or another codec has it.
+    """
+    if not 0 <= codec.kind < 16:
+        raise ValueError(f"kind {codec.kind}: must be from 0 to 15")
+    if codec.kind in _CODECS:
+        raise ValueError(f"kind {codec.kind}: has a codec already ({_CODECS[codec.kind]})")
+    _CODECS[codec.kind] = codec
+
+
+def codec_of(kind: int) -> Codec[Any]:
+    """The codec of a kind that this limiter sends.
+
+    Raises:
+        KeyError: none is registered.
+    """
+    return _CODECS[kind]
+
+
+def head_untrusted(datagram: bytes) -> tuple[Codec[Any], int]:
+    """The codec and the key id of a datagram.
+
+    Raises:
+        WireError: with the reason `length`, `version` or `kind`.
+    """
+    if not HEADER.size < len(datagram) <= MAX_DATAGRAM:
+        raise WireError("length", f"{len(datagram)} bytes are no message")
+    version = datagram[0] >> 4
+    if version != VERSION:
+        raise WireError("version", f"{version} instead of {VERSION}")
+    codec = _CODECS.get(datagram[0] & 15)
+    if codec is None:
+        raise WireError("kind", f"{datagram[0] & 15} is unknown")
+    return codec, datagram[1] >> 6
+
+
+def number_of(content: bytes) -> int:
+    """The number of a message of a numbered kind that was decoded."""
+    number: int = HEADER.read(content)["number"]
+    return number
