@@ -17,12 +17,12 @@ from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
+from testbed.harness.progress import Progress
+from testbed.harness.suite import RESULT, run_suite
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, choose_links, probed
 from testbed.options import OUT, draw, experiment_options, load, show
-from testbed.progress import Progress
 from testbed.run import RunOptions
-from testbed.suite import RESULT, run_suite
 
 
 @click.group()

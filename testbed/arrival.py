@@ -37,7 +37,7 @@ from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.fleet import toml
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from testbed.stamps import Recorder, beyond
 from testbed.topology import SINK, Veth, build, veth
 from testbed.udp import PORT

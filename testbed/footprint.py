@@ -16,8 +16,8 @@ from testbed import netns
 from testbed.control import await_ready
 from testbed.crew import crew
 from testbed.fleet import toml
+from testbed.harness.progress import Progress
 from testbed.process import cpu_s, status_bytes
-from testbed.progress import Progress
 
 _ROLE = "hosts"
 _PORT = 7946

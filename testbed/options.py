@@ -11,7 +11,7 @@ import click
 from drld.errors import ConfigError
 from testbed import experiment as experiments
 from testbed.experiment import ALLOCATOR_NAMES, Experiment
-from testbed.suite import RESULT, disturbances_of, event_table_of, failed, table_of
+from testbed.harness.suite import RESULT, disturbances_of, event_table_of, failed, table_of
 
 OUT = Path("testbed-out")
 

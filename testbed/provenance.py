@@ -20,7 +20,7 @@ _GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
 _MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
 """Files that decide what a run measures."""
 _SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py")
-_SHOWING = re.compile(r"plot.*|markdown|page|options|progress|resume|suite|__main__")
+_SHOWING = re.compile(r"plot.*|options|__main__")
 """Files of the testbed that only say what is run, and what came of it."""
 
 

@@ -22,9 +22,9 @@ from testbed.errors import DisturbedError, MeasurementError, first_of
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
+from testbed.harness.progress import Progress
 from testbed.link import Links
 from testbed.measure import lateness_problem, worst_lateness
-from testbed.progress import Progress
 from testbed.record import Observation, record
 from testbed.topology import (
     SINK,

@@ -17,9 +17,9 @@ from testbed.bench import report
 from testbed.bench.lanes import Setting
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome
+from testbed.harness.page import PLOTS, RESULTS
+from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
-from testbed.page import PLOTS, RESULTS
-from testbed.progress import Progress
 from testbed.provenance import commit
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

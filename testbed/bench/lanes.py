@@ -24,7 +24,7 @@ from typing import Protocol
 from testbed import netns
 from testbed.crew import Crew, crew
 from testbed.errors import MeasurementError
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from testbed.topology import build, set_offloads, veth
 
 SOURCE, SINK = "source", "sink"

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.bench.summary import Outcome, Row, Summary, Target
-from testbed.markdown import item, prose, table
-from testbed.page import Page, image
+from testbed.harness.markdown import item, prose, table
+from testbed.harness.page import Page, image
 
 PAGE = Page("performance", "Benchmarks", "scripts/bench --docs", "../docs/performance.md", ["all"])
 FIGURE = "performance.png"

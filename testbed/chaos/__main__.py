@@ -21,11 +21,11 @@ from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import FABRIC
 from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
+from testbed.harness.board import Board
+from testbed.harness.page import Page
 from testbed.interrupt import run_to_end
 from testbed.link import probed
-from testbed.page import Page
 from testbed.provenance import commit
-from testbed.reproduce.board import Board
 
 _PAGE = Page(
     "chaos", "Faults done to fleets of real daemons", "scripts/chaos --docs", "../docs/chaos.md",

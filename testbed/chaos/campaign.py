@@ -16,7 +16,7 @@ from testbed.chaos.report import broken_of
 from testbed.chaos.stage import Job
 from testbed.crew import Child
 from testbed.errors import MeasurementError
-from testbed.reproduce.board import Board
+from testbed.harness.board import Board
 
 _SILENCE_S = 240.0
 _GRACE_S = 40.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testbed.markdown import item, prose, table
+from testbed.harness.markdown import item, prose, table
 
 
 def broken_of(record: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 
 _OUT = Path("fabrics-out")
 

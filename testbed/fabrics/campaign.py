@@ -18,7 +18,7 @@ from typing import Any
 
 from testbed.fabrics.case import Case
 from testbed.fabrics.measure import measure
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from testbed.provenance import digest, provenance
 
 RESULT = "result.json"

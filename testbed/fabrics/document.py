@@ -12,8 +12,8 @@ from testbed.fabrics.case import CHURN, DEATH, DEMAND, LOSSES, SIZES, Case
 from testbed.fabrics.fleet import INTERVAL_NS
 from testbed.fabrics.measure import STEP
 from testbed.fabrics.results import Results
-from testbed.markdown import table
-from testbed.page import Page, image
+from testbed.harness.markdown import table
+from testbed.harness.page import Page, image
 
 PAGE = Page(
     "fabrics", "The fabrics compared", "python -m testbed.fabrics --docs", "../docs/gossip.md",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from testbed.harness.draw import rates_over_time
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, text
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES, PAPERS
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, text
 
 _TOP_MBIT = 15.0
 _SMALL, _LARGE = "l1", "l2"

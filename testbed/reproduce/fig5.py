@@ -7,11 +7,11 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, difference, text
 from testbed.plot import COLOURS, STYLE, save
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, difference, text
 
 _NOISE = 0.01
 """Of a median over ten runs; CTB's own index varies by more from run to run."""

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from testbed.harness.draw import rates_over_time
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
+from testbed.harness.results import windows as windows_of
 from testbed.reproduce.baseline import FPS, NAMES
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
-from testbed.reproduce.results import windows as windows_of
 from testbed.result import GOODPUT_SHARE
 
 _LIMITERS = 5

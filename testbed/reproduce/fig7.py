@@ -12,11 +12,11 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from drld import units
+from testbed.harness.draw import rates_over_time
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, near
+from testbed.harness.results import Results, Run, forwarded, goodput, text
 from testbed.reproduce.baseline import FPS, NAMES
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, near
-from testbed.reproduce.results import Results, Run, forwarded, goodput, text
 
 _TOP_MBIT = 15.0
 _WINDOW_S, _STEP_S = 3.0, 0.2

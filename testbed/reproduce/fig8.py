@@ -18,12 +18,12 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, difference, ratio, text
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
 from testbed.reproduce.baseline import HASTY as NO_FILTER
 from testbed.reproduce.baseline import NAMES
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.results import Results, difference, ratio, text
 
 _SIZES = (10, 50, 100, 200, 350, 490)
 _BRANCHING = (1, 3, 7)

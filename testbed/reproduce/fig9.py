@@ -6,12 +6,12 @@ import statistics
 from pathlib import Path
 
 from drld import units
+from testbed.harness.draw import rates_over_time
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, Run, share_within, text, totals
 from testbed.reproduce.baseline import FPS
 from testbed.reproduce.baseline import NAMES as ALLOCATORS
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, Run, share_within, text, totals
 
 _TOP_MBIT = 10.0
 _NAMES = {"static": "Static 1/N", **{name: ALLOCATORS[name] for name in FPS}}

@@ -15,11 +15,11 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Finding, Table, near
+from testbed.harness.results import Results, ratio, text
 from testbed.plot import COLOURS, STYLE, save
 from testbed.reproduce.baseline import FPS, NAMES, papers
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Finding, Table, near
-from testbed.reproduce.results import Results, ratio, text
 
 _ALLOCATORS = ("ctb", "grd", *FPS)
 _PAPER = {"ctb": ("51", "0.34"), "grd": ("53", "0.44"), "fps": ("46", "0.33")}

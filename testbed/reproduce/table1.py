@@ -10,11 +10,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from testbed.harness.draw import rates_over_time
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, Run, difference, mean_and_spread, ratio, text
 from testbed.reproduce.baseline import FPS, NAMES, papers
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, Run, difference, mean_and_spread, ratio, text
 
 _KBIT = 1e3
 _TOP_MBIT = 15.0

@@ -7,11 +7,11 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, difference, mean_and_spread, ratio, text
 from testbed.plot import COLOURS, MBIT, STYLE, save
 from testbed.reproduce.baseline import FPS, NAMES, papers
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, difference, mean_and_spread, ratio, text
 
 _ALLOCATORS = ("ctb", "grd", *FPS)
 _LONG, _SHORT = "l1", "l2"

@@ -9,8 +9,8 @@ import click
 import trio
 
 from drld.errors import DrldError
+from testbed.harness.progress import Progress
 from testbed.options import OUT, experiment_options, load, show
-from testbed.progress import Progress
 from testbed.sim.suite import run_suite
 
 

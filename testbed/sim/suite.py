@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from testbed.experiment import Experiment
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
+from testbed.harness.suite import carry_out, header
 from testbed.sim.run import simulate
-from testbed.suite import carry_out, header
 
 
 async def run_suite(
     experiment: Experiment, out: Path, progress: Progress, *, resumed: bool = False
 ) -> dict[str, Any]:
-    """Carry out all runs in the simulator; see `testbed.suite.carry_out`.
+    """Carry out all runs in the simulator; see `testbed.harness.suite.carry_out`.
 
     Raises:
         DrldError: the simulator cannot do it.

@@ -37,7 +37,7 @@ from testbed.bench.lanes import Contestant, Setting, contest, ratios
 from testbed.bench.registry import Benchmark
 from testbed.bench.summary import Outcome, row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast, Tcp
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from tests.kernel.topology import DEADLINE_S
 
 pytestmark = pytest.mark.kernel

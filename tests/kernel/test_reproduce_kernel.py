@@ -15,12 +15,12 @@ from click.testing import CliRunner
 
 from testbed import netns
 from testbed.attempts import ATTEMPTS
+from testbed.harness.campaign import Campaign
+from testbed.harness.figure import Figure, Series
+from testbed.harness.runner import REPORT, SUMMARY
 from testbed.reproduce import __main__ as command
 from testbed.reproduce import fig3
 from testbed.reproduce.baseline import BASELINE
-from testbed.reproduce.campaign import Campaign
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.runner import REPORT, SUMMARY
 
 pytestmark = pytest.mark.kernel
 

@@ -21,8 +21,8 @@ import trio
 from testbed import netns
 from testbed.attempts import undisturbed
 from testbed.errors import MeasurementError
+from testbed.harness.progress import Progress
 from testbed.link import DelayLineLinks, Links
-from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import ATTEMPTS, experiment
 

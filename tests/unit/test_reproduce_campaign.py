@@ -17,14 +17,14 @@ import trio
 from testbed.attempts import ATTEMPTS
 from testbed.crew import Child
 from testbed.errors import HostError
-from testbed.reproduce import campaign, worker
-from testbed.reproduce.board import Board
-from testbed.reproduce.campaign import Campaign
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Finding
-from testbed.reproduce.results import Results
-from testbed.reproduce.runner import Setting
-from testbed.reproduce.schedule import Room, Task
+from testbed.harness import campaign, worker
+from testbed.harness.board import Board
+from testbed.harness.campaign import Campaign
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Finding
+from testbed.harness.results import Results
+from testbed.harness.runner import Setting
+from testbed.harness.schedule import Room, Task
 
 WANTED = {"allocators": ["ctb", "fps"], "repeat": 2, "seconds": 2, "warmup": "1s"}
 

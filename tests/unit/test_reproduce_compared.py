@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from testbed.reproduce import daemons, trust
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results
+from testbed.studies import daemons, trust
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 

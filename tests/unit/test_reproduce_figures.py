@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results, windows
 from testbed.reproduce import fig3, fig4, fig5, fig7
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results, windows
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results
 from testbed.reproduce import fig6, fig8, flows5000, sensitivity, table2
 from testbed.reproduce.baseline import FPS
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results
 from testbed.result import GOODPUT_SHARE
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 

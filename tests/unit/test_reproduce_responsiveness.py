@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from testbed.harness.results import Results
 from testbed.reproduce.baseline import NAMES
-from testbed.reproduce.responsiveness import FIGURE
-from testbed.reproduce.results import Results
+from testbed.studies.responsiveness import FIGURE
 from tests.reproduce_factories import failed
 
 KINDS = ("join", "leave", "bottleneck", "limit", "death")

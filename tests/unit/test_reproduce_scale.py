@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from drld.gossip.fabrics.tree import Tree
-from testbed.reproduce import fabrics, fleets, scale, thrift
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.results import Results
+from testbed.harness.figure import Figure, Series
+from testbed.harness.results import Results
+from testbed.studies import fabrics, fleets, scale, thrift
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 LIMIT_MBIT = 50.0

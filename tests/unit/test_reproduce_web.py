@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results
 from testbed.reproduce import fig9, table1
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
 
 WEB = {"ctb": 1.80, "grd": 1.97, "fps": 2.09, "fps-paper": 2.09, "fair": 2.09}

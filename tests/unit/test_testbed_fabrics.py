@@ -14,7 +14,7 @@ from testbed.fabrics.__main__ import main
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
 from testbed.fabrics.measure import STEP, Errors, measure
 from testbed.fabrics.results import Results
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from tests.test_layering import ROOT, imports
 
 SMALL = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 
 from testbed.cpu import CpuTimes
+from testbed.harness.progress import Progress
 from testbed.measure import FIRST_SAMPLE, ip_bytes, lateness_problem, worst_lateness
-from testbed.progress import Progress
 
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit

@@ -11,8 +11,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from testbed.harness.results import Run
 from testbed.plot import RATE_LABEL, STYLE, legend, panel, save
-from testbed.reproduce.results import Run
 
 _COLUMNS = 2
 _WIDTH = 5.6

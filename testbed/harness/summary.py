@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Finding, Verdict
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Finding, Verdict
 
 SCHEMA = 1
 NOT_RUN = "not run"

@@ -1,4 +1,4 @@
-"""One run as a process of its own: `python -m testbed.reproduce.worker`, for `campaign.py`.
+"""One run as a process of its own: `python -m testbed.harness.worker`, for `campaign.py`.
 
 A job comes on the standard input and the outcome goes to the standard output, as JSON lines
 (`Job`, and the constants below). Namespaces, sockets and logs are called after the process that
@@ -19,9 +19,9 @@ from drld.errors import DrldError
 from testbed import child, experiment
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
+from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
-from testbed.progress import Progress
 from testbed.run import RunOptions, refuse, run_once
 from testbed.sim.run import simulate
 

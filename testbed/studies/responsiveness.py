@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, text
 from testbed.plot import STYLE, save
 from testbed.plot_response import response_figure
 from testbed.reproduce.baseline import FPS, NAMES
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.results import Results, text
 
 _ALLOCATORS = ("ctb", "gtb", "grd", *FPS)
 _JUDGED = ("fps", "fair")

@@ -1,9 +1,9 @@
 """Carrying out the runs of figures, several at a time, each as a process of its own.
 
 `schedule.py` says which run is next, `worker.py` is the process, and a series' runs go into its
-result (`testbed.suite.Ledger`) in whatever order they end. A figure is concluded as soon as all its
-series are done. A run that does not count is done once more; then, unless it is simulated, after
-all others and alone.
+result (`suite.Ledger`) in whatever order they end. A figure is concluded as soon as all its series
+are done. A run that does not count is done once more; then, unless it is simulated, after all
+others and alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from testbed import netns, provenance
 from testbed.attempts import ATTEMPTS
 from testbed.crew import Child
 from testbed.errors import HostError, MeasurementError
-from testbed.reproduce import worker
-from testbed.reproduce.board import Board
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.runner import (
+from testbed.harness import worker
+from testbed.harness.board import Board
+from testbed.harness.figure import Figure
+from testbed.harness.runner import (
     Setting,
     conclude,
     duration,
@@ -34,8 +34,8 @@ from testbed.reproduce.runner import (
     series_of,
     tasks_of,
 )
-from testbed.reproduce.schedule import Task, choose, time_left
-from testbed.suite import Ledger
+from testbed.harness.schedule import Task, choose, time_left
+from testbed.harness.suite import Ledger
 
 _AMONG_OTHERS = 2
 """Attempts at a run that others may run beside."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.reproduce.figure import Series
-from testbed.reproduce.results import Results, ratio
+from testbed.harness.figure import Series
+from testbed.harness.results import Results, ratio
 
 PAPERS_LIMITERS = 490
 BRANCHING = 3

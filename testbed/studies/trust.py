@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from testbed.reproduce.any_traffic_cases import CASES, ON_TESTBED
+from testbed.harness.draw import rates_over_time
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import OfRun, Results, Run, goodput, text, totals
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, NAMES
-from testbed.reproduce.draw import rates_over_time
 from testbed.reproduce.fig7 import ALLOCATORS as BOTTLENECKED
 from testbed.reproduce.fig7 import BOTTLENECK
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.results import OfRun, Results, Run, goodput, text, totals
+from testbed.studies.any_traffic_cases import CASES, ON_TESTBED
 
 _TOP_MBIT = 15.0
 _PACE = 0.06

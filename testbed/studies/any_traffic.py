@@ -15,13 +15,13 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
 from testbed import experiment
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, difference, text
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
-from testbed.reproduce.any_traffic_cases import ALL_CASES, ALLOCATORS, JUDGED, Bound, Case
-from testbed.reproduce.any_traffic_measures import Measure, Seen
 from testbed.reproduce.baseline import NAMES
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.results import Results, difference, text
+from testbed.studies.any_traffic_cases import ALL_CASES, ALLOCATORS, JUDGED, Bound, Case
+from testbed.studies.any_traffic_measures import Measure, Seen
 
 _MAX_MIN = "max-min"
 _MOST_GROUPS = 8

@@ -9,8 +9,8 @@ from typing import Any
 
 from testbed import experiment as experiments
 from testbed.experiment import Experiment
-from testbed.reproduce.finding import Finding
-from testbed.reproduce.results import Results
+from testbed.harness.finding import Finding
+from testbed.harness.results import Results
 
 _START_S = 1.0
 """What a simulated run takes beside its time: a process that starts."""

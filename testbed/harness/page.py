@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.markdown import prose
+from testbed.harness.markdown import prose
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 PLOTS = "plots"
 """The folder of the images beside the pages."""
 _MARK = re.compile(r"^<!-- ([\w-]+) -->$", re.MULTILINE)

@@ -1,6 +1,6 @@
 """Fabrics at scale: how wrong each lets the limiters be about the total, with and without loss.
 
-The fleets of `testbed.reproduce.fleets` under FPS, 50 ms, branching 3. At every size without loss,
+The fleets of `testbed.studies.fleets` under FPS, 50 ms, branching 3. At every size without loss,
 and at one size with more and more of it. A mesh of N costs N - 1 updates an interval and limiter,
 in the simulator as anywhere, so it ends at 200, and its losses are those of 50.
 """
@@ -13,12 +13,12 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
 from drld.gossip.fabrics import FABRICS
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, text
 from testbed.plot import COLOURS, STYLE, save
-from testbed.reproduce import scale
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.fleets import control, error, fleet, highest
-from testbed.reproduce.results import Results, text
+from testbed.studies import scale
+from testbed.studies.fleets import control, error, fleet, highest
 
 _SIZES = (50, 200, 490, 3000)
 _MOST = {"mesh": 200}

@@ -17,12 +17,12 @@ from typing import Any
 
 import click
 
-from testbed.reproduce import report
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.results import Results
-from testbed.reproduce.schedule import Room, Task, time_left
-from testbed.reproduce.summary import summarize
-from testbed.suite import Ledger, Notes, header, read
+from testbed.harness import report
+from testbed.harness.figure import Figure, Series
+from testbed.harness.results import Results
+from testbed.harness.schedule import Room, Task, time_left
+from testbed.harness.suite import Ledger, Notes, header, read
+from testbed.harness.summary import summarize
 
 REPORT = "report.html"
 SUMMARY = "summary.json"

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from testbed.experiment import ALLOCATOR_NAMES
-from testbed.reproduce.any_traffic_measures import (
+from testbed.harness.figure import Series
+from testbed.studies.any_traffic_measures import (
     AFTER_EVENTS,
     AGGREGATE,
     BYTES,
@@ -31,7 +32,6 @@ from testbed.reproduce.any_traffic_measures import (
     part,
     share_of,
 )
-from testbed.reproduce.figure import Series
 
 JUDGED = "fair"
 ALLOCATORS = ("ctb", "fair", "fps", "fps-paper", "grd")

@@ -19,7 +19,7 @@ from testbed.datagrams import UdpSource
 from testbed.experiment import NS_PER_S, Experiment, Flow
 from testbed.fair import deserved, udp_sources
 from testbed.fields import spread_out
-from testbed.reproduce.results import Run
+from testbed.harness.results import Run
 from testbed.result import GOODPUT_SHARE, jain
 
 _BURSTS = 3

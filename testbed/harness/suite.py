@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from testbed.attempts import ATTEMPTS
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
+from testbed.harness.resume import resume
 from testbed.provenance import provenance
 from testbed.result import median_and_range
-from testbed.resume import resume
 from testbed.run import RunOptions, refuse, run_once
 
 SCHEMA = 1
@@ -72,7 +72,7 @@ async def carry_out(
     """Carry out the runs, writing the result so far to `out` after each; return the result.
 
     Where a series is resumed, those runs that `out` has already, and that still count
-    (`testbed.resume`), are taken over.
+    (`testbed.harness.resume`), are taken over.
     """
     ledger = Ledger(experiment.table.name, experiment, header, out, progress, resumed=resumed)
     ledger.open()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from testbed.markdown import item, prose, table
-from testbed.page import Page, image
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.report import Summary, conditions, score
-from testbed.reproduce.summary import missing_count, unmet
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Verdict
+from testbed.harness.markdown import item, prose, table
+from testbed.harness.page import Page, image
+from testbed.harness.report import Summary, conditions, score
+from testbed.harness.summary import missing_count, unmet
 
 _TITLES = {
     "reproduction": "The paper, figure by figure",

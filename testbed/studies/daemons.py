@@ -16,10 +16,10 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import OfRun, Results, Run, difference, text, totals
 from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT, STYLE, save
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import OfRun, Results, Run, difference, text, totals
 
 _ALLOCATOR = "fps"
 _AGREEMENT = 0.03

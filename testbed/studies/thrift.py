@@ -21,12 +21,12 @@ from matplotlib import rc_context
 from drld.config.probes import PROFILES
 from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, text, totals
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
-from testbed.reproduce import scale
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.fleets import PAPERS_LIMITERS, WARMUP_S, control, error, fleet, highest
-from testbed.reproduce.results import Results, text, totals
+from testbed.studies import scale
+from testbed.studies.fleets import PAPERS_LIMITERS, WARMUP_S, control, error, fleet, highest
 
 _CHEAP = 0.03
 _PROBE_BYTES = 72

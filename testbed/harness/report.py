@@ -1,6 +1,6 @@
 """The report of all figures: a page, and a few lines for a terminal. Pure.
 
-Everything is made from the figures' summaries (`testbed.reproduce.summary`).
+Everything is made from the figures' summaries (`testbed.harness.summary`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.summary import missing, missing_count, unmet
+from testbed.harness.finding import Verdict
+from testbed.harness.summary import missing, missing_count, unmet
 
 Summary = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
 """Beyond figure 8: to 10,000 limiters, in the simulator, with what a limiter costs.
 
-A live flow's fair share is what it is at 490 (`testbed.reproduce.fleets`), push-sum, 50 ms. Where
+A live flow's fair share is what it is at 490 (`testbed.studies.fleets`), push-sum, 50 ms. Where
 each allocator stops working, too: those that are not FPS, to 1,000.
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, ratio, text
 from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
 from testbed.reproduce.baseline import NAMES
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.fleets import BRANCHING, control, error, fleet, highest
-from testbed.reproduce.results import Results, ratio, text
+from testbed.studies.fleets import BRANCHING, control, error, fleet, highest
 
 _SIZES = (490, 1000, 3000, 10_000)
 _QUICK = 490
