@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from drld.errors import DrldError
-from testbed import ETHERNET_HEADER, MTU, netns
+from testbed import ETHERNET_HEADER, MTU, TBF_BURST, netns
 from testbed.crew import Child, Crew
 from testbed.delay import LinkReport
 from testbed.errors import HostError
 
 _NETEM_LIMIT = 100_000
 _LEAST_QUEUE_PACKETS = 10
-TBF_BURST = 2 * (MTU + ETHERNET_HEADER)
 SIZE_TABLE = ["stab", "overhead", str(-ETHERNET_HEADER), "linklayer", "ethernet"]
 """Arguments of tc that make a root qdisc count IP-layer bytes, and those behind it."""
 BACKENDS = ("auto", "netem", "delayline")

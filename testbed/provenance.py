@@ -19,7 +19,7 @@ _GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
 """The checkout may be another user's than root's."""
 _MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
 """Files that decide what a run measures."""
-_SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py")
+_SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py", "testbed/tcp/*.py")
 _SHOWING = re.compile(r"plot.*|options|__main__")
 """Files of the testbed that only say what is run, and what came of it."""
 

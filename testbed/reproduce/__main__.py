@@ -1,4 +1,4 @@
-"""`python -m testbed.reproduce`: the paper's figures and tables, and the studies, each by its name."""
+"""`python -m testbed.reproduce`: the paper's figures and tables, and studies, each by its name."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from drld.model import FlowId
 from testbed.experiment import STEP_NS, Flow
-from testbed.sim.clock import Clock
-from testbed.sim.receiver import Ack
-from testbed.sim.stream import (
+from testbed.tcp.clock import Clock
+from testbed.tcp.receiver import Ack
+from testbed.tcp.stream import (
     HEADER_BYTES,
     SEGMENT_BYTES,
     SYN_BYTES,
@@ -14,7 +14,7 @@ from testbed.sim.stream import (
     Stream,
     syn_timeout_ns,
 )
-from testbed.sim.timer import Timer
+from testbed.tcp.timer import Timer
 
 
 class Connection(Stream):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drld.model import FlowId
-from testbed.sim.clock import Clock
-from testbed.sim.receiver import Ack
-from testbed.sim.stream import (
+from testbed.tcp.clock import Clock
+from testbed.tcp.receiver import Ack
+from testbed.tcp.stream import (
     HEADER_BYTES,
     SEGMENT_BYTES,
     SYN_BYTES,
@@ -20,7 +20,7 @@ from testbed.sim.stream import (
     Stream,
     syn_timeout_ns,
 )
-from testbed.sim.timer import Timer
+from testbed.tcp.timer import Timer
 
 HEAD_BYTES = 160
 """Of the response, in a segment of its own."""

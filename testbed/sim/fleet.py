@@ -18,12 +18,12 @@ from drld.limiter import membership
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment
 from testbed.fleet import daemon_document
-from testbed.sim.clock import Clock
 from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host
 from testbed.sim.known import KnownMembership, KnownTree, families
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
+from testbed.tcp.clock import Clock
 from testbed.topology import Plan
 
 _ADDRESS = "10.3.1.2"

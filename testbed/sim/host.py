@@ -15,10 +15,10 @@ from drld.managed_limit import ManagedLimit
 from drld.model import GRACE_INTERVALS, FlowId
 from drld.police.policer import Policer
 from drld.spec import LimiterSpec
-from testbed.sim.clock import Clock
 from testbed.sim.datapath import MemoryDatapath
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import Network
+from testbed.tcp.clock import Clock
 
 
 class Host:

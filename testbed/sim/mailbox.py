@@ -16,9 +16,9 @@ from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import size
 from drld.model import Update
-from testbed.sim.clock import Clock
 from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import Network
+from testbed.tcp.clock import Clock
 
 _HEADERS = 20 + 8
 """Bytes of the IP and UDP headers."""

@@ -23,15 +23,15 @@ from testbed.experiment import Experiment, Group
 from testbed.fleet import FleetReport
 from testbed.link import queue_bytes
 from testbed.record import FLEET, Observation, record
-from testbed.sim.clock import Clock
 from testbed.sim.connection import Connection
 from testbed.sim.fleet import Fleet, run_limiters
 from testbed.sim.host import Host
-from testbed.sim.link import Link
-from testbed.sim.stream import Path
-from testbed.sim.timer import JIFFY_NS
 from testbed.sim.udp_source import UdpSender
 from testbed.sim.web import Site
+from testbed.tcp.clock import Clock
+from testbed.tcp.link import Link
+from testbed.tcp.stream import Path
+from testbed.tcp.timer import JIFFY_NS
 from testbed.topology import Plan
 from testbed.workload import WebGroup
 

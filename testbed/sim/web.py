@@ -8,9 +8,9 @@ from typing import Any
 
 from drld.model import FlowId
 from testbed.experiment import STEP_NS
-from testbed.sim.clock import Clock
 from testbed.sim.download import Download
-from testbed.sim.stream import Path
+from testbed.tcp.clock import Clock
+from testbed.tcp.stream import Path
 from testbed.webrecord import SiteReport, site_report
 from testbed.workload import WebGroup
 

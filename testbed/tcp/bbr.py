@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from testbed.sim.congestion import Congestion
+from testbed.tcp.congestion import Congestion
 
 START_GAIN = 2.885
 CYCLE = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)

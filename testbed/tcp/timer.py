@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from testbed.sim.clock import Clock
+from testbed.tcp.clock import Clock
 
 JIFFY_NS = 4_000_000
 

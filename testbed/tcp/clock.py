@@ -1,7 +1,7 @@
 """Virtual time: things to do, each at its time, then in the order in which they were asked for.
 
 An event is an action and its one argument; nothing can be taken back, so whoever changes his mind
-ignores the event when it comes (see `testbed.sim.timer`).
+ignores the event when it comes (see `testbed.tcp.timer`).
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from random import Random
 from typing import Any
 
 from drld.model import NS_PER_S
-from testbed.link import TBF_BURST
-from testbed.sim.clock import Action, Clock
+from testbed import TBF_BURST
+from testbed.tcp.clock import Action, Clock
 
 NOISE_NS = 100_000
 NOISE_WITHOUT_DELAY_NS = 10_000

@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from testbed.sim.clock import Clock
-from testbed.sim.rtt import MIN_RTO_NS, RoundTrip
-from testbed.sim.scoreboard import Scoreboard
-from testbed.sim.timer import JIFFY_NS, Timer
+from testbed.tcp.clock import Clock
+from testbed.tcp.rtt import MIN_RTO_NS, RoundTrip
+from testbed.tcp.scoreboard import Scoreboard
+from testbed.tcp.timer import JIFFY_NS, Timer
 
 LEAST_TIMEOUT_NS = 2 * JIFFY_NS
 """Linux adds this to timeouts much shorter than the retransmission's."""

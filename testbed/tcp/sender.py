@@ -4,7 +4,7 @@ Segments are numbered and all of one size. What is modelled, and where it stands
 
 - initial window of 10 segments (RFC 6928), slow start and congestion avoidance (RFC 5681, counting
   the segments that were delivered, as `tcp_reno_cong_avoid` does)
-- loss told by time (RACK, RFC 8985; `testbed.sim.scoreboard`), with its timer
+- loss told by time (RACK, RFC 8985; `testbed.tcp.scoreboard`), with its timer
 - recovery: the window halves, and proportional rate reduction (RFC 6937 with the reduction bound
   that Linux has) says how much is sent for what is delivered
 - tail loss probes (RFC 8985, section 7): a new segment, beyond the window if it must be, after two
@@ -18,9 +18,9 @@ Segments are numbered and all of one size. What is modelled, and where it stands
 The names of the states and of what is computed are those of net/ipv4/tcp_input.c, `tcp_recovery.c`,
 `tcp_timer.c` and `tcp_output.c` of Linux 6.18, so that one can be read beside the other.
 
-The window is another module's: New Reno's (`testbed.sim.congestion`), or that of a control that
-replaces it (`testbed.sim.controls`). A control that paces has each segment wait for its time
-(`testbed.sim.pacer`).
+The window is another module's: New Reno's (`testbed.tcp.congestion`), or that of a control that
+replaces it (`testbed.tcp.controls`). A control that paces has each segment wait for its time
+(`testbed.tcp.pacer`).
 
 What is left out: the pacing of New Reno and CUBIC, and undoing
 a reduction because of duplicate SACKs or timestamps.
@@ -31,14 +31,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from testbed.sim.clock import Clock
-from testbed.sim.congestion import INITIAL_WINDOW, Congestion
-from testbed.sim.digest import Digest, digest
-from testbed.sim.pacer import Pacer
-from testbed.sim.receiver import Ack
-from testbed.sim.retransmission import Pending, RetransmissionTimer
-from testbed.sim.rtt import RoundTrip
-from testbed.sim.scoreboard import DUPLICATES, Scoreboard, Segment
+from testbed.tcp.clock import Clock
+from testbed.tcp.congestion import INITIAL_WINDOW, Congestion
+from testbed.tcp.digest import Digest, digest
+from testbed.tcp.pacer import Pacer
+from testbed.tcp.receiver import Ack
+from testbed.tcp.retransmission import Pending, RetransmissionTimer
+from testbed.tcp.rtt import RoundTrip
+from testbed.tcp.scoreboard import DUPLICATES, Scoreboard, Segment
 
 
 class State(enum.Enum):

@@ -5,7 +5,8 @@
        +----------------- back (delay) -----------------------+
 
 What the two kinds of connections have in common: long flows, which the sender opens
-(`connection.py`), and web requests, where the receiver does (`download.py`). The limiter sees IP
+(`testbed.sim.connection`), and web requests, where the receiver does (`testbed.sim.download`). The
+limiter sees IP
 packets: 60 bytes of SYN, 1,500 for a full segment, 52 for what carries no data.
 
 With `gso` what leaves at one moment, in order, leaves in super-packets of up to 44 segments. A
@@ -15,19 +16,18 @@ limiter judges one as a whole, and charges it as the segments that it stands for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from drld.model import FlowId
 from drld.police.policer import MARK
 from testbed import MTU
-from testbed.sim.clock import Clock
-from testbed.sim.congestion import INITIAL_WINDOW
-from testbed.sim.controls import CONTROLS
-from testbed.sim.host import Host
-from testbed.sim.link import Link
-from testbed.sim.receiver import Ack, Receiver
-from testbed.sim.rtt import INITIAL_RTO_NS
-from testbed.sim.sender import Sender
+from testbed.tcp.clock import Clock
+from testbed.tcp.congestion import INITIAL_WINDOW
+from testbed.tcp.controls import CONTROLS
+from testbed.tcp.link import Link
+from testbed.tcp.receiver import Ack, Receiver
+from testbed.tcp.rtt import INITIAL_RTO_NS
+from testbed.tcp.sender import Sender
 
 SYN_BYTES = 60
 HEADER_BYTES = 52
@@ -43,13 +43,20 @@ def syn_timeout_ns(syns: int) -> int:
     return INITIAL_RTO_NS << max(syns - 1 - LINEAR_SYNS, 0)
 
 
+class Hop(Protocol):
+    """What decides about packets between sender and receiver."""
+
+    def passes(self, flow: FlowId, length: int, capable: bool = False) -> int:
+        """The verdict on a packet of `length` bytes (`drld.police.policer`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """What the connections of a group share."""
 
     there: Link
     back: Link
-    host: Host
+    host: Hop
     """The limiter between."""
     phase_ns: int
     """When the jiffies of the group's hosts begin."""

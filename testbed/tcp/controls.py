@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from testbed.sim.bbr import BbrModel
-from testbed.sim.congestion import Congestion
-from testbed.sim.cubic import Cubic
+from testbed.tcp.bbr import BbrModel
+from testbed.tcp.congestion import Congestion
+from testbed.tcp.cubic import Cubic
 
 CONTROLS: Mapping[str, type[Congestion]] = MappingProxyType(
     {"reno": Congestion, "cubic": Cubic, "bbr": BbrModel}

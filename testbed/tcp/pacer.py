@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from testbed.sim.clock import Clock
+from testbed.tcp.clock import Clock
 
 
 class Pacer:

@@ -19,7 +19,7 @@ queues before a policer, so it has little to go by; a first loss ends slow start
 
 from __future__ import annotations
 
-from testbed.sim.congestion import LEAST_WINDOW, Congestion
+from testbed.tcp.congestion import LEAST_WINDOW, Congestion
 
 _NS_PER_S = 1_000_000_000
 _C = 0.4

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from testbed.sim.receiver import Ack
-from testbed.sim.scoreboard import Scoreboard
+from testbed.tcp.receiver import Ack
+from testbed.tcp.scoreboard import Scoreboard
 
 
 class Digest(NamedTuple):

@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from testbed.sim.clock import Clock
-from testbed.sim.rtt import MIN_RTO_NS
-from testbed.sim.timer import Timer
+from testbed.tcp.clock import Clock
+from testbed.tcp.rtt import MIN_RTO_NS
+from testbed.tcp.timer import Timer
 
 QUICK_ACKS = 16
 QUICK_ACKS_MARKED = 2
