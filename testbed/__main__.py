@@ -39,10 +39,6 @@ def main() -> None:
 def run(
     *,
     experiment: str,
-    seconds: float | None,
-    allocators: tuple[str, ...],
-    repeat: int | None,
-    seed: int | None,
     settings: tuple[str, ...],
     datapath: str,
     links: str,
@@ -51,12 +47,10 @@ def run(
     traces: bool,
     once: bool,
     plots: bool,
+    **changes: Any,
 ) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    loaded = load(
-        experiment, seconds=seconds, allocators=allocators, repeat=repeat, seed=seed,
-        settings=settings,
-    )  # fmt: skip
+    loaded = load(experiment, settings, **changes)
     directory = out or OUT / loaded.table.name
     progress = Progress()
 

@@ -193,3 +193,22 @@ async def crew(logs: Path) -> AsyncIterator[Crew]:
         yield members
     finally:
         await members.dismiss()
+
+
+@asynccontextmanager
+async def worker(
+    name: str, module: str, job: object, log: Path, grace_s: float
+) -> AsyncIterator[Child]:
+    """A program of the testbed that has its job; it is asked to end, and killed after `grace_s`.
+
+    Raises:
+        MeasurementError: it does not take its job.
+    """
+    child = Child(name, [sys.executable, "-m", module], log)
+    try:
+        await child.send(job)
+        yield child
+    finally:
+        child.terminate()
+        with trio.CancelScope(shield=True):
+            await child.reap(grace_s)

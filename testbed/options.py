@@ -45,32 +45,19 @@ def experiment_options(command: AnyFunction) -> AnyFunction:
     return command
 
 
-def load(
-    experiment: str,
-    *,
-    seconds: float | None,
-    allocators: tuple[str, ...],
-    repeat: int | None,
-    seed: int | None,
-    settings: tuple[str, ...],
-) -> Experiment:
-    """The experiment that such a command line asks for.
+def load(experiment: str, settings: tuple[str, ...], **changes: Any) -> Experiment:
+    """The experiment that such a command line asks for; `changes` are of the keys of its top level.
 
     Raises:
         click.ClickException: it cannot be read or used.
     """
-    overrides: dict[str, Any] = {
-        "seconds": seconds,
-        "allocators": list(allocators) or None,
-        "repeat": repeat,
-        "seed": seed,
+    overrides = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in changes.items()
+        if value not in (None, ())
     }
     try:
-        return experiments.load(
-            experiments.find(experiment),
-            {key: value for key, value in overrides.items() if value is not None},
-            settings,
-        )
+        return experiments.load(experiments.find(experiment), overrides, settings)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
 

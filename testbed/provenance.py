@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,35 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
             "iptables": _version(["iptables", "-V"]),
         },
     }
+
+
+def head(*, quick: bool) -> dict[str, Any]:
+    """The same of a result that is not resumed, as `conditions` reads it."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "taken": datetime.now(timezone.utc).date().isoformat(),
+        "commit": commit(),
+        "quick": quick,
+        "host": {
+            "model": models[0] if models else platform.machine(),
+            "processors": len(os.sched_getaffinity(0)),
+            "kernel": ".".join(platform.release().split(".")[:2]),
+            "python": platform.python_version(),
+            "load": round(os.getloadavg()[0], 1),
+        },
+    }
+
+
+def conditions(result: Mapping[str, Any], *chosen: str) -> str:
+    """In words how a result was taken; `chosen` is what the user chose."""
+    host = result["host"]
+    kind = "quick" if result["quick"] else "full"
+    run = ", ".join([f"commit {result.get('commit', 'unknown')[:7]}", *chosen])
+    return (
+        f"A {kind} run of {result['taken']}, {run}: {host['processors']} processors "
+        f"({host['model']}), Linux {host['kernel']}, Python {host['python']}"
+    )
 
 
 def code(*, simulated: bool = False) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -21,11 +18,11 @@ from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import FABRIC
 from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
-from testbed.harness.board import Board
 from testbed.harness.page import Page
+from testbed.harness.progress import Board
 from testbed.interrupt import run_to_end
 from testbed.link import probed
-from testbed.provenance import commit
+from testbed.provenance import head
 
 _PAGE = Page(
     "chaos", "Faults done to fleets of real daemons", "scripts/chaos --docs", "../docs/chaos.md",
@@ -100,13 +97,10 @@ def main(
     campaign = Campaign(work, jobs or _JOBS[quick], Board())
     began = time.monotonic()
     result: dict[str, Any] = {
-        "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "commit": commit(),
-        "quick": quick,
+        **head(quick=quick),
         "seed": seed,
         "fabric": fabric,
         "allocator": allocator,
-        "host": _host(),
         "stages": campaign.stages,
     }
     try:
@@ -122,17 +116,6 @@ def main(
         click.echo(f"{_PAGE.write({name: report.section(result, name.capitalize())})}")
     if report.broken(result):
         raise SystemExit(1)
-
-
-def _host() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "model": models[0] if models else platform.machine(),
-        "processors": len(os.sched_getaffinity(0)),
-        "kernel": ".".join(platform.release().split(".")[:2]),
-        "python": platform.python_version(),
-    }
 
 
 if __name__ == "__main__":

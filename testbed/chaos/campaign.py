@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from testbed import netns
 from testbed.chaos import stage
 from testbed.chaos.report import broken_of
 from testbed.chaos.stage import Job
-from testbed.crew import Child
+from testbed.crew import worker
 from testbed.errors import MeasurementError
-from testbed.harness.board import Board
+from testbed.harness.progress import Board
 
 _SILENCE_S = 240.0
 _GRACE_S = 40.0
@@ -57,18 +57,16 @@ class Campaign:
 
     async def _stage(self, index: int, log: Path) -> None:
         async with self._room:
-            child = Child(f"stage {index + 1}", [sys.executable, "-m", stage.__name__], log)
+            job = asdict(self._jobs[index])
             try:
-                await child.send(self._jobs[index].message())
-                while stage.END not in (answer := await child.receive(_SILENCE_S)):
-                    self._take(index, answer)
+                async with worker(
+                    f"stage {index + 1}", stage.__name__, job, log, _GRACE_S
+                ) as child:
+                    while stage.END not in (answer := await child.receive(_SILENCE_S)):
+                        self._take(index, answer)
             except MeasurementError as error:
                 self.stages[index]["error"] = f"{error}"
                 self._board.note(f"{error}")
-            finally:
-                with trio.CancelScope(shield=True):
-                    child.terminate()
-                    await child.reap(_GRACE_S)
             self._doing.pop(index, None)
             self._show()
 

@@ -9,9 +9,10 @@ from typing import Any
 import trio
 
 from drld import units
-from testbed.chaos.fault import Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import Bounds, Episode, Fault, took_s
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.harness.finding import Check
 
 _STORM_S = {False: 10.0, True: 3.0}
 _WRONG_S = {False: 10.0, True: 3.5}
@@ -64,10 +65,9 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         checks=[
-            Check("reloads a second", "", round(count / (healed_s - begin_s), 1), 1.0,
-                  at_least=True),
-            Check("neither taken nor refused", "", count - answers.get(200, 0)
-                  - answers.get(422, 0), 0),
+            Check("reloads a second", round(count / (healed_s - begin_s), 1), least=1.0),
+            Check("neither taken nor refused", count - answers.get(200, 0)
+                  - answers.get(422, 0), most=0),
         ],
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     checks.append(await _told(scene, victim, []))
     line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
-    checks.append(Check("limiters that logged it once", "", once, len(others), at_least=True))
+    checks.append(Check("limiters that logged it once", once, least=len(others)))
     # What one limiter believes reaches as far as its share, and half as far again while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
     return Episode(
@@ -123,7 +123,7 @@ async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
         return True
 
     what = "status says so after" if limits else "status does not say so any more after"
-    return Check(what, "s", await took_s(said, begin_s, 2 * _TOLD_S), _TOLD_S)
+    return Check(what, await took_s(said, begin_s, 2 * _TOLD_S), "s", most=_TOLD_S)
 
 
 FAULTS = (

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import (
     CLOSED,
@@ -20,6 +20,7 @@ from testbed.chaos.promises import (
 )
 from testbed.chaos.scene import LIMITERS, Scene
 from testbed.chaos.series import FULL
+from testbed.harness.finding import Check
 
 _DEAD_S = {False: 5.0, True: 3.4}
 _AWAY_S = 0.5
@@ -65,7 +66,7 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
 
 def _ready(after_s: float) -> Check:
     """How long daemons took to start, and to police."""
-    return Check("ready after", "s", round(after_s, 2), _READY_S)
+    return Check("ready after", round(after_s, 2), "s", most=_READY_S)
 
 
 async def _said_to_be(
@@ -78,7 +79,7 @@ async def _said_to_be(
         return {peer["verdict"] for peer in peers if peer["name"] == victim.name} == {verdict}
 
     took = await took_s(said, since_s, _PATIENCE * within_s)
-    return Check(f"said to be {verdict} after", "s", took, within_s)
+    return Check(f"said to be {verdict} after", took, "s", most=within_s)
 
 
 async def _change(scene: Scene, quick: bool) -> Episode:

@@ -6,46 +6,16 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 from testbed.chaos.series import FULL
+from testbed.harness.finding import Check
 
 KERNEL, NFQUEUE = "kernel", "nfqueue"
 _POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A figure, and what it was promised to be."""
-
-    what: str
-    unit: str
-    measured: float | None
-    """None: it never came to that."""
-    bound: float
-    at_least: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether the promise is kept."""
-        if self.measured is None:
-            return False
-        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
-
-    def record(self) -> dict[str, Any]:
-        """For a result."""
-        return {
-            "what": self.what,
-            "unit": self.unit,
-            "measured": self.measured,
-            "bound": self.bound,
-            "at_least": self.at_least,
-            "holds": self.holds,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 from testbed.topology import GOSSIP_PORT
 
 _PER_S = 10_000
@@ -59,9 +60,8 @@ def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
             begin_s,
             healed_s,
             checks=[
-                Check("packets a second", "", round(sent / report["seconds"]), _LEAST_PER_S,
-                      at_least=True),
-                Check("refused and counted", "of them", round(share, 4), _COUNTED, at_least=True),
+                Check("packets a second", round(sent / report["seconds"]), least=_LEAST_PER_S),
+                Check("refused and counted", round(share, 4), "of them", least=_COUNTED),
             ],
         )  # fmt: skip
 

@@ -9,10 +9,11 @@ from functools import partial
 import trio
 
 from testbed import MTU, netns
-from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import NFQUEUE, Bounds, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import RATE, Scene, watched_address
+from testbed.harness.finding import Check
 from testbed.topology import OFFLOADS, SINK, Veth, limiter_role, set_offloads
 
 _DOWN_S = {False: 5.0, True: 1.5}
@@ -78,7 +79,7 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
             return bool(counters["reattached"])
 
         took = await took_s(limited, healed_s, _PATIENCE_S)
-        checks.append(Check("limited again", "s", took, _AGAIN_S))
+        checks.append(Check("limited again", took, "s", most=_AGAIN_S))
     bounds = replace(_bounds(healed_s - begin_s), overshoot=RATE // 5, lines=1)
     return Episode(bounds, begin_s, healed_s, checks=checks)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import NFQUEUE, Bounds, Episode, Fault
 from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 from testbed.topology import data_device
 
 _SECONDS = {False: 5.0, True: 2.0}
@@ -51,15 +52,9 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         checks=[
-            Check(
-                "flooded with",
-                "packets/s",
-                round(sent / (healed_s - begin_s)),
-                1_000,
-                at_least=True,
-            ),
-            Check("counted as overflow", "", counters["overflow"] - before, 1, at_least=True),
-            Check("errors", "", counters["errors"], 0),
+            Check("flooded with", round(sent / (healed_s - begin_s)), "packets/s", least=1_000),
+            Check("counted as overflow", counters["overflow"] - before, least=1),
+            Check("errors", counters["errors"], most=0),
         ],
     )
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import trio
 
-from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 
 _CHANGES = {False: 10, True: 2}
 """Pairs of changes: to a new key, and back to that of the file."""
@@ -68,11 +69,11 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         checks=[
-            Check("changes of the key", "", 2 * _CHANGES[quick], 1, at_least=True),
-            Check("updates lost", "", lost[0], 0),
-            Check("datagrams refused", "", lost[1], 0),
-            Check("sessions begun anew", "", lost[2], 0),
-            Check("limiters without the file's key in the end", "", kept.count(False), 0),
+            Check("changes of the key", 2 * _CHANGES[quick], least=1),
+            Check("updates lost", lost[0], most=0),
+            Check("datagrams refused", lost[1], most=0),
+            Check("sessions begun anew", lost[2], most=0),
+            Check("limiters without the file's key in the end", kept.count(False), most=0),
         ],
     )  # fmt: skip
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import RESTARTED, RESTARTED_CLOSED, promised
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 
 _VICTIM = "l1"
 """Whose control socket and log are on a disk of its own, which only it sees."""
@@ -77,7 +78,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         bounds,
         begin_s,
         time.monotonic(),
-        checks=[Check("reloads refused", "", len(answers) - answers.count(200), 0)],
+        checks=[Check("reloads refused", len(answers) - answers.count(200), most=0)],
     )
 
 
@@ -124,7 +125,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
         Bounds(recover_s=2.0, lines=4 + 4 * round((healed_s - begin_s) / 0.5)),
         begin_s,
         healed_s,
-        checks=[Check("reloads again after", "s", again_s, 5.0)],
+        checks=[Check("reloads again after", again_s, "s", most=5.0)],
     )
 
 

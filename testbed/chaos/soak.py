@@ -20,11 +20,12 @@ import httpx
 import trio
 
 from testbed import child, control
-from testbed.chaos.fault import KERNEL, NFQUEUE, Check
+from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.logs import TRACE
 from testbed.chaos.members import LOAD, Limits, Member
 from testbed.chaos.scene import Load, Scene, scene
 from testbed.errors import MeasurementError
+from testbed.harness.finding import Check
 from testbed.link import choose_links
 
 SOAK, BOTH = "soak", "both"
@@ -171,22 +172,24 @@ class Soak:
             first = life.descriptors[0]
             found += [
                 Check(
-                    f"{where} memory grows by", "B/h", round(life.slope(settled_s)), _GROWTH_BYTES
+                    f"{where} memory grows by",
+                    round(life.slope(settled_s)),
+                    "B/h",
+                    most=_GROWTH_BYTES,
                 ),
-                Check(f"{where} memory at most", "B", max(life.resident), _MOST_BYTES),
+                Check(f"{where} memory at most", max(life.resident), "B", most=_MOST_BYTES),
                 Check(
                     f"{where} more descriptors in the end",
-                    "",
                     round(statistics.median(life.descriptors[-_LAST:])) - first,
-                    0,
+                    most=0,
                 ),
                 Check(
-                    f"{where} descriptors at most", "", max(life.descriptors), first + _DESCRIPTORS
+                    f"{where} descriptors at most", max(life.descriptors), most=first + _DESCRIPTORS
                 ),
             ]
         said = {name: self._fleet.members[name].lines() for name in self.lives}
         traces = sum(TRACE in line for lines in said.values() for line in lines)
-        found.append(Check("traces in logs", "", traces, 0))
+        found.append(Check("traces in logs", traces, most=0))
         return found
 
 
@@ -217,7 +220,7 @@ async def carry_out(
         "title": "churn",
         "datapath": BOTH,
         "seconds": seconds,
-        "checks": [check.record() for check in checks],
+        "checks": [check.record for check in checks],
         "said": {},
         "discarded": [],
         "happened": soak.happened,

@@ -9,23 +9,21 @@ others and alone.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from testbed import netns, provenance
+from testbed import crew, netns, provenance
 from testbed.attempts import ATTEMPTS
-from testbed.crew import Child
 from testbed.errors import HostError, MeasurementError
 from testbed.harness import worker
-from testbed.harness.board import Board
 from testbed.harness.figure import Figure
+from testbed.harness.progress import Board
 from testbed.harness.runner import (
     Setting,
     conclude,
@@ -160,18 +158,15 @@ class Campaign:
         )  # fmt: skip
         silence_s = float("inf") if task.simulated else _SILENCE_S
         log = self._logs / f"{_name(task).replace('/', '-')}-{task.attempt}.log"
-        child = Child(_name(task), [sys.executable, "-m", worker.__name__], log)
         try:
-            await child.send(job.message())
-            while worker.STEP in (answer := await child.receive(silence_s)):
-                self._running[task].text = answer[worker.STEP]
-            return answer
+            async with crew.worker(
+                _name(task), worker.__name__, asdict(job), log, _GRACE_S
+            ) as child:
+                while worker.STEP in (answer := await child.receive(silence_s)):
+                    self._running[task].text = answer[worker.STEP]
+                return answer
         except MeasurementError as error:
             return {worker.DISCARDED: f"{error}"}
-        finally:
-            child.terminate()
-            with trio.CancelScope(shield=True):
-                await child.reap(_GRACE_S)
 
     def _conclude(self) -> None:
         """Let go of the series that are done, and conclude the figures that have all theirs."""

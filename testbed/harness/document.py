@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from testbed.harness.figure import Figure
-from testbed.harness.finding import Verdict
+from testbed.harness.finding import Table, Verdict
 from testbed.harness.markdown import item, prose, table
 from testbed.harness.page import Page, image
 from testbed.harness.report import Summary, conditions, score
@@ -66,7 +66,7 @@ def section(summary: Summary) -> str:
         *map(item, conditions([summary])),
     ]
     for one in summary["tables"]:
-        lines += ["", f"{one['title']}:", "", *table(one["header"], one["rows"])]
+        lines += ["", *Table(**one).lines]
     for plot in summary["plots"]:
         lines += ["", image(summary["title"], plot)]
     return "\n".join(lines)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Any
+
+from testbed.harness.markdown import table
 
 
 class Verdict(Enum):
@@ -52,6 +55,14 @@ class Check:
             return "-"
         return f"{_number(self.value)} {self.unit}".strip()
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """As it stands in results."""
+        return {
+            **asdict(self), "measured": self.measured, "bounds": self.bounds,
+            "verdict": self.verdict.value,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -60,6 +71,11 @@ class Table:
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @property
+    def lines(self) -> list[str]:
+        """In Markdown."""
+        return [f"{self.title}:", "", *table(self.header, self.rows)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Pieces of Markdown documents. Pure."""
+"""Tables and prose, in Markdown and for terminals. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ def bar(cells: Iterable[str]) -> str:
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table."""
     return [bar(header), bar(["---"] * len(header)), *map(bar, rows)]
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int | None = None) -> str:
+    """A table for a terminal: the first `left` columns, or all, are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if left is None or column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
 
 
 def prose(text: str, indent: str = "") -> str:

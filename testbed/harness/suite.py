@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from testbed.attempts import ATTEMPTS
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
+from testbed.harness.markdown import aligned
 from testbed.harness.progress import Progress
 from testbed.harness.resume import resume
 from testbed.provenance import provenance
@@ -251,7 +252,7 @@ def table_of(result: dict[str, Any]) -> str:
                 ),
             ]
         )
-    return _aligned(rows, left=1)
+    return aligned(rows, left=1)
 
 
 def disturbances_of(result: dict[str, Any]) -> list[str]:
@@ -306,19 +307,7 @@ def event_table_of(result: dict[str, Any]) -> str:
                     f"{max(highest):.2f}" if highest else "-",
                 ]
             )
-    return _aligned(rows, left=2) if kinds else ""
-
-
-def _aligned(rows: Sequence[Sequence[str]], left: int) -> str:
-    """A table whose first columns are aligned to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return aligned(rows, left=2) if kinds else ""
 
 
 def _median(values: Sequence[float | None], digits: int) -> str:

@@ -30,15 +30,7 @@ def summarize(
         "paper": figure.paper,
         "ours": finding.ours,
         "difference": finding.difference,
-        "checks": [
-            {
-                **asdict(check),
-                "measured": check.measured,
-                "bounds": check.bounds,
-                "verdict": check.verdict.value,
-            }
-            for check in finding.checks
-        ],
+        "checks": [check.record for check in finding.checks],
         "tables": [asdict(table) for table in finding.tables],
         "plots": list(plots),
         "series": [

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -46,10 +46,6 @@ class Job:
     simulated: bool
     datapath: str
     links: str
-
-    def message(self) -> dict[str, Any]:
-        """For the worker's standard input."""
-        return asdict(self)
 
 
 class _Told(Progress):

@@ -9,9 +9,9 @@ import click
 
 from testbed.fleet import DATAPATHS
 from testbed.harness import document, report
-from testbed.harness.board import Board
 from testbed.harness.campaign import Campaign
 from testbed.harness.figure import Figure
+from testbed.harness.progress import Board
 from testbed.harness.runner import (
     Setting,
     claimed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import trio
@@ -24,20 +25,14 @@ def main() -> None:
 def run(
     *,
     experiment: str,
-    seconds: float | None,
-    allocators: tuple[str, ...],
-    repeat: int | None,
-    seed: int | None,
     settings: tuple[str, ...],
     out: Path | None,
     resume: bool,
     plots: bool,
+    **changes: Any,
 ) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    loaded = load(
-        experiment, seconds=seconds, allocators=allocators, repeat=repeat, seed=seed,
-        settings=settings,
-    )  # fmt: skip
+    loaded = load(experiment, settings, **changes)
     directory = out or OUT / f"{loaded.table.name}-sim"
     progress = Progress()
     try:
