@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from testbed.harness.results import Run
+from testbed.harness.results import Results
 from testbed.plot import RATE_LABEL, STYLE, legend, panel, save
 
+Draw: TypeAlias = Callable[[Results, Path], list[Path]]
+"""Draws into a directory, and returns the files."""
 _COLUMNS = 2
 _WIDTH = 5.6
 
@@ -32,24 +34,55 @@ def grid(count: int, height: float = 2.9, **keywords: Any) -> tuple[Figure, list
     return figure, found[:count]
 
 
-def rates_over_time(
-    panels: Sequence[tuple[str, dict[str, Any], Run]], path: Path, top: float
-) -> list[Path]:
-    """Forwarding rate of every limiter and in sum: a panel for each (title, result, run).
+def first_runs(name: str, top: float, shown: Mapping[str, tuple[str, str]]) -> Draw:
+    """Forwarding rate of every limiter and in sum over time, in first runs: a panel for each.
 
-    `top` is the end of the rate axis, Mbit/s. Without a panel nothing is drawn.
+    `shown` has (series, allocator) by title, `top` is the end of the rate axis, Mbit/s.
     """
-    if not panels:
-        return []
-    with rc_context(STYLE):
-        figure, axes = grid(len(panels), sharex=True, sharey=True)
-        for place, (letter, (title, result, run)) in zip(
-            axes, zip("abcdefgh", panels, strict=False), strict=True
-        ):
-            panel(place, result, dict(run), top)
-            place.set_title(f"({letter}) {title}")
-            place.xaxis.set_tick_params(labelbottom=True)
-        figure.supxlabel("Time (s)", fontsize=10)
-        figure.supylabel(RATE_LABEL, fontsize=10)
-        legend(figure, axes[0])
-        return [save(figure, path)]
+
+    def draw(results: Results, directory: Path) -> list[Path]:
+        panels = [
+            (title, dict(results.by_series[series]), dict(runs[0]))
+            for title, (series, allocator) in shown.items()
+            if (runs := results.runs(series, allocator))
+        ]
+        if not panels:
+            return []
+        with rc_context(STYLE):
+            figure, axes = grid(len(panels), sharex=True, sharey=True)
+            for place, (letter, (title, result, run)) in zip(
+                axes, zip("abcdefgh", panels, strict=False), strict=True
+            ):
+                panel(place, result, run, top)
+                place.set_title(f"({letter}) {title}")
+                place.xaxis.set_tick_params(labelbottom=True)
+            figure.supxlabel("Time (s)", fontsize=10)
+            figure.supylabel(RATE_LABEL, fontsize=10)
+            legend(figure, axes[0])
+            return [save(figure, directory / f"{name}.png")]
+
+    return draw
+
+
+def chart(
+    name: str, width: float, height: float, columns: int = 1
+) -> Callable[[Callable[[Results, Any], bool]], Draw]:
+    """Makes a plot, inches, of a function that draws into its axes (a row of them if several).
+
+    The function returns whether there was anything to draw.
+    """
+
+    def decorate(into: Callable[[Results, Any], bool]) -> Draw:
+        def draw(results: Results, directory: Path) -> list[Path]:
+            with rc_context(STYLE):
+                figure, axes = plt.subplots(
+                    1, columns, figsize=(width, height), layout="constrained"
+                )
+                if into(results, axes):
+                    return [save(figure, directory / f"{name}.png")]
+                plt.close(figure)
+                return []
+
+        return draw
+
+    return decorate

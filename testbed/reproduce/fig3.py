@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from testbed.harness.draw import rates_over_time
+from testbed.harness.draw import first_runs
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import Results, text
@@ -51,16 +49,6 @@ def evaluate(results: Results) -> Finding:
     return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """The first run of each allocator."""
-    panels = [
-        (NAMES[name], dict(results.by_series[BASELINE.name]), runs[0])
-        for name in PAPERS
-        if (runs := results.runs(BASELINE.name, name))
-    ]
-    return rates_over_time(panels, directory / "fig3.png", _TOP_MBIT)
-
-
 FIGURE = Figure(
     "fig3",
     "Figure 3: forwarding rate over time, baseline",
@@ -68,5 +56,5 @@ FIGURE = Figure(
     "limiter nearly everything",
     [BASELINE],
     evaluate,
-    draw,
+    first_runs("fig3", _TOP_MBIT, {NAMES[name]: (BASELINE.name, name) for name in PAPERS}),
 )

@@ -10,9 +10,11 @@ import click
 import trio
 
 from drld.errors import DrldError
+from testbed.experiment import Experiment
 from testbed.harness.progress import Progress
+from testbed.harness.suite import carry_out, header
 from testbed.options import OUT, experiment_options, load, show
-from testbed.sim.suite import run_suite
+from testbed.sim.run import simulate
 
 
 @click.group()
@@ -35,8 +37,16 @@ def run(
     loaded = load(experiment, settings, **changes)
     directory = out or OUT / f"{loaded.table.name}-sim"
     progress = Progress()
+
+    async def one(experiment: Experiment, allocator: str, repetition: int) -> dict[str, Any]:
+        progress.step("simulating")
+        return simulate(experiment, allocator, repetition)
+
     try:
-        result = trio.run(partial(run_suite, loaded, directory, progress, resumed=resume))
+        head = header(loaded, {"datapath": "simulated", "links": "simulated"}, simulated=True)
+        result = trio.run(
+            partial(carry_out, loaded, one, head, directory, progress, resumed=resume)
+        )
     except DrldError as error:
         raise click.ClickException(str(error)) from None
     finally:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
+from matplotlib.axes import Axes
 
+from testbed.harness.draw import chart
 from testbed.harness.figure import Figure, Series
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import OfRun, Results, Run, difference, text, totals
-from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT, STYLE, save
+from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT
 
 _ALLOCATOR = "fps"
 _AGREEMENT = 0.03
@@ -136,7 +135,7 @@ def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def draw(fleet: DaemonFleet, results: Results, directory: Path) -> list[Path]:
+def draw(fleet: DaemonFleet, results: Results, three: Sequence[Axes]) -> bool:
     """The total over time, what part of the flows gets how much, and what limiters believe."""
     sides = [
         (label, runs[0], colour)
@@ -144,30 +143,29 @@ def draw(fleet: DaemonFleet, results: Results, directory: Path) -> list[Path]:
         if (runs := results.runs(side, _ALLOCATOR))
     ]
     if not sides:
-        return []
-    with rc_context(STYLE):
-        figure, (total, flows, error) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-        for label, run, colour in sides:
-            rates = [rate / MBIT for rate in totals(run, 1.0, 0.0)]
-            total.plot([index + 0.5 for index in range(len(rates))], rates, color=colour,
-                       label=label)  # fmt: skip
-            own = sorted(flow["goodput_bps"] / 1e3 for flow in run["flows"])
-            flows.plot(own, [(index + 1) / len(own) for index in range(len(own))], color=colour)
-            series = run["gossip"].get("believed_total", {}).get("series", [])
-            error.plot([t for t, _ in series], [value for _, value in series], color=colour)
-        limit_mbit = fleet.testbed.load(False).table.limit.rate * 8 / MBIT
-        total.axhline(limit_mbit, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
-        total.set_ylim(0, 1.5 * limit_mbit)
-        total.set_title("Forwarding rate, all limiters (Mbit/s)")
-        total.set_xlabel("Time (s)")
-        total.legend()
-        flows.set_title("Part of the flows with at most that")
-        flows.set_xlabel("Goodput of a flow (kbit/s)")
-        flows.set_xlim(left=0)
-        error.set_title("Error of the believed total")
-        error.set_xlabel("Time (s)")
-        error.set_ylim(0, 0.5)
-        return [save(figure, directory / f"{fleet.testbed.name}.png")]
+        return False
+    total, flows, error = three
+    for label, run, colour in sides:
+        rates = [rate / MBIT for rate in totals(run, 1.0, 0.0)]
+        total.plot([index + 0.5 for index in range(len(rates))], rates, color=colour,
+                   label=label)  # fmt: skip
+        own = sorted(flow["goodput_bps"] / 1e3 for flow in run["flows"])
+        flows.plot(own, [(index + 1) / len(own) for index in range(len(own))], color=colour)
+        series = run["gossip"].get("believed_total", {}).get("series", [])
+        error.plot([t for t, _ in series], [value for _, value in series], color=colour)
+    limit_mbit = fleet.testbed.load(False).table.limit.rate * 8 / MBIT
+    total.axhline(limit_mbit, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
+    total.set_ylim(0, 1.5 * limit_mbit)
+    total.set_title("Forwarding rate, all limiters (Mbit/s)")
+    total.set_xlabel("Time (s)")
+    total.legend()
+    flows.set_title("Part of the flows with at most that")
+    flows.set_xlabel("Goodput of a flow (kbit/s)")
+    flows.set_xlim(left=0)
+    error.set_title("Error of the believed total")
+    error.set_xlabel("Time (s)")
+    error.set_ylim(0, 0.5)
+    return True
 
 
 def _figure(fleet: DaemonFleet, how_many: str) -> Figure:
@@ -178,7 +176,7 @@ def _figure(fleet: DaemonFleet, how_many: str) -> Figure:
         "simulator of the same fleet agrees: the aggregate within 3 %, Jain's index within 0.03",
         [fleet.testbed, fleet.simulated],
         partial(evaluate, fleet),
-        partial(draw, fleet),
+        chart(fleet.testbed.name, 13, 3.8, 3)(partial(draw, fleet)),
     )
 
 

@@ -6,17 +6,16 @@ each allocator stops working, too: those that are not FPS, to 1,000.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from pathlib import Path
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
+from matplotlib.axes import Axes
 
+from testbed.harness.draw import chart
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, ratio, text
-from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
+from testbed.plot import COLOURS, LIMIT_COLOUR
 from testbed.reproduce.baseline import NAMES
 from testbed.studies.fleets import BRANCHING, control, error, fleet, highest
 
@@ -99,33 +98,30 @@ def _allocators(results: Results) -> list[list[str]]:
     return rows
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
+@chart("scale", 11, 4.2, 2)
+def draw(results: Results, both: Sequence[Axes]) -> bool:
     """Aggregate and fairness by the number of limiters, a line for each allocator."""
+    rate, fairness = both
     drawn = 0
-    with rc_context(STYLE):
-        figure, (rate, fairness) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-        for name, colour in zip(("fps", "ctb", *_OTHERS), COLOURS, strict=False):
-            of = SERIES if name in ("fps", "ctb") else OTHERS
-            sizes = [n for n in of if results.runs(of[n].name, name)]
-            if not sizes:
-                continue
-            drawn += 1
-            figures: tuple[Callable[[str, str], float | None], ...] = (results.used, results.jain)
-            for axes, figure_of in zip((rate, fairness), figures, strict=True):
-                axes.plot(sizes, [figure_of(of[n].name, name) or 0.0 for n in sizes], "o-",
-                          color=colour, label=NAMES[name], markersize=4)  # fmt: skip
-        rate.axhline(1, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)), label="limit")
-        rate.set_ylabel("Delivered, over the limit")
-        fairness.set_ylabel("Jain's index")
-        for axes in (rate, fairness):
-            axes.set_xscale("log")
-            axes.set_xlabel("Limiters")
-            axes.set_ylim(bottom=0)
-        rate.legend(fontsize=8)
-        if drawn:
-            return [save(figure, directory / "scale.png")]
-        plt.close(figure)
-        return []
+    for name, colour in zip(("fps", "ctb", *_OTHERS), COLOURS, strict=False):
+        of = SERIES if name in ("fps", "ctb") else OTHERS
+        sizes = [n for n in of if results.runs(of[n].name, name)]
+        if not sizes:
+            continue
+        drawn += 1
+        figures: tuple[Callable[[str, str], float | None], ...] = (results.used, results.jain)
+        for axes, figure_of in zip((rate, fairness), figures, strict=True):
+            axes.plot(sizes, [figure_of(of[n].name, name) or 0.0 for n in sizes], "o-",
+                      color=colour, label=NAMES[name], markersize=4)  # fmt: skip
+    rate.axhline(1, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)), label="limit")
+    rate.set_ylabel("Delivered, over the limit")
+    fairness.set_ylabel("Jain's index")
+    for axes in (rate, fairness):
+        axes.set_xscale("log")
+        axes.set_xlabel("Limiters")
+        axes.set_ylim(bottom=0)
+    rate.legend(fontsize=8)
+    return drawn > 0
 
 
 FIGURE = Figure(

@@ -12,19 +12,18 @@ added here.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import NamedTuple
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
+from matplotlib.axes import Axes
 
 from drld.config.probes import PROFILES
 from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
+from testbed.harness.draw import chart
 from testbed.harness.figure import Figure, Series
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, text, totals
-from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
+from testbed.plot import COLOURS, LIMIT_COLOUR
 from testbed.studies import scale
 from testbed.studies.fleets import PAPERS_LIMITERS, WARMUP_S, control, error, fleet, highest
 
@@ -204,26 +203,25 @@ def _said(results: Results, manner: Manner) -> str:
     )
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
+@chart("thrift", 8, 4.2)
+def draw(results: Results, axes: Axes) -> bool:
     """The rate after the crowd has come, a line for each manner."""
     shown = [manner for manner in MANNERS if results.runs(CROWD[manner].name, "fps")]
     if not shown:
-        return []
-    with rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
-        for number, manner in enumerate(shown):
-            (run, *_) = results.runs(CROWD[manner].name, "fps")
-            limit_bps = results.limit_bps(CROWD[manner].name)
-            rates = [rate / limit_bps for rate in totals(run, _WINDOW_S)]
-            times = [index * _WINDOW_S - _CROWD_AFTER_S for index in range(len(rates))]
-            axes.plot(times, rates, color=COLOURS[number % len(COLOURS)], label=manner.name,
-                      linestyle="-" if number < len(COLOURS) else "--")  # fmt: skip
-        axes.axhline(1, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
-        axes.set_xlabel("Time since the crowd came (s)")
-        axes.set_ylabel("Delivered, over the limit")
-        axes.set_ylim(bottom=0)
-        axes.legend(fontsize=7, ncols=2)
-        return [save(figure, directory / "thrift.png")]
+        return False
+    for number, manner in enumerate(shown):
+        (run, *_) = results.runs(CROWD[manner].name, "fps")
+        limit_bps = results.limit_bps(CROWD[manner].name)
+        rates = [rate / limit_bps for rate in totals(run, _WINDOW_S)]
+        times = [index * _WINDOW_S - _CROWD_AFTER_S for index in range(len(rates))]
+        axes.plot(times, rates, color=COLOURS[number % len(COLOURS)], label=manner.name,
+                  linestyle="-" if number < len(COLOURS) else "--")  # fmt: skip
+    axes.axhline(1, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
+    axes.set_xlabel("Time since the crowd came (s)")
+    axes.set_ylabel("Delivered, over the limit")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=7, ncols=2)
+    return True
 
 
 FIGURE = Figure(

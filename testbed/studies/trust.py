@@ -10,10 +10,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
-from testbed.harness.draw import rates_over_time
+from testbed.harness.draw import first_runs
 from testbed.harness.figure import Figure, Series
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import OfRun, Results, Run, goodput, text, totals
@@ -213,16 +212,11 @@ def evaluate(results: Results) -> Finding:
     )
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """FPS in the first run of each experiment, on the testbed and in the simulator."""
-    panels = [
-        (f"{pair.title}: FPS, {where}", dict(results.by_series[series.name]), runs[0])
-        for pair in _DRAWN
-        for where, series in (("testbed", pair.testbed), ("simulator", pair.simulated))
-        if (runs := results.runs(series.name, "fps"))
-    ]
-    return rates_over_time(panels, directory / "trust.png", _TOP_MBIT)
-
+_PANELS = {
+    f"{pair.title}: FPS, {where}": (series.name, "fps")
+    for pair in _DRAWN
+    for where, series in (("testbed", pair.testbed), ("simulator", pair.simulated))
+}
 
 FIGURE = Figure(
     "trust",
@@ -232,5 +226,5 @@ FIGURE = Figure(
     "0.03",
     [series for pair in PAIRS for series in (pair.testbed, pair.simulated)],
     evaluate,
-    draw,
+    first_runs("trust", _TOP_MBIT, _PANELS),
 )

@@ -32,7 +32,7 @@ def test_a_figure_from_its_runs_to_the_report_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     series = Series(BASELINE.name, "baseline", quick=SHORT)
-    figure = Figure("fig3", "Figure 3", "as it is", [series], fig3.evaluate, fig3.draw)
+    figure = Figure("fig3", "Figure 3", "as it is", [series], fig3.evaluate, fig3.FIGURE.draw)
     monkeypatch.setattr(command, "FIGURES", {"fig3": figure})
     call = ["fig3", "--quick", "--jobs", "2", "--out", str(tmp_path)]
 
