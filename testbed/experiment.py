@@ -216,6 +216,13 @@ class Experiment:
         return (*self.groups, *self.web)
 
     @property
+    def runs(self) -> list[tuple[str, int]]:
+        """Allocator and repetition of all runs, in their order."""
+        # Allocators alternate, so that a change of the machine's mood meets all of them.
+        repetitions = range(1, self.table.repeat + 1)
+        return [(allocator, each) for each in repetitions for allocator in self.table.allocators]
+
+    @property
     def duration_ns(self) -> int:
         """Length of a run, its warm-up included."""
         return round(self.table.seconds * NS_PER_S)

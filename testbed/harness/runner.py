@@ -86,17 +86,13 @@ def tasks_of(
     series: Series, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
 ) -> list[Task]:
     """These runs of a series, (allocator, repetition), or all."""
-    table = series.load(quick).table
-    wanted = [
-        (allocator, repetition)
-        for repetition in range(1, table.repeat + 1)
-        for allocator in table.allocators
-    ]
+    experiment = series.load(quick)
+    table = experiment.table
     alone = not series.simulated and (series.alone or room.jobs == 1)
     seconds = {name: series.run_seconds(table.seconds, name) for name in table.allocators}
     return [
         Task(series.name, *run, series.simulated, seconds[run[0]], alone)
-        for run in (wanted if runs is None else runs)
+        for run in (experiment.runs if runs is None else runs)
     ]
 
 

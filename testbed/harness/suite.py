@@ -112,13 +112,7 @@ class Ledger:
 
         Where it is resumed, the runs that `out` has and that still count are taken over.
         """
-        table = experiment.table
-        # Allocators alternate, so that a change of the machine's mood meets all of them.
-        self.wanted = [
-            (allocator, repetition)
-            for repetition in range(1, table.repeat + 1)
-            for allocator in table.allocators
-        ]
+        self.wanted = experiment.runs
         runs, discarded, self._changed = resume(read(out) if resumed else None, header)
         self.result: dict[str, Any] = {**header, "runs": runs, "discarded": discarded}
         self._name = name

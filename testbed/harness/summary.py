@@ -41,7 +41,7 @@ def summarize(
 
 def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> dict[str, Any]:
     """What a series was, and what of it is missing and why."""
-    table = series.load(quick).table
+    experiment = series.load(quick)
     runs = result["runs"] if result else []
     done = {(run["allocator"], run["repetition"]) for run in runs}
     reasons = {
@@ -51,9 +51,9 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
     return {
         "name": series.name,
         "where": "simulator" if series.simulated else "testbed",
-        "wanted": len(table.allocators) * table.repeat,
+        "wanted": len(experiment.runs),
         "runs": len(done),
-        "seconds": table.seconds,
+        "seconds": experiment.table.seconds,
         "discarded": len(result["discarded"]) if result else 0,
         "missing": [
             {
@@ -61,8 +61,7 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
                 "repetition": repetition,
                 "reason": reasons.get((allocator, repetition), NOT_RUN),
             }
-            for repetition in range(1, table.repeat + 1)
-            for allocator in table.allocators
+            for allocator, repetition in experiment.runs
             if (allocator, repetition) not in done
         ],
         "datapaths": sorted({run["datapath"] for run in runs}),
