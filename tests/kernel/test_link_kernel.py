@@ -113,14 +113,14 @@ async def test_a_delay_line_that_dies_is_told(workspace: Path) -> None:
                 await delay_line.watch()
 
 
-async def test_rates_come_and_go(workspace: Path, make_links: MakeLinks) -> None:
+async def test_rates_come_and_go(workspace: Path, inexact_links: MakeLinks) -> None:
     def qdiscs() -> list[dict[str, object]]:
         shown = netns.run(
             ["tc", "-j", "-netns", netns.namespace("wan"), "qdisc", "show", "dev", LINK]
         )
         return [qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "tbf"]
 
-    links = make_links()
+    links = inexact_links()
     async with line(links, DELAY_NS):
         assert qdiscs() == []
         for rate in (250_000, 500_000):
