@@ -69,6 +69,12 @@ class Match:
     destination_ports: tuple[tuple[int, int], ...] = ()
     mark: tuple[int, int] | None = None
 
+    def __str__(self) -> str:
+        """For lists: the interface and the addresses."""
+        source = f" from {self.source}" if self.source else ""
+        destination = f" to {self.destination}" if self.destination else ""
+        return f"{self.direction.value} {self.interface}{source}{destination}"
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePrefix:
@@ -114,6 +120,9 @@ class LimitSpec:
     A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
     flow: SourcePrefix | None = None
     """What makes a flow; None: the five-tuple."""
+    written: frozenset[str] | None = field(default=None, compare=False)
+    """Keys that the operator wrote, `allocator.headroom` among them; None: all. Limiters compare
+    only these (drld.shared_settings); the others are what this version of drld chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +141,8 @@ class GossipSpec:
     branching: int
     interval_ns: int
     """How often a limiter sends; also the period of the daemon's tick."""
+    written: frozenset[str] | None = field(default=None, compare=False)
+    """Keys that the operator wrote; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def main() -> None:
 @click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
+@click.option("--once", is_flag=True, help="Keep runs that the host disturbed, with a remark.")
 def run(
     *,
     experiment: str,
@@ -48,6 +49,7 @@ def run(
     out: Path | None,
     resume: bool,
     traces: bool,
+    once: bool,
     plots: bool,
 ) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
@@ -60,7 +62,8 @@ def run(
 
     async def work() -> dict[str, Any]:
         make_links = functools.partial(choose_links, probed(links))
-        options = RunOptions(datapath, make_links, directory / "traces" if traces else None)
+        kept = directory / "traces" if traces else None
+        options = RunOptions(datapath, make_links, kept, once)
         return await run_suite(loaded, options, directory, progress, resumed=resume)
 
     result = run_to_end(work)

@@ -11,7 +11,7 @@ import click
 from drld.errors import ConfigError
 from testbed import experiment as experiments
 from testbed.experiment import ALLOCATOR_NAMES, Experiment
-from testbed.suite import RESULT, event_table_of, failed, table_of
+from testbed.suite import RESULT, disturbances_of, event_table_of, failed, table_of
 
 OUT = Path("testbed-out")
 
@@ -85,6 +85,8 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
         click.echo(table_of(result))
         if events := event_table_of(result):
             click.echo(f"\n{events}\n")
+        for disturbance in disturbances_of(result):
+            click.echo(disturbance)
         click.echo(f"{directory / RESULT}")
         if plots:
             draw(result, directory)

@@ -77,6 +77,8 @@ class Observation:
     """Where it is known."""
     costs: dict[str, float] | None = None
     """What a limiter costs, where it was measured."""
+    disturbances: tuple[str, ...] = ()
+    """Where the host was too busy for an exact run, in words."""
 
 
 def record(
@@ -173,6 +175,7 @@ def record(
             else {}
         ),
         "sampler_worst_ms": seen.sampler_worst_ms,
+        **({"disturbances": list(seen.disturbances)} if seen.disturbances else {}),
         "cpu": seen.cpu,
         **({"costs": seen.costs} if seen.costs else {}),
     }

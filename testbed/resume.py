@@ -38,7 +38,8 @@ def resume(earlier: Mapping[str, Any] | None, header: Mapping[str, Any]) -> Resu
     changed = changes(earlier, header)
     if changed:
         return Resumed([], [], changed)
-    return Resumed(list(earlier["runs"]), list(earlier["discarded"]), [])
+    runs = [run for run in earlier["runs"] if "disturbances" not in run]
+    return Resumed(runs, list(earlier["discarded"]), [])
 
 
 def changes(earlier: Mapping[str, Any], header: Mapping[str, Any]) -> list[str]:

@@ -18,12 +18,12 @@ from testbed import believed, netns
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
 from testbed.datagrams import PORTS
-from testbed.errors import MeasurementError, first_of
+from testbed.errors import DisturbedError, MeasurementError, first_of
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
 from testbed.link import Links
-from testbed.measure import check_times
+from testbed.measure import lateness_problem, worst_lateness
 from testbed.progress import Progress
 from testbed.record import Observation, record
 from testbed.topology import (
@@ -98,6 +98,8 @@ class RunOptions:
     make_links: Callable[[], Links]
     traces: Path | None = None
     """Directory for the daemons' traces as they came; None to keep none."""
+    once: bool = False
+    """Whether a run that the host disturbed counts, with a remark."""
 
 
 async def run_once(
@@ -162,6 +164,7 @@ class _Run:
         self._layout = layout
         self._crew = members
         self._links = options.make_links()
+        self._once = options.once
         self._flows: list[Flow] = []
         self._happened: list[Event] = []
         self._senders: dict[str, Child] = {}
@@ -270,13 +273,19 @@ class _Run:
         udp = await self._udp.report(_PATIENCE_S)
         limiters = await self.fleet.report()
         link = await self._links.stop()
+        late_ns = worst_lateness(sampled["times_ns"], SAMPLE_NS)
+        problems = (link.problem() if link else None, lateness_problem(late_ns, SAMPLE_NS))
+        disturbances = tuple(problem for problem in problems if problem)
+        if disturbances and not self._once:
+            raise DisturbedError(disturbances[0])
         return Observation(
             flows=tuple(self._flows),
             sent=sent,
             received=received,
             times_s=[time_ns / NS_PER_S for time_ns in sampled["times_ns"]],
             counters=sampled["values"],
-            sampler_worst_ms=check_times(sampled["times_ns"], SAMPLE_NS),
+            sampler_worst_ms=late_ns / 1e6,
+            disturbances=disturbances,
             events=tuple(self._happened),
             local_limits=self._traced("local_limit_bps", begin_unix_s, duration_s),
             limits_in_force=self._traced("limit_in_force_bps", begin_unix_s, duration_s),

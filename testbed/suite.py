@@ -254,6 +254,15 @@ def table_of(result: dict[str, Any]) -> str:
     return _aligned(rows, left=1)
 
 
+def disturbances_of(result: dict[str, Any]) -> list[str]:
+    """A sentence for each disturbance of a run that counts all the same."""
+    return [
+        f"The host disturbed a run of {run['allocator']}, so its figures are no measurement: {text}"
+        for run in result["runs"]
+        for text in run.get("disturbances", ())
+    ]
+
+
 def _udp_bps(run: dict[str, Any]) -> float:
     """Goodput of all UDP sources of a run, bits/s."""
     return sum(float(source["goodput_bps"]) for source in run.get("udp", ()))

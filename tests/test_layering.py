@@ -42,6 +42,9 @@ PLANES = ("drld.capture", "drld.messages", "drld.requests")
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
 NO_PLANE = ("drld/allocators", "drld/ebpf", "drld/estimate", "drld/gossip", "drld/police")
 """With their subfolders."""
+FOR_OPERATORS = ("drld/cli", "drld/config", "drld/control", "drld/registry")
+REGISTERED = ("drld.capture.target_options",)
+"""What planes register there."""
 FORBIDDEN = {
     "asyncio",
     "bcc",
@@ -128,6 +131,20 @@ def test_what_planes_share_knows_no_plane() -> None:
     for path in ALL:
         if relative(path).startswith(NO_PLANE):
             assert not [name for name in imports(path) for it in PLANES if within(name, it)], path
+
+
+def test_gossip_knows_no_limits_configuration() -> None:
+    """Digests are of bytes that whoever owns a limit registers."""
+    for path in ALL:
+        if relative(path).startswith("drld/gossip"):
+            assert "drld.spec.LimitSpec" not in imports(path), path
+
+
+def test_what_operators_use_knows_of_planes_what_they_register() -> None:
+    for path in ALL:
+        if relative(path).startswith(FOR_OPERATORS):
+            names = {name for name in imports(path) for it in PLANES if within(name, it)}
+            assert not [n for n in names if not any(within(n, it) for it in REGISTERED)], path
 
 
 @pytest.mark.parametrize("siblings", [PLANES, DATAPATHS])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from drld.capture.target_options import PACKETS
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MATCH = ("in", "out", "source", "destination", "protocol", "source_port", "destination_port")
+TARGET_OPTIONS = (PACKETS,)
+"""Of `add-limit`: what may fall under a limit. One line for each plane."""
 
 
 class Fleets:
@@ -123,6 +125,15 @@ def waiting(command: F) -> F:
     )(command)
 
 
+def target(command: F) -> F:
+    """Add the options that say what falls under a limit, which it gets as `match_KEY`."""
+    for options in TARGET_OPTIONS:
+        for key, (metavar, text) in reversed(options.items()):
+            flag = f"--{key.replace('_', '-')}"
+            command = click.option(flag, f"match_{key}", metavar=metavar, help=text)(command)
+    return command
+
+
 @fleet.command()
 @json_option
 @click.pass_obj
@@ -161,14 +172,7 @@ def limits(fleets: Fleets, as_json: bool) -> None:
 @click.option("--name")
 @click.option("--rate", help='Such as "10mbit".')
 @click.option("--burst", help='Such as "75kB"; default: "auto", 0.25 s of the rate.')
-@click.option("--in", "in_", metavar="INTERFACE", help="Packets that arrive at it.")
-@click.option("--out", metavar="INTERFACE", help="Packets that leave by it.")
-@click.option("--source", metavar="PREFIX")
-@click.option("--destination", metavar="PREFIX")
-@click.option("--protocol")
-@click.option("--source-port", metavar="PORT")
-@click.option("--destination-port", metavar="PORT")
-@click.option("--mark")
+@target
 @click.option("--allocator")
 @click.option("--interval")
 @click.option("--ewma", type=float)
@@ -252,8 +256,8 @@ def _complain(known: Registry) -> None:
 
 def _table(options: Mapping[str, Any]) -> dict[str, object]:
     """The options as a table of [[limit]]."""
-    given = {name.rstrip("_"): value for name, value in options.items() if value is not None}
-    match = {name: given.pop(name) for name in (*_MATCH, "mark") if name in given}
+    given = {name: value for name, value in options.items() if value is not None}
+    match = {name[6:]: given.pop(name) for name in list(given) if name.startswith("match_")}
     return {**given, "match": match} if match else given
 
 
@@ -362,15 +366,11 @@ def _tables(known: Registry) -> list[object]:
 
 def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
     limit = known.limits[limit_id].value
-    match = limit.match
-    parts = [f"{match.direction.value} {match.interface}"]
-    parts += [f"from {match.source}"] if match.source else []
-    parts += [f"to {match.destination}"] if match.destination else []
     return (
         limit.name,
         limit.allocator,
         limit.mode.value,
-        " ".join(parts),
+        str(limit.match),
         str(limit_id),
         human_rate(limit.rate * 8),
         burst(limit.burst, limit.burst_is_automatic),

@@ -227,7 +227,9 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         firewall=limiter.firewall,
         queue=limiter.queue,
         timestamps=limiter.timestamps,
-        gossip=GossipSpec(gossip.fabric, gossip.branching, gossip.interval),
+        gossip=GossipSpec(
+            gossip.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
+        ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
         control_group=limiter.control_group,
@@ -321,7 +323,15 @@ def _limit_spec(
         excess=Excess(table.excess),
         weights=table.weights,
         flow=table.flow,
+        written=_written(written),
     )
+
+
+def _written(table: dict[str, object]) -> frozenset[str]:
+    """The keys of a limit's table, with those of its allocator's."""
+    allocator = table.get("allocator")
+    parameters = allocator if isinstance(allocator, dict) else {}
+    return frozenset([*table, *(f"allocator.{key}" for key in parameters)])
 
 
 def _match_spec(match: MatchTable) -> Match:

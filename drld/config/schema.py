@@ -227,8 +227,8 @@ class LimitTable(Table):
 
     One table for each. A file without limits has `limit = []` before its first table. A packet
     under several limits must pass all of them, in the order of the file. The limiters of a fleet
-    must agree on `rate`, `burst` (in bytes), `allocator`, `interval`, `excess`, `shares`,
-    `weights` and `flow`; if two differ, `drlctl status` and the log of both name the limit.
+    must agree on `rate`, `burst`, `allocator`, `interval`, `excess`, `shares`, `weights` and
+    `flow`; if two files differ, `drlctl status` and the log of both limiters name the limit.
     """
 
     id: Annotated[int, Field(ge=1, le=65535)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 
 import trio
@@ -17,11 +16,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from drld.control.backend import Backend
+from drld.control.changing import changing
+from drld.control.keys import key_routes
 from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
-from drld.gossip.wire.keyring import KeyRing, parse_key
-
-log = logging.getLogger("drld.control")
 
 MAX_HEAD_BYTES = 4096
 MAX_BODY_BYTES = 4096
@@ -35,8 +33,8 @@ _BATCH_S = 0.002
 long. One object may take long: a peer has links of all limits, a limit the names of all peers."""
 
 
-def make_app(backend: Backend, turns: Turns) -> ASGIApp:
-    """The application that answers for `backend`, and takes turns with whoever else does."""
+def _routes(backend: Backend, turns: Turns) -> list[Route]:
+    """Paths about the daemon, its limits and its peers."""
 
     async def status(_: Request) -> Response:
         return JSONResponse(backend.status())
@@ -61,39 +59,24 @@ def make_app(backend: Backend, turns: Turns) -> ASGIApp:
             return JSONResponse({"error": str(error)}, 500)
         return JSONResponse(backend.status()["config"])
 
-    async def keys(_: Request) -> Response:
-        return JSONResponse(backend.keys())
+    return [
+        Route("/v1/status", status),
+        Route("/v1/limits", _Listing(backend.limits, turns), methods=["GET"]),
+        Route("/v1/limits/{name}", limit),
+        Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
+        Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
+        Route("/v1/reload", changing(reload), methods=["POST"]),
+    ]
 
-    def change_keys(change: Callable[[KeyRing], KeyRing]) -> Response:
-        try:
-            backend.change_keys(change)
-        except ConfigError as error:
-            raise HTTPException(409, "; ".join(error.problems)) from None
-        return JSONResponse(backend.keys())
 
-    async def install_key(request: Request) -> Response:
-        key = _key(await request.body())
-        return change_keys(lambda ring: ring.install(request.path_params["id"], key))
+ROUTES: tuple[Callable[[Backend, Turns], list[Route]], ...] = (_routes, key_routes)
+"""The paths of the API. A plane registers its own here, by a line."""
 
-    async def use_key(request: Request) -> Response:
-        return change_keys(lambda ring: ring.using(request.path_params["id"]))
 
-    async def remove_key(request: Request) -> Response:
-        return change_keys(lambda ring: ring.remove(request.path_params["id"]))
-
+def make_app(backend: Backend, turns: Turns) -> ASGIApp:
+    """The application that answers for `backend`, and takes turns with whoever else does."""
     app = Starlette(
-        routes=[
-            Route("/v1/status", status),
-            Route("/v1/limits", _Listing(backend.limits, turns), methods=["GET"]),
-            Route("/v1/limits/{name}", limit),
-            Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
-            Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
-            Route("/v1/reload", _changing(reload), methods=["POST"]),
-            Route("/v1/keys", keys),
-            Route("/v1/keys/{id:int}/install", _changing(install_key), methods=["POST"]),
-            Route("/v1/keys/{id:int}/use", _changing(use_key), methods=["POST"]),
-            Route("/v1/keys/{id:int}/remove", _changing(remove_key), methods=["POST"]),
-        ],
+        routes=[route for routes in ROUTES for route in routes(backend, turns)],
         middleware=[Middleware(_SizeLimit)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
@@ -111,41 +94,11 @@ async def _failed(_: Request, _error: Exception) -> Response:
     return JSONResponse({"error": "internal error"}, 500)
 
 
-def _changing(
-    endpoint: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that changes something: the log says who asked, and what came of it."""
-
-    async def logged(request: Request) -> Response:
-        outcome = "not finished"
-        try:
-            response = await endpoint(request)
-            outcome = str(response.status_code)
-        except HTTPException as error:
-            outcome = str(error.status_code)
-            raise
-        finally:
-            # Not `request.url`, which the client's Host may have a part in.
-            path = request.scope["path"]
-            log.info("%s %s by %s: %s", request.method, path, request.state.peer, outcome)
-        return response
-
-    return logged
-
-
 def _some(problems: list[str]) -> list[str]:
     left_out = len(problems) - MAX_PROBLEMS
     if left_out <= 0:
         return problems
     return [*problems[:MAX_PROBLEMS], f"and {left_out} more"]
-
-
-def _key(body: bytes) -> bytes:
-    """The key in a request; what is wrong with one is said without showing it."""
-    try:
-        return parse_key(json.loads(body)["key"].encode())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise HTTPException(422, 'the body is {"key": "..."}, with a key as in a file') from None
 
 
 def _no_limit(name: str) -> HTTPException:

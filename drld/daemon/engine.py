@@ -34,6 +34,7 @@ from drld.limiter import Limiter, Tick, membership
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
 from drld.police.datapath import Datapath
+from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec, LimitSpec
 
 GOSSIP = "[gossip]"
@@ -358,9 +359,10 @@ class Engine:
         intervals = [spec.gossip.interval_ns, *(limit.interval_ns for limit in spec.limits)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        config_digest = ConfigDigest(spec.limits, spec.gossip, times.timeout_ns)
+        config_digest = ConfigDigest(shared_settings(spec.limits, spec.gossip), times.timeout_ns)
         if old is not None:
-            return old.with_peers(peers, times, config_digest)
+            old.set_peers(peers, times, config_digest)
+            return old
         probes = Probes(spec.name, self.transport.life, peers, times, config_digest)
         for peer, life in self._lives.items():
             probes.meet(peer, life, now_ns)
@@ -381,14 +383,18 @@ class Engine:
         self, limit: LimitSpec, spec: LimiterSpec, fleet: Membership, now_ns: int
     ) -> ManagedLimit:
         """What is kept of a limit after a reload: the running one if its knowledge still fits."""
-        fresh = ManagedLimit(Limiter(limit, fleet, spec.gossip.fabric), now_ns + limit.interval_ns)
         managed = self.limits.get(limit.id)
-        if managed is None:
-            return fresh
-        if self.spec.gossip == spec.gossip and reload.knowledge_stays(managed.limiter.limit, limit):
+        if (
+            managed is not None
+            and self.spec.gossip == spec.gossip
+            and reload.knowledge_stays(managed.limiter.limit, limit)
+        ):
             return managed
-        fresh.totals = managed.totals
-        return fresh
+        limiter = Limiter(limit, fleet, spec.gossip.fabric)
+        due_ns = now_ns + limit.interval_ns
+        if managed is None:
+            return ManagedLimit(limiter, due_ns)
+        return replace(managed, limiter=limiter, due_ns=due_ns, last=None)
 
 
 def _next(due_ns: int, now_ns: int, interval_ns: int) -> int:

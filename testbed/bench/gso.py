@@ -18,7 +18,6 @@ from testbed.bench.contestants import Program, everything
 from testbed.bench.lanes import SOURCE, Field, Lane, Place, Setting, wired
 from testbed.bench.summary import Outcome, row
 from testbed.bench.traffic import Tcp
-from testbed.errors import MeasurementError
 from testbed.link import Link, choose_links
 from testbed.topology import set_offloads
 
@@ -62,10 +61,9 @@ async def measure(setting: Setting) -> Outcome:
         for number in range(count := setting.choose(7, 2)):
             setting.progress.step(f"window {number + 1} of {count}")
             windows.append(await tcp.each(lanes))
-        try:
-            await links.stop()
-        except MeasurementError as error:
-            notes.append(f"the round trips were not exact: {error}")
+        report = await links.stop()
+        if report is not None and (problem := report.problem()):
+            notes.append(f"the round trips were not exact: {problem}")
     rows = [
         row(f"{rtt}, {sender}", f"{depth // 1000} kB", USED,
             [bps / 8 / _RATE for bps in seen], x=depth / 1000)

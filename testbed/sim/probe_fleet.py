@@ -16,6 +16,7 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import Control, State
 from drld.model import GRACE_INTERVALS, NS_PER_S
+from drld.shared_settings import shared_settings
 from drld.spec import GossipSpec, LimitSpec, ProbeSpec
 from testbed.sim.network import MS, Conditions, Network
 
@@ -101,7 +102,8 @@ class ProbeFleet:
             [peer for peer in self.names if peer != name],
             self.times,
             ConfigDigest(
-                self.limits[name], GossipSpec("tree", 3, self.tick_ns), self.times.timeout_ns
+                shared_settings(self.limits[name], GossipSpec("tree", 3, self.tick_ns)),
+                self.times.timeout_ns,
             ),
         )
 

@@ -20,6 +20,7 @@ from drld.gossip.health.config_digest import (
 from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.wire.control_codec import Rumour, State
 from drld.model import NS_PER_S
+from drld.shared_settings import shared_settings
 from drld.spec import ProbeSpec
 from testbed.sim.network import MS, Conditions
 from testbed.sim.probe_fleet import ProbeFleet
@@ -125,7 +126,7 @@ def test_who_is_declared_dead_has_shrunk(
 )
 def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, ending: int) -> None:
     def config_digest(*ids: int) -> ConfigDigest:
-        return ConfigDigest([limit_spec(id=id_) for id_ in ids], gossip_spec(), 0)
+        return ConfigDigest(dict.fromkeys((GOSSIP_ID, *ids), b"limit"), 0)
 
     none = config_digest().digest(ALL)
     alone = {id_: config_digest(id_).digest(ALL) ^ none for id_ in ids} | {GOSSIP_ID: none}
@@ -142,8 +143,7 @@ def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, en
 def test_no_limit_is_named_that_nobody_ever_had(sets: list[set[int]], changed_at: int) -> None:
     """The peer's limits change while it is asked for them."""
     here, before, after = (
-        ConfigDigest([limit_spec(id=id_) for id_ in sorted(ids)], gossip_spec(), NS_PER_S)
-        for ids in sets
+        ConfigDigest(dict.fromkeys(sorted(ids), b"limit"), NS_PER_S) for ids in sets
     )
     here.compare("b", Selector(), before.digest(Selector()))
     for number in range(200):
@@ -174,7 +174,10 @@ def test_limits_that_differ_are_found(
         differing.add(GOSSIP_ID)
     here, there = (
         ConfigDigest(
-            [limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip, NS_PER_S
+            shared_settings(
+                [limit_spec(id=id_, rate=rate) for id_, rate in limits.items()], gossip
+            ),
+            NS_PER_S,
         )
         for limits, gossip in ((mine, gossip_spec("mesh")), (theirs, gossip_spec(fabric)))
     )

@@ -14,6 +14,7 @@ from drld.gossip.health.probes import Probes
 from drld.gossip.wire.channel import Message
 from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
 from drld.gossip.wire.session import Met
+from drld.shared_settings import shared_settings
 from drld.spec import ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat
@@ -198,7 +199,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(dead) == []
     assert lines(("b", told(said(State.ALIVE, counter=1)))) == ["peer c is back"]
     assert lines(("b", told(said(State.LEFT)))) == ["peer c has left"]
-    other = ConfigDigest([replace(FIRST, rate=1)], gossip_spec(), TICK_NS)
+    other = ConfigDigest(shared_settings([replace(FIRST, rate=1)], gossip_spec()), TICK_NS)
     named = []
     message = Control(Kind.ACK, 0, 0, other.digest(ALL))
     for _ in range(40):

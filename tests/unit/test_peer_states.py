@@ -151,8 +151,8 @@ def test_who_was_heard_a_moment_ago_is_not_declared_dead() -> None:
 
 
 def test_after_a_reload_suspicions_go_on() -> None:
-    made = PeerStates(PEERS[:3], TIMES)
-    made.keep(table(replace(SUSPECT, accusers=63)))
+    made = table(replace(SUSPECT, accusers=63))
+    made.set_peers(PEERS[:3], TIMES)
     assert made.changed == {*PEERS[:3]}
     assert list(made.expire(TIMES.suspicion_min_ns)) == [DEAD]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -13,9 +12,7 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.health.probes import ABSENT_PERIODS, MAX_ANSWERS, MAX_ERRANDS, Probes
 from drld.gossip.wire.control_codec import Control, Kind, Rumour, State, encode_control
 from drld.model import NS_PER_S
-from drld.spec import Excess, ProbeSpec, SourcePrefix
-
-from ..factories import gossip_spec, limit_spec
+from drld.spec import ProbeSpec
 
 TICK = NS_PER_S // 20
 TIMES = ProbeTimes.of(ProbeSpec(), 4, TICK, TICK)
@@ -23,13 +20,15 @@ PEERS = ("b", "c", "d")
 LIVES = {"b": 2, "c": 3, "d": 4}
 
 
+def _config_digest(*ids: int) -> ConfigDigest:
+    return ConfigDigest(dict.fromkeys(ids, b""), NS_PER_S)
+
+
 class Bench:
     """Limiter `a` and what it says; it has met `met`, and these answer, as long as `answering`."""
 
     def __init__(self, met: tuple[str, ...] = PEERS, peers: tuple[str, ...] = PEERS) -> None:
-        self.probes = Probes(
-            "a", 1, peers, TIMES, ConfigDigest([limit_spec()], gossip_spec(), NS_PER_S)
-        )
+        self.probes = Probes("a", 1, peers, TIMES, _config_digest(1))
         self.rng = Random(1)
         self.now = 0
         self.said: list[tuple[str, Control]] = []
@@ -434,7 +433,7 @@ def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> 
 
 def test_limits_that_differ_are_named() -> None:
     bench = Bench(peers=("b",), met=("b",))
-    other = ConfigDigest([limit_spec(), limit_spec(id=77)], gossip_spec(), NS_PER_S)
+    other = _config_digest(1, 77)
     bench.probes.receive("b", Control(Kind.PROBE, 0, subject("a"), other.digest(ALL)), 0)
     assert bench.probes.config_digest.disagreements() == {"b": []}
     for _ in range(100):
@@ -446,52 +445,11 @@ def test_limits_that_differ_are_named() -> None:
     assert bench.probes.config_digest.disagreements() == {"b": [77]}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"burst": 312_500},
-        {"burst": 312_500, "burst_is_automatic": True},
-        {"excess": Excess.MARK},
-        {"weights": {"a": 2.0}},
-        {"weights": {"a": 1.0, "b": 2.0}},
-        {"shares": {"a": 0.5, "b": 0.5}},
-        {"flow": SourcePrefix(24)},
-    ],
-    ids=repr,
-)
-def test_limiters_disagree_that_have_another(changes: dict[str, Any]) -> None:
-    assert digest_of() != digest_of(**changes)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"burst_is_automatic": True},
-        {"weights": {"a": 1.0}},
-        {"name": "another"},
-    ],
-    ids=repr,
-)
-def test_limiters_agree_whose_limits_do_the_same(changes: dict[str, Any]) -> None:
-    """A name, how a burst was written, and a weight that is the default's change nothing."""
-    assert digest_of() == digest_of(**changes)
-
-
-def test_the_order_of_weights_changes_nothing() -> None:
-    one, other = {"a": 2.0, "b": 3.0}, {"b": 3.0, "a": 2.0}
-    assert digest_of(weights=one) == digest_of(weights=other)
-    assert digest_of(weights=one) != digest_of(weights={"a": 3.0, "b": 2.0})
-
-
-def digest_of(**changes: Any) -> int:
-    return ConfigDigest([limit_spec(**changes)], gossip_spec(), NS_PER_S).digest(ALL)
-
-
 def test_after_a_reload_it_knows_what_it_knew() -> None:
     bench = Bench()
     bench.probes.peer_states.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
-    config_digest = bench.probes.config_digest
-    changed = bench.probes.with_peers(("c", "e"), TIMES, config_digest)
+    changed = bench.probes
+    changed.set_peers(("c", "e"), TIMES, changed.config_digest)
     assert changed.peer_states.state("c") is State.DEAD
     assert changed.peer_states.state("e") is None
     assert changed.life == 1
@@ -507,7 +465,8 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
         bench.tick()
     dead = {peer: Rumour(subject(peer), LIVES[peer], 0, State.DEAD) for peer in ("c", "d")}
     bench.hear("b", Kind.ACK, 0, "b", *dead.values())
-    changed = bench.probes.with_peers(("b", "c", "e"), TIMES, bench.probes.config_digest)
+    changed = bench.probes
+    changed.set_peers(("b", "c", "e"), TIMES, changed.config_digest)
     assert {probe.peer for probe in changed._pending.values()} == {"b", "c"}
     assert changed._pending.keys() < waiting.keys()
     told = changed._broadcasts.take(10)

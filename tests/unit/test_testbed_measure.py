@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from testbed.cpu import CpuTimes
-from testbed.errors import MeasurementError
-from testbed.measure import FIRST_SAMPLE, check_times, ip_bytes
+from testbed.measure import FIRST_SAMPLE, ip_bytes, lateness_problem, worst_lateness
 from testbed.progress import Progress
 
 NET_DEV = """\
@@ -31,11 +28,11 @@ def test_counters_are_of_the_ip_layer() -> None:
 def test_samples_may_be_half_an_interval_late() -> None:
     step = 50_000_000
     grid = [(index + FIRST_SAMPLE) * step for index in range(10)]
-    assert check_times(grid, step) == 0
-    assert check_times([time + step // 2 for time in grid], step) == 25
-    late = [*grid[:4], grid[4] + step // 2 + 1, *grid[5:]]
-    with pytest.raises(MeasurementError, match="could not keep up"):
-        check_times(late, step)
+    assert worst_lateness(grid, step) == 0
+    half = worst_lateness([*grid[:4], grid[4] + step // 2, *grid[5:]], step)
+    assert half == step // 2
+    assert lateness_problem(half, step) is None
+    assert "could not keep up: a sample came 25.0 ms" in str(lateness_problem(half + 1, step))
 
 
 def test_processor_time_is_what_was_not_idle() -> None:

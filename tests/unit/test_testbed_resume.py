@@ -47,6 +47,11 @@ def test_what_was_measured_alike_is_kept() -> None:
     assert resume(earlier(commit="another"), a_header()) == ([RUN], [FAILED], [])
 
 
+def test_a_disturbed_run_is_done_again() -> None:
+    found = {**earlier(), "runs": [{**RUN, "disturbances": ["late"]}]}
+    assert resume(found, a_header()).runs == []
+
+
 @pytest.mark.parametrize(
     "change", [{"repeat": 9}, {"allocators": ["gtb"]}, {"description": "better"}]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ async def test_allocators_take_turns_as_often_as_asked_for(
     assert runs.attempts == [("ctb", 1), ("fps", 1), ("ctb", 2), ("fps", 2)]
     assert [(run["allocator"], run["repetition"]) for run in result["runs"]] == runs.attempts
     assert suite.failed(result) == []
+
+
+def test_a_disturbance_is_named() -> None:
+    layout = plan(SMALL, "ctb", 1)
+    seen = observation(SMALL, layout, {"f1": 375_000, "f2": 875_000})
+    disturbed = record(SMALL, "ctb", 1, layout, replace(seen, disturbances=("late",)))
+    (remark,) = suite.disturbances_of({"runs": [disturbed, a_run("fps", 1)]})
+    assert remark.startswith("The host disturbed a run of ctb")
+    assert remark.endswith("late")
 
 
 async def test_the_result_file_describes_itself(

@@ -48,6 +48,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Set
+from copy import copy
 from dataclasses import dataclass
 from random import Random
 
@@ -114,22 +115,16 @@ class Membership:
     ) -> None:
         """`fanout` peers (None: all of them) are told something in each `interval_ns`."""
         self.name = name
-        self.peers = tuple(sorted(peers))
         self.interval_ns = interval_ns
-        self.branching = max(1, min(fanout or len(peers), len(peers)))
-        """Peers told something in each round, if there are any."""
-        cycle_ns = max(1, math.ceil(len(peers) / self.branching)) * interval_ns
-        self.timeouts = Timeouts.of(interval_ns, cycle_ns)
+        self._fanout = fanout
+        self._size_up(peers)
         self.unnamed = 0
         """Connected peers beyond those that `connected` names, if this membership knows such."""
         self.version = 0
         """Changes whenever `connected` or `steady` does."""
         self.numbering = Numbering()
         """The sequence numbers of all limits."""
-        self._fanout = fanout
         self._isolation_ns = (SURVIVED_LOSSES + 4) * interval_ns
-        self.rise_ns = 4 * interval_ns
-        """For how long limiters must have been connected before their shares count."""
         self._peers = {peer: _Peer() for peer in self.peers}
         self._heartbeats: dict[str, Link] = {}
         """Of those that were ever sent a heartbeat, or sent one."""
@@ -151,6 +146,16 @@ class Membership:
         self._changed_ns = 0
         self._steady = False
 
+    def _size_up(self, peers: Collection[str]) -> None:
+        """Set what depends on who the peers are, and on nothing else."""
+        self.peers = tuple(sorted(peers))
+        self.branching = max(1, min(self._fanout or len(peers), len(peers)))
+        """Peers told something in each round, if there are any."""
+        cycle_ns = max(1, math.ceil(len(peers) / self.branching)) * self.interval_ns
+        self.timeouts = Timeouts.of(self.interval_ns, cycle_ns)
+        self.rise_ns = 4 * self.interval_ns
+        """For how long limiters must have been connected before their shares count."""
+
     def declare(self, peer: str, gone: bool) -> None:
         """Probes found that a peer is dead or has left, or that it is not.
 
@@ -169,27 +174,30 @@ class Membership:
         return self.timeouts.silence_ns + self.rise_ns + self.interval_ns
 
     def with_peers(self, peers: Collection[str]) -> Membership:
-        """The membership after a reload: what is known of those that stay is kept."""
-        changed = Membership(self.name, peers, self._fanout, self.interval_ns)
-        self._hand_over(changed)
+        """The membership after a reload: all that is known is kept, but of peers that go.
+
+        This one may be used further instead, if the reload fails.
+        """
+        changed = copy(self)
+        changed._set_peers(peers)
         return changed
 
-    def _hand_over(self, changed: Membership) -> None:
-        kept = changed._peers.keys() & self._peers.keys()
-        changed._order = [peer for peer in changed.peers if peer not in kept]
-        changed._order += [peer for peer in self._order if peer in kept]
-        changed._peers |= {peer: self._peers[peer] for peer in kept}
-        changed._heartbeats = {k: v for k, v in self._heartbeats.items() if k in kept}
-        changed.numbering = self.numbering
-        changed._heard_ns = self._heard_ns
-        changed._drained_ns = self._drained_ns
+    def _set_peers(self, peers: Collection[str]) -> None:
+        """Forget the others. The state is shared with another membership: replace, do not change.
+
+        Whatever is not named here stays as it is.
+        """
+        self._size_up(peers)
+        new = [peer for peer in self.peers if peer not in self._peers]
+        self._peers = {peer: self._peers.get(peer) or _Peer() for peer in self.peers}
+        self._order = new + [peer for peer in self._order if peer in self._peers]
+        self._heartbeats = {k: v for k, v in self._heartbeats.items() if k in self._peers}
         # Who has been connected leaves in order, whatever is reloaded meanwhile.
-        changed._connected = self._connected & kept
-        changed._leaving = {k: v for k, v in self._leaving.items() if k in kept}
-        changed.unnamed = self.unnamed
-        changed._changed_ns = self._changed_ns
-        changed._steady = self._steady
-        changed.version = self.version + 1
+        self._connected = self._connected & self._peers.keys()
+        self._leaving = {k: v for k, v in self._leaving.items() if k in self._peers}
+        # Look at all of them again.
+        self._looked_ns, self._connected_until_ns, self._doubtful = None, -1, set()
+        self.version += 1
 
     def targets(self, rng: Random) -> list[str]:
         """Whom to tell something in this round, nobody twice."""

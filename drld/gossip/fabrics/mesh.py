@@ -65,12 +65,9 @@ class MeshMembership(Membership):
         self.torn: set[str] = set()
         """Peers that were heard and are not whole."""
 
-    def with_peers(self, peers: Collection[str]) -> MeshMembership:
-        """See `Membership`."""
-        changed = MeshMembership(self.name, peers, self._fanout, self.interval_ns)
-        self._hand_over(changed)
-        changed.torn = {peer for peer in self.torn if peer in changed._peers}
-        return changed
+    def _set_peers(self, peers: Collection[str]) -> None:
+        super()._set_peers(peers)
+        self.torn = self.torn & self._peers.keys()
 
     def take(self, peer: str, update: Update, now_ns: int) -> None:
         """See `Membership`."""

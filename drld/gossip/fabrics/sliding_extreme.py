@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from operator import gt, lt
 
 _NEVER = 1 << 62
@@ -46,8 +47,9 @@ class SlidingExtreme:
 
     def over(self, span_ns: int, factor: float = 1.0) -> SlidingExtreme:
         """A copy with another span, and all values multiplied by `factor`."""
-        changed = SlidingExtreme(span_ns, self._overrules)
-        changed._steps.extend((value * factor, until_ns) for value, until_ns in self._steps)
+        changed = copy(self)
+        changed._span_ns = span_ns
+        changed._steps = deque((value * factor, until_ns) for value, until_ns in self._steps)
         return changed
 
     @property

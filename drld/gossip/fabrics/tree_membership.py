@@ -83,21 +83,11 @@ class TreeMembership(Membership):
         self, name: str, peers: Collection[str], fanout: int | None, interval_ns: int
     ) -> None:
         """A limiter's parent is preferred by about `fanout` limiters."""
+        self._preferring = fanout
         super().__init__(name, peers, None, interval_ns)
-        self._fanout = fanout
-        self.branching = max(1, min(fanout or len(peers), len(peers)))
-        height = (len(peers) + 1).bit_length()
-        self.rise_ns = (8 + 2 * height) * interval_ns
-        self.counted_ns = (26 + 2 * height) * interval_ns
-        """How long what a neighbour said counts."""
-        self._bridged_ns = (6 + height) * interval_ns
         self._silent_ns = SILENT * interval_ns
         self.parent: str | None = None
         self._lost_ns = LOST * interval_ns
-        self.told_twice_ns = (1 + height) * interval_ns
-        """How long a new parent may not know of all, and the old one is told as well."""
-        self._candidates = candidates(name, self.peers, self.branching)
-        self._everybody = frozenset(self.peers)
         self._children: dict[str, Count] = {}
         self._rest: Count | None = None
         """All that are not below this limiter."""
@@ -122,6 +112,20 @@ class TreeMembership(Membership):
         self._looked_ns = -1
         self._heard_since = False
 
+    def _size_up(self, peers: Collection[str]) -> None:
+        super()._size_up(peers)
+        interval_ns = self.interval_ns
+        self.branching = max(1, min(self._preferring or len(peers), len(peers)))
+        height = (len(peers) + 1).bit_length()
+        self.rise_ns = (8 + 2 * height) * interval_ns
+        self.counted_ns = (26 + 2 * height) * interval_ns
+        """How long what a neighbour said counts."""
+        self._bridged_ns = (6 + height) * interval_ns
+        self.told_twice_ns = (1 + height) * interval_ns
+        """How long a new parent may not know of all, and the old one is told as well."""
+        self._candidates = candidates(self.name, self.peers, self.branching)
+        self._everybody = frozenset(self.peers)
+
     @property
     def forgotten_ns(self) -> int:
         """See `Membership`."""
@@ -132,23 +136,20 @@ class TreeMembership(Membership):
         """See `Membership`."""
         return self.counted_ns + self.rise_ns
 
-    def with_peers(self, peers: Collection[str]) -> TreeMembership:
-        """See `Membership`."""
-        changed = TreeMembership(self.name, peers, self._fanout, self.interval_ns)
-        self._hand_over(changed)
-        changed._began_ns = self._began_ns
-        changed._dead = self._dead & changed._peers.keys()
-        changed._confirmed_until_ns = self._confirmed_until_ns
-        if self.parent in changed._peers:
-            changed.parent, changed._rest = self.parent, self._rest
-        if self.home == changed.home:
-            changed._known_at_home = self._known_at_home
-        changed._bridge = changed.bridged(self._bridge)
-        changed._asked = [peer for peer in self._asked if peer in changed._peers]
-        changed._children = {k: v for k, v in self._children.items() if k in changed._peers}
-        changed._former = {k: v for k, v in self._former.items() if k in changed._peers}
-        changed._lost = {k: v for k, v in self._lost.items() if k in changed._peers}
-        return changed
+    def _set_peers(self, peers: Collection[str]) -> None:
+        home = self.home
+        super()._set_peers(peers)
+        if self.parent not in self._peers:
+            self.parent = self._rest = None
+        if self.home != home:
+            self._known_at_home = 0
+        self._bridge = self.bridged(self._bridge)
+        self._dead = self._dead & self._peers.keys()
+        self._asked = [peer for peer in self._asked if peer in self._peers]
+        self._sought = [peer for peer in self._sought if peer in self._peers]
+        self._children = {k: v for k, v in self._children.items() if k in self._peers}
+        self._former = {k: v for k, v in self._former.items() if k in self._peers}
+        self._lost = {k: v for k, v in self._lost.items() if k in self._peers}
 
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
         """The family, who has asked, and whoever may become the parent; nobody twice."""

@@ -70,16 +70,14 @@ class BroadcastQueue:
         self._queue: dict[int, _Told] = {}
         self._added = 0
 
-    def of(self, subjects: Collection[int], transmissions: int) -> BroadcastQueue:
-        """A queue with the rumours about these limiters, each sent `transmissions` times in all."""
-        kept = BroadcastQueue(transmissions)
-        kept._queue = {
+    def retain(self, subjects: Collection[int], transmissions: int) -> None:
+        """Keep only the rumours about these limiters, each sent `transmissions` times in all."""
+        self.transmissions = transmissions
+        self._queue = {
             about: told
             for about, told in self._queue.items()
             if about in subjects and told.times < transmissions
         }
-        kept._added = self._added
-        return kept
 
     def add(self, rumour: Rumour) -> None:
         """Queue a rumour, in place of an older one about the same limiter."""

@@ -1,9 +1,9 @@
 """Digests of a limiter's configuration: which peers have other limits, and which limits differ.
 
-Theory of operation. Each limit has a hash of everything the fleet must agree on: id, rate, burst
-(in bytes, written or automatic), allocator with its parameters, estimate interval, shares, excess
-and weights (a weight of 1 is the same as none). The settings of the fabric have a hash too, under
-the id that no limit has. The digest of a set of limits is the exclusive or of their hashes. Every
+Theory of operation. Whoever owns a limit registers its settings that the fleet must share, as
+canonical bytes (`canonical`) under the limit's id. A limit's hash is that of its id and these
+bytes. The settings of the fabric have a hash too, under the id that no limit has. The digest of a
+set of limits is the exclusive or of their hashes. Every
 probe and acknowledgement carries the digest of the limits that the low bits of its sequence number
 select, usually all limits. Two limiters disagree if their digests of all limits differ. Ordered by
 their ids read backwards, the limits of a selector stand side by side. A digest is therefore the
@@ -21,8 +21,9 @@ deceive may as well send the right digest.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2s
 from itertools import accumulate
@@ -30,7 +31,6 @@ from operator import xor
 from typing import NamedTuple
 
 from drld.model import HEARTBEAT
-from drld.spec import GossipSpec, LimitSpec
 
 ID_BITS = 16
 SELECTOR_BITS = 21
@@ -79,10 +79,12 @@ class _Peer:
 class ConfigDigest:
     """The digests of this limiter's limits, and the peers whose limits differ."""
 
-    def __init__(self, limits: Iterable[LimitSpec], gossip: GossipSpec, patience_ns: int) -> None:
-        """After `patience_ns` without an answer a question is asked again."""
-        row = sorted((_backwards(limit.id), _hash_of_limit(limit)) for limit in limits)
-        row.insert(0, (_backwards(GOSSIP_ID), _hash(gossip)))
+    def __init__(self, settings: Mapping[int, bytes], patience_ns: int) -> None:
+        """Compare these settings by id, canonical bytes each.
+
+        After `patience_ns` without an answer a question is asked again.
+        """
+        row = sorted((_backwards(id_), _hash(id_, form)) for id_, form in settings.items())
         self._places = [place for place, _ in row]
         self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
         self._peers: dict[str, _Peer] = {}
@@ -161,17 +163,28 @@ def _backwards(limit_id: int) -> int:
     return int(f"{limit_id:0{ID_BITS}b}"[::-1], 2)
 
 
-def _hash_of_limit(limit: LimitSpec) -> int:
-    return _hash(
-        (
-            *(limit.id, limit.rate, limit.burst, limit.allocator, limit.parameters),
-            *(limit.interval_ns, sorted(limit.shares.items()), limit.excess.value),
-            sorted(item for item in limit.weights.items() if item[1] != 1),
-            *((str(limit.flow),) if limit.flow else ()),
-        )
-    )
+def _hash(limit_id: int, form: bytes) -> int:
+    data = limit_id.to_bytes(ID_BITS // 8, "big") + form
+    return int.from_bytes(blake2s(data, digest_size=8, person=b"drld-lim").digest(), "big")
 
 
-def _hash(what: object) -> int:
-    digest = blake2s(repr(what).encode(), digest_size=8, person=b"drld-lim").digest()
-    return int.from_bytes(digest, "big")
+def canonical(version: int, settings: Mapping[str, object]) -> bytes:
+    """The canonical bytes of settings: JSON, `[version, {key: value, ...}]` without spaces.
+
+    Keys are sorted, and whole numbers have no fraction, as in RFC 8785. A setting that is None or
+    an empty table asks for nothing, and is left out. `version` is that of the registrant's keys
+    and their meaning.
+
+    Raises:
+        TypeError: a value is neither a number, a text, a truth value nor a table of these.
+        ValueError: a number is not finite.
+    """
+    asked = {key: _plain(it) for key, it in settings.items() if it is not None and it != {}}
+    text = json.dumps([version, asked], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value

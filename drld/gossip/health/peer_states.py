@@ -47,21 +47,19 @@ class PeerStates:
     """The states of all peers."""
 
     def __init__(self, peers: Collection[str], times: ProbeTimes) -> None:
-        self.times = times
         self.changed: set[str] = set()
         """Peers with a changed state; the user of this set clears it."""
-        self._members = {peer: _Member(peer) for peer in peers}
-        self._by_subject = {subject(peer): self._members[peer] for peer in peers}
+        self._members: dict[str, _Member] = {}
         self._suspects: dict[str, _Member] = {}
+        self.set_peers(peers, times)
 
-    def keep(self, old: PeerStates) -> None:
-        """Take over the states of peers that are in both tables."""
-        for name, member in old._members.items():
-            if name in self._members:
-                self._members[name] = self._by_subject[subject(name)] = member
-                self.changed.add(name)
-                if name in old._suspects:
-                    self._suspects[name] = member
+    def set_peers(self, peers: Collection[str], times: ProbeTimes) -> None:
+        """Forget all other peers; `changed` has the peers that stay, to be checked again."""
+        self.times = times
+        self.changed = {peer for peer in peers if peer in self._members}
+        self._members = {peer: self._members.get(peer) or _Member(peer) for peer in peers}
+        self._by_subject = {subject(peer): member for peer, member in self._members.items()}
+        self._suspects = {k: v for k, v in self._suspects.items() if k in self._members}
 
     def state(self, peer: str) -> State | None:
         """The state of a peer; None: the peer was never heard of."""

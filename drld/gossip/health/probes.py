@@ -139,38 +139,33 @@ class Probes:
         if peers:
             self._broadcasts.add(self._myself())
 
-    def with_peers(
+    def set_peers(
         self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
-    ) -> Probes:
-        """The prober after a reload; it keeps its knowledge of the peers that stay."""
-        changed = Probes(self.name, self.life, peers, times, config_digest)
-        changed.peer_states.keep(self.peer_states)
-        changed.counter, changed._known_counter = self.counter, self._known_counter
-        changed.awareness = min(self.awareness, times.patience)
-        changed._number = self._number
-        changed._due_ns = self._due_ns
-        changed._ticked_ns = self._ticked_ns
-        changed._isolation = replace(self._isolation, times=times)
-        kept = set(changed._peers) & set(self._peers)
+    ) -> None:
+        """Take over another configuration; keep the knowledge of the peers that stay."""
+        kept = set(peers) & set(self._peers)
+        self._peers = tuple(sorted(peers))
+        self.times = self._isolation.times = times
+        self.config_digest = config_digest
+        self.awareness = min(self.awareness, times.patience)
+        self.peer_states.set_peers(peers, times)
+        self._accuser = accuser(self.name, peers)
         told_of = {subject(peer) for peer in kept} | {self._subject}
-        changed._broadcasts = self._broadcasts.of(told_of, times.transmissions)
-        new = [peer for peer in changed._peers if peer not in kept]
+        self._broadcasts.retain(told_of, times.transmissions)
+        new = [peer for peer in self._peers if peer not in kept]
         if new:
-            changed._broadcasts.add(changed._myself())
-        changed._present = new + [peer for peer in self._present if peer in kept]
-        changed._absent = [peer for peer in self._absent if peer in kept]
-        changed._missed = self._missed & kept
-        changed._dead_but_heard = self._dead_but_heard & kept
-        changed._probed_at_once = self._probed_at_once & kept
-        changed._errands = self._errands
-        changed._periods = self._periods
-        changed._pending = {
+            self._broadcasts.add(self._myself())
+        self._present = new + [peer for peer in self._present if peer in kept]
+        self._absent = [peer for peer in self._absent if peer in kept]
+        self._missed &= kept
+        self._dead_but_heard &= kept
+        self._probed_at_once &= kept
+        self._pending = {
             sequence: replace(probe, helpers=[peer for peer in probe.helpers if peer in kept])
             for sequence, probe in self._pending.items()
             if probe.peer in kept and (probe.errand is None or probe.errand[0] in kept)
         }
-        changed._outbox = [(peer, message) for peer, message in self._outbox if peer in kept]
-        return changed
+        self._outbox = [(peer, message) for peer, message in self._outbox if peer in kept]
 
     def isolated(self, now_ns: int) -> bool:
         """Whether the peers may have declared this limiter dead."""

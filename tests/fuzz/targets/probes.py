@@ -26,6 +26,7 @@ from drld.gossip.wire.control_codec import (
     encode_control,
 )
 from drld.model import NS_PER_S
+from drld.shared_settings import shared_settings
 from drld.spec import ProbeSpec
 from tests.factories import gossip_spec, limit_spec
 from tests.fuzz.targets.base import Target
@@ -43,7 +44,8 @@ SAY, MEET, STIR, TICK, WAIT, COMPARE = range(6)
 
 class _World:
     def __init__(self) -> None:
-        self.probes = Probes(_ME, 1, _PEERS, _TIMES, ConfigDigest(_LIMITS, gossip_spec(), NS_PER_S))
+        config_digest = ConfigDigest(shared_settings(_LIMITS, gossip_spec()), NS_PER_S)
+        self.probes = Probes(_ME, 1, _PEERS, _TIMES, config_digest)
         self._rng = Random(1)
         self._now_ns = 0
         self._heard: Counter[str] = Counter()

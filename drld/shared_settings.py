@@ -1,0 +1,58 @@
+"""The settings that all limiters of a fleet must share, as canonical bytes for their digests.
+
+Rule: what is compared is what the operators wrote. A key that a configuration file leaves out is
+left out here too, because the value in force is then the choice of the drld version. So limiters
+with the same file agree, even if their versions differ in a default, or if one lacks a parameter
+that the file does not set. `burst = "auto"` is the same as no `burst`. The price: a file that
+writes a default differs from one that leaves it out, although both behave alike in this version.
+
+No digest could do better. Say that the default is 0.1 in one version and 0.2 in the next. Both
+versions must agree if both files leave the key out, and if both write 0.1. If "left out" also
+agreed with 0.1 in the older version, then it would agree with 0.1 in the newer one, which is wrong.
+
+A specification that was made in code (`written` is None) asks for all its values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from drld.gossip.health.config_digest import GOSSIP_ID, canonical
+from drld.spec import GossipSpec, LimitSpec
+
+_VERSION = 1
+"""Of these forms. Another one makes all limiters that have this one differ in all their limits."""
+
+
+def shared_settings(limits: Iterable[LimitSpec], gossip: GossipSpec) -> dict[int, bytes]:
+    """The settings of each limit by its id, and those of the fabric by `GOSSIP_ID`."""
+    fabric = {
+        "fabric": gossip.fabric,
+        "branching": gossip.branching,
+        "interval": gossip.interval_ns,
+    }
+    forms = {GOSSIP_ID: _form(fabric, gossip.written)}
+    return forms | {limit.id: _form(_settings(limit), limit.written) for limit in limits}
+
+
+def _settings(limit: LimitSpec) -> dict[str, object]:
+    """By the names that the keys of a file have."""
+    parameters: Any = limit.parameters
+    return {
+        "rate": limit.rate,
+        "burst": None if limit.burst_is_automatic else limit.burst,
+        "allocator": limit.allocator,
+        "interval": limit.interval_ns,
+        "excess": limit.excess.value,
+        "shares": limit.shares,
+        "weights": {name: weight for name, weight in limit.weights.items() if weight != 1},
+        "flow": str(limit.flow) if limit.flow else None,
+        **{f"allocator.{key}": value for key, value in dataclasses.asdict(parameters).items()},
+    }
+
+
+def _form(settings: dict[str, object], written: frozenset[str] | None) -> bytes:
+    asked = {key: it for key, it in settings.items() if written is None or key in written}
+    return canonical(_VERSION, asked)

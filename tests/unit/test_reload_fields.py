@@ -1,0 +1,120 @@
+"""A field that somebody adds to an object of a running limiter survives a reload by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import lt
+
+import pytest
+
+from drld.errors import DatapathError
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.sliding_extreme import SlidingExtreme
+from drld.managed_limit import ManagedLimit
+from drld.spec import LimiterSpec, ProbeSpec
+
+from ..engine_fakes import FIRST, SLOW, Bench
+from ..factories import TICK_NS, gossip_spec, limit_spec
+from ..factories import limiter_spec as spec
+
+
+def running(fabric: str = "mesh") -> Bench:
+    return Bench(configured(fabric))
+
+
+def configured(fabric: str, *peers: str, rate: int = 1) -> LimiterSpec:
+    first = limit_spec(id=1, name="first", rate=rate * FIRST.rate)
+    probes = ProbeSpec()
+    return spec(first, SLOW, peers=("b", *peers), gossip=gossip_spec(fabric), probes=probes)
+
+
+def objects(bench: Bench) -> dict[str, object]:
+    """What lives as long as the daemon, or as a limit."""
+    engine = bench.engine
+    assert engine.probes is not None
+    limiter = engine.limits[1].limiter
+    return {
+        "engine": engine,
+        "membership": engine.membership,
+        "numbering": engine.membership.numbering,
+        "probes": engine.probes,
+        "states of peers": engine.probes.peer_states,
+        "broadcasts": engine.probes._broadcasts,
+        "limiter": limiter,
+        "demand": limiter._demand,
+        "allocator": limiter._allocator,
+        "fabric": limiter.fabric,
+    }
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_new_field_survives_a_reload(fabric: str) -> None:
+    bench = running(fabric)
+    before = objects(bench)
+    for name, owner in before.items():
+        owner.__dict__["new_field"] = f"of {name}"
+    bench.engine.reconfigure(configured(fabric, "c", rate=2), TICK_NS)
+    after = objects(bench)
+    assert bench.engine.membership.peers == ("b", "c")
+    assert {name: owner.__dict__["new_field"] for name, owner in after.items()} == {
+        name: f"of {name}" for name in before
+    }
+    assert {name: type(owner) for name, owner in after.items()} == {
+        name: type(owner) for name, owner in before.items()
+    }
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_it_survives_that_a_departed_peer_is_forgotten(fabric: str) -> None:
+    bench = Bench(configured(fabric, "c"))
+    bench.engine.membership.__dict__["new_field"] = "kept"
+    bench.engine.reconfigure(configured(fabric), TICK_NS)
+    assert list(bench.engine.membership.peers) == ["b", "c"]
+    bench.engine.tick(TICK_NS + bench.engine.membership.forgotten_ns + 2 * TICK_NS)
+    assert list(bench.engine.membership.peers) == ["b"]
+    assert bench.engine.membership.__dict__["new_field"] == "kept"
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_refused_reload_leaves_the_membership_as_it_was(fabric: str) -> None:
+    """The one that would have taken its place shares its state."""
+    bench = Bench(configured(fabric, "c", "d"))
+    bench.run(1, 50)
+    before = bench.engine.membership
+    state = {name: repr(value) for name, value in vars(before).items()}
+    bench.datapath.refuse = True
+    with pytest.raises(DatapathError):
+        bench.engine.reconfigure(configured(fabric, "d", "e", rate=2), 51 * TICK_NS)
+    assert bench.engine.membership is before
+    assert {name: repr(value) for name, value in vars(before).items()} == state
+
+
+@dataclass(slots=True)
+class Managed(ManagedLimit):
+    """With a field that drld does not know."""
+
+    note: str = ""
+
+
+def test_a_new_field_of_a_managed_limit_survives_another_allocator() -> None:
+    bench = running()
+    old = bench.engine.limits[1]
+    bench.engine.limits[1] = Managed(old.limiter, old.due_ns, note="kept")
+    bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)
+    new = bench.engine.limits[1]
+    assert new.limiter is not old.limiter
+    assert isinstance(new, Managed)
+    assert new.note == "kept"
+
+
+def test_a_new_field_of_a_sliding_extreme_survives_another_span() -> None:
+    class Named(SlidingExtreme):
+        __slots__ = ("name",)
+        name: str
+
+    made = Named(10, lt)
+    made.name = "kept"
+    made.update(2.0, 0)
+    changed = made.over(20, factor=3.0)
+    assert isinstance(changed, Named)
+    assert (changed.name, changed.latest(1), made.latest(1)) == ("kept", 6.0, 2.0)
