@@ -1,4 +1,4 @@
-"""What the command lines of the testbed and the simulator have in common."""
+"""Common options of the command lines of the testbed and the simulator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPTIONS = (
 
 
 def experiment_options(command: AnyFunction) -> AnyFunction:
-    """EXPERIMENT and the options that change it, for `load`; and where its result goes."""
+    """EXPERIMENT, the options that change it, for `load`, and the directory of its result."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -54,10 +54,10 @@ def load(
     seed: int | None,
     settings: tuple[str, ...],
 ) -> Experiment:
-    """The experiment that such a command line asks for.
+    """The experiment of such a command line.
 
     Raises:
-        click.ClickException: it cannot be read or used.
+        click.ClickException: the file is unreadable or has mistakes.
     """
     overrides: dict[str, Any] = {
         "seconds": seconds,
@@ -76,7 +76,7 @@ def load(
 
 
 def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
-    """Print what came of the runs and where it is, and draw it if asked to.
+    """Print the result of the runs and its directory, and draw it if `plots`.
 
     Raises:
         click.ClickException: runs are missing.
@@ -95,7 +95,7 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
 
 
 def draw(result: dict[str, Any], directory: Path) -> None:
-    """Draw the figures of a result, and say where they are."""
+    """Draw the figures of a result, and print their directory."""
     # matplotlib takes a second to import, and a run does not need it.
     from testbed.plot import plot_result
 
