@@ -35,8 +35,7 @@ def send(**message: Any) -> None:
 
 
 def raise_priority() -> str:
-    """Get priority over ordinary processes, as far as the host permits; return the scheduler's
-    name."""
+    """Get priority over ordinary processes, if the host permits; return the priority's name."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_REALTIME_PRIORITY))
         return f"SCHED_RR {_REALTIME_PRIORITY}"

@@ -130,8 +130,7 @@ class ErrorAccount:
         self._late += error_ns > LATE_NS
 
     def percentile_us(self, share: float) -> float:
-        """Upper edge of the bucket that holds this quantile; the largest error if it is beyond
-        all."""
+        """Upper edge of the bucket of this quantile; the largest error if it is beyond all."""
         wanted = share * self.packets
         seen = 0
         for index, count in enumerate(self._counts[:_BUCKETS]):

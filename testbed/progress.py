@@ -1,4 +1,4 @@
-"""One line that says what the testbed is doing: it changes in place on a terminal."""
+"""One line with the testbed's progress, which changes in place on a terminal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Progress:
         self._last = ""
 
     def begin(self, run: str) -> None:
-        """A run begins; `run` says which."""
+        """Begin the run with the name `run`."""
         self._run = run
 
     def step(self, text: str) -> None:
-        """Say what is being done now."""
+        """Show the present step."""
         line = f"{self._run}: {text}"[:_WIDTH]
         if self._terminal:
             self._stream.write(f"\r{line:<{_WIDTH}}")
@@ -33,19 +33,19 @@ class Progress:
         self._stream.flush()
 
     def countdown(self, seconds_left: int) -> None:
-        """Say how long the run still takes; every second on a terminal, every ten elsewhere."""
+        """Show the remaining time; every second on a terminal, every ten elsewhere."""
         if self._terminal or seconds_left % 10 == 0:
             self.step(f"running, {seconds_left} s left")
 
     def note(self, text: str) -> None:
-        """Say something that stays."""
+        """Print a line that stays."""
         if self._terminal:
             self._stream.write(f"\r{'':<{_WIDTH}}\r")
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def end(self) -> None:
-        """Nothing more comes; leave the terminal's line empty."""
+        """End the progress; leave the terminal's line empty."""
         if self._terminal:
             self._stream.write(f"\r{'':<{_WIDTH}}\r")
             self._stream.flush()

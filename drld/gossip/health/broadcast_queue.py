@@ -45,8 +45,7 @@ def merged(known: Rumour, heard: Rumour) -> Rumour:
 
 
 def outdated(heard: Rumour, known: Rumour) -> bool:
-    """Whether a rumour is older than the known one about the same life, so that its sender is
-    too."""
+    """Whether a rumour's sender does not know a newer rumour about the same life."""
     return _standing(heard) < _standing(known)
 
 

@@ -93,8 +93,7 @@ class PeerStates:
             self._hold(member, Rumour(subject(peer), member.met, 0, State.ALIVE), now_ns)
 
     def take(self, rumour: Rumour, now_ns: int) -> Rumour | None:
-        """Merge a rumour about a peer; return a rumour to send, if it is news here or to its
-        sender."""
+        """Merge a rumour about a peer; return a rumour that is news here, or to the sender."""
         member = self._by_subject.get(rumour.subject)
         if member is None or rumour.life in member.retired:
             return None

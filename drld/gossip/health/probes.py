@@ -249,8 +249,7 @@ class Probes:
         return outbox
 
     def farewell(self, rng: Random) -> list[tuple[str, Control]]:
-        """Messages with their receivers, for a limiter that leaves and enforces no limit any
-        more."""
+        """Messages with their receivers, for a limiter that leaves and enforces no limit."""
         left = Rumour(self._subject, self.life, self.counter, State.LEFT)
         present = [peer for peer in self._peers if self.peer_states.state(peer) in _PRESENT]
         told = rng.sample(present, min(FAREWELLS, len(present)))
