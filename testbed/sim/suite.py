@@ -1,4 +1,4 @@
-"""A series of simulated runs: every allocator, as often as asked for, one result file."""
+"""A series of simulated runs: every allocator several times, one result file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def run_suite(
     """Carry out all runs in the simulator; see `testbed.suite.carry_out`.
 
     Raises:
-        DrldError: the simulator cannot do it.
+        DrldError: the simulator lacks a feature of the experiment.
     """
 
     async def run(experiment: Experiment, allocator: str, repetition: int) -> dict[str, Any]:
