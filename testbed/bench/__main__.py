@@ -44,7 +44,7 @@ def main(
     docs: bool,
     earlier: Path | None,
 ) -> None:
-    """Measure what limiting costs: NAMES of benchmarks, or all of them."""
+    """Measure the cost of limiting: NAMES of benchmarks, or all of them."""
     progress = Progress()
     result = _empty(quick)
     if earlier is not None:
@@ -69,7 +69,7 @@ def main(
 
 
 def _empty(quick: bool) -> dict[str, Any]:
-    """A result without any benchmark."""
+    """A result without benchmarks."""
     return {
         "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": commit(),
