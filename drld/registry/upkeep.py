@@ -95,7 +95,7 @@ class Upkeep:
             return
         if self._lease and not await self._etcd.keep_alive(self._lease):
             self._lease = 0
-            self._absent_since.clear()  # This daemon stood still, and watched nobody.
+            self._absent_since.clear()  # This daemon stood still, and watched no peer.
         if not self._lease:
             self._lease = await self._etcd.grant(round(self._ttl_s))
             self._told = None

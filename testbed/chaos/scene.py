@@ -300,7 +300,7 @@ async def scene(
 
 
 async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) -> None:
-    """Record the meter's samples; return after the first one as a started task."""
+    """Record the meter's samples; report `started` after the first one."""
     for number in itertools.count():
         sample = await meter.receive(READY_S)
         seen.add(sample["time_s"], sample["forwarded"], sample["late_s"])
