@@ -1,4 +1,4 @@
-"""What the command lines of the testbed and the simulator have in common."""
+"""Common options of the command lines of the testbed and the simulator."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _OPTIONS = (
 
 
 def experiment_options(command: AnyFunction) -> AnyFunction:
-    """EXPERIMENT and the options that change it, for `load`; and where its result goes."""
+    """EXPERIMENT, the options that change it, for `load`, and the directory of its result."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def load(experiment: str, settings: tuple[str, ...], **changes: Any) -> Experiment:
-    """The experiment that such a command line asks for; `changes` are of the keys of its top level.
+    """The experiment of such a command line; `changes` are of the keys of its top level.
 
     Raises:
-        click.ClickException: it cannot be read or used.
+        click.ClickException: the file is unreadable or has mistakes.
     """
     overrides = {
         key: list(value) if isinstance(value, tuple) else value
@@ -63,7 +63,7 @@ def load(experiment: str, settings: tuple[str, ...], **changes: Any) -> Experime
 
 
 def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
-    """Print what came of the runs and where it is, and draw it if asked to.
+    """Print the result of the runs and its directory, and draw it if `plots`.
 
     Raises:
         click.ClickException: runs are missing.
@@ -82,7 +82,7 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
 
 
 def draw(result: dict[str, Any], directory: Path) -> None:
-    """Draw the figures of a result, and say where they are."""
+    """Draw the figures of a result, and print their directory."""
     # matplotlib takes a second to import, and a run does not need it.
     from testbed.plot import plot_result
 

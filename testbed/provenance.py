@@ -1,4 +1,4 @@
-"""Where a result comes from: the code that measured, and the host that it ran on."""
+"""The origin of a result: the code that measured it, and its host."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from testbed.errors import HostError
 _ROOT = Path(__file__).resolve().parent.parent
 _TESTBED = Path(__file__).resolve().parent
 _GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
-"""The checkout may be another user's than root's."""
+"""The checkout may belong to another user than root."""
 _MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
 """Files that decide what a run measures."""
 _SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py", "testbed/tcp/*.py")
 _SHOWING = re.compile(r"plot.*|options|__main__")
-"""Files of the testbed that only say what is run, and what came of it."""
+"""Files of the testbed that only choose runs and show results."""
 
 
 def provenance(*, simulated: bool = False) -> dict[str, Any]:
-    """The part of a result's header that tells it, but not the experiment."""
+    """The origin of a result as part of its header."""
     return {
         "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -72,12 +72,12 @@ def conditions(result: Mapping[str, Any], *chosen: str) -> str:
 
 
 def code(*, simulated: bool = False) -> str:
-    """A digest of the files, as they are now, that decide what a run measures."""
+    """A digest of the present files that decide what a run measures."""
     return digest(_SIMULATING if simulated else _MEASURING)
 
 
 def commit() -> str:
-    """The commit that is checked out; it ends in `-changed` if files differ from it."""
+    """The present commit; it ends in `-changed` if files differ from it."""
     try:
         head = netns.run([*_GIT, "rev-parse", "HEAD"]).strip()
         changed = netns.run([*_GIT, "status", "--porcelain", "-uno"]).strip()
@@ -87,7 +87,7 @@ def commit() -> str:
 
 
 def digest(patterns: tuple[str, ...]) -> str:
-    """Of the names and contents of the files of these patterns as they are, committed or not."""
+    """A digest of names and contents of the present files of these patterns, committed or not."""
     digest = hashlib.sha256()
     paths = {path for pattern in patterns for path in _ROOT.glob(pattern)}
     for path in sorted(paths):

@@ -42,7 +42,7 @@ def main(
     docs: bool,
     earlier: Path | None,
 ) -> None:
-    """Measure what limiting costs: NAMES of benchmarks, or all of them."""
+    """Measure the cost of limiting: NAMES of benchmarks, or all of them."""
     progress = Progress()
     result = {**head(quick=quick), "benchmarks": {}}
     if earlier is not None:

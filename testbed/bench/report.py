@@ -40,7 +40,7 @@ def rows_of(benchmark: Mapping[str, Any]) -> list[Row]:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something; all of those before the point."""
+    """Three significant digits, and all digits before the point."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     digits = max(2 - math.floor(math.log10(abs(value))), 0)
@@ -48,7 +48,7 @@ def number(value: float) -> str:
 
 
 def cell(row: Row) -> str:
-    """Median, quartiles, and what it should have been where it is not."""
+    """Median, quartiles, and the missed goal, if any."""
     summary, target = row.summary, row.target
     text = number(summary.median)
     if summary.count > 1:

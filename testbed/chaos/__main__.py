@@ -1,4 +1,4 @@
-"""`python -m testbed.chaos`: faults by their names, and whether what is promised of them holds."""
+"""`python -m testbed.chaos`: carries out faults by name, and checks the promises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAGE = Page(
 )  # fmt: skip
 _RESULT = "chaos.json"
 _JOBS = {False: 1, True: 3}
-"""Fleets at a time unless told, by whether it is quick."""
+"""Default number of fleets at a time, by `--quick`."""
 
 
 class _Command(click.Command):
@@ -106,7 +106,7 @@ def main(
     try:
         run_to_end(campaign.carry_out)
     finally:
-        # What is interrupted leaves a report of what it has.
+        # An interrupted run reports its results so far.
         result["seconds"] = round(time.monotonic() - began, 1)
         out.mkdir(parents=True, exist_ok=True)
         (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -20,7 +20,7 @@ from testbed.harness.progress import Board
 
 _SILENCE_S = 240.0
 _GRACE_S = 40.0
-"""For a stage that is interrupted to remove everything."""
+"""Time for an interrupted stage to clean up."""
 
 
 class Campaign:
@@ -37,21 +37,21 @@ class Campaign:
             }
             for job in jobs
         ]
-        """What is known of each, in their order."""
+        """The record of each stage, in order."""
         self._jobs = jobs
         self._room = trio.CapacityLimiter(at_a_time)
         self._board = board
         self._doing: dict[int, str] = {}
 
     async def carry_out(self) -> None:
-        """Do them; interrupted, remove what is half done."""
+        """Run the stages; when interrupted, clean up."""
         with tempfile.TemporaryDirectory(prefix="drld-chaos-") as logs:
             try:
                 async with trio.open_nursery() as nursery:
                     for index in range(len(self._jobs)):
                         nursery.start_soon(self._stage, index, Path(logs) / f"{index}.log")
             finally:
-                # A stage that had to be killed could not do that.
+                # A killed stage has not cleaned up.
                 netns.remove_stale()
                 self._board.end()
 

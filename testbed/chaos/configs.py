@@ -1,4 +1,4 @@
-"""Configurations: reloaded in a storm, and one that says something else than the others'."""
+"""Configurations: a storm of reloads, and one that differs from the others."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STORM_S = {False: 10.0, True: 3.0}
 _WRONG_S = {False: 10.0, True: 3.5}
 _FACTOR = 2
 _TOLD_S = 6.0
-"""Until all others of three have been probed, and 16 questions have found the limit."""
+"""Time until both peers have been probed, and 16 questions have found the limit."""
 _BAD = '[limiter]\nname = "l1"\nnonsense = true\n'
 _LINES = 3
-"""Of a reload, whether it is taken or refused."""
+"""Log lines of a reload, accepted or refused."""
 
 
 def _another_limit(document: dict[str, Any]) -> None:
-    """A limit that nothing falls under."""
+    """A limit without packets."""
     more = copy.deepcopy(document["limit"][1])
     more |= {"id": 3, "name": "another"}
     more["match"]["destination"] = "10.6.0.0/16"
@@ -94,7 +94,7 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
     checks.append(Check("limiters that logged it once", once, least=len(others)))
-    # What one limiter believes reaches as far as its share, and half as far again while it settles.
+    # A limiter can exceed its share by this, and by half more while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
     return Episode(
         Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=4),
@@ -110,7 +110,8 @@ def _once(line: str, lines: list[str], before: int) -> bool:
 
 
 async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
-    """When all others say that its limits differ from theirs in these, and it says so of all."""
+    """When all peers report a difference in these limits, and the limiter reports it of all
+    peers."""
     begin_s = time.monotonic()
     others = scene.others([victim])
     pairs = [(victim, other) for other in others] + [(other, victim) for other in others]

@@ -1,4 +1,4 @@
-"""More packets than a daemon on nfqueue can judge."""
+"""Overload: more packets than a daemon on nfqueue can judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.topology import data_device
 
 _SECONDS = {False: 5.0, True: 2.0}
 _FLOODS = 3
-"""Processes that send: one alone a daemon may keep up with."""
+"""Number of sending processes, as a daemon may keep up with one."""
 _PATIENCE_S = 30.0
 
 
@@ -43,7 +43,7 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
     await scene.crew.dismiss(floods)
     counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
     return Episode(
-        # What comes to the full queue is dropped, whosever it is.
+        # A full queue drops packets of all limits.
         Bounds(
             recover_s=6.0,
             lost_s=healed_s - begin_s + 0.5,

@@ -18,11 +18,12 @@ _CHANGES = {False: 10, True: 2}
 """Pairs of changes: to a new key, and back to that of the file."""
 _KEY_BYTES = 32
 _STEP_S = 0.25
-"""Between the steps: what is under way is still sealed as before, and is opened at a tick."""
+"""Time between steps, in which datagrams sealed with the old key arrive and are opened at a
+tick."""
 
 
 class _Lost(NamedTuple):
-    """What a change of keys could cost, over the whole fleet."""
+    """Counts of the whole fleet that a change of keys could raise."""
 
     updates: int
     refused: int
@@ -41,7 +42,7 @@ async def _lost(scene: Scene) -> _Lost:
 
 
 async def _change(members: list[Member], old: int, new: int, key: str) -> None:
-    """One step on all of them, then the next, as an operator is told to (docs/security.md)."""
+    """Each step on all limiters before the next step, as docs/security.md says."""
     for path, body in (
         (f"/v1/keys/{new}/install", {"key": key}),
         (f"/v1/keys/{new}/use", None),

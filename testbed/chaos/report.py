@@ -16,7 +16,7 @@ from testbed.provenance import conditions
 
 
 def broken_of(record: Mapping[str, Any]) -> list[str]:
-    """Promises of one fault that do not hold, in words."""
+    """Descriptions of a fault's broken promises."""
     return [
         f"{record['fault']} ({record['datapath']}): {check['statement']}: {_figure(check)}, "
         f"promised {_bound(check)}"
@@ -26,7 +26,7 @@ def broken_of(record: Mapping[str, Any]) -> list[str]:
 
 
 def broken(result: Mapping[str, Any]) -> list[str]:
-    """Promises that do not hold, and what was left behind, in words."""
+    """Descriptions of all broken promises and leftovers."""
     found = []
     for stage in result["stages"]:
         where = f"{' '.join(stage['faults'])} ({stage['datapath']})"
@@ -41,7 +41,7 @@ def broken(result: Mapping[str, Any]) -> list[str]:
 
 
 def spoiled(result: Mapping[str, Any]) -> list[str]:
-    """Measurements that the host spoiled, in words: each was discarded, and taken again."""
+    """Descriptions of disturbed measurements, which were discarded and repeated."""
     return [
         f"discarded, as the host stood still for {attempt['late_s']:g} s in a second: {each}"
         for record in _records(result)
@@ -84,14 +84,14 @@ _COLUMNS = (
     "lost to the fault",
     "log lines of a daemon",
 )
-"""Those that nearly every fault has; what else was promised follows."""
+"""Promises of nearly every fault; other promises follow them."""
 _USUAL = (
     "log lines of one thing about peers",
     "traces in logs",
     "memory of a daemon grew by",
     "descriptors of a daemon grew by",
 )
-"""Besides, of every fault."""
+"""Further promises of every fault."""
 
 
 def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -99,7 +99,7 @@ def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
-    """A line for each fault; the first is the header. What is usual and holds is not in it."""
+    """A line for each fault, without usual promises that hold; the first line is the header."""
     yield ["fault", "datapath", *_COLUMNS, "besides"]
     for record in _records(result):
         checks = {check["statement"]: check for check in record["checks"]}
@@ -113,7 +113,7 @@ def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def _usual(result: Mapping[str, Any]) -> str:
-    """The worst of what every fault promises."""
+    """The worst figures of the promises of every fault."""
     worst: dict[str, Mapping[str, Any]] = {}
     for record in _records(result):
         for check in record["checks"]:
@@ -124,7 +124,7 @@ def _usual(result: Mapping[str, Any]) -> str:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """For a terminal: the usual figures, and whatever is broken."""
+    """The text for a terminal: the usual figures, and all broken promises."""
     lines = [row[:-1] for row in rows(result)]
     parts = [aligned(lines)]
     parts += [

@@ -1,4 +1,4 @@
-"""An hour of what happens in a fleet's life: does anything grow?
+"""An hour of usual events in a fleet, to find resources that grow.
 
 One daemon on each datapath lives all the time; a third dies and comes back, on one datapath or the
 other. Meanwhile configurations are reloaded, good ones and bad ones, flows come and go, links
@@ -29,19 +29,19 @@ from testbed.harness.finding import Check
 from testbed.link import choose_links
 
 SOAK, BOTH = "soak", "both"
-"""Its name, and its datapath."""
+"""Name of the soak, and its datapath."""
 _SETTLE_S = 300.0
-"""Memory counts from here on, every path gone once by then. In a shorter soak: a third of it."""
+"""Memory counts from this time on, as all code has run once; in a shorter soak: from a third."""
 _SAMPLE_S = 5.0
 _PAUSE_S = (1.0, 6.0)
-"""Between two things that happen."""
+"""Time between two events."""
 _GROWTH_BYTES = 1 << 20
-"""An hour, at most."""
+"""Largest growth in an hour."""
 _MOST_BYTES = 100_000_000
 _DESCRIPTORS = 16
-"""More than at first, at most: what clients hold for a moment, and what a reload needs."""
+"""Largest increase of descriptors: those of clients, and of a reload."""
 _LAST = 20
-"""Samples whose median is what it holds in the end."""
+"""Number of last samples, whose median is the final use."""
 _LIMITS = Limits(2_000_000 // 8, 20_000)
 _RATES = ("1500kbit", "2mbit", "2500kbit")
 _BAD = "this is no configuration"
@@ -49,14 +49,14 @@ _BAD = "this is no configuration"
 
 @dataclass(slots=True)
 class Life:
-    """What was seen of a daemon that lived all the time."""
+    """Samples of a daemon that lived all the time."""
 
     times: list[float] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
 
     def slope(self, since_s: float) -> float:
-        """Growth of its memory from a time on, bytes an hour: the least squares' line."""
+        """Growth of its memory from a time on, bytes an hour, by least squares."""
         chosen = [
             (time_s, size)
             for time_s, size in zip(self.times, self.resident, strict=True)
@@ -77,7 +77,7 @@ class Soak:
         self._mortal = fleet.members["l3"]
 
     async def run(self) -> None:
-        """Let things happen, and look at the daemons."""
+        """Cause events, and sample the daemons."""
         begin_s = time.monotonic()
         kinds: Sequence[Callable[[], Awaitable[None]]] = [
             self._die,
@@ -155,7 +155,7 @@ class Soak:
                     await client.get(path)
 
     async def _hang_up(self) -> None:
-        """Follow a trace for a moment, and go without a word."""
+        """Follow a trace for a moment, and close the connection."""
         for member in self._fleet.members.values():
             path = f"/v1/limits/{LOAD}/trace"
             async with control.client(member.socket) as client, client.stream("GET", path) as trace:
@@ -164,7 +164,7 @@ class Soak:
                         pass
 
     def checks(self) -> list[Check]:
-        """What was promised."""
+        """The checks of the promises."""
         settled_s = min(_SETTLE_S, self._seconds / 3)
         found = []
         for name, life in self.lives.items():
@@ -200,10 +200,10 @@ def _prepare(member: Member, state: Path) -> None:  # noqa: ARG001 -- the hook's
 async def carry_out(
     seconds: float, links: str, seed: int, fabric: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Soak a fleet; its record, and what was left behind.
+    """Soak a fleet; return its record and leftovers.
 
     Raises:
-        DrldError: the host cannot do it, or a daemon failed.
+        DrldError: the host lacks something, or a daemon failed.
     """
     rng = Random(f"{seed}/{SOAK}")
     load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12, fabric=fabric)

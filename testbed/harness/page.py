@@ -34,7 +34,7 @@ class Page:
     sections: Sequence[str]
     """All names, in order. A section with another name is dropped."""
     overview: Callable[[Mapping[str, str]], str] | None = None
-    """Makes what stands above the sections from the sections by name."""
+    """Makes the text above the sections from the sections by name."""
 
     def updated(self, text: str, new: Mapping[str, str]) -> str:
         """The page with new sections; `text` is the page so far, or empty."""

@@ -1,8 +1,8 @@
-"""Which runs of an earlier result still count, when the same series is asked for again. Pure.
+"""Selects the runs of an earlier result that still count when a series is resumed. Pure.
 
-A run counts as long as it would be measured in the same way today: the experiment's definition,
-the code, the datapath, the links and the kernel are the same. How often, and for which
-allocators, may change: each run stands for itself.
+A run counts if it would be measured in the same way today: the experiment's definition, the code,
+the datapath, the links and the kernel are the same. The number of runs and the allocators may
+change, as runs are independent.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _DECISIVE = {
 
 
 class Resumed(NamedTuple):
-    """What is left of an earlier result."""
+    """The part of an earlier result that still counts."""
 
     runs: list[dict[str, Any]]
     discarded: list[dict[str, Any]]
     changed: list[str]
-    """What became of its runs' conditions; where this is not empty, no run is left."""
+    """Changes of the conditions since then; if there are any, no run counts."""
 
 
 def resume(earlier: Mapping[str, Any] | None, header: Mapping[str, Any]) -> Resumed:
-    """Take over what `earlier` has for a series with this header."""
+    """Take over the runs of `earlier` that count for a series with this header."""
     if earlier is None:
         return Resumed([], [], [])
     changed = changes(earlier, header)
@@ -43,8 +43,8 @@ def resume(earlier: Mapping[str, Any] | None, header: Mapping[str, Any]) -> Resu
 
 
 def changes(earlier: Mapping[str, Any], header: Mapping[str, Any]) -> list[str]:
-    """In what ways the two would not be measured alike, in words."""
-    # Through JSON, as the earlier one went: tuples and lists are the same there.
+    """Descriptions of the differences in the way of measuring."""
+    # Through JSON, like the earlier header, so that tuples become lists.
     before, now = (
         _keys({
             key: value for key, value in json.loads(json.dumps(result["definition"])).items()

@@ -1,4 +1,4 @@
-"""A series of runs: every allocator, as often as asked for, one result file."""
+"""A series of runs: every allocator several times, one result file."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from testbed.run import RunOptions, refuse, run_once
 SCHEMA = 1
 RESULT = "result.json"
 PREVIOUS = "result.previous.json"
-"""A result that is done anew stays under this name."""
+"""The name of the earlier result after a new series began."""
 
 _MOST_COLUMNS = 10
-"""Limiters whose shares the table shows."""
+"""Most limiters with a column of their share in the table."""
 RunOne = Callable[[Experiment, str, int], Awaitable[dict[str, Any]]]
-"""Carries out one run, of an allocator and a repetition, and returns its record."""
+"""Does one run of an allocator and a repetition, and returns its record."""
 
 
 class Notes(Protocol):
-    """Where things are said that stay."""
+    """An output for lines that stay."""
 
     def note(self, text: str) -> None:
-        """Say it."""
+        """Print a line."""
 
 
 async def run_suite(
@@ -48,7 +48,7 @@ async def run_suite(
     """Carry out all runs in namespaces; see `carry_out`.
 
     Raises:
-        ConfigError: it is for the simulator.
+        ConfigError: the experiment needs the simulator.
         HostError: the host cannot do it.
     """
 
@@ -72,8 +72,7 @@ async def carry_out(
 ) -> dict[str, Any]:
     """Carry out the runs, writing the result so far to `out` after each; return the result.
 
-    Where a series is resumed, those runs that `out` has already, and that still count
-    (`testbed.harness.resume`), are taken over.
+    A resumed series takes over the runs in `out` that still count (`testbed.harness.resume`).
     """
     ledger = Ledger(experiment.table.name, experiment, header, out, progress, resumed=resumed)
     ledger.open()
@@ -93,7 +92,7 @@ async def carry_out(
 
 
 class Ledger:
-    """The result of a series in its directory: what is there, what is missing, what becomes of it.
+    """The result of a series in its directory, and its missing runs.
 
     Runs may come in any order; the file has them in that of `wanted`.
     """
@@ -108,9 +107,9 @@ class Ledger:
         *,
         resumed: bool,
     ) -> None:
-        """`name` is for what is said of it.
+        """`name` is the series' name in messages.
 
-        Where it is resumed, the runs that `out` has and that still count are taken over.
+        A resumed series takes over the runs in `out` that still count.
         """
         self.wanted = experiment.runs
         runs, discarded, self._changed = resume(read(out) if resumed else None, header)
@@ -120,14 +119,14 @@ class Ledger:
         self._notes = notes
 
     def missing(self) -> list[tuple[str, int]]:
-        """The runs, allocator and repetition, that are not there yet."""
+        """The missing runs: allocator and repetition."""
         done = {(run["allocator"], run["repetition"]) for run in self.result["runs"]}
         return [run for run in self.wanted if run not in done]
 
     def open(self) -> None:
-        """Write what there is; an earlier result that does not count any more goes aside.
+        """Write the present result; rename an earlier one that no longer counts.
 
-        Before the first run: an hour of measuring must not end at a directory that cannot be made.
+        Done before the first run, so that an unusable directory is found early.
         """
         out = self._out
         if self._changed:
@@ -141,7 +140,7 @@ class Ledger:
         write(self.result, out)
 
     def add(self, run: dict[str, Any]) -> None:
-        """A run that counts."""
+        """Add a run that counts."""
         self.result["runs"].append(run)
         place = {key: index for index, key in enumerate(self.wanted)}
         self.result["runs"].sort(
@@ -150,7 +149,7 @@ class Ledger:
         write(self.result, self._out)
 
     def discard(self, allocator: str, repetition: int, reason: str) -> None:
-        """An attempt that does not."""
+        """Add a failed attempt."""
         self._notes.note(
             f"{self._name}: {allocator}, repetition {repetition} does not count: {reason}"
         )
@@ -161,7 +160,7 @@ class Ledger:
 
 
 def read(out: Path) -> dict[str, Any] | None:
-    """The result in a directory; None where there is none."""
+    """The result in a directory; None if there is none."""
     try:
         text = (out / RESULT).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -171,7 +170,7 @@ def read(out: Path) -> dict[str, Any] | None:
 
 
 def failed(result: dict[str, Any]) -> list[str]:
-    """The runs that are missing, for no attempt could be measured."""
+    """The runs without a successful attempt."""
     done = {(run["allocator"], run["repetition"]) for run in result["runs"]}
     attempted = [(run["allocator"], run["repetition"]) for run in result["discarded"]]
     return [
@@ -192,7 +191,7 @@ def write(result: dict[str, Any], out: Path) -> None:
 def header(
     experiment: Experiment, setting: dict[str, str], *, simulated: bool = False
 ) -> dict[str, Any]:
-    """What a result says before it has any run; `setting` is what the user chose beside it."""
+    """The header of a result without runs; `setting`: the user's choices besides the experiment."""
     table = experiment.table
     return {
         "schema": SCHEMA,
@@ -216,7 +215,7 @@ def header(
 
 
 def table_of(result: dict[str, Any]) -> str:
-    """The one table: a row for each allocator, medians over its runs."""
+    """The main table: a row for each allocator, with medians over its runs."""
     limiters = result["limiters"] if len(result["limiters"]) <= _MOST_COLUMNS else []
     header = ["allocator", "runs", "rate/limit", *limiters, "Jain", "1s<=1.10", "gossip B/s"]
     web = any("web" in run for run in result["runs"])
@@ -250,7 +249,7 @@ def table_of(result: dict[str, Any]) -> str:
 
 
 def disturbances_of(result: dict[str, Any]) -> list[str]:
-    """A sentence for each disturbance of a run that counts all the same."""
+    """A sentence for each disturbance of a run that still counts."""
     return [
         f"The host disturbed a run of {run['allocator']}, so its figures are no measurement: {text}"
         for run in result["runs"]
@@ -264,9 +263,9 @@ def _udp_bps(run: dict[str, Any]) -> float:
 
 
 def event_table_of(result: dict[str, Any]) -> str:
-    """How fast flows got their share after events: a row for each kind and allocator.
+    """The flows' reaction times to events: a row for each kind and allocator.
 
-    Empty where nothing happened.
+    Empty without events.
     """
     runs = result["runs"]
     kinds = dict.fromkeys(event["kind"] for run in runs for event in run["events"])
@@ -305,7 +304,7 @@ def event_table_of(result: dict[str, Any]) -> str:
 
 
 def _median(values: Sequence[float | None], digits: int) -> str:
-    """Median, with least and most where there are several values; a dash where there are none."""
+    """Median, with minimum and maximum of several values; a dash without values."""
     known = [value for value in values if value is not None]
     if not known:
         return "-"
@@ -315,7 +314,7 @@ def _median(values: Sequence[float | None], digits: int) -> str:
 
 
 def _times(values: Sequence[float | None]) -> str:
-    """Median, least and most, where those that never came count as the longest of all."""
+    """Median, minimum and maximum; None counts as the longest time."""
     times = [float("inf") if value is None else value for value in values]
     if not times:
         return "-"

@@ -39,12 +39,12 @@ class Connection(Stream):
 
     @property
     def retransmits(self) -> int:
-        """Packets that were sent again."""
+        """Number of retransmitted packets."""
         return max(self._syns - 1, 0) + (self.sender.retransmits if self.sender else 0)
 
     @property
     def held(self) -> int:
-        """Segments that have come and were not delivered, as one before them is missing."""
+        """Received segments that wait for a missing one before them."""
         return 0 if self._receiver is None else self._receiver.held
 
     def _begin(self, _: object) -> None:

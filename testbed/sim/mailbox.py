@@ -1,7 +1,7 @@
 """A limiter's gossip socket (`drld.gossip.transport.Transport`) on the simulated network.
 
-Messages cross it as values: a fabric's are what the wire carries to the last bit, and codecs, tags
-and handshakes are tested elsewhere. What sessions mean for them is in `testbed.sim.lives`.
+Messages cross it as values. A fabric's values are those of the wire to the last bit. Codecs, tags
+and handshakes are tested elsewhere; `testbed.sim.lives` has the effect of sessions.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _HEADERS = 20 + 8
 
 
 class Content(NamedTuple):
-    """What a datagram says."""
+    """The contents of a datagram."""
 
     messages: Sequence[Update | Control]
     fabric: str | None
-    """Of updates."""
+    """The fabric of updates; None: no updates."""
 
 
 Datagram: TypeAlias = Sealed[Content]
@@ -45,14 +45,14 @@ class Mailbox:
         self._lives: Lives[Content] = Lives()
         self._fabric: str | None = None
         self._peers: Collection[str] | None = None
-        """None: all that the network knows."""
+        """None: all limiters of the network."""
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
         self.drained = True
         self.control_sent = 0
         self.bytes_sent = 0
-        """Of IP packets."""
+        """Bytes of IP packets."""
 
     def restart(self) -> None:
         """Another life of the daemon begins."""
@@ -105,15 +105,15 @@ class Mailbox:
                 yield peer, message
 
     def refuse(self, reason: str) -> None:
-        """Count what was handed out and had no effect."""
+        """Count a message that was received and had no effect."""
         self.rejected[reason] += 1
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
-        """Take nothing of others from now on; the network has their addresses."""
+        """Refuse messages of all others from now on; the network has the addresses."""
         self._peers = frozenset(peers)
 
     def set_fabric(self, fabric: str) -> None:
-        """Updates are of this one from now on."""
+        """Send and accept updates of this fabric from now on."""
         self._fabric = fabric
 
     def set_ring(self, ring: KeyRing) -> None:

@@ -1,21 +1,21 @@
-"""A model of BBR: a sender that paces at the best rate of late, whatever is lost.
+"""A model of BBR: a sender that paces at the best recent rate and ignores losses.
 
 Not Linux's tcp_bbr.c, but its principle (Cardwell et al., "BBR: Congestion-Based Congestion
 Control", 2016), so that there is traffic that does not answer losses as New Reno and CUBIC do:
 
-- The rate of delivery is measured with each acknowledgement: what has arrived since the newest
+- Each acknowledgement measures the delivery rate: the segments that have arrived since the newest
   acknowledged segment was sent, over that time (Linux's rate sample, net/ipv4/tcp_rate.c).
-- The bottleneck's rate is the highest such rate of 10 round trips, its delay the least round trip
-  ever seen; their product is what fits into the path.
+- The bottleneck's rate is the highest delivery rate of 10 round trips. Its delay is the least round
+  trip ever seen. Their product is the path's capacity.
 - Start: paced at 2.89 times the rate, until three round trips in a row did not raise it by a
-  quarter; then at 1/2.89 of it until no more is in flight than fits into the path.
+  quarter; then at 1/2.89 of it until the segments in flight fit into the path.
 - From then on, in turn, a least round trip each: 1.25, 0.75, and six times 1 of the rate.
-- The window is twice what fits into the path (2.89 times in the start), at least 4 segments.
+- The window is twice the path's capacity (2.89 times in the start), at least 4 segments.
 
-What real BBR has and this has not: the detection of policers (long-term rate sampling), which ends
-the losses of a lone flow after some seconds; packet conservation in the first round trip of a
-recovery; the visits to a window of 4 segments each 10 s; allowances for aggregated
-acknowledgements; everything of versions 2 and 3, which do answer losses.
+Deviations. This model lacks the detection of policers (long-term rate sampling), which ends the
+losses of a lone flow after some seconds. It also lacks packet conservation in the first round trip
+of a recovery, the window of 4 segments each 10 s, allowances for aggregated acknowledgements, and
+versions 2 and 3, which do respond to losses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LEAST_WINDOW = 4
 
 
 class BbrModel(Congestion):
-    """Window and pace of one sender; nothing of it depends on losses or timeouts."""
+    """Window and pace of one sender; neither depends on losses or timeouts."""
 
     __slots__ = (
         "_arrived", "_arrived_ns", "_best", "_cycle_ns", "_flat", "_gain", "_kept_from", "_phase",
@@ -46,25 +46,25 @@ class BbrModel(Congestion):
     def __init__(self, window: int) -> None:
         super().__init__(window)
         self._arrived = 0
-        """Segments that ever arrived, as of the last acknowledgement of any."""
+        """Number of segments that had arrived at the last acknowledgement."""
         self._arrived_ns = 0
-        """When that was."""
+        """Time of that acknowledgement."""
         self._sent_when: dict[int, tuple[int, int]] = {}
-        """Of each segment under way, the two above as of when it was sent."""
+        """`_arrived` and `_arrived_ns` at the sending of each segment under way."""
         self._kept_from = 0
         """The first segment in `_sent_when`."""
         self._best: deque[tuple[int, float]] = deque()
-        """(round, segments/ns): rates that nothing later exceeded, the highest first."""
+        """(round, segments/ns): rates that no later rate exceeded, the highest first."""
         self._round = 0
         self._round_ends = 0
-        """A round trip ends when a segment arrives that was sent after so many had arrived."""
+        """The round trip ends with a segment that was sent after this number had arrived."""
         self._starting = True
         self._plateau = 0.0
         self._flat = 0
-        """Round trips in which the rate did not exceed the plateau by a quarter."""
+        """Number of round trips in which the rate did not exceed the plateau by a quarter."""
         self._gain = START_GAIN
         self._phase: int | None = None
-        """Of the cycle; None before it."""
+        """Phase of the cycle; None before it."""
         self._cycle_ns = 0
         """When the phase began."""
 
@@ -82,7 +82,7 @@ class BbrModel(Congestion):
     def transmitted(self, segment: int, out: int, now_ns: int) -> None:
         """See `Congestion`."""
         if not out:
-            # Nothing was under way: the time since the last arrival is not the network's.
+            # No segment was under way: the time since the last arrival was idle.
             self._arrived_ns = now_ns
         self._sent_when[segment] = self._arrived, self._arrived_ns
 
@@ -116,7 +116,7 @@ class BbrModel(Congestion):
             self.window = min(self.window + more, target)
 
     def _sample(self, arrived: int, since_ns: int, now_ns: int, least_rtt_ns: int) -> None:
-        """Take in a rate, of what arrived beyond so many since then."""
+        """Add the rate of the segments that arrived after the given number and time."""
         if arrived >= self._round_ends:
             self._round += 1
             self._round_ends = self._arrived
@@ -132,7 +132,7 @@ class BbrModel(Congestion):
             best.popleft()
 
     def _end_round(self) -> None:
-        """Look whether the start has found the bottleneck."""
+        """Check whether the start has found the bottleneck."""
         if not self._starting:
             return
         if self.rate >= self._plateau * _GROWTH:
@@ -157,13 +157,13 @@ class BbrModel(Congestion):
         self._gain = CYCLE[self._phase]
         self._cycle_ns = now_ns
 
-    # Nothing is done about losses.
+    # Losses have no effect.
 
     def grow(self, delivered: int, out: int, limited: bool, now_ns: int, least_rtt_ns: int) -> None:
         """See `observe`."""
 
     def begin_reduction(self) -> None:
-        """There is none."""
+        """BBR has no threshold."""
 
     def reduce(self, delivered: int, in_flight: int, lost: int, advanced: bool) -> None:
         """See `begin_reduction`."""
@@ -175,5 +175,5 @@ class BbrModel(Congestion):
         """See `begin_reduction`."""
 
     def undo(self) -> bool:
-        """Nothing was done."""
+        """There is no reduction to undo."""
         return True

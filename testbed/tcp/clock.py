@@ -1,7 +1,7 @@
-"""Virtual time: things to do, each at its time, then in the order in which they were asked for.
+"""Virtual time: events by time, and simultaneous events in the order of their scheduling.
 
-An event is an action and its one argument; nothing can be taken back, so whoever changes his mind
-ignores the event when it comes (see `testbed.tcp.timer`).
+An event is an action and its one argument. It cannot be cancelled, so an action must ignore an
+event that is no longer wanted (see `testbed.tcp.timer`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Action = Callable[[Any], object]
 
 
 class Clock:
-    """The time, ns, and what is to come."""
+    """The time, ns, and the scheduled events."""
 
     __slots__ = ("_events", "_order", "now_ns")
 
@@ -24,12 +24,12 @@ class Clock:
         self._order = 0
 
     def at(self, when_ns: int, action: Action, argument: Any = None) -> None:
-        """Call `action(argument)` then; those of the same time in the order of these calls."""
+        """Schedule `action(argument)`; simultaneous events run in the order of these calls."""
         self._order += 1
         heapq.heappush(self._events, (when_ns, self._order, action, argument))
 
     def run(self, until_ns: int) -> None:
-        """Let time pass until then; what is due at that very moment has happened."""
+        """Run all events up to this time, inclusive."""
         events, pop = self._events, heapq.heappop
         while events and events[0][0] <= until_ns:
             self.now_ns, _, action, argument = pop(events)

@@ -1,10 +1,10 @@
 """The congestion window of New Reno, in segments.
 
 Slow start and congestion avoidance (RFC 5681) count the segments that were delivered, as Linux's
-`tcp_reno_cong_avoid` does. A reduction halves the window; how much may be sent while it lasts says
-proportional rate reduction (RFC 6937, with the reduction bound that Linux has): above the new
-threshold a segment for each two delivered, or whatever the proportion is; below it, as many as were
-delivered and one more where the acknowledgement advances and tells of no new loss.
+`tcp_reno_cong_avoid` does. A reduction halves the window. Proportional rate reduction (RFC 6937,
+with Linux's reduction bound) decides the sending meanwhile. Above the new threshold it permits new
+segments in proportion, such as one for two delivered. Below it, it permits the delivered number,
+and one more if the acknowledgement advances and reports no new loss.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ INITIAL_WINDOW = 10
 """RFC 6928."""
 LEAST_WINDOW = 2
 UNKNOWN = 1 << 30
-"""Of a threshold that was never set."""
+"""Value of a threshold that was never set."""
 
 
 class Congestion:
@@ -28,17 +28,17 @@ class Congestion:
         self.window = window
         self.threshold = UNKNOWN
         self._grown = 0
-        """Towards one more segment of the window."""
+        """Deliveries counted towards the next segment of the window."""
         self._prior = self._delivered = self._sent = 0
-        """Of the present reduction: the window before, what was delivered and sent since."""
+        """The present reduction: the window before it, segments delivered and sent since."""
         self._before: tuple[int, int] | None = None
         """Window and threshold before the timeout."""
 
     def grow(self, delivered: int, out: int, limited: bool, now_ns: int, least_rtt_ns: int) -> None:
-        """Take in what was delivered outside a reduction: tcp_reno_cong_avoid().
+        """Count segments delivered outside a reduction: tcp_reno_cong_avoid().
 
-        A window that does not keep the sender from sending (`limited`) does not grow, but in slow
-        start up to twice what is out.
+        A window that does not limit the sender (`limited`) does not grow, except in slow start, up
+        to twice the segments in flight.
         """
         slow_start = self.window < self.threshold
         if not limited and not (slow_start and self.window < 2 * out):
@@ -74,7 +74,7 @@ class Congestion:
         self.threshold = self._lower()
 
     def reduce(self, delivered: int, in_flight: int, lost: int, advanced: bool) -> None:
-        """Say how much may be in flight now: tcp_cwnd_reduction()."""
+        """Set the window during a reduction: tcp_cwnd_reduction()."""
         if delivered <= 0 or not self._prior:
             return
         room = self.threshold - in_flight
@@ -90,7 +90,7 @@ class Congestion:
         self.window = in_flight + max(count, 0 if self._sent else 1)
 
     def sent(self, segments: int) -> None:
-        """So many were sent in the present reduction."""
+        """Count segments sent in the present reduction."""
         self._sent += segments
 
     def end_reduction(self) -> None:
@@ -106,7 +106,7 @@ class Congestion:
         self._grown = 0
 
     def undo(self) -> bool:
-        """The timeout was premature: as before it; whether there is a before."""
+        """The timeout was premature: restore the state before it; return whether there was one."""
         if self._before is None:
             return False
         window, threshold = self._before
@@ -119,7 +119,7 @@ class Congestion:
         """The threshold after a loss: tcp_reno_ssthresh()."""
         return max(self.window // 2, LEAST_WINDOW)
 
-    # Only of those that are paced.
+    # Only paced controls use these.
 
     @property
     def gap_ns(self) -> int:
@@ -127,7 +127,7 @@ class Congestion:
         return 0
 
     def transmitted(self, segment: int, out: int, now_ns: int) -> None:
-        """A segment leaves (again); `out` are under way without it."""
+        """A segment leaves (again); `out`: segments under way without it."""
 
     def observe(
         self,
@@ -139,13 +139,13 @@ class Congestion:
         now_ns: int,
         least_rtt_ns: int,
     ) -> None:
-        """Take in an acknowledgement.
+        """Process an acknowledgement.
 
         Args:
-            newest: the last sent of the segments that ever arrived.
+            newest: the last-sent segment of all that arrived.
             una: the first segment that is not acknowledged.
-            delivered: segments that ever arrived.
-            in_flight: segments that the network is believed to hold.
+            delivered: number of segments that arrived.
+            in_flight: estimated number of segments in the network.
             now_ns: the time.
             least_rtt_ns: the shortest round trip ever seen.
         """

@@ -1,20 +1,20 @@
 """CUBIC's congestion window, in segments, as Linux has it (RFC 9438, net/ipv4/tcp_cubic.c).
 
-After a loss the window is 717/1024 (0.7) of what it was, W. From then on it follows
+After a loss the window is 717/1024 (0.7) of W, the window before. From then on it follows
 
     W(t) = C (t - K)**3 + W        K = cbrt((W - window) / C), C = 0.4 segments a second cubed
 
 where t counts from the first growth after the loss, plus the least round-trip time. A loss below
-the last W shows that others need room: the next W is then 1.7/2 of the window (fast convergence).
-Where New Reno with that factor would have a larger window, that one counts (`_reno`, RFC 9438
-section 4.3; Linux: tcp_friendliness): it grows by 8/15 segments a round trip.
+the last W shows that other flows need room: the next W is then 1.7/2 of the window (fast
+convergence). The window is at least that of New Reno with the same factor, which grows by 8/15
+segments a round trip (`_reno`, RFC 9438 section 4.3; Linux: tcp_friendliness).
 
-Linux's details that matter here: the window grows by a half at most in a round trip; by a twentieth
-at least while no loss was ever seen; a timeout makes it forget all losses. Linux computes in
-jiffies and units of 1/1024 s, this file in seconds.
+Details of Linux: the window grows by at most a half in a round trip, and by at least a twentieth
+before the first loss. A timeout resets all state. Linux computes in jiffies and units of 1/1024 s,
+this file in seconds.
 
-What is left out: HyStart, which leaves slow start before a loss when delays grow. There are no
-queues before a policer, so it has little to go by; a first loss ends slow start here.
+Deviation: there is no HyStart, which ends slow start before a loss if delays grow. A policer has no
+queue, so delays hardly grow, and the first loss ends slow start.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _NS_PER_S = 1_000_000_000
 _C = 0.4
 _BETA, _SCALE = 717, 1024
 _RENO_EIGHTHS = 8 * (_SCALE + _BETA) // 3 // (_SCALE - _BETA)
-"""Eighths of a window that are delivered for one segment more of New Reno's: beta_scale."""
+"""Deliveries, in eighths of a window, for one more segment of New Reno's window: beta_scale."""
 _REFRESH_NS = _NS_PER_S // 32
-"""The rate of growth stands for so long while the window does not change."""
+"""Time for which the rate of growth is kept while the window does not change."""
 _JIFFY_NS = 4_000_000
 _LEAST_EVERY = 2
 _MOST_EVERY_UNKNOWN = 20
-"""Segments delivered for one more of the window: at least, and at most before the first loss."""
+"""Deliveries for one more segment of the window: the minimum, and the maximum before a loss."""
 _HARDLY = 100
-"""Windows delivered for one more segment where the curve is below the window."""
+"""Windows delivered for one more segment while the curve is below the window."""
 
 
 class Cubic(Congestion):
@@ -53,22 +53,22 @@ class Cubic(Congestion):
         self._most = 0
         """W; 0 before the first loss."""
         self._begin_ns: int | None = None
-        """When the window first grew since the last loss."""
+        """Time of the first growth since the last loss."""
         self._inflection_s = 0.0
         """K."""
         self._origin = 0
         """The window at K."""
         self._reno = 0
-        """What the window of New Reno would be."""
+        """New Reno's window."""
         self._acknowledged = 0
-        """Segments delivered, towards one more of New Reno's window."""
+        """Deliveries counted towards the next segment of New Reno's window."""
         self._every = 0
-        """Segments delivered for one more of the window."""
+        """Deliveries for one more segment of the window."""
         self._last_window = 0
         self._last_ns = 0
 
     def time_out(self, in_flight: int, again: bool) -> None:
-        """See `Congestion`; and forget everything."""
+        """See `Congestion`; resets all state."""
         super().time_out(in_flight, again)
         self._reset()
 
@@ -103,7 +103,7 @@ class Cubic(Congestion):
         self._every = max(self._every, _LEAST_EVERY)
 
     def _follow(self, window: int, delivered: int, now_ns: int, least_rtt_ns: int) -> None:
-        """How fast to grow so as to stay on the curve."""
+        """The rate of growth that follows the curve."""
         self._last_window, self._last_ns = window, now_ns
         if self._begin_ns is None:
             self._begin_ns = now_ns

@@ -1,4 +1,4 @@
-"""What an acknowledgement says, when it is held against the scoreboard: Linux's
+"""The news of an acknowledgement for the scoreboard: Linux's
 `tcp_sacktag_write_queue` and `tcp_clean_rtx_queue`.
 """
 
@@ -11,22 +11,22 @@ from testbed.tcp.scoreboard import Scoreboard
 
 
 class Digest(NamedTuple):
-    """What is new."""
+    """The news of one acknowledgement."""
 
     advanced: bool
-    """Something was acknowledged by number."""
+    """Whether a segment was acknowledged by number."""
     sacked: bool
-    """Something was acknowledged selectively."""
+    """Whether a segment was acknowledged selectively."""
     original: bool
-    """Something of the present episode, that was sent only once, has come."""
+    """Whether a segment of the present episode that was sent only once has arrived."""
     sample_sent_ns: int | None
-    """When what the round trip is measured by was sent."""
+    """Sending time of the segment that measures the round trip."""
     earlier_than_head: bool
-    """What was acknowledged selectively was sent before the first segment was (again)."""
+    """Whether a selectively acknowledged segment was sent before the first segment was (again)."""
 
 
 def digest(board: Scoreboard, ack: Ack, high: int, now_ns: int) -> Digest:
-    """Take an acknowledgement into the scoreboard; the present episode ends before `high`."""
+    """Apply an acknowledgement to the scoreboard; the present episode ends before `high`."""
     sacked, sack_sent_ns, original = _take_blocks(board, ack, high, now_ns)
     advanced = ack.next_ > board.una
     sent_ns = None
@@ -39,7 +39,7 @@ def digest(board: Scoreboard, ack: Ack, high: int, now_ns: int) -> Digest:
             sent_ns = segment.sent_ns if sent_ns is None else sent_ns
             original |= segment.number < high
     if resent_ns is not None:
-        # Karn: which copy it was only the timestamps tell.
+        # Karn: only timestamps tell which copy was acknowledged.
         sent_ns = sack_sent_ns if sack_sent_ns is not None else resent_ns
     elif sent_ns is None:
         sent_ns = sack_sent_ns
@@ -51,11 +51,11 @@ def digest(board: Scoreboard, ack: Ack, high: int, now_ns: int) -> Digest:
 def _take_blocks(
     board: Scoreboard, ack: Ack, high: int, now_ns: int
 ) -> tuple[bool, int | None, bool]:
-    """Mark what is selectively acknowledged.
+    """Mark selectively acknowledged segments.
 
     Returns:
-        Whether anything was; when the first such that was sent only once was sent; and whether one
-        of those belongs to the present episode.
+        Whether there were any; the sending time of the first one that was sent only once; and
+        whether one of those belongs to the present episode.
     """
     any_new, original = False, False
     sent_ns = None

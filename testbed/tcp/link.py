@@ -1,13 +1,13 @@
 """One direction of a link: loss, delay, and a rate with a drop-tail queue behind the delay.
 
-What `testbed.link` builds of a delay line and the kernel's token bucket filter. A link is a FIFO.
-Hosts are not infinitely fast: packets come `SPACING_NS` apart at least, and each takes longer by
-an exponentially distributed time, `NOISE_NS` on average, which is what the testbed's delay line
-does. With less of it flows of one round-trip time march in step. A link without delay has no delay
-line, and a tenth of that noise: what a packet takes from one host's stack to the next.
+The model of a link that `testbed.link` makes of a delay line and the kernel's token bucket filter.
+A link is a FIFO. Packets come at least `SPACING_NS` apart. Each takes longer by an exponentially
+distributed time, `NOISE_NS` on average, as in the testbed's delay line. With less noise, flows of
+one round-trip time move in step. A link without delay has no delay line, and a tenth of the noise,
+for the way between two hosts' stacks.
 
-The rate is a token bucket of `BURST` bytes that shapes: a packet waits until there are tokens for
-it, in a queue of so many bytes; what finds the queue full is lost.
+The rate is a token bucket of `BURST` bytes that shapes: a packet waits for tokens in a queue of
+limited bytes. A packet that finds the queue full is lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Link:
         self._last_due_ns = 0
         self._shaper: _Shaper | None = None
         self.dropped = 0
-        """Packets lost on purpose, and for want of room."""
+        """Packets lost at random, and at a full queue."""
 
     def send(self, length: int, arrive: Action, packet: Any) -> None:
         """Send `length` bytes; `arrive(packet)` is called at the far end, unless they are lost."""
@@ -60,9 +60,9 @@ class Link:
             clock.at(due_ns, self._shape, (length, arrive, packet))
 
     def set_rate(self, rate: int | None, queue: int) -> None:
-        """Shape to `rate` bytes/s from now on, with a queue of so many bytes; None: no longer.
+        """Shape to `rate` bytes/s from now on, with a queue of `queue` bytes; None: no shaping.
 
-        What waits when the shaper goes is lost, as when the kernel's is removed.
+        Waiting packets are lost when shaping ends, as when the kernel's shaper is removed.
         """
         if rate is None:
             if self._shaper is not None:
@@ -93,10 +93,10 @@ class _Shaper:
         self._tokens = TBF_BURST * NS_PER_S
         self._updated_ns = clock.now_ns
         self._serving: object = None
-        """Stands for the event that will serve the head of the queue; others are ignored."""
+        """Identifies the event that serves the head of the queue; others are ignored."""
 
     def change(self, rate: int, queue: int) -> None:
-        """Another rate and queue; what waits stays, and the bucket is full, as the kernel's is."""
+        """Change rate and queue; waiting packets stay, and the bucket is full, as in the kernel."""
         self._rate = rate
         self._limit = queue
         self._tokens = TBF_BURST * NS_PER_S
@@ -109,7 +109,7 @@ class _Shaper:
         return len(self._waiting)
 
     def enqueue(self, packet: tuple[int, Action, Any]) -> bool:
-        """Take in a packet; False if there is no room."""
+        """Queue a packet; False if the queue is full."""
         length = packet[0]
         if self._waiting_bytes + length > self._limit:
             return False

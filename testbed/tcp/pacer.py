@@ -8,7 +8,7 @@ from testbed.tcp.clock import Clock
 
 
 class Pacer:
-    """Says whether a segment may leave, and calls `resume` when the next one may."""
+    """Decides whether a segment may leave, and calls `resume` when the next one may."""
 
     __slots__ = ("_clock", "_closed", "_free_ns", "_resume", "_waiting")
 
@@ -16,7 +16,7 @@ class Pacer:
         self._clock = clock
         self._resume = resume
         self._free_ns = 0
-        """From when on the next segment may leave."""
+        """Earliest time of the next segment."""
         self._waiting = False
         self._closed = False
 
@@ -34,7 +34,7 @@ class Pacer:
         self._free_ns = max(self._free_ns, self._clock.now_ns) + gap_ns
 
     def close(self) -> None:
-        """Call nothing any more."""
+        """Stop: do not call `resume` any more."""
         self._closed = True
 
     def _expire(self, _: object) -> None:

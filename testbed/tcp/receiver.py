@@ -1,20 +1,20 @@
-"""The receiving end of a TCP connection, as Linux has it: what is acknowledged, and when.
+"""The receiving end of a TCP connection, as in Linux: contents and times of acknowledgements.
 
-Segments are numbered; how many bytes one carries does not matter here. Acknowledgements (RFC 5681,
+Segments are numbered; their size has no effect here. Acknowledgements are sent (RFC 5681,
 2018, 2883, 7323; Linux's net/ipv4/tcp_input.c):
 
 - At once for every second segment in order, for one out of order, for one that fills a gap, and for
   one that has come before, with a duplicate SACK.
 - At once for each segment in the quick phase: the first 16 of a connection, and 16 after a
   duplicate or a pause longer than the retransmission timeout.
-- Else 40 ms later at the latest; the time adapts to what comes, and never exceeds the larger of
-  40 ms and the round-trip time.
+- Else at most 40 ms later; the delay adapts to the arrivals, and never exceeds the larger of 40 ms
+  and the round-trip time.
 - Up to three SACK blocks, the newest first.
 - A congestion mark is echoed at once, and in all acknowledgements from then on until a segment says
   that the window was reduced (RFC 3168, section 6.1.3; `tcp_ecn_check_ce`, `tcp_ecn_accept_cwr`).
 
-What is left out: Linux delays the SACKs of one round trip beyond the third by up to 1 ms to send
-fewer; the window never closes, as the testbed's receivers read at once.
+Deviations: Linux delays the SACKs of one round trip beyond the third by up to 1 ms, to send fewer.
+Here the window never closes, as the testbed's receivers read at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from testbed.tcp.timer import Timer
 
 QUICK_ACKS = 16
 QUICK_ACKS_MARKED = 2
-"""After the first mark that is echoed."""
+"""Quick acknowledgements after the first echoed mark."""
 LEAST_DELAY_NS = 40_000_000
 MOST_BLOCKS = 3
 
@@ -37,17 +37,17 @@ class Ack(NamedTuple):
     """An acknowledgement."""
 
     next_: int
-    """All before this one have come."""
+    """The first segment that has not come."""
     blocks: tuple[tuple[int, int], ...] = ()
-    """Ranges that have come beyond (first, one after the last), the newest first."""
+    """Ranges received beyond `next_` (first, one after the last), the newest first."""
     duplicate: int | None = None
-    """The segment that has come twice."""
+    """The segment that came twice."""
     echo: bool = False
-    """A mark has come to which the sender is not known to have answered (ECE)."""
+    """Whether to echo a mark that the sender has not confirmed (ECE)."""
 
 
 class Receiver:
-    """Takes in segments, and says what there is to say."""
+    """Receives segments, and sends acknowledgements."""
 
     __slots__ = (
         "_acknowledge",
@@ -74,9 +74,9 @@ class Receiver:
         rtt_ns: int,
         phase_ns: int = 0,
     ) -> None:
-        """`deliver` is told how many more segments are in order.
+        """`deliver` gets the number of new segments in order.
 
-        `rtt_ns` is what the handshake measured; jiffies begin at `phase_ns`.
+        `rtt_ns`: the handshake's round trip; jiffies begin at `phase_ns`.
         """
         self._clock = clock
         self._acknowledge = acknowledge
@@ -88,21 +88,21 @@ class Receiver:
         self._quick = 0
         self._echo = False
         self._last_ns = 0
-        """When data in order came last."""
+        """When the last data in order came."""
         self._unacknowledged = 0
         self._timer = Timer(clock, self._expire, phase_ns)
         self._blocks: list[tuple[int, int]] = []
-        """What has come out of order, the newest first."""
+        """Ranges received out of order, the newest first."""
         self.next_ = 0
-        """The segment that is expected."""
+        """The expected segment."""
 
     @property
     def held(self) -> int:
-        """Segments that have come and wait for one before them."""
+        """Received segments that wait for a missing one before them."""
         return sum(end - first for first, end in self._blocks)
 
     def receive(self, segment: int, marked: bool = False, reduced: bool = False) -> None:
-        """Take in a segment.
+        """Receive a segment.
 
         Args:
             segment: its number.
@@ -131,7 +131,7 @@ class Receiver:
         self._answer()
 
     def close(self) -> None:
-        """Say no more."""
+        """Send no more acknowledgements."""
         self._timer.stop()
 
     def _in_order(self) -> None:
@@ -154,7 +154,7 @@ class Receiver:
 
     def _note_congestion(self, marked: bool, reduced: bool) -> None:
         if reduced:
-            # The sender's window may be that of this segment alone: it is answered at once.
+            # The sender's window may be this one segment: acknowledge it at once.
             self._echo = False
             self._quick = max(self._quick, 1)
         if marked and not self._echo:
@@ -162,7 +162,7 @@ class Receiver:
             self._quick = max(self._quick, QUICK_ACKS_MARKED)
 
     def _note_arrival(self) -> None:
-        """How long to wait for a second segment follows from how long the last ones took."""
+        """Adapt the wait for a second segment to the last segments' spacing."""
         now_ns = self._clock.now_ns
         since_ns = now_ns - self._last_ns
         self._last_ns = now_ns

@@ -1,7 +1,7 @@
-"""The one timer of a sender: what it stands for, and when it is set.
+"""The only timer of a sender: its purpose, and the times at which it is set.
 
-It waits for the retransmission timeout, for a tail loss probe, or for what may only be late
-(RACK). The names of the functions are those of Linux's net/ipv4/tcp_input.c and tcp_output.c.
+It waits for the retransmission timeout, for a tail loss probe, or for segments that may only be
+late (RACK). The names of the functions are those of Linux's net/ipv4/tcp_input.c and tcp_output.c.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_TIMEOUT_NS = 2 * JIFFY_NS
 
 
 class Pending(enum.Enum):
-    """What the timer stands for."""
+    """The purpose of the timer."""
 
     TIMEOUT = enum.auto()
     PROBE = enum.auto()
@@ -27,7 +27,7 @@ class Pending(enum.Enum):
 
 
 class RetransmissionTimer:
-    """Set by what is known of round trips and of segments under way."""
+    """A timer set from round trips and segments under way."""
 
     __slots__ = ("_board", "_clock", "_rtt", "_timer", "pending")
 
@@ -41,14 +41,14 @@ class RetransmissionTimer:
     ) -> None:
         """Jiffies begin at `phase_ns`."""
         self.pending: Pending | None = None
-        """What it stands for; after it has fired, what it stood for."""
+        """The timer's purpose; after it has fired, its last purpose."""
         self._clock = clock
         self._board = board
         self._rtt = rtt
         self._timer = Timer(clock, fire, phase_ns)
 
     def stop(self) -> None:
-        """Wait for nothing."""
+        """Stop the timer."""
         self._timer.stop()
         self.pending = None
 
@@ -57,11 +57,11 @@ class RetransmissionTimer:
         self._set(Pending.TIMEOUT, self._rtt.timeout_ns)
 
     def await_late(self, wait_ns: int) -> None:
-        """Until what is only late must have come."""
+        """Wait until segments that are only late must have come."""
         self._set(Pending.REORDERING, wait_ns + LEAST_TIMEOUT_NS)
 
     def restart(self) -> None:
-        """tcp_rearm_rto(): the timeout of the first segment, or none where nothing is out."""
+        """tcp_rearm_rto(): the timeout of the first segment; none if no segment is under way."""
         if self._board.una == self._board.next_:
             self.stop()
         elif self.pending in (Pending.PROBE, Pending.REORDERING):
@@ -70,7 +70,7 @@ class RetransmissionTimer:
             self.await_timeout()
 
     def await_probe(self, advancing: bool) -> None:
-        """tcp_schedule_loss_probe(): two round trips, or the timeout where that is sooner.
+        """tcp_schedule_loss_probe(): two round trips, or the timeout if it is sooner.
 
         `advancing` means that the timeout would start anew.
         """

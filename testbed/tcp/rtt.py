@@ -1,4 +1,4 @@
-"""Round-trip time and retransmission timeout, as RFC 6298 has it and Linux computes it.
+"""Round-trip time and retransmission timeout, by RFC 6298 and as Linux computes them.
 
 The smoothed time S gains an eighth of each sample's deviation, the mean deviation D a quarter. The
 timeout is S + V, where V is the largest 4 D of the last round trip or two, at least 200 ms
@@ -14,7 +14,7 @@ INITIAL_RTO_NS = 1_000_000_000
 
 
 class RoundTrip:
-    """What a sender knows of its path."""
+    """A sender's estimates of its path."""
 
     __slots__ = (
         "_deviation_ns",
@@ -31,7 +31,7 @@ class RoundTrip:
         """0: no sample yet."""
         self.minimum_ns = 0
         self.backoff = 0
-        """How often the timeout has doubled."""
+        """Number of doublings of the timeout."""
         self._deviation_ns = 0
         """4 D."""
         self._largest_ns = 0
@@ -39,7 +39,7 @@ class RoundTrip:
         self._variation_ns = 0
         """V."""
         self._round_ends = 0
-        """The segment with whose acknowledgement this round trip ends."""
+        """The segment whose acknowledgement ends this round trip."""
 
     @property
     def timeout_ns(self) -> int:
@@ -48,7 +48,7 @@ class RoundTrip:
         return min(base << self.backoff, MAX_RTO_NS)
 
     def sample(self, rtt_ns: int, una: int, next_: int) -> None:
-        """Take in a time; `una` is the first segment not acknowledged, `next_` the next one."""
+        """Add a sample; `una`: the first segment not acknowledged; `next_`: the next one."""
         self.backoff = 0
         if not self.smoothed_ns:
             self.smoothed_ns = self.minimum_ns = rtt_ns
@@ -60,7 +60,7 @@ class RoundTrip:
         error_ns = rtt_ns - self.smoothed_ns
         self.smoothed_ns += error_ns // 8
         more_ns = abs(error_ns) - self._deviation_ns // 4
-        # A time that falls does not widen the timeout so fast.
+        # A falling round trip widens the timeout less.
         self._deviation_ns += more_ns // 8 if error_ns < 0 < more_ns else more_ns
         if self._deviation_ns > self._largest_ns:
             self._largest_ns = self._deviation_ns

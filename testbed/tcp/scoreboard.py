@@ -1,14 +1,14 @@
-"""What a sender knows of each segment under way: sent when, selectively acknowledged, lost?
+"""A sender's record of each segment under way: sending time, acknowledgements, losses.
 
-The counts are Linux's. What is in flight is
+The counts are Linux's. The number of segments in flight is
 
     out - sacked - lost + resent
 
-where a lost segment that was sent again counts in `lost` and in `resent`: once altogether.
+where a lost segment that was sent again counts in `lost` and in `resent`, so it counts once.
 
-Loss is told by time (RACK, RFC 8985, section 6.2; Linux has had nothing else since 6.17): a segment
-is lost when one sent later has been acknowledged, unless it was sent so little earlier (the
-reordering window) that it may just be late. That covers what was sent again as well. The window is
+Losses are found by time (RACK, RFC 8985, section 6.2; Linux's only way since 6.17): a segment is
+lost when one sent later has been acknowledged, unless it was sent so little earlier (the reordering
+window) that it may just be late. This includes segments that were sent again. The window is
 0 once three segments have been selectively acknowledged, or in recovery; before, a quarter of the
 least round-trip time.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 
 DUPLICATES = 3
-"""Segments acknowledged selectively that end the patience for reordering."""
+"""Number of selectively acknowledged segments that closes the reordering window."""
 
 
 class Segment:
@@ -29,11 +29,11 @@ class Segment:
     def __init__(self, number: int, now_ns: int) -> None:
         self.number = number
         self.sent_ns = now_ns
-        """The last time."""
+        """When the segment was last sent."""
         self.sacked = False
         self.lost = False
         self.resent = False
-        """Sent again since it was last taken for lost."""
+        """Whether it was sent again since it was last found lost."""
         self.ever_resent = False
 
 
@@ -66,35 +66,35 @@ class Scoreboard:
         self.segments: dict[int, Segment] = {}
         self.sacked = self.lost = self.resent = 0
         self.delivered = 0
-        """Segments ever acknowledged, either way."""
+        """Number of segments acknowledged, either way."""
         self.lost_ever = 0
-        """Times that a segment was taken for lost."""
+        """Number of times that a segment was found lost."""
         self.advanced = False
-        """Whether something sent later than all before was acknowledged since `detect`."""
+        """Whether a newer segment than all before was acknowledged since `detect`."""
         self.least_rtt_ns = 0
-        """What a round trip takes at least."""
+        """The least round trip."""
         self._by_time: dict[int, Segment] = {}
-        """Those that may be found lost, in the order of (last) sending."""
+        """Segments that may be found lost, in the order of their last sending."""
         self._holes: list[int] = []
         """A heap of lost segments; some may have come or been sent again meanwhile."""
         self._delivered_ns = -1
-        """When the last sent of all that were acknowledged was sent; and its number, and time."""
+        """Sending time of the last-sent acknowledged segment; then its number and round trip."""
         self._delivered_number = -1
         self._delivered_rtt_ns = 0
 
     @property
     def out(self) -> int:
-        """Segments sent and not acknowledged by number."""
+        """Number of segments sent and not acknowledged by number."""
         return self.next_ - self.una
 
     @property
     def in_flight(self) -> int:
-        """Segments that the network is believed to hold."""
+        """Estimated number of segments in the network."""
         return self.next_ - self.una - self.sacked - self.lost + self.resent
 
     @property
     def newest(self) -> int:
-        """The segment sent last of all that ever arrived; -1 before any has."""
+        """The last-sent segment of all that arrived; -1: none has."""
         return self._delivered_number
 
     def send_new(self, now_ns: int) -> int:
@@ -115,7 +115,7 @@ class Scoreboard:
         self._by_time[segment.number] = segment
 
     def hole(self) -> Segment | None:
-        """The first segment that is lost and was not sent again."""
+        """The first lost segment that was not sent again."""
         holes = self._holes
         while holes:
             segment = self.segments.get(holes[0])
@@ -125,7 +125,7 @@ class Scoreboard:
         return None
 
     def sack(self, segment: Segment, now_ns: int) -> None:
-        """It was acknowledged selectively."""
+        """A segment was acknowledged selectively."""
         self._clear(segment)
         segment.sacked = True
         self.sacked += 1
@@ -143,7 +143,7 @@ class Scoreboard:
         return segment
 
     def mark_lost(self, segment: Segment) -> None:
-        """Take a segment for lost, or lost again."""
+        """Mark a segment as lost, or lost again."""
         if segment.lost:
             if not segment.resent:
                 return
@@ -158,7 +158,7 @@ class Scoreboard:
         heapq.heappush(self._holes, segment.number)
 
     def forgive(self) -> None:
-        """Nothing was lost after all."""
+        """Unmark all losses: there was none."""
         for segment in self.segments.values():
             if segment.lost:
                 segment.lost = False
@@ -166,11 +166,11 @@ class Scoreboard:
         self.lost = 0
 
     def detect(self, now_ns: int, window_ns: int) -> tuple[bool, int | None]:
-        """Take for lost what something sent later has overtaken.
+        """Mark segments as lost that later ones have overtaken.
 
         Returns:
-            Whether something sent again was lost again, and how long to wait before asking about
-            those that may just be late; None if there are none.
+            Whether a segment that was sent again was lost again, and the time until the next check
+            of segments that may just be late; None if there are none.
         """
         self.advanced = False
         again = False
@@ -206,7 +206,7 @@ class Scoreboard:
         self.delivered += 1
         self._by_time.pop(segment.number, None)
         rtt_ns = now_ns - segment.sent_ns
-        # The acknowledgement of something sent again so lately is of the first copy.
+        # So early an acknowledgement of a segment that was sent again is of the first copy.
         if segment.ever_resent and rtt_ns < self.least_rtt_ns:
             return
         self.advanced = True

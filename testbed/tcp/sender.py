@@ -1,28 +1,28 @@
-"""The sending end of a TCP connection: New Reno with selective acknowledgements, as Linux does it.
+"""The sending end of a TCP connection: New Reno with selective acknowledgements, as in Linux.
 
-Segments are numbered and all of one size. What is modelled, and where it stands:
+Segments are numbered and have one size. The model has:
 
 - initial window of 10 segments (RFC 6928), slow start and congestion avoidance (RFC 5681, counting
   the segments that were delivered, as `tcp_reno_cong_avoid` does)
-- loss told by time (RACK, RFC 8985; `testbed.tcp.scoreboard`), with its timer
-- recovery: the window halves, and proportional rate reduction (RFC 6937 with the reduction bound
-  that Linux has) says how much is sent for what is delivered
-- tail loss probes (RFC 8985, section 7): a new segment, beyond the window if it must be, after two
-  round trips of silence; the last one again where there is no new one
-- explicit congestion notification (RFC 3168), where asked for: an echoed mark reduces the window as
-  a loss does, once a round trip, and the next new segment says so; segments sent again are not
+- detection of losses by time (RACK, RFC 8985; `testbed.tcp.scoreboard`), with its timer
+- recovery: the window halves, and proportional rate reduction (RFC 6937 with Linux's reduction
+  bound) decides the sending meanwhile
+- tail loss probes (RFC 8985, section 7): after two round trips of silence a new segment, even
+  beyond the window, or the last one again if there is no new one
+- explicit congestion notification (RFC 3168), as an option: an echoed mark reduces the window like
+  a loss, once a round trip, and the next new segment says so; segments sent again are not
   ECN-capable
 - the retransmission timeout (RFC 6298), from 200 ms on, doubling; forward RTO recovery (RFC 5682),
-  with the window restored where the timeout turns out to have been premature
+  with the window restored after a premature timeout
 
-The names of the states and of what is computed are those of net/ipv4/tcp_input.c, `tcp_recovery.c`,
-`tcp_timer.c` and `tcp_output.c` of Linux 6.18, so that one can be read beside the other.
+The names are those of net/ipv4/tcp_input.c, `tcp_recovery.c`, `tcp_timer.c` and `tcp_output.c` of
+Linux 6.18, so that both can be read side by side.
 
-The window is another module's: New Reno's (`testbed.tcp.congestion`), or that of a control that
-replaces it (`testbed.tcp.controls`). A control that paces has each segment wait for its time
+The window is in another module: New Reno's (`testbed.tcp.congestion`), or another control's
+(`testbed.tcp.controls`). With a pacing control each segment waits for its time
 (`testbed.tcp.pacer`).
 
-What is left out: the pacing of New Reno and CUBIC, and undoing
+Deviations: there is no pacing of New Reno and CUBIC, and no undoing of
 a reduction because of duplicate SACKs or timestamps.
 """
 
@@ -46,7 +46,7 @@ class State(enum.Enum):
 
     OPEN = "open"
     DISORDER = "disorder"
-    """Something was acknowledged out of order."""
+    """A segment was acknowledged out of order."""
     CWR = "cwr"
     """The window is being reduced after a congestion mark."""
     RECOVERY = "recovery"
@@ -59,7 +59,7 @@ _REDUCING = (State.CWR, State.RECOVERY)
 
 
 class _After(enum.Enum):
-    """What to send after an acknowledgement."""
+    """The segments to send after an acknowledgement."""
 
     NOTHING = enum.auto()
     NEW = enum.auto()
@@ -81,16 +81,16 @@ class Sender:
         most_out: int | None = None,
         control: Callable[[int], Congestion] = Congestion,
     ) -> None:
-        """A connection that was just made; `emit` sends the segment of a number.
+        """Begin after the handshake.
 
         Args:
             clock: the time.
             emit: sends the segment of a number.
-            rtt_ns: what the handshake measured.
+            rtt_ns: the handshake's round trip.
             phase_ns: when jiffies begin.
             window: the initial congestion window.
-            segments: how many there are to send; None if without end.
-            most_out: the receiver's window, in segments; None if it is never full.
+            segments: number of segments to send; None: without end.
+            most_out: the receiver's window, in segments; None: it is never full.
             control: makes a congestion control of the initial window.
         """
         self._clock = clock
@@ -98,7 +98,7 @@ class Sender:
         self._segments = segments
         self._most_out = most_out
         self._limited = True
-        """Whether it is the congestion window that keeps it from sending more."""
+        """Whether the congestion window limits the sending."""
         self.board = Scoreboard()
         self.rtt = RoundTrip()
         self.rtt.sample(rtt_ns, 0, 0)
@@ -107,26 +107,26 @@ class Sender:
         self.congestion = control(window)
         self._pacer = Pacer(clock, self._resume) if self.congestion.paced else None
         self.retransmits = 0
-        """Segments sent again."""
+        """Number of segments sent again."""
         self.timeouts = 0
         self._high = 0
-        """Where the present episode ends: what was next when it began."""
+        """End of the present episode: the next segment at its begin."""
         self._timer = RetransmissionTimer(clock, self._expire, phase_ns, self.board, self.rtt)
         self._forward = False
-        """F-RTO is at work."""
+        """Whether F-RTO is active."""
         self._expirations = 0
-        """Timeouts in a row."""
+        """Number of timeouts in a row."""
         self._patient = False
-        """The timer was set to wait for what may be late, by the present acknowledgement."""
+        """Whether the present acknowledgement set the timer to wait for late segments."""
         self._probe_end: int | None = None
         self._probe_again = False
-        """The probe was a segment sent before."""
+        """Whether the probe was a segment sent before."""
         self._reduced = False
-        """The window was reduced, and no segment has said so yet."""
+        """Whether the window was reduced, and no segment has said so yet."""
 
     @property
     def finished(self) -> bool:
-        """Whether all is sent and acknowledged."""
+        """Whether all segments are sent and acknowledged."""
         return self.board.una == self._segments
 
     def start(self) -> None:
@@ -134,21 +134,21 @@ class Sender:
         self._send_new()
 
     def tells_reduction(self) -> bool:
-        """Whether the new segment that leaves now says that the window was reduced (CWR)."""
+        """Whether the segment that leaves now says that the window was reduced (CWR)."""
         reduced, self._reduced = self._reduced, False
         return reduced
 
     def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._timer.stop()
         self._segments = self.board.next_
         if self._pacer is not None:
             self._pacer.close()
 
-    # What an acknowledgement does: tcp_ack().
+    # Acknowledgements: tcp_ack().
 
     def acknowledge(self, ack: Ack) -> None:
-        """Take in an acknowledgement."""
+        """Process an acknowledgement."""
         board, now_ns = self.board, self._clock.now_ns
         if ack.next_ < board.una or (board.una == board.next_ and not ack.duplicate):
             return
@@ -166,8 +166,8 @@ class Sender:
         dubious = news.sacked or not news.advanced or ack.duplicate is not None or ack.echo
         if dubious or self.state is not State.OPEN:
             after = self._alert(news, ack.echo)
-        # For what was sent later than the first segment last was, the timer is not set anew: else
-        # a timeout could be put off for ever in a recovery.
+        # Acknowledgements of segments sent after the first segment do not set the timer again:
+        # otherwise a recovery could postpone a timeout forever.
         if not self._patient and (news.advanced or news.earlier_than_head):
             self._set_timer()
         delivered = board.delivered - delivered
@@ -214,7 +214,7 @@ class Sender:
         return _After.LOST
 
     def _keep_open(self) -> None:
-        """Open, or in disorder where something is missing: tcp_try_keep_open()."""
+        """Set the state: open, or disorder if a segment is missing: tcp_try_keep_open()."""
         board = self.board
         head = board.segments.get(board.una)
         missing = board.sacked or board.lost or board.resent or (head and head.ever_resent)
@@ -224,7 +224,7 @@ class Sender:
             self._high = board.next_
 
     def _detect(self) -> bool:
-        """Look for losses, if there is news; whether something sent again was lost again."""
+        """Find losses after news; return whether a segment sent again was lost again."""
         board = self.board
         if not board.advanced:
             return False
@@ -251,7 +251,7 @@ class Sender:
         self.congestion.begin_reduction()
 
     def _process_loss(self, news: Digest) -> tuple[_After, bool]:
-        """After a timeout: F-RTO, else send again what was lost; whether it has ended."""
+        """Go on after a timeout: F-RTO, else retransmission; return whether the loss is over."""
         board = self.board
         recovered = board.una >= self._high
         if self._forward:
@@ -386,7 +386,7 @@ class Sender:
         if not self._probe_again or ack.duplicate is not None:
             self._probe_end = None
         elif ack.next_ > end:
-            # The probe made good a loss that nothing else told of.
+            # The probe repaired a loss that was not found otherwise.
             self._begin_reduction()
             self.congestion.end_reduction()
             self._keep_open()

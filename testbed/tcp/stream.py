@@ -4,13 +4,12 @@
        |                                                       |
        +----------------- back (delay) -----------------------+
 
-What the two kinds of connections have in common: long flows, which the sender opens
-(`testbed.sim.connection`), and web requests, where the receiver does (`testbed.sim.download`). The
-limiter sees IP
-packets: 60 bytes of SYN, 1,500 for a full segment, 52 for what carries no data.
+The common part of both kinds of connections: long flows, which the sender opens
+(`testbed.sim.connection`), and web requests, which the receiver opens (`testbed.sim.download`). The
+limiter sees IP packets: 60 bytes of SYN, 1,500 bytes of a full segment, 52 bytes without data.
 
-With `gso` what leaves at one moment, in order, leaves in super-packets of up to 44 segments. A
-limiter judges one as a whole, and charges it as the segments that it stands for.
+With `gso`, segments that leave at one moment and in order form super-packets of up to 44 segments.
+A limiter judges one as a whole, and charges all its segments.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ SYN_BYTES = 60
 HEADER_BYTES = 52
 SEGMENT_BYTES = MTU - HEADER_BYTES
 _MOST_SEGMENTS = 44
-"""Of a super-packet: 64 kB."""
+"""Most segments of a super-packet: 64 kB."""
 LINEAR_SYNS = 4
-"""SYNs repeated after the same second before the time doubles (tcp_syn_linear_timeouts)."""
+"""SYNs repeated after one second each, before the time doubles (tcp_syn_linear_timeouts)."""
 
 
 def syn_timeout_ns(syns: int) -> int:
-    """How long to wait for an answer to so many SYNs."""
+    """Time to wait for an answer after this number of SYNs."""
     return INITIAL_RTO_NS << max(syns - 1 - LINEAR_SYNS, 0)
 
 
@@ -52,7 +51,7 @@ class Hop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What the connections of a group share."""
+    """The common settings of a group's connections."""
 
     there: Link
     back: Link
@@ -61,17 +60,17 @@ class Path:
     phase_ns: int
     """When the jiffies of the group's hosts begin."""
     window: int | None = None
-    """Of the receivers, bytes; None if it is never full."""
+    """The receivers' window, bytes; None: it is never full."""
     congestion: str = "reno"
     """The congestion control of the senders."""
     ecn: bool = False
-    """Both ends use explicit congestion notification."""
+    """Whether both ends use explicit congestion notification."""
     gso: bool = False
-    """Senders make super-packets."""
+    """Whether senders make super-packets."""
 
 
 class Packet(NamedTuple):
-    """What leaves a sender as one, where it is more than a plain segment."""
+    """A packet that is more than a plain segment."""
 
     first: int
     """The first of its segments."""
@@ -79,9 +78,9 @@ class Packet(NamedTuple):
     length: int
     """Bytes of all its segments."""
     capable: bool
-    """It is ECN-capable."""
+    """Whether it is ECN-capable."""
     reduced: bool
-    """It says that the window was reduced."""
+    """Whether it says that the window was reduced."""
 
 
 class Stream:
@@ -95,7 +94,7 @@ class Stream:
         self._path = path
         self._plain = not path.ecn and not path.gso
         self._leaving: list[Packet] = []
-        """What leaves at this very moment, with `gso`."""
+        """Packets that leave at this moment, with `gso`."""
 
     def _begin_receiving(self, rtt_ns: int) -> None:
         self._receiver = Receiver(
@@ -103,7 +102,7 @@ class Stream:
         )
 
     def _begin_sending(self, rtt_ns: int, syns: int, segments: int | None = None) -> None:
-        """`syns` is how many it took; after two losses Linux begins with a window of one."""
+        """`syns`: number of SYNs sent; after two losses Linux begins with a window of one."""
         window = self._path.window
         self.sender = Sender(
             self._clock,
@@ -122,7 +121,7 @@ class Stream:
         return MTU
 
     def _deliver(self, segments: int) -> None:
-        """So many more segments are there, in order."""
+        """More segments have come in order."""
         raise NotImplementedError
 
     def _emit(self, segment: int) -> None:
@@ -142,7 +141,7 @@ class Stream:
         self._leaving.append(packet)
 
     def _flush(self, _: object) -> None:
-        """Send what has left at this moment, in super-packets."""
+        """Send the packets of this moment in super-packets."""
         leaving, self._leaving = self._leaving, []
         whole = leaving[0]
         for packet in leaving[1:]:
@@ -163,7 +162,7 @@ class Stream:
         self._path.there.send(packet.length, self._packet_arrives, packet)
 
     def _packet_arrives(self, packet: Packet) -> None:
-        """It comes to the limiter."""
+        """A super-packet reaches the limiter."""
         verdict = self._path.host.passes(self._flow_id, packet.length, packet.capable)
         if not verdict:
             return
@@ -172,13 +171,13 @@ class Stream:
             self._receiver.receive(segment, verdict == MARK, packet.reduced)
 
     def _arrives(self, segment: int) -> None:
-        """A segment comes to the limiter."""
+        """A segment reaches the limiter."""
         if self._path.host.passes(self._flow_id, self._length(segment)):
             assert self._receiver is not None
             self._receiver.receive(segment)
 
     def _send_empty(self) -> None:
-        """A packet without data, of which nothing depends."""
+        """A packet without data, whose loss has no effect."""
         self._path.there.send(HEADER_BYTES, self._empty_arrives, None)
 
     def _empty_arrives(self, _: object) -> None:

@@ -1,4 +1,4 @@
-"""A timer that can be set again and again at next to no cost, as coarse as Linux's.
+"""A timer that can be set again at almost no cost, as coarse as Linux's.
 
 Linux's wheel (kernel/time/timer.c) counts in jiffies and rounds up, so that a timer never fires
 early: by one jiffy up to 63 jiffies ahead, by eight up to 8 x 63, by 64 beyond. There are 250
@@ -30,7 +30,7 @@ def expiry_ns(when_ns: int, now_ns: int, phase_ns: int = 0) -> int:
 
 
 class Timer:
-    """Calls `fire` when it expires, unless it was stopped or set anew before."""
+    """Calls `fire` when it expires, unless it was stopped or set again before."""
 
     __slots__ = ("_clock", "_due_ns", "_event_ns", "_fire", "_phase_ns")
 
@@ -40,15 +40,15 @@ class Timer:
         self._phase_ns = phase_ns
         self._due_ns: int | None = None
         self._event_ns: int | None = None
-        """The event that counts: the earliest there is; all others are ignored."""
+        """Time of the earliest event; all other events are ignored."""
 
     @property
     def running(self) -> bool:
-        """Whether it is going to fire."""
+        """Whether the timer will fire."""
         return self._due_ns is not None
 
     def set(self, delay_ns: int) -> None:
-        """Fire after so long, instead of when it would have."""
+        """Fire after this time, and not at the earlier setting."""
         now_ns = self._clock.now_ns
         due_ns = expiry_ns(now_ns + delay_ns, now_ns, self._phase_ns)
         self._due_ns = due_ns
@@ -58,7 +58,7 @@ class Timer:
             self._clock.at(due_ns, self._expire, due_ns)
 
     def stop(self) -> None:
-        """Do not fire."""
+        """Stop the timer."""
         self._due_ns = None
 
     def _expire(self, event_ns: int) -> None:
