@@ -17,12 +17,12 @@ from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
+from testbed.harness.progress import Progress
+from testbed.harness.suite import RESULT, run_suite
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, choose_links, probed
 from testbed.options import OUT, draw, experiment_options, load, show
-from testbed.progress import Progress
 from testbed.run import RunOptions
-from testbed.suite import RESULT, run_suite
 
 
 @click.group()
@@ -39,10 +39,6 @@ def main() -> None:
 def run(
     *,
     experiment: str,
-    seconds: float | None,
-    allocators: tuple[str, ...],
-    repeat: int | None,
-    seed: int | None,
     settings: tuple[str, ...],
     datapath: str,
     links: str,
@@ -51,12 +47,10 @@ def run(
     traces: bool,
     once: bool,
     plots: bool,
+    **changes: Any,
 ) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    loaded = load(
-        experiment, seconds=seconds, allocators=allocators, repeat=repeat, seed=seed,
-        settings=settings,
-    )  # fmt: skip
+    loaded = load(experiment, settings, **changes)
     directory = out or OUT / loaded.table.name
     progress = Progress()
 

@@ -1,17 +1,17 @@
-"""Do arrival timestamps relieve a daemon that is run late?
+"""Measures whether arrival timestamps prevent drops by a daemon that runs late.
 
     src ==== limiter ==== sink
 
-A stream of UDP packets passes a daemon on the nfqueue datapath whose bucket it conforms to, while
-more busy processes than processors keep the daemon waiting. What its bucket drops, it drops only
-for having read packets late.
+A stream of UDP packets conforms to the bucket of a daemon on the nfqueue datapath. Meanwhile more
+busy processes than processors make the daemon wait. So every packet that the bucket drops is
+dropped because the daemon read it late.
 
-That the stream conforms is not left to the sender, which is late as well: the kernel's token bucket
-filter shapes it to a third of the depth, and what arrives at the limiter is taken down
-(`testbed.stamps`) and checked against rate and depth (`beyond`, to be 0).
+The sender runs late as well, so the kernel's token bucket filter shapes the stream to a third of
+the depth. The arrivals at the limiter are recorded (`testbed.stamps`) and checked against rate and
+depth (`beyond`, which must be 0).
 
-Where the host itself stood still (`testbed.beats`), perhaps until packets were too old to be
-charged when they came, the stream is sent again.
+If the host itself stood still (`testbed.beats`), packets may have been too old for their arrival
+times to count, and the stream is sent again.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.fleet import toml
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from testbed.stamps import Recorder, beyond
 from testbed.topology import SINK, Veth, build, veth
 from testbed.udp import PORT
 
 SOURCES = ("ebpf", "kernel", "read")
-"""Of arrival times: drld's `packets.timestamps`."""
+"""Sources of arrival times: drld's `packets.timestamps`."""
 
 _LIMITER = "limiter"
 _LIMIT = "stream"
@@ -51,7 +51,7 @@ _CONTROL = "limiter.sock"
 _HEADERS = 28
 _SENT_BYTES = 8
 _SHAPED = 3
-"""The stream is shaped to this part of the depth: its packets come closer together on their way."""
+"""The stream is shaped to this part of the depth, as packets move closer together on the way."""
 _SHAPER_QUEUE = 10_000_000
 _SETTLE_S = 0.5
 _PATIENCE_S = 15.0
@@ -63,47 +63,47 @@ _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic()
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What is sent, and how much else goes on."""
+    """The stream to send, and the load of the host."""
 
     rate_bps: int
-    """Of the bucket."""
+    """Rate of the bucket, bits/s."""
     depth_bytes: int
     packet_bytes: int
     """IP length."""
     load: float
-    """What is sent, as a share of the rate."""
+    """Rate of the stream, as a share of the bucket's rate."""
     seconds: float
     busy: int
-    """Busy processes."""
+    """Number of busy processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one stream, in packets."""
+    """The packets of one stream by their fate."""
 
     source: str
     sent: int
     beyond: int
-    """Of those that arrived at the limiter: packets that did not conform then."""
+    """Packets that did not conform on arrival at the limiter."""
     arrived: int
-    """At the bucket."""
+    """Packets that arrived at the bucket."""
     dropped: int
-    """By the bucket."""
+    """Packets that the bucket dropped."""
     overflow: int
-    """Dropped by the kernel, because the queue was full."""
+    """Packets that the kernel dropped at a full queue."""
     lost: int
-    """Anywhere else."""
+    """Packets lost elsewhere."""
     stamped_ebpf: int
     stamped_kernel: int
     unstamped: int
     waited_ms: float
-    """How long the daemon waited for a processor, each time it did, on average."""
+    """Mean time that the daemon waited for a processor, each time it waited."""
 
 
 async def compare(
     stream: Stream, sources: Sequence[str], repeat: int, progress: Progress
 ) -> dict[str, Any]:
-    """Run the stream with each source of arrival times in turn; the result as a document.
+    """Run the stream with each source of arrival times in turn; return the result as a document.
 
     Raises:
         MeasurementError: a process ended or did not answer.
@@ -118,7 +118,7 @@ async def compare(
 
 
 def table(result: dict[str, Any]) -> str:
-    """A result for people."""
+    """A result as a table for people."""
     heads = ("source", "arrived", "dropped", "share", "overflow", "lost", "beyond", "waited")
     lines = [" ".join(f"{head:>9}" for head in heads)]
     for run in result["runs"]:
@@ -249,7 +249,7 @@ async def _daemon(members: Crew, state: Path, stream: Stream, source: str) -> Ch
 
 
 async def _counted(control: Path, packets: int) -> dict[str, Any]:
-    """What a daemon counted, once that is so many packets, or no more come."""
+    """A daemon's counters, once it has counted `packets` packets, or no more arrive."""
     counted: dict[str, Any] = await ask(control, f"/v1/limits/{_LIMIT}")
     quiet = 0
     while counted["arrived_packets"] < packets and quiet < _QUIET_LOOKS:
@@ -260,7 +260,7 @@ async def _counted(control: Path, packets: int) -> dict[str, Any]:
 
 
 def _scheduling(daemon: Child) -> tuple[int, int]:
-    """How long, ns, a process has waited for a processor, and how often it was given one."""
+    """The total time, ns, that a process waited for a processor, and the number of times it ran."""
     try:
         words = Path(f"/proc/{daemon.pid}/schedstat").read_text(encoding="ascii").split()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""What is measured in real time, taken again where the host disturbed it.
+"""Repeats a measurement in real time if the host disturbed it.
 
-Only what the measurement itself says was the host's doing (`DisturbedError`) is taken again;
-whatever else goes wrong is an error at once.
+Only `DisturbedError`, by which the measurement itself blames the host, leads to another attempt.
+Any other error ends the measurement at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from testbed.errors import DisturbedError
 Found = TypeVar("Found")
 
 ATTEMPTS = 5
-"""In all."""
+"""Number of attempts."""
 
 
 async def undisturbed(
@@ -22,10 +22,10 @@ async def undisturbed(
     note: Callable[[str], None] = print,
     attempts: int = ATTEMPTS,
 ) -> Found:
-    """What the first attempt that the host left alone has found; `note` is told of the others.
+    """The result of the first undisturbed attempt; `note` gets the reasons of the disturbed ones.
 
     Raises:
-        DisturbedError: there was none.
+        DisturbedError: all attempts were disturbed.
     """
     for _ in range(attempts - 1):
         try:

@@ -1,7 +1,7 @@
-"""Whether processors stand still: a thread on each that does nothing but notice when it is late.
+"""Detects processors that stand still: a thread on each measures how late it wakes up.
 
-A virtual machine stops now and then, as a whole or one processor of it, for a tenth of a second or
-more. What is measured meanwhile is of the host and not of what runs on it.
+A virtual machine, or one of its processors, stops now and then for a tenth of a second or more.
+Measurements during that time are about the host, not about the software that runs on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BEAT_S = 0.02
 
 
 class Beats:
-    """How late processors are, while it is entered. As urgent as the thread that enters it."""
+    """Measures how late processors are, while entered; with the priority of the entering thread."""
 
     def __init__(self) -> None:
         self._worst_s = dict.fromkeys(os.sched_getaffinity(0), 0.0)
@@ -49,7 +49,7 @@ class Beats:
             due_s = time.monotonic() + BEAT_S
 
     def take(self) -> float:
-        """By how much any beat since the last call was late at most, seconds."""
+        """The largest lateness of any beat since the last call, seconds."""
         worst_s = max(self._worst_s.values())
         self._worst_s = dict.fromkeys(self._worst_s, 0.0)
         return worst_s

@@ -1,4 +1,4 @@
-"""How wrong limiters are about what the whole fleet shares. Pure."""
+"""The limiters' errors about the sum of the fleet's shared values. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 STEP_S = 1.0
-"""From one look at the fleet to the next."""
+"""Time between two samples of the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class BelievedTotal:
-    """The error of what the limiters believe, at times from the start on."""
+    """The error of the limiters' sums, at times from the start on."""
 
     times_s: list[float]
     errors: list[float]
@@ -22,9 +22,9 @@ class BelievedTotal:
 
 
 def error_of(shared: Collection[tuple[float, float]]) -> float | None:
-    """The error of limiters that each share a value and take a sum for that of all the others.
+    """The error of limiters, from each one's shared value and its sum of the others' values.
 
-    None where there is no fleet, or it shares nothing.
+    None if there is no fleet, or the true sum is 0.
     """
     total = sum(own for own, _ in shared)
     if len(shared) < 2 or not total:
@@ -38,7 +38,7 @@ def from_ticks(
 ) -> BelievedTotal | None:
     """The error over a run, from (time, own value, sum of the others) of each limiter's ticks.
 
-    None where it is never known.
+    None if it is never known.
     """
     times = {limiter: list(map(itemgetter(0), series)) for limiter, series in ticks.items()}
     found = BelievedTotal([], [])

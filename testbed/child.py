@@ -1,7 +1,8 @@
 """The child's end of the pipe to the testbed: JSON lines in, JSON lines out.
 
-A child reads its job, says that it is ready, is told the start time (ns of the monotonic clock,
-which all processes of a host share), works, reports its result, and stays until it is dismissed.
+A child reads its job, reports that it is ready, and receives the start time (ns of the monotonic
+clock, which all processes of a host share). It works, reports its result, and stays until it is
+dismissed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NICE = -10
 
 
 def receive() -> Any:
-    """Read one line from the testbed; EOFError where it is gone."""
+    """Read one line from the testbed; EOFError if the testbed is gone."""
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -34,7 +35,7 @@ def send(**message: Any) -> None:
 
 
 def raise_priority() -> str:
-    """Run before ordinary processes, as far as the host permits; return what was achieved."""
+    """Get priority over ordinary processes, if the host permits; return the priority's name."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_REALTIME_PRIORITY))
         return f"SCHED_RR {_REALTIME_PRIORITY}"
@@ -60,7 +61,7 @@ def main_of(roles: Mapping[str, Callable[[], None]]) -> None:
 
 
 def main(work: Callable[[], None]) -> None:
-    """Run a child's work; tell the testbed about an error in one line."""
+    """Run a child's work; report an error to the testbed in one line."""
     try:
         work()
         sys.stdin.read()

@@ -2,11 +2,10 @@
 
 "The number of flows arriving at each limiter [is] chosen uniformly at random from 0 to 5 [...] We
 start 1 random flow from the above distribution every 100 ms; each flow lives for 60 seconds." The
-seed of the experiment decides, so that every allocator and every repetition has the same arrivals.
+seed of the experiment decides the arrivals, which are the same for every allocator and repetition.
 
-While the first have not ended and all have started, flows live / every of them at once. With `fill`
-a run begins there: those that are due to live at that moment start within that time, in the same
-order, and end when they are due to.
+In the steady state life / every flows live at once. With `fill` a run begins in this state: the
+flows that live at that moment start within the time `fill`, in the same order, and end as planned.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class ChurnTable(Table):
 
     limiters: Annotated[int, Field(ge=1, le=20_000)]
     most: Annotated[int, Field(ge=1, le=1000)]
-    """Flows of a limiter: from 0 to so many."""
+    """Most flows of a limiter; the least is 0."""
     every: Duration
-    """A flow starts, at a limiter at random."""
+    """Time between two starts of flows, each at a random limiter."""
     life: Duration
     fill: Duration | None = None
     rtt: Duration
@@ -37,12 +36,12 @@ class ChurnTable(Table):
 
     @property
     def names(self) -> list[str]:
-        """Of the limiters."""
+        """The limiters' names."""
         return [f"l{number}" for number in range(1, self.limiters + 1)]
 
 
 def lives(churn: ChurnTable, seed: int) -> dict[str, list[tuple[int, int]]]:
-    """From when to when the flows of each limiter live, ns; limiters without are left out."""
+    """Start and end of each flow's life, ns, by limiter; limiters without flows are left out."""
     rng = Random(f"{seed}/churn")
     where = [name for name in churn.names for _ in range(rng.randint(0, churn.most))]
     rng.shuffle(where)
@@ -60,7 +59,7 @@ def lives(churn: ChurnTable, seed: int) -> dict[str, list[tuple[int, int]]]:
 
 
 def check_churn(churn: ChurnTable, problems: Problems) -> None:
-    """What concerns several of its keys at once."""
+    """Check rules that concern several keys."""
     if churn.limiters * churn.most > MOST_FLOWS:
         problems.add(["churn", "most"], f"times the limiters may be {MOST_FLOWS} flows at most")
     for key in ("every", "life"):

@@ -1,4 +1,4 @@
-"""What the testbed asks of running daemons, over their control sockets."""
+"""The testbed's requests to running daemons, over their control sockets."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def client(socket: Path, timeout_s: float = _ANSWER_S) -> httpx.AsyncClient:
 
 
 async def ask(socket: Path, path: str) -> Any:
-    """What a daemon answers.
+    """A daemon's answer to a request.
 
     Raises:
-        MeasurementError: nothing, for a long time.
+        MeasurementError: there is no answer for a long time.
     """
     async with client(socket) as asking:
         try:
@@ -37,10 +37,10 @@ async def ask(socket: Path, path: str) -> Any:
 async def await_ready(
     socket: Path, daemon: Child, timeout_s: float, *, peers_too: bool = True
 ) -> dict[str, Any]:
-    """Wait until a daemon is ready, and hears all its peers; return its status.
+    """Wait until a daemon is ready and connected to all its peers; return its status.
 
     Raises:
-        MeasurementError: it ended, or did not get so far in time.
+        MeasurementError: the daemon ended, or was not ready in time.
     """
     status: dict[str, Any] = {}
     with trio.move_on_after(timeout_s):

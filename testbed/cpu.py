@@ -1,4 +1,4 @@
-"""How busy the host's processors were."""
+"""The load of the host's processors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _IDLE_COLUMNS = (3, 4)
-"""Idle and waiting for input or output, in /proc/stat."""
+"""Columns of /proc/stat: idle, and waiting for input or output."""
 _STOLEN_COLUMN = 7
-"""Taken by the host of a virtual machine."""
+"""Column of /proc/stat: time taken by the host of a virtual machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class CpuTimes:
         return cls(idle, ticks[_STOLEN_COLUMN], sum(ticks))
 
     def until(self, later: CpuTimes) -> dict[str, float]:
-        """Shares of the processors' time that were not idle, and stolen, between two readings."""
+        """Shares of the processors' time between two readings: busy, and stolen by the host."""
         total = max(later.total - self.total, 1)
         return {
             "busy": round(1 - (later.idle - self.idle) / total, 3),

@@ -1,8 +1,8 @@
-"""The processes of a run: started in their namespaces, watched, and gone afterwards.
+"""The processes of a run: started in their namespaces, watched, and ended.
 
-Nothing survives the testbed: children are told by the kernel when their parent dies
-(setpriv --pdeathsig), and `dismiss` ends them by id, politely first. They are started from the
-main thread, because that signal is tied to the thread that started them.
+No process survives the testbed: the kernel signals children when their parent dies (setpriv
+--pdeathsig), and `dismiss` ends them by id, with SIGTERM first. The main thread starts them, as
+that signal is tied to the starting thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Child:
     """One process; a testbed child also answers JSON lines (`testbed.child`)."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
-        """Start it, its standard error going to `log`."""
+        """Start the process; its standard error goes to `log`."""
         self.name = name
         self._log = log
         with log.open("wb") as stderr:
@@ -61,17 +61,17 @@ class Child:
         self._reading = trio.Lock()
 
     async def send(self, message: object) -> None:
-        """Write one JSON line to it."""
+        """Write one JSON line to the process."""
         try:
             await self._stdin.send_all(json.dumps(message).encode() + b"\n")
         except trio.BrokenResourceError:
             raise await self.failure("does not listen") from None
 
     async def receive(self, timeout_s: float = _REPLY_TIMEOUT_S) -> dict[str, Any]:
-        """Read one JSON line of it.
+        """Read one JSON line of the process.
 
         Raises:
-            MeasurementError: it reports an error, ends, or says nothing for `timeout_s`.
+            MeasurementError: the process reports an error, ends, or is silent for `timeout_s`.
         """
         with trio.move_on_after(timeout_s):
             line = await self._read_line()
@@ -95,7 +95,7 @@ class Child:
             return line
 
     async def failure(self, what: str) -> MeasurementError:
-        """An error that quotes its last words: on the pipe, or at the end of its log."""
+        """An error that quotes the process's last line on the pipe, or the end of its log."""
         await self._ended(_LAST_WORDS_S)
         state = self.process.poll()
         with trio.move_on_after(_LAST_WORDS_S):
@@ -108,7 +108,7 @@ class Child:
         return MeasurementError(f"{self.name} {what}{ending}{quoted}")
 
     async def _ended(self, timeout_s: float) -> bool:
-        """Wait for its end; False where it goes on."""
+        """Wait for the end of the process; False if it still runs after `timeout_s`."""
         if self.process.poll() is not None:
             return True
         descriptor = os.pidfd_open(self.pid)
@@ -120,27 +120,27 @@ class Child:
         return self.process.poll() is not None
 
     async def watch(self) -> None:
-        """Wait until cancelled, or until it is killed.
+        """Wait until cancelled, or until `kill`.
 
         Raises:
-            MeasurementError: it ended otherwise.
+            MeasurementError: the process ended in any other way.
         """
         await self._ended(float("inf"))
         if not self._killed:
             raise await self.failure("ended in the middle of the run")
 
     def kill(self) -> None:
-        """End it at once, and let nobody wonder."""
+        """End the process at once, as planned."""
         self._killed = True
         self.process.kill()
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         if self.process.poll() is None:
             self.process.terminate()
 
     async def reap(self, grace_s: float) -> None:
-        """Wait for its end, and kill it if it does not come."""
+        """Wait for the end of the process; kill it after `grace_s`."""
         if not await self._ended(grace_s):
             self.process.kill()
             await self._ended(_GRACE_S)
@@ -187,9 +187,28 @@ class Crew:
 
 @asynccontextmanager
 async def crew(logs: Path) -> AsyncIterator[Crew]:
-    """A crew that is gone at the end, come what may."""
+    """A crew whose processes are ended on exit, also after errors."""
     members = Crew(logs)
     try:
         yield members
     finally:
         await members.dismiss()
+
+
+@asynccontextmanager
+async def worker(
+    name: str, module: str, job: object, log: Path, grace_s: float
+) -> AsyncIterator[Child]:
+    """A program of the testbed that has its job; it is asked to end, and killed after `grace_s`.
+
+    Raises:
+        MeasurementError: it does not take its job.
+    """
+    child = Child(name, [sys.executable, "-m", module], log)
+    try:
+        await child.send(job)
+        yield child
+    finally:
+        child.terminate()
+        with trio.CancelScope(shield=True):
+            await child.reap(grace_s)

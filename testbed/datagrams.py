@@ -1,11 +1,11 @@
-"""UDP traffic as data: sources that send at their own pace, whatever becomes of it. Pure.
+"""UDP traffic as data: sources that do not respond to losses. Pure.
 
-A source sends `burst` packets at a time, back to back (one unless given): at a constant `rate` of
-IP bytes, or every `period`. With `on` and `off` it sends for so long, is silent for so long, and so
-on. What is called a trickle is a source of a small packet now and then.
+A source sends `burst` packets at a time, back to back (default 1): at a constant `rate` of IP
+bytes, or every `period`. With `on` and `off` it sends and is silent in turn for these times. A
+*trickle* is a source that sends a small packet now and then.
 
-Each source begins at random within the first interval between two of its bursts, so that sources of
-one group do not send at the same moments; the seed decides, and it is the same for every allocator.
+Each source begins at random within its first interval between bursts, so that the sources of a
+group do not send at the same moments. The seed decides, and is the same for every allocator.
 
 A flow is an address and a port, so `ports = "each-packet"` makes each packet a new flow.
 
@@ -41,10 +41,10 @@ class UdpTable(Table):
     limiter: Places
     count: Annotated[int, Field(ge=1, le=100_000)] = 1
     rate: Rate | None = None
-    """Of each source."""
+    """Rate of each source."""
     period: Duration | None = None
     size: Size = MTU
-    """Of the IP packet."""
+    """Length of the IP packet."""
     burst: Annotated[int, Field(ge=1, le=_MOST_BURST)] = 1
     on: Duration | None = None
     off: Duration | None = None
@@ -52,7 +52,7 @@ class UdpTable(Table):
     start: Duration = 0
     end: Duration | None = None
     rtt: Duration = 0
-    """Of the path: packets come to the limiter half of it after they were sent."""
+    """Round-trip time of the path: packets reach the limiter after half of it."""
     loss: Probability = 0.0
 
 
@@ -64,7 +64,7 @@ class UdpSource:
     group: str
     limiter: str
     start_ns: int
-    """When it sends its first burst."""
+    """Time of the first burst."""
     end_ns: int
 
 
@@ -78,7 +78,7 @@ class UdpGroup:
 
     @property
     def interval_ns(self) -> int:
-        """From one burst to the next."""
+        """Time between two bursts."""
         table = self.table
         if table.period is not None:
             return table.period
@@ -87,7 +87,7 @@ class UdpGroup:
 
     @property
     def rate_bps(self) -> float:
-        """What a source sends while it is on, bits/s of the IP layer."""
+        """Rate of a source while it is on, bits/s of the IP layer."""
         return self.table.burst * self.table.size * 8 * _NS_PER_S / self.interval_ns
 
     @property
@@ -97,14 +97,14 @@ class UdpGroup:
 
     @property
     def mean_bps(self) -> float:
-        """The same on average over the times when it is on and off."""
+        """Mean rate of a source over the times `on` and `off`, bits/s."""
         table = self.table
         if table.on is None or table.off is None:
             return self.rate_bps
         return self.rate_bps * table.on / (table.on + table.off)
 
     def sources(self, duration_ns: int, rng: Random) -> list[UdpSource]:
-        """Those of the group."""
+        """The group's sources."""
         table = self.table
         end_ns = duration_ns if table.end is None else min(table.end, duration_ns)
         starts = [table.start + rng.randrange(self.interval_ns) for _ in range(table.count)]
@@ -114,7 +114,7 @@ class UdpGroup:
         ]
 
     def port(self, source: int, packet: int) -> int:
-        """Port that a source sends a packet from; both are counted from 0.
+        """The source port of a packet; sources and packets are counted from 0.
 
         No two sources of the group share a port, as long as there are at most `PORTS` of them.
         """
@@ -123,19 +123,19 @@ class UdpGroup:
         return FIRST_PORT + turn * count + source
 
     def source_of(self, port: int) -> int:
-        """Which source sends from a port."""
+        """The source that sends from a port."""
         return (port - FIRST_PORT) % self.table.count
 
     def next_ns(self, since_ns: int, burst: int) -> tuple[int, int]:
-        """When a source sends next.
+        """The time of a source's next burst.
 
         Args:
-            since_ns: when it began to send: its start, or that of the present time `on`.
-            burst: which burst since then comes next, counted from 0.
+            since_ns: the source's start, or the start of the present time `on`.
+            burst: number of the next burst since then, from 0.
 
         Returns:
-            The time, and the `since_ns` that goes with it; another one where a time `off` lies
-            between, and the burst is then the first since that.
+            The time, and its `since_ns`. A time `off` in between changes `since_ns`, and the burst
+            is then the first since that.
         """
         table = self.table
         at_ns = since_ns + self._after_ns(burst)
@@ -162,7 +162,7 @@ def udp_groups(tables: Sequence[UdpTable]) -> tuple[UdpGroup, ...]:
 
 
 def check_udp(tables: Sequence[UdpTable], problems: Problems) -> None:
-    """What concerns several keys at once."""
+    """Check rules that concern several keys."""
     for index, table in enumerate(tables):
         where: list[int | str] = ["udp", index]
         if (table.rate is None) == (table.period is None):

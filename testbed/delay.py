@@ -1,11 +1,10 @@
-"""The arithmetic of an emulated link: when a packet is due, which is lost, how exact it was.
+"""The arithmetic of an emulated link: due times, losses and their exactness.
 
 Pure: time and randomness are arguments. `testbed.delayline` moves the packets.
 
-A link has one delay for all its packets, so it is a FIFO: packets leave in the order in which
-they came, each `delay_ns` after its *arrival*. How late the process reads a packet therefore
-does not add to its delay; only how late it releases it does, and that error is accounted for.
-Whether a packet is lost is drawn when it arrives, and carried out when it is due.
+A link has one delay for all packets, so it is a FIFO: packets leave in order, each `delay_ns` after
+its *arrival*. Reading a packet late does not add to its delay; releasing it late does, and this
+error is counted. A loss is drawn when the packet arrives, and carried out when it is due.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ NS_PER_US = 1_000
 LATE_NS = 1_000_000
 """A packet released later than this after its due time counts as late."""
 MAX_LATE_SHARE = 0.01
-"""A run with a larger share of late packets was not on the network it claims (p99 <= 1 ms)."""
+"""A run with a larger share of late packets does not count (p99 <= 1 ms)."""
 MAX_ERROR_NS = 50_000_000
-"""A run with one packet later than this was not either: that is more than a round trip."""
+"""A run with one packet later than this does not count: it is more than a round trip."""
 
 _BUCKET_NS = 10 * NS_PER_US
 _BUCKETS = 10_000
 
 
 class Release(NamedTuple):
-    """What to do with packets of one queue: accept all up to an id, or drop that one."""
+    """A decision on packets of one queue: accept all up to an id, or drop that one."""
 
     through: int
     accept: bool
@@ -50,20 +49,20 @@ class DelayedLink:
 
     @property
     def next_due(self) -> int | None:
-        """When the oldest waiting packet has to leave, ns; None where nothing waits."""
+        """When the oldest waiting packet is due, ns; None if no packet waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def arrive(self, packet: int, arrived_ns: int) -> None:
-        """Take in a packet, by its id in the queue."""
+        """Add a packet, by its id in the queue."""
         lost = self.loss > 0 and self._rng.random() < self.loss
-        # Stamps taken on two processors may be microseconds out of order; a FIFO stays one.
+        # Stamps of two processors may be microseconds out of order; packets keep their order.
         self._last_due = max(self._last_due, arrived_ns + self.delay_ns)
         self._waiting.append((self._last_due, packet, lost))
         self.arrived += 1
         self.lost += lost
 
     def release(self, now_ns: int, most: int) -> tuple[list[Release], list[int]]:
-        """Let go of at most `most` packets that are due: what to do, and their due times."""
+        """Release at most `most` packets that are due; return the decisions and the due times."""
         actions: list[Release] = []
         dues: list[int] = []
         waiting = self._waiting
@@ -79,11 +78,11 @@ class DelayedLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """What a delay line says of itself after a run; times in microseconds."""
+    """A delay line's report after a run; times in microseconds."""
 
     packets: int
     lost: int
-    """Packets dropped on purpose, as the links' loss demands."""
+    """Packets dropped on purpose, as the links' loss says."""
     mean_us: float
     p99_us: float
     """Upper edge of a bucket of 10 us."""
@@ -93,10 +92,10 @@ class LinkReport:
     stamped_share: float
     """Share of the packets whose arrival time came from the kernel."""
     overflow: int
-    """Packets that the kernel dropped because the delay line did not read in time."""
+    """Packets that the kernel dropped because the delay line read too late."""
 
     def problem(self) -> str | None:
-        """Why the run does not count, or None."""
+        """The reason why the run does not count, or None."""
         if self.overflow:
             return f"the delay line was overrun: the kernel dropped {self.overflow} packets"
         if self.late_share > MAX_LATE_SHARE:
@@ -113,7 +112,7 @@ class LinkReport:
 
 
 class ErrorAccount:
-    """Distribution of the added error (release less due time) in bounded memory."""
+    """Distribution of the error (release less due time), in bounded memory."""
 
     def __init__(self) -> None:
         self._counts = array("Q", bytes(8 * (_BUCKETS + 1)))
@@ -131,7 +130,7 @@ class ErrorAccount:
         self._late += error_ns > LATE_NS
 
     def percentile_us(self, share: float) -> float:
-        """Upper edge of the bucket that holds this quantile; the worst where it is beyond all."""
+        """Upper edge of the bucket of this quantile; the largest error if it is beyond all."""
         wanted = share * self.packets
         seen = 0
         for index, count in enumerate(self._counts[:_BUCKETS]):
@@ -141,7 +140,7 @@ class ErrorAccount:
         return self._worst_ns / NS_PER_US
 
     def report(self, *, lost: int, stamped: int, overflow: int) -> LinkReport:
-        """Everything counted so far, and what others counted."""
+        """A report of all counts so far, and of the given ones."""
         packets = max(self.packets, 1)
         return LinkReport(
             packets=self.packets,

@@ -1,11 +1,11 @@
 """The delay line: emulated links for hosts without netem, as one process.
 
-Every queue of the router's namespace is one link (`testbed.delay`); rules in its FORWARD chain
-choose the queue by the outgoing interface. Packets wait in the kernel, only their metadata comes
-up. The process reports its own added error, and what the kernel dropped because of it.
+Every queue of the router's namespace is one link (`testbed.delay`). Rules in its FORWARD chain
+choose the queue by the outgoing interface. Packets wait in the kernel, and the process gets only
+their metadata. It reports its own error, and the packets that the kernel dropped because of it.
 
-It waits in select(2), whose timeout has microseconds, and runs under a real-time scheduler where
-the host permits: without, a timer fires about 80 us late; with, about 30.
+It waits in select(2), whose timeout has microseconds, and uses a real-time scheduler if the host
+permits: a timer fires about 30 us late with it, and 80 us without.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMP = 29
 _READ_BATCH = 16
 _RELEASE_BATCH = 8
-"""Packets let go in one system call: the kernel carries each through to its receiver first."""
+"""Packets released in one system call, in which the kernel delivers each to its receiver."""
 _IDLE_S = 1.0
 _OLDEST_STAMP_NS = 1_000_000_000
 _QUEUE_STATISTICS = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
@@ -68,7 +68,7 @@ class DelayLine:
             raise HostError(f"cannot bind an NFQUEUE queue: {answer}")
 
     def serve(self, control: int) -> None:
-        """Delay packets until `control` becomes readable; what was overdue by then counts."""
+        """Delay packets until `control` becomes readable; packets overdue by then count."""
         descriptors = [self._socket.fileno(), control]
         while True:
             due = self._release()
@@ -84,9 +84,9 @@ class DelayLine:
             pass
 
     def _read(self) -> bool:
-        """Take in a few packets; not all, so that those that are due do not wait.
+        """Read a few packets; not all, so that due packets do not wait.
 
-        Returns whether there may be more.
+        Returns whether more may wait.
         """
         for _ in range(_READ_BATCH):
             try:
@@ -119,7 +119,7 @@ class DelayLine:
         return now_ns - max(age_ns, 0)
 
     def _release(self) -> int | None:
-        """Let one batch of due packets go; return when the next is due."""
+        """Release one batch of due packets; return when the next packet is due."""
         now_ns = time.monotonic_ns()
         heads = self._heads
         if not heads or heads[0][0] > now_ns:
@@ -135,7 +135,7 @@ class DelayLine:
                 for action in actions
             )
         )
-        # The kernel has delivered them by now: never less than the true error.
+        # The kernel has delivered them by now, so the error is never underestimated.
         released_ns = time.monotonic_ns()
         for due in dues:
             self._account.add(released_ns - due)
@@ -144,7 +144,7 @@ class DelayLine:
         return heads[0][0] if heads else None
 
     def report(self) -> dict[str, object]:
-        """The added error so far, and what went wrong."""
+        """The error so far, and the counts of failures."""
         report = self._account.report(
             lost=sum(link.lost for link in self._links.values()),
             stamped=self._stamped,
@@ -154,7 +154,7 @@ class DelayLine:
 
 
 def _kernel_drops() -> int:
-    """Packets of this namespace's queues that the kernel dropped for want of room."""
+    """Packets that the kernel dropped at full queues of this namespace."""
     rows = (line.split() for line in _QUEUE_STATISTICS.read_text(encoding="ascii").splitlines())
     return sum(int(row[5]) + int(row[6]) for row in rows)
 
@@ -167,7 +167,7 @@ def work() -> None:
         for link in job["links"]
     }
     line = DelayLine(links)
-    # Nothing here makes reference cycles, and a collection is a pause.
+    # This code makes no reference cycles, and a garbage collection is a pause.
     gc.freeze()
     gc.disable()
     child.send(ready=True, priority=child.raise_priority())

@@ -1,4 +1,4 @@
-"""The testbed's errors: what the host cannot do, and what could not be measured properly."""
+"""The testbed's errors: about the host, and about measurements."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class HostError(DrldError):
 
 
 class MeasurementError(DrldError):
-    """A run went wrong in a way that makes its figures worthless."""
+    """A run failed, so that its figures have no meaning."""
 
 
 class DisturbedError(MeasurementError):
-    """The host was too busy for a run to be the one that was asked for; another may be."""
+    """The host was too busy for this run; another attempt may succeed."""
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first error inside the groups that nurseries make, or the error itself."""
+    """The first error of a nursery's exception group, or the error itself."""
     inner = getattr(error, "exceptions", None)
     return first_of(inner[0]) if inner else error

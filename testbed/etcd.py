@@ -1,4 +1,4 @@
-"""Where the etcd server is that tests and benchmarks run."""
+"""Finds the etcd server for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def program() -> str:
     """The server: in the virtual environment (scripts/setup puts it there), or the system's.
 
     Raises:
-        HostError: there is none.
+        HostError: no server is installed.
     """
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     found = shutil.which("etcd", path=places)

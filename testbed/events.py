@@ -1,7 +1,7 @@
-"""What is done to a run while it goes on: `[[events]]` of an experiment, one by one and in order.
+"""Changes during a run: `[[events]]` of an experiment, one by one and in order.
 
-Each entry of the file says one thing: change a group's link, change the limit, kill a limiter's
-daemon, or start it again. With a `period` it is said again and again.
+Each entry of the file is one action: change a group's link, change the limit, kill a limiter's
+daemon, or start it again. With a `period` the action is repeated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EventTable(Table):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing to do, at one time."""
+    """One action at one time."""
 
     at_ns: int
     """From the start of the run."""
@@ -57,7 +57,7 @@ class Event:
 
 
 def schedule(tables: Sequence[EventTable], duration_ns: int) -> list[Event]:
-    """Everything that happens within a run, in the order of time."""
+    """All events of a run, in the order of time."""
     events = [
         Event(at_ns, table)
         for table in tables
@@ -73,7 +73,7 @@ def check(
     duration_ns: int,
     problems: Problems,
 ) -> None:
-    """Note what is wrong with the entries, each by itself and in their order."""
+    """Report mistakes in the entries and in their order."""
     for index, table in enumerate(tables):
         where: list[int | str] = ["events", index]
         given = [key for key in ACTIONS if getattr(table, key) is not None]
@@ -96,7 +96,7 @@ def check(
 
 
 def _check_lives(tables: Sequence[EventTable], duration_ns: int, problems: Problems) -> None:
-    """Only who lives can be killed, only who is dead started."""
+    """Check that only living daemons are killed, and only dead ones started."""
     dead: set[str] = set()
     for event in schedule(tables, duration_ns):
         where: list[int | str] = ["events", tables.index(event.do)]

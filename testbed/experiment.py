@@ -1,7 +1,7 @@
 """An experiment as data: the TOML files of testbed/experiments, validated.
 
 Units as in drld: rates bytes/s, sizes bytes, times nanoseconds, unless a name says otherwise.
-What a key means stands in docs/testbed.md.
+docs/testbed.md explains the keys.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EXPERIMENTS = Path(__file__).resolve().parent / "experiments"
 
 NS_PER_S = 1_000_000_000
 STEP_NS = 200_000_000
-"""Resolution of a flow's goodput, and of the times that it is measured between."""
+"""Resolution of a flow's goodput, and of the bounds of its measurement."""
 
 CENTRAL = {"ctb": "ctb", "crd": "grd"}
 """One limiter that all flows pass: the central token bucket, and central random drop (GRD)."""
@@ -57,7 +57,7 @@ ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
 
 _RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
 _START_SPREAD_NS = 20_000_000
-"""Flows that start together start this much apart at most, or they would move in step."""
+"""Flows that start together start at most this far apart, so that they do not move in step."""
 
 
 def _stepped(value: object) -> int:
@@ -80,7 +80,7 @@ AllocatorName = Annotated[str, PlainValidator(_allocator)]
 
 
 PAPER: dict[str, dict[str, Any]] = {"grd": {"lead": 0.0, "guard": False}}
-"""Parameters with which allocators are the paper's, where drld's defaults are others."""
+"""Parameters that make allocators the paper's, if drld's defaults differ."""
 
 
 class LimitTable(Table):
@@ -88,25 +88,25 @@ class LimitTable(Table):
 
     rate: Rate
     burst: Burst
-    """Where it is left out or "auto", the automatic burst (`drld.burst`)."""
+    """The burst; if left out or "auto", the automatic one (`drld.burst`)."""
     ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Static share of each limiter; empty means the same for each."""
     parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Parameters of allocators, by allocator; those that are not given are `PAPER`'s."""
+    """Parameters by allocator; `PAPER` has the defaults."""
     on_failure: OnFailure | None = None
-    """What happens to the packets of a limiter whose daemon is dead."""
+    """The fate of a limiter's packets while its daemon is dead."""
     interval: Interval | None = None
-    """The estimate interval; None is that of gossip."""
+    """The estimate interval; None: gossip's interval."""
     excess: Literal["drop", "mark"] | None = None
-    """What happens to packets above the limit; None is drld's default."""
+    """The fate of packets above the limit; None: drld's default."""
     flow: str | None = None
-    """What makes a flow, as in drld's configuration; None is drld's default."""
+    """The definition of a flow, as in drld's configuration; None: drld's default."""
 
     @model_validator(mode="before")
     @classmethod
     def _size(cls, values: object) -> object:
-        """Fill in the burst; a rate that is no rate is left to be refused."""
+        """Fill in the burst; another validator refuses an invalid rate."""
         if not isinstance(values, dict) or values.get("burst", "auto") != "auto":
             return values
         try:
@@ -125,10 +125,10 @@ class GossipTable(Table):
     rtt: Duration = 0
     loss: Probability = 0.0
     jitter: Duration = 0
-    """A message takes up to so much longer, at random; simulator only, as is the next."""
+    """Largest random extra delay of a message; simulator only, as is the next key."""
     duplicate: Probability = 0.0
     known: bool = False
-    """Every limiter knows for certain that all are there; simulator only."""
+    """Whether every limiter knows all others from the start, without gossip; simulator only."""
 
 
 class FlowsTable(PathTable):
@@ -139,11 +139,11 @@ class FlowsTable(PathTable):
     ecn: bool = False
     gso: bool = False
     egress: bool = False
-    """The limiter's host sends itself; testbed only."""
+    """Whether the limiter's own host is the sender; testbed only."""
     count: Annotated[int, Field(ge=1, le=10_000)]
     start: Duration = 0
     spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS
-    """Each flow starts this much later at most, at random."""
+    """Largest random delay of each flow's start."""
     end: Duration | None = None
     period: Duration | None = None
 
@@ -159,11 +159,11 @@ class ExperimentTable(Table):
     seed: Annotated[int, Field(ge=0)] = 1
     allocators: Annotated[list[AllocatorName], Field(min_length=1)]
     window: Size | None = None
-    """Of the receivers; None is what the kernel makes of it, several megabytes."""
+    """The receivers' window; None: the kernel's choice, several megabytes."""
     limiters: list[Places] = Field(default_factory=list)
     detail: Literal["limiters", "fleet"] = "limiters"
     costs: bool = False
-    """Measure what a limiter costs; simulator only."""
+    """Whether to measure a limiter's cost; simulator only."""
     limit: LimitTable
     gossip: GossipTable = GossipTable()
     flows: list[FlowsTable] = Field(default_factory=list)
@@ -182,7 +182,7 @@ class Group:
     limiter: str
     table: FlowsTable
     lives_ns: tuple[tuple[int, int], ...] = ()
-    """From when to when each of its flows lives, where they do not do so together."""
+    """Start and end of each flow, if the flows do not live together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Flow:
     group: str
     limiter: str
     start_ns: int
-    """From the start of the run."""
+    """Start of the flow, from the start of the run."""
     end_ns: int
 
 
@@ -203,7 +203,7 @@ class Experiment:
 
     table: ExperimentTable
     definition: dict[str, Any]
-    """What was read, overrides included: enough to run it again."""
+    """The document with all overrides: enough to run the experiment again."""
     groups: tuple[Group, ...]
     """Long flows."""
     web: tuple[WebGroup, ...]
@@ -216,13 +216,20 @@ class Experiment:
         return (*self.groups, *self.web)
 
     @property
+    def runs(self) -> list[tuple[str, int]]:
+        """Allocator and repetition of all runs, in their order."""
+        # Allocators alternate, so that a change of the machine's mood meets all of them.
+        repetitions = range(1, self.table.repeat + 1)
+        return [(allocator, each) for each in repetitions for allocator in self.table.allocators]
+
+    @property
     def duration_ns(self) -> int:
         """Length of a run, its warm-up included."""
         return round(self.table.seconds * NS_PER_S)
 
     @property
     def events(self) -> list[Event]:
-        """What happens, in the order of time."""
+        """The events, in the order of time."""
         return events.schedule(self.table.events, self.duration_ns)
 
     def flows(self, group: Group, rng: Random) -> list[Flow]:
@@ -272,7 +279,7 @@ def load(
     value that is not TOML is taken as a string.
 
     Raises:
-        ConfigError: it cannot be read or used; one line for each problem.
+        ConfigError: the file is unreadable or has mistakes; one line for each.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -287,10 +294,10 @@ def load(
 
 
 def _set(document: Any, setting: str) -> None:
-    """Carry out one `table.key=value`; entries of an array of tables are numbered from 0.
+    """Apply one `table.key=value`; entries of an array of tables are numbered from 0.
 
     Raises:
-        ConfigError: it is not of that form.
+        ConfigError: the setting has another form.
     """
     path, equals, text = setting.partition("=")
     *tables, key = path.split(".")
@@ -312,7 +319,7 @@ def _set(document: Any, setting: str) -> None:
 
 
 def build(document: dict[str, Any], file: str) -> Experiment:
-    """Validate what a file says; see `load`."""
+    """Validate the document of a file; see `load`."""
     problems = Problems(file)
     try:
         table = ExperimentTable.model_validate(document)
@@ -339,7 +346,7 @@ def build(document: dict[str, Any], file: str) -> Experiment:
 
 
 def _churn_groups(table: ExperimentTable) -> tuple[Group, ...]:
-    """A group for each limiter that has flows which come and go."""
+    """A group for each limiter with flows of `[churn]`."""
     churn = table.churn
     if churn is None:
         return ()
@@ -357,7 +364,7 @@ def _churn_groups(table: ExperimentTable) -> tuple[Group, ...]:
 
 
 def _cross_check(experiment: Experiment, problems: Problems) -> None:
-    """What concerns several keys at once."""
+    """Check rules that concern several keys."""
     table, limiters = experiment.table, experiment.limiters
     if table.warmup >= table.seconds * NS_PER_S:
         left = f"leaves nothing of the {table.seconds:g} seconds to measure"
@@ -401,7 +408,7 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
 
 
 def _check_sources(experiment: Experiment, problems: Problems) -> None:
-    """What groups of flows, web servers and UDP sources have in common."""
+    """Check the common rules of groups of flows, web servers and UDP sources."""
     seen: set[str] = set()
     limiters = set(experiment.limiters)
     table = experiment.table
@@ -425,5 +432,5 @@ def _check_sources(experiment: Experiment, problems: Problems) -> None:
 
 
 def _keys(kind: str, tables: Sequence[FlowsTable | WebTable | UdpTable]) -> list[tuple[str, int]]:
-    """Where each group of some tables stands in the file."""
+    """Key and index of each group of some tables in the file."""
     return [(kind, index) for index, table in enumerate(tables) for _ in places(table.limiter)]

@@ -1,11 +1,11 @@
-"""What every flow of a run deserves at any time: max-min fair shares. Pure.
+"""Max-min fair shares of all flows at any time of a run. Pure.
 
-The paper's yardstick is one bucket that all flows cross. There a flow that is bottlenecked
-elsewhere gets its bottleneck, and the rest is shared evenly; which is what max-min fairness is.
+The paper's yardstick is one bucket that all flows cross. There a flow with a bottleneck elsewhere
+gets the bottleneck's rate, and the others share the rest evenly: max-min fairness.
 A UDP source
 gets its rate at most, on average over the times when it is on and off.
-A limiter whose daemon is dead has left the fleet: its static share leaves the limit, and what
-becomes of its flows is not the fleet's affair (`on_failure`).
+A limiter with a dead daemon has left the fleet: its static share leaves the limit, and `on_failure`
+decides about its flows.
 
 Rates are bits/s of the IP layer.
 """
@@ -23,26 +23,26 @@ from testbed.events import Event
 from testbed.experiment import Experiment, Flow
 
 _AT_ONCE_S = 0.1
-"""What happens within this time is one event: flows that start together are 20 ms apart."""
+"""Changes within this time are one event: flows that start together are 20 ms apart."""
 _FROM_THE_BEGINNING_S = 1.0
-"""A flow that starts later joined; the others were there from the beginning."""
+"""A flow that starts later has joined; earlier flows count from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that changes what flows deserve."""
+    """An event that changes the flows' fair shares."""
 
     at_s: float
     kind: str
     """join, leave, bottleneck, release, limit, death or return."""
     what: str
-    """The flow, group or limiter it happens to; of a limit, its new rate in bits/s."""
+    """The flow, group or limiter concerned; for a limit, its new rate in bits/s."""
     event: Event | None = None
 
 
 @dataclass(slots=True)
 class Situation:
-    """Who is there, and what limits whom."""
+    """The flows and limiters present, and all rates that bound them."""
 
     experiment: Experiment
     limit_bps: float
@@ -59,7 +59,7 @@ class Situation:
         return cls(experiment, experiment.table.limit.rate * 8.0, links)
 
     def apply(self, change: Change, flows: Mapping[str, Flow | UdpSource]) -> None:
-        """Let it happen."""
+        """Apply an event."""
         if change.kind == "join":
             self.running[change.what] = flows[change.what]
         elif change.kind == "leave":
@@ -83,7 +83,7 @@ class Situation:
         return self.limit_bps * (1 - sum(shares.get(name, equal) for name in self.dead))
 
     def fair_bps(self) -> dict[str, float]:
-        """What each flow at a living limiter deserves, by its id."""
+        """The fair share of each flow at a living limiter, by the flow's id."""
         flows = [flow for flow in self.running.values() if flow.limiter not in self.dead]
         count = Counter(flow.group for flow in flows)
         of_one = {
@@ -96,9 +96,9 @@ class Situation:
 
 
 def water_level(capacity: float, ceilings: Sequence[float]) -> float:
-    """The share of those that want more than it: ceilings cut at it sum to the capacity.
+    """The share of all flows that want more: ceilings cut at it sum to the capacity.
 
-    Infinite where all ceilings together do not.
+    Infinite if the sum of all ceilings is below the capacity.
     """
     left = capacity
     for filled, ceiling in enumerate(sorted(ceilings)):
@@ -110,8 +110,8 @@ def water_level(capacity: float, ceilings: Sequence[float]) -> float:
 
 
 def udp_sources(groups: Iterable[UdpGroup], duration_ns: int) -> list[tuple[UdpSource, float]]:
-    """All UDP sources, with the time, s, from which on each counts: the start of its group."""
-    rng = Random(0)  # what it decides, when the first packet of a source is sent, matters to nobody
+    """All UDP sources, each with the time, s, from which it counts: the start of its group."""
+    rng = Random(0)  # it decides only the time of a source's first packet, which has no effect
     return [
         (source, group.table.start / 1e9)
         for group in groups
@@ -126,10 +126,10 @@ def deserved(
     begin_s: float,
     end_s: float,
 ) -> dict[str, float]:
-    """What each flow deserves on average over that part of a time in which it lives, by its id.
+    """The mean fair share of each flow over the part of a time in which it lives, by its id.
 
-    `flows` are those of TCP and UDP, with the time of their SYN or first packet. What begins within
-    the first second of a run counts as there from the beginning.
+    `flows` are those of TCP and UDP, with the time of their SYN or first packet. A flow that begins
+    within the first second of a run counts from the beginning.
     """
     plans = {flow.id: flow for flow, _ in flows}
     duration_s = experiment.duration_ns / 1e9
@@ -152,9 +152,9 @@ def deserved(
 def changes(
     flows: Iterable[tuple[Flow | UdpSource, float]], events: Iterable[Event], duration_s: float
 ) -> list[list[Change]]:
-    """Everything that happens in a run, in order; what happens at once is in one list.
+    """All events of a run, in order; simultaneous events are in one list.
 
-    `flows` come with the time of their SYN. The first list is what there was from the beginning.
+    `flows` have the time of their SYN. The first list has the flows from the beginning.
     """
     found = []
     for flow, syn_s in flows:

@@ -1,4 +1,4 @@
-"""The kinds of values that an experiment's tables hold, each with what its mistakes are told.
+"""The types of values in an experiment's tables, each with the text of its errors.
 
 Units as in drld: rates bytes/s, sizes bytes, times nanoseconds.
 """
@@ -20,7 +20,7 @@ _RANGE = re.compile(r"([a-z][a-z_-]{0,4})([1-9][0-9]{0,4})\.\.([a-z][a-z_-]{0,4}
 
 
 duration = quantity(units.parse_duration, 'a duration such as "50ms" or "1.5s"')
-"""Nanoseconds; ValueError with what may stand there."""
+"""Nanoseconds; a ValueError names the allowed values."""
 Duration = Annotated[int, PlainValidator(duration)]
 Size = Annotated[int, PlainValidator(quantity(units.parse_size, 'a size such as "15kB"'))]
 Name = Annotated[str, Field(pattern=rf"^{_NAME}$")]
@@ -45,7 +45,7 @@ def places(value: str) -> list[str]:
 
 
 def spread_out(name: str, where: str) -> list[tuple[str, str]]:
-    """A group's name and limiter, or those of a group for each limiter of several."""
+    """Names and limiters of groups: one group, or one for each of several limiters."""
     limiters = places(where)
     if len(limiters) == 1:
         return [(name, limiters[0])]
@@ -58,7 +58,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Table(BaseModel):
-    """A table that knows all its keys."""
+    """A table that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,5 +71,5 @@ class PathTable(Table):
     rtt: Duration
     loss: Probability = 0.0
     rate: Rate | None = None
-    """Of an upstream bottleneck."""
+    """Rate of an upstream bottleneck."""
     queue: Size | None = None

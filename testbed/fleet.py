@@ -1,4 +1,4 @@
-"""The limiters of a run: real daemons, or the kernel's token bucket filter to compare with."""
+"""The limiters of a run: real daemons, or the kernel's token bucket filter as a comparison."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ DATAPATHS = ("auto", "kernel", "nfqueue", "tbf")
 _READY_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 5.0
 _TBF_QUEUE = 3_000
-"""Bytes: next to none, so that it polices rather than shapes."""
+"""Queue in bytes: almost none, so that the filter polices and does not shape."""
 
 
 @dataclass(slots=True)
 class FleetReport:
-    """What the limiters say of themselves after a run."""
+    """The limiters' report after a run."""
 
     datapath: str
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The datapaths' counts of what went wrong, by limiter."""
+    """The datapaths' counts of failures, by limiter."""
     sent: int = 0
-    """Gossip messages of all limiters."""
+    """Number of gossip messages of all limiters."""
     received: int = 0
     lost: int = 0
     costs: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of each daemon that was there all the time: `core_share` (processor time over time),
+    """Costs of each daemon that lived all the time: `core_share` (processor time over time),
     `resident_bytes` and `peak_bytes` at the end."""
 
 
@@ -54,19 +54,19 @@ class Fleet(Protocol):
     """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`,
     `limit_in_force_bps`, and what is shared, `local` and `remote`."""
     absences: dict[str, list[tuple[float, float]]]
-    """When a limiter was not there on purpose: (from, to), unix time, s."""
+    """Planned absences of a limiter: (from, to), unix time, s."""
 
     async def start(self, crew: Crew, state: Path) -> None:
-        """Start limiting; returns when all limiters are ready and know each other."""
+        """Start limiting; return when all limiters are ready and connected."""
 
     async def follow(self) -> None:
         """Collect the traces until cancelled."""
 
     async def set_limit(self, rate: int) -> None:
-        """Change the limit, bytes/s, on all limiters; returns when it is in force on all."""
+        """Change the limit, bytes/s, on all limiters; return when it is in force on all."""
 
     def kill(self, limiter: str) -> None:
-        """Kill its daemon.
+        """Kill a limiter's daemon.
 
         Raises:
             HostError: limiters of this kind have none.
@@ -80,14 +80,14 @@ class Fleet(Protocol):
         """
 
     async def report(self) -> FleetReport:
-        """Ask the limiters how it went."""
+        """Ask the limiters for their report."""
 
 
 def choose_fleet(experiment: Experiment, allocator: str, layout: Plan, datapath: str) -> Fleet:
-    """Daemons, or TBF where the datapath is called that.
+    """Daemons, or TBF if the datapath is `tbf`.
 
     Raises:
-        HostError: TBF cannot do this allocator.
+        HostError: TBF does not have this allocator.
     """
     if datapath == "tbf":
         return TbfFleet(experiment, allocator, layout)
@@ -111,7 +111,7 @@ class DaemonFleet:
         self.traces: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.limiters}
         self.absences: dict[str, list[tuple[float, float]]] = {}
         self._begun: dict[str, tuple[float, float]] = {}
-        """When each daemon began to be followed, and the processor time it had used by then."""
+        """By daemon, when its costs began to count, and the processor time used before."""
 
     async def start(self, crew: Crew, state: Path) -> None:
         """See `Fleet`."""
@@ -170,7 +170,7 @@ class DaemonFleet:
             raise await self._daemons[limiter].failure("ended its trace in the middle of the run")
 
     async def set_limit(self, rate: int) -> None:
-        """See `Fleet`; as an operator does it: another configuration, and a reload."""
+        """See `Fleet`; like an operator, with another configuration and a reload."""
         for limiter, document in self._documents.items():
             document["limit"][0]["rate"] = units.format_rate(rate)
             self._write(limiter)
@@ -225,7 +225,7 @@ class DaemonFleet:
         return report
 
     def _cost(self, limiter: str) -> dict[str, float]:
-        """What its daemon took since it is followed."""
+        """A daemon's costs since they began to count."""
         daemon = self._daemons[limiter]
         begin_s, before_s = self._begun[limiter]
         return {
@@ -254,7 +254,7 @@ class TbfFleet:
         """See `Fleet`."""
         equal = 1 / len(self._layout.limiters)
         for limiter in self._layout.limiters:
-            # The central limiter is none of those configured: the whole limit is its share.
+            # The central limiter is not a configured one: the whole limit is its share.
             share = self._limit.shares.get(limiter, equal)
             arguments = tbf_arguments(
                 max(round(rate * share), 1),
@@ -270,7 +270,7 @@ class TbfFleet:
             )
 
     async def follow(self) -> None:
-        """See `Fleet`; there is nothing to follow."""
+        """See `Fleet`; the filter has no traces."""
 
     def kill(self, limiter: str) -> None:
         """See `Fleet`."""

@@ -1,7 +1,7 @@
-"""What an idle daemon costs: processor time and memory, with a fleet of real daemons around it.
+"""The cost of an idle daemon: processor time and memory, in a fleet of real daemons.
 
 All daemons run in one network namespace, each on a loopback address of its own, with one limit
-that no packet matches. Gossip goes on as ever, so this is the floor under every other figure.
+that no packet matches. Gossip goes on, so this is the least cost of any daemon.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from testbed import netns
 from testbed.control import await_ready
 from testbed.crew import crew
 from testbed.fleet import toml
+from testbed.harness.progress import Progress
 from testbed.process import cpu_s, status_bytes
-from testbed.progress import Progress
 
 _ROLE = "hosts"
 _PORT = 7946
@@ -29,7 +29,7 @@ class IdleFleet:
     """The fleet to measure."""
 
     peers: int
-    """Of each daemon."""
+    """Number of peers of each daemon."""
     fabric: str
     interval: str
     datapath: str
@@ -37,17 +37,17 @@ class IdleFleet:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """One daemon."""
+    """The cost of one daemon."""
 
     core_share: float
-    """Processor time over time, 1.0 is a whole core."""
+    """Processor time over time; 1.0 is a whole core."""
     resident_bytes: int
     peak_bytes: int
-    """The most that was ever resident, start included."""
+    """Largest resident memory, start included."""
 
 
 async def measure(fleet: IdleFleet, seconds: float, progress: Progress) -> list[Footprint]:
-    """Start the daemons; return what each cost in `seconds` after all were ready.
+    """Start the daemons; return the cost of each in `seconds` after all were ready.
 
     Raises:
         MeasurementError: a daemon did not become ready, or ended.

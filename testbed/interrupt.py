@@ -1,4 +1,4 @@
-"""Work that a signal may end: everything is removed first, and the exit status says so."""
+"""Work that a signal may end: everything is removed first, and the exit status names the signal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _InterruptedError(Exception):
 
 
 async def _interruptible(work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work; a signal cancels it, cleans up and is then reported.
+    """Do the work; a signal cancels it, and is reported after the cleanup.
 
     Raises:
         _InterruptedError: there was a signal.
@@ -52,7 +52,7 @@ async def _interruptible(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Run to the end as root, or to the exit status that fits."""
+    """Run the work as root; end the process with a suitable exit status on failure."""
     if os.geteuid() != 0:
         raise click.ClickException("network namespaces need root")
     try:

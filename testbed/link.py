@@ -14,22 +14,21 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from drld.errors import DrldError
-from testbed import ETHERNET_HEADER, MTU, netns
+from testbed import ETHERNET_HEADER, MTU, TBF_BURST, netns
 from testbed.crew import Child, Crew
 from testbed.delay import LinkReport
 from testbed.errors import HostError
 
 _NETEM_LIMIT = 100_000
 _LEAST_QUEUE_PACKETS = 10
-TBF_BURST = 2 * (MTU + ETHERNET_HEADER)
 SIZE_TABLE = ["stab", "overhead", str(-ETHERNET_HEADER), "linklayer", "ethernet"]
-"""Arguments of tc that make a root qdisc count IP-layer bytes, and those behind it."""
+"""Arguments of tc by which a root qdisc, and those behind it, count IP-layer bytes."""
 BACKENDS = ("auto", "netem", "delayline")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a link: what happens to packets that leave through `device`."""
+    """One direction of a link, for packets that leave through `device`."""
 
     device: str
     delay_ns: int
@@ -37,17 +36,17 @@ class Link:
     rate: int | None = None
     """Bytes/s; None is unlimited."""
     queue: int | None = None
-    """Bytes that may wait for the rate; None is the rate times `round_trip_ns`."""
+    """Queue for the rate, bytes; None: the rate times `round_trip_ns`."""
     round_trip_ns: int = 0
     seed: int = 0
 
     def queue_for(self, rate: int, queue: int | None) -> int:
-        """Bytes that may wait."""
+        """The queue in bytes."""
         return queue_bytes(rate, queue, self.round_trip_ns)
 
 
 def queue_bytes(rate: int, queue: int | None, round_trip_ns: int) -> int:
-    """Bytes that may wait: as given, or the bandwidth-delay product, at least ten packets."""
+    """The queue in bytes: as given, or the bandwidth-delay product, at least ten packets."""
     if queue is not None:
         return queue
     product = rate * round_trip_ns // 1_000_000_000
@@ -66,7 +65,7 @@ class Links(Protocol):
         """Change a link's rate, bytes/s, and its queue, bytes; None as in `Link`."""
 
     async def stop(self) -> LinkReport | None:
-        """End the emulation and report how exact it was; None where nothing measures that."""
+        """End the emulation and report how exact it was; None if it is not measured."""
 
 
 def tbf_arguments(rate: int, queue: int, burst: int = TBF_BURST) -> list[str]:
@@ -90,12 +89,12 @@ def delayline_rules(queues: dict[str, int]) -> str:
 
 
 class _RateLinks:
-    """What both ways share: rates by TBF, behind the delay."""
+    """The common part of both ways: rates by TBF, behind the delay."""
 
     _parent: ClassVar[list[str]]
-    """Where TBF goes: arguments of tc."""
+    """Arguments of tc for TBF's place."""
     _size_table: ClassVar[list[str]] = []
-    """The size table, where TBF is the root."""
+    """The size table, if TBF is the root."""
 
     def __init__(self) -> None:
         self._namespace = ""
@@ -194,7 +193,7 @@ class DelayLineLinks(_RateLinks):
 
 
 def kernel_has_netem() -> bool:
-    """Try it, in a namespace made for that."""
+    """Whether the kernel has netem, by a try in a namespace of its own."""
     name = netns.namespace("probe")
     netns.run(["ip", "netns", "add", name])
     try:
@@ -208,7 +207,7 @@ def kernel_has_netem() -> bool:
 
 
 def probed(backend: str) -> str:
-    """The name of what `choose_links` chooses, so that runs need not probe again.
+    """The name of the links that `choose_links` chooses, so that runs need not probe again.
 
     Raises:
         HostError: netem is asked for, and the kernel has none.

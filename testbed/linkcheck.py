@@ -1,9 +1,9 @@
-"""How exact is an emulated link on this host? A stream of UDP packets through one, timed twice.
+"""Measures how exact an emulated link is on this host, with a stream of UDP packets timed twice.
 
     src ==== wan ==== sink
 
-The link's own account (release less due time) stands beside a measurement that knows nothing of
-it: each packet carries its sending time, and the kernel stamps its arrival at the sink.
+The link reports its own error (release less due time). An independent measurement checks it: each
+packet carries its sending time, and the kernel stamps its arrival at the sink.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a link check found."""
+    """The result of a link check."""
 
     rate: float
     """Packets per second that were sent."""
     sent: int
     received: int
     delay_ms: float
-    """Asked for."""
+    """The configured delay."""
     least_ms: float
-    """Measured one-way delay, from here on."""
+    """Smallest measured one-way delay; the next fields are measured, too."""
     median_ms: float
     p99_ms: float
     worst_ms: float
     report: LinkReport | None
-    """The link's own account, where it keeps one."""
+    """The link's own report, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class Line:
 
     crew: Crew
     source: str
-    """Namespace."""
+    """The source's namespace."""
     sink: str
     address: str
-    """Of the sink."""
+    """The sink's address."""
 
 
 @asynccontextmanager
 async def line(links: Links, delay_ns: int, loss: float = 0.0) -> AsyncIterator[Line]:
-    """Build it in this process's workspace; the link is `LINK`."""
+    """Build a line in this process's workspace; its link is `LINK`."""
     uplink = veth(1, 1, (WAN, "up"), ("src", "eth0"))
     downlink = veth(2, 1, (WAN, LINK), (SINK, "in"))
     build(
@@ -120,7 +120,7 @@ async def check(
 
 
 def quantile_ms(delays_ns: list[int], share: float) -> float:
-    """A quantile of sorted delays; not a number where nothing was received."""
+    """A quantile of sorted delays; not a number if no packet was received."""
     if not delays_ns:
         return float("nan")
     return delays_ns[min(int(len(delays_ns) * share), len(delays_ns) - 1)] / 1e6

@@ -1,7 +1,7 @@
 """The sampler: bytes on interfaces, counted by the kernel, read on an even grid.
 
-One process reads the counters of interfaces in many namespaces: a descriptor of a namespace's
-`net/dev`, once open, can be read from anywhere. What it reads is independent of the daemons.
+One process reads the counters of interfaces in many namespaces: an open descriptor of a namespace's
+`net/dev` can be read from anywhere. The counters are independent of the daemons.
 
 Bytes are of the IP layer: the interfaces count 14 bytes of Ethernet header for each packet,
 which are taken off.
@@ -17,11 +17,11 @@ from testbed import ETHERNET_HEADER, child, netns
 from testbed.errors import HostError
 
 FIRST_SAMPLE = -1
-"""One before the start: a value at the start itself is interpolated."""
+"""The first sample is one before the start, so that a value at the start can be interpolated."""
 
 _BUFFER = 1 << 16
 _COLUMNS = {"rx": (0, 1), "tx": (8, 9)}
-"""Where `net/dev` has bytes and packets, after the interface's name."""
+"""Columns of bytes and packets in `net/dev`, after the interface's name."""
 
 
 def ip_bytes(table: str) -> dict[tuple[str, str], int]:
@@ -42,7 +42,7 @@ def open_table() -> int:
 
 
 def read_table(table: int) -> str:
-    """All of it; the kernel hands it out a page at a time."""
+    """The whole text; the kernel returns it a page at a time."""
     read = bytearray()
     while part := os.pread(table, _BUFFER, len(read)):
         read += part
@@ -94,7 +94,7 @@ def worst_lateness(times_ns: list[int], interval_ns: int) -> int:
 
 
 def lateness_problem(worst_ns: int, interval_ns: int) -> str | None:
-    """Why the run does not count if a sample was so late, or None."""
+    """The reason why a run with a sample this late does not count, or None."""
     if worst_ns <= interval_ns // 2:
         return None
     return (

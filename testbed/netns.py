@@ -1,9 +1,9 @@
 """Network namespaces of the testbed: their names, their owner, and getting into one.
 
 A namespace is called `drldtb-<owner>-<role>`, where the owner is the testbed's process id and
-its start time, so that a recycled id is not taken for the owner. Whoever starts next removes
-what dead owners left. The state directory of a run (configurations, control sockets) is called
-after the owner too.
+its start time, so that a reused id is not taken for the owner. The next run removes the leftovers
+of dead owners. The name of a run's state directory (configurations, control sockets) contains the
+owner, too.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def stale() -> tuple[list[str], list[Path]]:
 
 
 def remove_stale() -> list[str]:
-    """Remove what killed runs left, processes in their namespaces first; return the names."""
+    """Remove the leftovers of killed runs, processes in namespaces first; return the names."""
     namespaces, directories = stale()
     remove(namespaces)
     for directory in directories:
@@ -97,7 +97,7 @@ def own() -> list[str]:
 
 @contextmanager
 def workspace() -> Iterator[Path]:
-    """A directory for this process; it and every namespace of this process are gone at the end."""
+    """A directory for this process; on exit it and all namespaces of this process are removed."""
     remove_stale()
     directory = state_directory()
     directory.mkdir(mode=0o700)
@@ -109,7 +109,7 @@ def workspace() -> Iterator[Path]:
 
 
 def remove(namespaces: Iterable[str]) -> None:
-    """Kill the processes inside, and delete; names that do not exist are fine."""
+    """Kill the processes inside, and delete the namespaces; missing ones are ignored."""
     present = [name for name in namespaces if (NETNS_DIRECTORY / name).exists()]
     for name in present:
         _kill_inside(name)
@@ -123,7 +123,7 @@ def _kill_inside(name: str) -> None:
         if pid == os.getpid():
             continue
         with contextlib.suppress(ProcessLookupError):
-            # A pidfd cannot be recycled between the kill and the wait.
+            # A pidfd cannot be reused between the kill and the wait.
             descriptor = os.pidfd_open(pid)
             try:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -133,10 +133,10 @@ def _kill_inside(name: str) -> None:
 
 
 def run(command: list[str], *, stdin: str | None = None, check: bool = True) -> str:
-    """Run a short command to its end and return what it printed.
+    """Run a short command to its end and return its output.
 
     Raises:
-        HostError: it failed, or does not exist, or took longer than 30 s.
+        HostError: the command failed, does not exist, or took longer than 30 s.
     """
     try:
         done = subprocess.run(
@@ -146,7 +146,7 @@ def run(command: list[str], *, stdin: str | None = None, check: bool = True) -> 
             text=True,
             timeout=_COMMAND_TIMEOUT_S,
             check=False,
-            # An impatient Ctrl-C must not end the commands that clean up after the first.
+            # A second Ctrl-C must not end the commands that clean up after the first.
             start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -168,10 +168,10 @@ def enter(name: str) -> None:
 
 
 def within(name: str, function: Callable[[], T]) -> T:
-    """Call `function` in a namespace and return what it returns.
+    """Call `function` in a namespace and return its result.
 
-    A network namespace belongs to a thread: one that ends right after cannot leave anything else
-    of this process in there. Descriptors opened inside stay usable outside.
+    A network namespace belongs to a thread. This one ends right after, so the rest of the process
+    stays outside. Descriptors opened inside stay usable outside.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []

@@ -1,9 +1,9 @@
-"""The few netlink messages of NFQUEUE that the delay line speaks. Pure.
+"""The netlink messages of NFQUEUE that the delay line uses. Pure.
 
 nfnetlink_queue.h: a message is nlmsghdr (host order), nfgenmsg (its queue number big-endian) and
-attributes (header in host order, values big-endian). Written out here because the delay line
-needs what libraries do not give: one batched verdict for many packets, several messages a
-system call, metadata without payload, and arrival times as integers.
+attributes (header in host order, values big-endian). The libraries lack features that the delay
+line needs: one verdict for many packets, several messages a system call, metadata without payload,
+and arrival times as integers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONFIG_COMMAND, _CONFIG_PARAMETERS, _CONFIG_MAX_LENGTH, _CONFIG_MASK, _CONFIG_F
 _COMMAND_BIND = 1
 _COPY_META = 1
 _GSO = 4
-"""Super-packets come as they are, in the place of their segments."""
+"""Flag: super-packets come whole, not as segments."""
 _NF_DROP, _NF_ACCEPT = 0, 1
 
 _NLMSGHDR = struct.Struct("=IHHII")
@@ -42,7 +42,7 @@ class Packet(NamedTuple):
     queue: int
     id: int
     stamp_ns: int | None
-    """When it entered the host, ns of the real-time clock; None where the kernel says nothing."""
+    """Arrival at the host, ns of the real-time clock; None if the kernel has no stamp."""
 
 
 class Failure(NamedTuple):
@@ -96,7 +96,7 @@ def parse(buffer: bytearray, size: int) -> Packet | Failure:
     """Read one datagram of the kernel: a packet, or the outcome of a message.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the datagram is neither.
     """
     length, kind, _flags, _sequence, _port = _NLMSGHDR.unpack_from(buffer)
     if kind == _NLMSG_ERROR:

@@ -1,4 +1,4 @@
-"""What the command lines of the testbed and the simulator have in common."""
+"""Common options of the command lines of the testbed and the simulator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from drld.errors import ConfigError
 from testbed import experiment as experiments
 from testbed.experiment import ALLOCATOR_NAMES, Experiment
-from testbed.suite import RESULT, disturbances_of, event_table_of, failed, table_of
+from testbed.harness.suite import RESULT, disturbances_of, event_table_of, failed, table_of
 
 OUT = Path("testbed-out")
 
@@ -39,44 +39,31 @@ _OPTIONS = (
 
 
 def experiment_options(command: AnyFunction) -> AnyFunction:
-    """EXPERIMENT and the options that change it, for `load`; and where its result goes."""
+    """EXPERIMENT, the options that change it, for `load`, and the directory of its result."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def load(
-    experiment: str,
-    *,
-    seconds: float | None,
-    allocators: tuple[str, ...],
-    repeat: int | None,
-    seed: int | None,
-    settings: tuple[str, ...],
-) -> Experiment:
-    """The experiment that such a command line asks for.
+def load(experiment: str, settings: tuple[str, ...], **changes: Any) -> Experiment:
+    """The experiment of such a command line; `changes` are of the keys of its top level.
 
     Raises:
-        click.ClickException: it cannot be read or used.
+        click.ClickException: the file is unreadable or has mistakes.
     """
-    overrides: dict[str, Any] = {
-        "seconds": seconds,
-        "allocators": list(allocators) or None,
-        "repeat": repeat,
-        "seed": seed,
+    overrides = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in changes.items()
+        if value not in (None, ())
     }
     try:
-        return experiments.load(
-            experiments.find(experiment),
-            {key: value for key, value in overrides.items() if value is not None},
-            settings,
-        )
+        return experiments.load(experiments.find(experiment), overrides, settings)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
 
 
 def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
-    """Print what came of the runs and where it is, and draw it if asked to.
+    """Print the result of the runs and its directory, and draw it if `plots`.
 
     Raises:
         click.ClickException: runs are missing.
@@ -95,7 +82,7 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
 
 
 def draw(result: dict[str, Any], directory: Path) -> None:
-    """Draw the figures of a result, and say where they are."""
+    """Draw the figures of a result, and print their directory."""
     # matplotlib takes a second to import, and a run does not need it.
     from testbed.plot import plot_result
 

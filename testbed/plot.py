@@ -22,13 +22,13 @@ from testbed.plot_response import response_figure
 from testbed.record import FLEET
 
 _SMOOTHING_S = 1.0
-"""Rates are drawn as averages over this time: 50 ms of a few TCP flows are noise to the eye."""
+"""Rates are drawn as averages over this time, as samples of 50 ms of a few TCP flows are noise."""
 _LABELLED_WARMUP = 0.12
 """A warm-up shorter than this share of the run leaves no room for its name."""
 RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
 MBIT = 1e6
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
-"""Okabe and Ito's colours, which the colour-blind can tell apart, and two more."""
+"""Okabe and Ito's colours for the colour-blind, and two more."""
 _TOTAL_COLOUR = "#1a1a1a"
 LIMIT_COLOUR = "#b00020"
 MUTED = "#5a5a5a"
@@ -141,7 +141,7 @@ def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -
 
 
 def in_detail(run: dict[str, Any]) -> bool:
-    """Whether a run tells of each limiter, and not only of all together."""
+    """Whether a run has data of each limiter, and not only of all together."""
     return list(run["series"]) != [FLEET]
 
 
@@ -153,8 +153,8 @@ def _by_limiter(
 ) -> list[tuple[str, list[float], list[float]]]:
     """(label, bits/s, times) of every limiter's traffic.
 
-    In a central run one limiter forwards everything; what would pass each of the configured
-    limiters is then the goodput of its flows, in coarser steps.
+    In a central run one limiter forwards everything. The traffic of each configured limiter is then
+    the goodput of its flows, in coarser steps.
     """
     if len(result["limiters"]) > len(COLOURS) or not in_detail(run):
         return []
@@ -176,7 +176,7 @@ def _by_limiter(
 
 
 def _traffic(result: dict[str, Any], limiter: str) -> str:
-    """What a limiter's traffic is, in a few words."""
+    """A label for a limiter's traffic."""
     flows = sum(group["flows"] for group in result["groups"] if group["limiter"] == limiter)
     web = any(site["limiter"] == limiter for site in result.get("web", []))
     parts = [f"{flows} flow{'' if flows == 1 else 's'}"] if flows or not web else []
@@ -196,19 +196,19 @@ def _smoothed(values: Sequence[float], width: int) -> list[float]:
 
 
 def _top(result: dict[str, Any], runs: Sequence[dict[str, Any]]) -> float:
-    """Upper end of the rate axis, the same in all panels: slow start may shoot out of it."""
+    """Upper end of the rate axis, the same in all panels; slow start may exceed it."""
     highest = max(max(run["windows"][0]["bps"], default=0) for run in runs)
     return float(max(1.3 * result["limit_bps"], 1.05 * highest) / MBIT)
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """The labels of one panel, for all."""
+    """One legend for all panels."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 8))
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write it, and let go of it."""
+    """Write a figure to a file, and close it."""
     figure.savefig(path)
     plt.close(figure)
     return path

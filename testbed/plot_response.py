@@ -1,4 +1,4 @@
-"""The distributions of reactions to events, a panel for each kind, a line for each allocator."""
+"""Draws the distributions of reactions to events: a panel per kind, a line per allocator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAMES = {
 }
 _COLUMNS = 3
 _LONGEST_S = 6.0
-"""Of the axis, if anything takes longer."""
+"""Upper end of the time axis."""
 
 
 def response_figure(runs: Sequence[dict[str, Any]]) -> Figure:

@@ -1,4 +1,5 @@
-"""`python -m testbed.probes`: how soon probes notice a death, and how often they are wrong.
+"""`python -m testbed.probes`: the time in which probes find a death, and the rate of false
+verdicts.
 
 Simulated fleets that only probe (`testbed.sim.probe_fleet`): each runs for a minute, then one of
 its limiters dies. With `--plain` the same without Lifeguard's waiting and longer suspicions.
@@ -42,7 +43,7 @@ def case(size: int, loss: float, unwell: float, runs: int, spec: ProbeSpec) -> s
             took.append(fleet.run_until(fleet.others("l0"), "l0", State.DEAD, DEADLINE_S))
     seconds = QUIET_S * runs
     detection = f"{statistics.mean(took):.1f} ({min(took):.1f} to {max(took):.1f})" if took else "-"
-    # A suspicion is held by everybody; so it is divided by how many hold it.
+    # Every limiter holds the same suspicion, so the count is divided by the number of limiters.
     return " | ".join(
         [
             f"| {size}",

@@ -1,4 +1,4 @@
-"""What a process costs, as /proc tells it."""
+"""The cost of a process, from /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(process: Child) -> float:
-    """Processor time that it has used, its threads' and the kernel's on its behalf included.
+    """Processor time used by a process, with its threads and the kernel's work for it.
 
     Raises:
         MeasurementError: it ended.

@@ -1,4 +1,4 @@
-"""Where a result comes from: the code that measured, and the host that it ran on."""
+"""The origin of a result: the code that measured it, and its host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,16 @@ from testbed.errors import HostError
 _ROOT = Path(__file__).resolve().parent.parent
 _TESTBED = Path(__file__).resolve().parent
 _GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
-"""The checkout may be another user's than root's."""
+"""The checkout may belong to another user than root."""
 _MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
 """Files that decide what a run measures."""
-_SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py")
-_SHOWING = re.compile(r"plot.*|markdown|page|options|progress|resume|suite|__main__")
-"""Files of the testbed that only say what is run, and what came of it."""
+_SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py", "testbed/tcp/*.py")
+_SHOWING = re.compile(r"plot.*|options|__main__")
+"""Files of the testbed that only choose runs and show results."""
 
 
 def provenance(*, simulated: bool = False) -> dict[str, Any]:
-    """The part of a result's header that tells it, but not the experiment."""
+    """The origin of a result as part of its header."""
     return {
         "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -41,13 +42,42 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
     }
 
 
+def head(*, quick: bool) -> dict[str, Any]:
+    """The same of a result that is not resumed, as `conditions` reads it."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "taken": datetime.now(timezone.utc).date().isoformat(),
+        "commit": commit(),
+        "quick": quick,
+        "host": {
+            "model": models[0] if models else platform.machine(),
+            "processors": len(os.sched_getaffinity(0)),
+            "kernel": ".".join(platform.release().split(".")[:2]),
+            "python": platform.python_version(),
+            "load": round(os.getloadavg()[0], 1),
+        },
+    }
+
+
+def conditions(result: Mapping[str, Any], *chosen: str) -> str:
+    """In words how a result was taken; `chosen` is what the user chose."""
+    host = result["host"]
+    kind = "quick" if result["quick"] else "full"
+    run = ", ".join([f"commit {result.get('commit', 'unknown')[:7]}", *chosen])
+    return (
+        f"A {kind} run of {result['taken']}, {run}: {host['processors']} processors "
+        f"({host['model']}), Linux {host['kernel']}, Python {host['python']}"
+    )
+
+
 def code(*, simulated: bool = False) -> str:
-    """A digest of the files, as they are now, that decide what a run measures."""
+    """A digest of the present files that decide what a run measures."""
     return digest(_SIMULATING if simulated else _MEASURING)
 
 
 def commit() -> str:
-    """The commit that is checked out; it ends in `-changed` if files differ from it."""
+    """The present commit; it ends in `-changed` if files differ from it."""
     try:
         head = netns.run([*_GIT, "rev-parse", "HEAD"]).strip()
         changed = netns.run([*_GIT, "status", "--porcelain", "-uno"]).strip()
@@ -57,7 +87,7 @@ def commit() -> str:
 
 
 def digest(patterns: tuple[str, ...]) -> str:
-    """Of the names and contents of the files of these patterns as they are, committed or not."""
+    """A digest of names and contents of the present files of these patterns, committed or not."""
     digest = hashlib.sha256()
     paths = {path for pattern in patterns for path in _ROOT.glob(pattern)}
     for path in sorted(paths):

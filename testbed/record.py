@@ -1,4 +1,4 @@
-"""From what was seen in a run to its record in result.json (docs/testbed.md). Pure."""
+"""Makes a run's record in result.json from its observations (docs/testbed.md). Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
 MOST_FLOW_SERIES = 200
-"""Of more flows only the means are told: thousands of series are of no use to anybody."""
+"""With more flows the record has only means, as thousands of series help no reader."""
 _UNDER_WAY = 64 * MTU
 FLEET = "fleet"
 """Stands for all limiters together."""
@@ -43,19 +43,19 @@ FLEET = "fleet"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that was seen in a run; times in seconds from its start."""
+    """All observations of a run; times in seconds from its start."""
 
     flows: tuple[Flow, ...]
     sent: dict[str, list[dict[str, Any]]]
     """The senders' reports, by group."""
     received: list[dict[str, Any]]
-    """The receiver's, one for each connection."""
+    """The receiver's reports, one for each connection."""
     times_s: list[float]
-    """When the counters were sampled."""
+    """Times of the counters' samples."""
     counters: dict[str, list[int]]
     """Cumulative IP bytes: `forwarded/<limiter>`, `gossip/<limiter>`,
-    `arrived/<limiter>/<group>`; of an experiment that wants no more detail than the fleet's, sums
-    of all limiters instead, as if they were the one limiter `fleet`."""
+    `arrived/<limiter>/<group>`; for an experiment without details, sums of all
+    limiters under the one name `fleet`."""
     sampler_worst_ms: float
     local_limits: dict[str, list[tuple[float, float | None]]]
     """(time, bits/s) of every tick, by limiter."""
@@ -63,22 +63,22 @@ class Observation:
     link: dict[str, Any]
     cpu: dict[str, float]
     web: tuple[SiteReport, ...] = ()
-    """Of every web group."""
+    """A report of every web group."""
     udp: tuple[UdpReport, ...] = ()
-    """Of every UDP source."""
+    """A report of every UDP source."""
     held_bytes: int = 0
-    """IP bytes that came and were not delivered, as something before them is missing at the end of
-    a flow; 0 where it is not known."""
+    """IP bytes that came and were not delivered, as earlier bytes are missing at the end of a flow;
+    0 if unknown."""
     events: tuple[Event, ...] = ()
-    """The experiment's, at the times when they were carried out."""
+    """The experiment's events, at the times when they happened."""
     limits_in_force: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
     """(time, bits/s) of every tick, by limiter."""
     believed: BelievedTotal | None = None
-    """Where it is known."""
+    """The error of the limiters' sums, if known."""
     costs: dict[str, float] | None = None
-    """What a limiter costs, where it was measured."""
+    """A limiter's cost, if measured."""
     disturbances: tuple[str, ...] = ()
-    """Where the host was too busy for an exact run, in words."""
+    """Descriptions of the times at which the host was too busy."""
 
 
 def record(
@@ -87,7 +87,7 @@ def record(
     """The record of a run.
 
     Raises:
-        MeasurementError: what was seen contradicts itself, or a flow broke.
+        MeasurementError: the observations contradict each other, or a flow broke.
     """
     begin_s = experiment.table.warmup / NS_PER_S
     end_s = experiment.duration_ns / NS_PER_S
@@ -127,7 +127,7 @@ def record(
         "warmup_s": begin_s,
         "aggregate_bps": sum(forwarded.values()) * 8 / (end_s - begin_s),
         "share": shares(delivered if by_goodput else forwarded),
-        # One limiter forwards for all in a central run: who gets what shows only at the sink.
+        # In a central run one limiter forwards all traffic: only the sink sees the shares.
         "share_of": "goodput" if by_goodput else "forwarded",
         "jain": jain(
             [rate for rate, flow in zip(goodputs, flows, strict=True) if flow.end_s > begin_s]
@@ -184,9 +184,9 @@ def record(
 def _check_goodput(
     flows: list[FlowGoodput], seen: Observation, counted: Sequence[str], end_s: float
 ) -> None:
-    """The sink's count and the limiters' belong together.
+    """Check that the sink's count fits the limiters' counts.
 
-    Of the whole run: what a gap held back before the warm-up's end is delivered after it.
+    Both are of the whole run: bytes held back by a gap in the warm-up are delivered after it.
 
     Raises:
         MeasurementError: they do not.
@@ -196,15 +196,15 @@ def _check_goodput(
     forwarded = sum(_increase(seen, f"forwarded/{limiter}", 0.0, end_s) for limiter in counted)
     forwarded -= seen.held_bytes + sum(report.ip_bytes() for report in seen.udp)
     requests = sum(len(report.fetches) for report in seen.web)
-    # What is under way between limiter and sink at the end.
+    # Plus the bytes under way between limiter and sink at the end.
     check_goodput(delivered, forwarded, OVERHEAD * requests + (_UNDER_WAY if seen.udp else 0))
 
 
 def _flows(layout: Plan, seen: Observation, steps: int) -> list[FlowGoodput]:
-    """Match what was sent with what was received.
+    """Match the senders' reports with the receiver's.
 
     Raises:
-        MeasurementError: a flow was refused or broken off, or bytes came from nowhere.
+        MeasurementError: a flow was refused or broken off, or bytes have no sender.
     """
     received = {(item["source"], item["port"]): item["bytes"] for item in seen.received}
     found = []
@@ -270,7 +270,7 @@ def _series_of(seen: Observation, limiters: Sequence[str], kind: str) -> list[li
 
 
 def together(seen: Observation) -> Observation:
-    """The same with all limiters counted as one; what has no detail stays as it is."""
+    """The observations with all limiters counted as one."""
     kinds: dict[str, list[list[int]]] = {}
     for key, values in seen.counters.items():
         kinds.setdefault(key.partition("/")[0], []).append(values)

@@ -1,12 +1,12 @@
-"""How fast a run's flows got what they deserved after each event. Pure.
+"""The time in which a run's flows get their fair shares after each event. Pure.
 
 For each event (a flow joins or leaves, a group's bottleneck or the limit changes, a daemon dies or
-comes back) and each flow that deserves more after it than before (testbed/fair.py), `t80_s` is the
-start of the first 200 ms step, counted from the event, from which on the average of 1 s is at least
-0.8 of its fair share. It counts from a joining flow's SYN, and until the next event.
+comes back) and each flow with a larger fair share after it (testbed/fair.py), `t80_s` is the start
+of the first 200 ms step, counted from the event, from which the average of 1 s is at least 0.8 of
+the fair share. It counts from a joining flow's SYN, and until the next event.
 
-What the share is made of is goodput, so a fair share is taken as what is left of it without
-headers. The total, in contrast, is what the kernel counted at the IP layer.
+Flows are measured in goodput, so headers are subtracted from a fair share. The total, in contrast,
+is the kernel's count at the IP layer.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ STEP_S = STEP_NS / NS_PER_S
 WINDOW_S = 1.0
 FAIR_ENOUGH = 0.8
 GRACE_S = 1.0
-"""After an event, before the total has to be within the limit again; told apart until then."""
+"""Time after an event in which the total may exceed the limit; it is reported separately."""
 
 _LEAST_S = 2 * WINDOW_S
-"""An event that is followed so soon by another, or by the end, is not judged."""
+"""An event is not judged if another event, or the end, follows within this time."""
 _GROWN = 1.01
 _IN_FORCE = 1e-3
-"""Relative difference within which a limit in force is the one expected."""
+"""Relative difference within which a limit in force counts as the expected one."""
 
 Series = Mapping[str, Sequence[tuple[float, float | None]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A flow whose fair share grew, and how soon it had it. Goodput, bits/s."""
+    """A flow with a grown fair share, and the time until it had it. Goodput, bits/s."""
 
     id: str
     limiter: str
     before_bps: float
     fair_bps: float
     t80_s: float | None
-    """None: not before the next event."""
+    """None: not reached before the next event."""
     lasting_s: float | None
-    """The start of the first step from which on *every* average of 1 s is fair enough."""
+    """The start of the first step from which *every* average of 1 s is at least 0.8."""
 
 
 def responses(
@@ -60,8 +60,8 @@ def responses(
 ) -> list[dict[str, Any]]:
     """The record of every event of the measured time (docs/testbed.md).
 
-    `forwarded` tells the bytes that all limiters together had forwarded at a time. None is judged
-    where there is web traffic, of which nobody knows what it wants.
+    `forwarded` returns the bytes that all limiters together had forwarded at a time. With web
+    traffic no event is judged, as its demand is unknown.
 
     Raises:
         MeasurementError: the samples do not reach the end of the run.
@@ -114,7 +114,7 @@ def responses(
 
 
 def _begin_s(flow: Flow, together: Sequence[Change]) -> float:
-    """From when on a flow could grow: its own SYN, else the first of what happened."""
+    """The time from which a flow could grow: its own SYN, else the first event."""
     own = [change.at_s for change in together if (change.kind, change.what) == ("join", flow.id)]
     return (own or [together[0].at_s])[0]
 
@@ -142,7 +142,7 @@ def _growth(
 
 
 def _highest(forwarded: Callable[[float], float], since_s: float, until_s: float) -> float | None:
-    """The highest average of 1 s, in steps of 200 ms; None where none fits."""
+    """The highest average of 1 s, in steps of 200 ms; None if the time is too short."""
     count = math.floor((until_s - WINDOW_S - since_s) / STEP_S + 1e-9) + 1
     starts = [since_s + index * STEP_S for index in range(count)]
     return max(
@@ -152,7 +152,7 @@ def _highest(forwarded: Callable[[float], float], since_s: float, until_s: float
 
 
 def _in_force(limits: Series, situation: Situation, at_s: float, until_s: float) -> float | None:
-    """Seconds until every living limiter had the limit that results; None if one never did."""
+    """Seconds until every living limiter had the new limit in force; None if one never did."""
     expected = situation.in_force_bps
     moments = []
     for limiter, ticks in limits.items():

@@ -1,8 +1,7 @@
-"""What a run amounts to: the statistics of section 4.1 of the paper. Pure.
+"""The statistics of a run, from section 4.1 of the paper. Pure.
 
-Rates are bits/s here, as in every result. Counters are cumulative IP-layer bytes, sampled at
-times that are nearly a grid; they are interpolated onto the grid, so that windows have exactly
-the length they claim.
+Rates are bits/s here, as in every result. Counters are cumulative IP-layer bytes, sampled nearly on
+a grid. They are interpolated onto the grid, so that windows have their exact length.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ OVERSHOOT = 1.10
 """A window is within the limit if it is at most 10 % above it."""
 
 GOODPUT_SHARE = (MTU - 52) / MTU
-"""Of a full packet: 20 bytes of IP header, 20 of TCP, 12 of TCP's timestamps."""
+"""Goodput of a full packet, without 20 bytes of IP header, 20 of TCP, 12 of TCP's timestamps."""
 
 _LEAST_EFFICIENCY = 0.8
 _SLACK = 1.02
@@ -29,24 +28,24 @@ _SLACK = 1.02
 
 @dataclass(frozen=True, slots=True)
 class FlowGoodput:
-    """What the sink received of one flow."""
+    """The sink's counts of one flow."""
 
     id: str
     limiter: str
     start_s: float
-    """Planned."""
+    """The planned start."""
     end_s: float
     syn_s: float
-    """When its first SYN was sent."""
+    """When the first SYN was sent."""
     steps: tuple[int, ...]
     """Application bytes in each step of the run."""
 
 
 def jain(rates: Sequence[float]) -> float:
-    """Jain's fairness index: 1 where all rates are equal, 1/n where one flow has everything.
+    """Jain's fairness index: 1 if all rates are equal, 1/n if one flow has everything.
 
     Raises:
-        MeasurementError: no flow got anything.
+        MeasurementError: all rates are 0.
     """
     squares = sum(rate * rate for rate in rates)
     if not squares:
@@ -73,21 +72,21 @@ def at(times_s: Sequence[float], values: Sequence[int], when_s: float) -> float:
 def rates_bps(
     times_s: Sequence[float], values: Sequence[int], begin_s: float, end_s: float, window_s: float
 ) -> list[float]:
-    """Rates in consecutive windows; a last one that would not be whole is left out."""
+    """Rates in consecutive whole windows."""
     count = int((end_s - begin_s) / window_s + 1e-9)
     edges = [at(times_s, values, begin_s + index * window_s) for index in range(count + 1)]
     return [(right - left) * 8 / window_s for left, right in itertools.pairwise(edges)]
 
 
 def within_limit(rates: Sequence[float], limit_bps: float) -> float | None:
-    """Share of the windows that are at or below 1.10 of the limit; None where there are none."""
+    """Share of the windows that are at or below 1.10 of the limit; None without windows."""
     if not rates:
         return None
     return sum(rate <= OVERSHOOT * limit_bps for rate in rates) / len(rates)
 
 
 def shares(amounts: Mapping[str, float]) -> dict[str, float]:
-    """Each one's part of the sum.
+    """Each value's part of the sum.
 
     Raises:
         MeasurementError: the sum is zero.
@@ -108,9 +107,9 @@ def goodput_bps(flow: FlowGoodput, begin_s: float, end_s: float, step_s: float) 
 
 
 def check_goodput(goodput_bytes: float, forwarded_bytes: float, overhead_bytes: float) -> None:
-    """What the sink received must be what the limiters forwarded, less headers.
+    """Check that the sink received all bytes that the limiters forwarded, less headers.
 
-    `overhead_bytes` were forwarded, at most, besides full packets of goodput.
+    `overhead_bytes`: most bytes forwarded besides full packets of goodput.
 
     Raises:
         MeasurementError: the two counts do not belong to the same packets.
@@ -125,5 +124,5 @@ def check_goodput(goodput_bytes: float, forwarded_bytes: float, overhead_bytes: 
 
 
 def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, least and most."""
+    """Median, minimum and maximum."""
     return statistics.median(values), min(values), max(values)

@@ -1,4 +1,4 @@
-"""One run: a network, limiters, flows and a sampler, from nothing to nothing."""
+"""One run: a network, limiters, flows and a sampler, made and removed again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from testbed.errors import DisturbedError, MeasurementError, first_of
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
+from testbed.harness.progress import Progress
 from testbed.link import Links
 from testbed.measure import lateness_problem, worst_lateness
-from testbed.progress import Progress
 from testbed.record import Observation, record
 from testbed.topology import (
     SINK,
@@ -45,22 +45,22 @@ from testbed.web import Web
 SAMPLE_NS = 50_000_000
 
 _LEAD_S = 0.5
-"""From handing out the start time to the start: every process has it by then."""
+"""Time from sending the start time to the start, by which every process has read it."""
 _PATIENCE_S = 20.0
 _TRACE_GAP_S = 1.0
 
 
 _MOST_LINKS = 250
-"""Limiters, and groups of flows: each has a network of its own, numbered in one byte."""
+"""Most limiters, and most groups of flows: each has a network numbered by one byte."""
 _MOST_PACKETS = 20_000
-"""UDP packets a second: what one process sends in time on a slow host."""
+"""UDP packets a second that one process sends in time on a slow host."""
 
 
 def refuse(experiment: Experiment) -> None:
     """See whether it can be done in namespaces.
 
     Raises:
-        ConfigError: it asks for what only the simulator has.
+        ConfigError: the experiment needs the simulator.
     """
     gossip = experiment.table.gossip
     problems = [
@@ -92,12 +92,12 @@ def refuse(experiment: Experiment) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What is not the experiment's own."""
+    """Settings of a run that are not part of the experiment."""
 
     datapath: str
     make_links: Callable[[], Links]
     traces: Path | None = None
-    """Directory for the daemons' traces as they came; None to keep none."""
+    """Directory for the daemons' raw traces; None: they are not kept."""
     once: bool = False
     """Whether a run that the host disturbed counts, with a remark."""
 
@@ -112,10 +112,10 @@ async def run_once(
     """Carry out one run and return its record for result.json.
 
     Raises:
-        MeasurementError: something went wrong that makes the figures worthless.
-        HostError: the host cannot do it.
+        MeasurementError: the run failed, so that its figures have no meaning.
+        HostError: the host lacks something that the run needs.
     """
-    # The same for every allocator, so that they are compared on the same start times.
+    # The same for every allocator, so that all have the same start times.
     seed = experiment.table.seed * 1000 + repetition
     with netns.workspace() as state:
         check_congestion({group.table.congestion for group in experiment.groups})
@@ -174,7 +174,7 @@ class _Run:
         self._udp: UdpSources
 
     async def prepare(self, state: Path, seed: int, progress: Progress) -> None:
-        """Start everything, up to the moment when only the start time is missing."""
+        """Start all processes; they then wait for the start time."""
         layout = self._layout
         wan = netns.namespace(WAN)
         progress.step("starting the links")
@@ -244,7 +244,7 @@ class _Run:
         return [self._sampler, self._receiver, *self._senders.values(), *self._udp.timed()]
 
     async def carry_out(self, progress: Progress) -> Observation:
-        """Let it run, and gather what was seen."""
+        """Run the experiment, and collect the observations."""
         duration_s = self._experiment.duration_ns / NS_PER_S
         begin_ns = time.monotonic_ns() + round(_LEAD_S * NS_PER_S)
         begin_unix_s = time.time() + _LEAD_S
@@ -298,7 +298,7 @@ class _Run:
         )
 
     async def _carry_out_events(self, begin_ns: int, nursery: trio.Nursery) -> None:
-        """Do what is to be done, and note when it was."""
+        """Carry out the events, and record their times."""
         for event in self._experiment.events:
             await _sleep_until(begin_ns + event.at_ns)
             now_ns = time.monotonic_ns() - begin_ns
@@ -319,7 +319,7 @@ class _Run:
         """A figure of each limiter's trace, by time from the start of the run.
 
         Raises:
-            MeasurementError: a daemon fell silent.
+            MeasurementError: a daemon's trace has a gap.
         """
         longest_s = _TRACE_GAP_S + self._experiment.table.gossip.interval / NS_PER_S
         found = {}
@@ -337,7 +337,7 @@ class _Run:
         return found
 
     def _shared(self, begin_unix_s: float) -> dict[str, list[tuple[float, float, float]]]:
-        """(time, own value, sum of the others' as it knows it) of each limiter's ticks."""
+        """(time, own value, believed sum of the others' values) of each limiter's ticks."""
         return {
             limiter: [(tick["t"] - begin_unix_s, tick["local"], tick["remote"]) for tick in ticks]
             for limiter, ticks in self.fleet.traces.items()
@@ -346,7 +346,7 @@ class _Run:
 
 
 def _silences(times_s: Sequence[float], absences: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """How long nothing was heard each time, less what of it was an absence."""
+    """Durations of the gaps, without planned absences."""
     for before, after in itertools.pairwise(times_s):
         absent = sum(max(min(until, after) - max(since, before), 0.0) for since, until in absences)
         yield after - before - absent
@@ -357,7 +357,7 @@ async def _sleep_until(when_ns: int) -> None:
 
 
 def _counters(layout: Plan) -> list[dict[str, str]]:
-    """What to sample: forwarded at the sink, arrived and gossip at the limiters."""
+    """The counters to sample: forwarded at the sink, arrived and gossip at the limiters."""
     sink = netns.namespace(SINK)
     counters = []
     for limiter in layout.limiters:

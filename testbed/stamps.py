@@ -1,9 +1,9 @@
-"""Records when packets arrive at an interface, without disturbing anything: a ring in the kernel.
+"""Records arrival times of packets at an interface without disturbing them: a ring in the kernel.
 
-A packet socket with a ring (TPACKET_V2, packet_mmap) takes headers down while nobody runs; they are
-looked at when all is over. Unlike other ways of asking for times it does not make the kernel stamp
-every packet of the host. The socket comes behind the classifiers: it tells a packet's own stamp
-where there is one, else the time when it saw the packet, by the wall clock.
+A packet socket with a ring (TPACKET_V2, packet_mmap) records headers without a running process, to
+be read at the end. Unlike other sources of times it does not make the kernel stamp every packet of
+the host. The socket comes after the classifiers. It has a packet's own stamp if there is one, else
+the wall-clock time at which it saw the packet.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NS_PER_S = 1_000_000_000
 
 
 class Recorder:
-    """IPv4 packets that come in at one interface, from now on."""
+    """A record of IPv4 packets that arrive at one interface, from now on."""
 
     def __init__(self, device: str, packets: int) -> None:
-        """Take down so many packets at most, in the present network namespace."""
+        """Record at most `packets` packets, in the present network namespace."""
         blocks = -(-packets * _FRAME_BYTES // _BLOCK_BYTES)
         self._frames = blocks * _BLOCK_BYTES // _FRAME_BYTES
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)
@@ -50,18 +50,18 @@ class Recorder:
         return found
 
     def missed(self) -> int:
-        """Packets that found the ring full."""
+        """The number of packets that met a full ring."""
         statistics = self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 8)
         return int(struct.unpack("=II", statistics)[1])
 
     def close(self) -> None:
-        """Forget what was taken down."""
+        """Forget all recorded packets."""
         self._ring.close()
         self._socket.close()
 
 
 def beyond(arrivals: Iterable[tuple[int, int]], rate: int, depth: int) -> int:
-    """How many of these packets a bucket of `rate` bytes/s and `depth` bytes would not let pass."""
+    """The number of packets that a bucket of `rate` bytes/s and `depth` bytes would drop."""
     tokens = full = depth * _NS_PER_S
     updated_ns, refused = 0, 0
     for time_ns, length in sorted(arrivals):

@@ -1,4 +1,4 @@
-"""The network of a run: who is wired to whom, and how it is built.
+"""The network of a run: its plan, and its construction.
 
     src-<group> ==== wan ==== <limiter> ==== sink      data; acknowledgements go back the same way
                       ||
@@ -46,17 +46,17 @@ _SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/default/rp_filter": "0",
-    # Nothing but the experiment's packets may pass the counted interfaces: no address
+    # Only the experiment's packets may pass the counted interfaces: no address
     # detection, no router solicitation.
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
     "net/ipv4/tcp_congestion_control": "reno",
-    # A connection uses ECN where the one that opens it asks for it (`_ECN`).
+    # A connection uses ECN if its opener asks for it (`_ECN`).
     "net/ipv4/tcp_ecn": "2",
     "net/ipv4/tcp_sack": "1",
     "net/ipv4/tcp_timestamps": "1",
     "net/ipv4/tcp_window_scaling": "1",
-    # One connection must not inherit what an earlier one learned.
+    # A connection must not inherit metrics of an earlier one.
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/tcp_fastopen": "0",
     "net/ipv4/tcp_rmem": "4096 131072 6291456",
@@ -65,13 +65,13 @@ _SYSCTLS = {
 }
 _ECN = {
     "net/ipv4/tcp_ecn": "1",
-    # A SYN that is sent again asks for it too.
+    # A repeated SYN asks for ECN, too.
     "net/ipv4/tcp_ecn_fallback": "0",
 }
 _SUPER_PACKETS = ("tso", "gso")
 _SIOCETHTOOL = 0x8946
 OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}
-"""ethtool's commands that get and set each."""
+"""ethtool's commands that get and set each offload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class End:
     """One end of a veth pair."""
 
     role: str
-    """Of the namespace."""
+    """Role of the namespace."""
     device: str
     address: str
     mac: str
@@ -95,16 +95,16 @@ class Veth:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be built, and where things are in it."""
+    """The plan of a network, with the places of groups and limiters."""
 
     veths: tuple[Veth, ...]
     commands: dict[str, list[str]]
-    """Lines for `ip -batch`, by role of a namespace."""
+    """Lines for `ip -batch` by a namespace's role."""
     links: tuple[Link, ...]
     limiters: tuple[str, ...]
-    """Limiters that run: those configured, or the central one."""
+    """Running limiters: the configured ones, or the central one."""
     path: dict[str, str]
-    """The limiter that a group's packets pass, by group."""
+    """Limiter of a group's packets, by group."""
     source_address: dict[str, str]
     """By group."""
     sink_address: dict[str, str]
@@ -112,11 +112,11 @@ class Plan:
     gossip_address: dict[str, str]
     """By limiter."""
     senders: dict[str, str] = field(default_factory=dict)
-    """Role of the namespace that a group is sent from, by group: its own, or its limiter's."""
+    """Role of the sending namespace, by group: the group's own, or its limiter's."""
     ecn: tuple[str, ...] = ()
-    """Roles of the namespaces whose connections ask for ECN."""
+    """Roles of namespaces with connections that ask for ECN."""
     super_packets: tuple[End, ...] = ()
-    """Interfaces that do not cut super-packets into those of the wire."""
+    """Interfaces that do not segment super-packets."""
 
 
 def limiter_role(limiter: str) -> str:
@@ -140,7 +140,7 @@ def sink_device(limiter: str) -> str:
 
 
 def plan(experiment: Experiment, allocator: str, seed: int) -> Plan:
-    """Lay out the network of one run; `seed` is that of the links' losses."""
+    """Plan the network of one run; `seed`: the seed of the links' losses."""
     central = allocator in CENTRAL
     limiters = (allocator,) if central else experiment.limiters
     number = {limiter: index for index, limiter in enumerate(limiters, 1)}
@@ -227,7 +227,7 @@ def veth(kind: int, index: int, near: tuple[str, str], far: tuple[str, str]) -> 
 
 
 def build_plan(layout: Plan) -> None:
-    """Make what is planned; see `build`."""
+    """Build a plan; see `build`."""
     build(layout.commands, layout.veths)
     for role in layout.ecn:
         netns.within(netns.namespace(role), partial(_set_sysctls, _ECN))
@@ -242,7 +242,7 @@ def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
     `commands` are the lines for `ip -batch` by role: a namespace is made for each role.
 
     Raises:
-        HostError: the host refuses something; the caller removes what is there.
+        HostError: the host refuses a step; the caller removes the rest.
     """
     names = {role: netns.namespace(role) for role in commands}
     netns.run(["ip", "-batch", "-"], stdin=_lines(f"netns add {name}" for name in names.values()))
@@ -262,7 +262,7 @@ def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
     pairs += [(far, near) for near, far in pairs]
     for role, name in names.items():
         here = [(near, far) for near, far in pairs if near.role == role]
-        # What would merge packets on their way; the limiters see what the wire would.
+        # These offloads merge packets; without them limiters see the packets of a wire.
         devices = [near.device for near, _ in here]
         netns.within(name, partial(set_offloads, devices, OFFLOADS, on=False))
         lines = ["link set lo up"]
@@ -296,7 +296,7 @@ def set_offloads(devices: Iterable[str], names: Iterable[str], on: bool) -> None
     """Turn offloads of devices in the current namespace on or off.
 
     Raises:
-        HostError: a device does not do as it is told.
+        HostError: a device keeps its setting.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for device in devices:
@@ -308,7 +308,7 @@ def set_offloads(devices: Iterable[str], names: Iterable[str], on: bool) -> None
 
 
 def _ethtool(control: socket.socket, device: str, command: int, value: int) -> int:
-    """One ethtool command with one value (struct ethtool_value); the value afterwards."""
+    """One ethtool command with one value (struct ethtool_value); return the value afterwards."""
     data = array.array("I", [command, value])
     request = struct.pack("16sP", device.encode(), data.buffer_info()[0])
     fcntl.ioctl(control, _SIOCETHTOOL, request)

@@ -1,13 +1,13 @@
 """Traffic: long TCP flows, as processes of the testbed.
 
-`python -m testbed.traffic send` runs in a source's namespace and opens the flows of one group,
-each from its own port, which is how the sink tells them apart: no byte of a flow is ours.
-`python -m testbed.traffic receive` runs in the sink, takes whatever comes, and counts the
-application bytes of each flow in steps of 200 ms.
+`python -m testbed.traffic send` runs in a source's namespace and opens the flows of one group, each
+from its own port, by which the sink tells them apart.
+`python -m testbed.traffic receive` runs in the sink, reads all flows, and counts the application
+bytes of each in steps of 200 ms.
 
-Every connection has selective acknowledgements and the congestion control of its group, New Reno
-unless told, and uses ECN where the group does. The sender checks all three: the kernel grants
-them silently or not at all.
+Every connection has selective acknowledgements and the congestion control of its group (default New
+Reno), and uses ECN if the group does. The sender checks all three, as the kernel reports no
+refusal.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ FIRST_PORT = 20_000
 _OFFERED = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _TCP_NOTSENT_LOWAT = 25
 _UNSENT = 64 * 1024
-"""Bytes that may wait unsent: when a flow ends, what it did not send dies with it."""
+"""Most bytes that wait unsent, as they are lost at the end of a flow."""
 _CHUNK = memoryview(bytes(_UNSENT))
 _TCPI_OPT_SACK, _TCPI_OPT_ECN = 2, 8
 _SO_RCVBUFFORCE = 33
 _TCP_INFO_SIZE = 104
 _OTHER_DESCRIPTORS = 64
 _LAST_WAIT_S = 0.3
-"""How long the sink goes on listening after the end: flows in slow paths are not cut short."""
+"""Time for which the sink goes on after the end, for flows on slow paths."""
 
 
 def set_congestion(connection: socket.socket, control: str) -> None:
@@ -100,7 +100,7 @@ class _SendingFlow:
         connection.setblocking(False)
         set_congestion(connection, self._congestion)
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT)
-        # A flow that ends is gone: it sends a reset, and nothing of it lingers.
+        # A flow ends with a reset, and leaves no packets behind.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         connection.bind((self._source, self.port))
@@ -111,7 +111,7 @@ class _SendingFlow:
         return connection
 
     def push(self) -> bool:
-        """Send what fits; False where the connection is broken."""
+        """Send as much as fits; False if the connection is broken."""
         assert self.socket is not None
         try:
             if self.connected_ns is None:
@@ -142,7 +142,7 @@ class _SendingFlow:
         return self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
 
     def close(self) -> None:
-        """End it now, remembering what the kernel knows of it."""
+        """End the flow now, and keep the kernel's information about it."""
         if self.socket is None:
             return
         if self.error is None and self.connected_ns is not None:
@@ -153,7 +153,7 @@ class _SendingFlow:
         self.socket.close()
 
     def report(self, begin_ns: int) -> dict[str, Any]:
-        """What became of it; times in seconds from the start of the run."""
+        """A report of the flow; times in seconds from the start of the run."""
         return {
             "id": self.id,
             "port": self.port,
@@ -181,10 +181,10 @@ def send_flows() -> None:
 
 
 def _allow_descriptors(sockets: int) -> None:
-    """Permit as many sockets as there will be flows.
+    """Raise the limit of open files to the number of flows.
 
     Raises:
-        OSError: the host does not.
+        OSError: the host refuses.
     """
     needed = sockets + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -217,13 +217,13 @@ def _drive(flows: list[_SendingFlow], selector: selectors.BaseSelector, begin_ns
 
 
 def receive_flows() -> None:
-    """Count what arrives of every flow, from the start to the end of the run."""
+    """Count the received bytes of every flow, from the start to the end of the run."""
     job = child.receive()
     step_ns: int = job["step_ns"]
     steps: int = job["duration_ns"] // step_ns
     listener = socket.create_server(("", job["port"]), backlog=4096)
     if job["window"] is not None:
-        # Connections inherit both. A buffer that is set does not grow, and neither does the clamp.
+        # Connections inherit both. A fixed buffer does not grow, and neither does the clamp.
         listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, job["window"])
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, job["window"])
     listener.setblocking(False)
@@ -262,7 +262,7 @@ def receive_flows() -> None:
 
 
 def _receive(connection: socket.socket, buffer: bytearray) -> int | None:
-    """Bytes received; 0 at the end of the flow, None where there was nothing."""
+    """Number of bytes received; 0: the flow has ended; None: no bytes wait."""
     try:
         return connection.recv_into(buffer)
     except BlockingIOError:

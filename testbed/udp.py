@@ -22,7 +22,7 @@ _READ_EVERY_S = 0.1
 
 
 def send_stream() -> None:
-    """Send a constant rate, each packet with its sending time and as much else as told."""
+    """Send at a constant rate packets of the given size, each with its sending time."""
     job = child.receive()
     padding = bytes(job.get("padding", 0))
     rate: int = job["rate"]
@@ -43,7 +43,7 @@ def send_stream() -> None:
 
 
 def receive_stream() -> None:
-    """Take the packets of a stream, and tell how long each was under way, ns."""
+    """Receive the packets of a stream, and report each one's delay, ns."""
     job = child.receive()
     delays: list[int] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
@@ -54,7 +54,7 @@ def receive_stream() -> None:
         child.send(ready=True)
         last_ns = child.receive()["start_ns"] + round((job["seconds"] + _LAST_WAIT_S) * 1e9)
         while time.monotonic_ns() < last_ns:
-            # The kernel keeps what arrives, with its time: reading seldom disturbs least.
+            # The kernel keeps packets with their times, and rare reads disturb least.
             time.sleep(_READ_EVERY_S)
             delays += _drain(stream)
     child.send(result=delays)

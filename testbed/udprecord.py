@@ -1,4 +1,4 @@
-"""From what became of UDP packets to their part of a run's record (docs/testbed.md). Pure.
+"""Makes the `udp` part of a run's record (docs/testbed.md). Pure.
 
 Payload is what follows the UDP header. Rates are bits/s.
 """
@@ -19,21 +19,21 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class UdpReport:
-    """What was seen of one source."""
+    """The observations of one source."""
 
     id: str
     limiter: str
     size: int
-    """Bytes of each of its IP packets."""
+    """Size of its IP packets, bytes."""
     start_s: float
     end_s: float
     sent: int
-    """Packets that it sent, in the whole run."""
+    """Packets sent in the whole run."""
     steps: tuple[int, ...]
-    """Bytes of payload that came in each step of the run."""
+    """Bytes of payload received in each step of the run."""
 
     def ip_bytes(self, first_step: int = 0) -> float:
-        """IP bytes that came from a step on."""
+        """IP bytes received from a step on."""
         return sum(self.steps[first_step:]) * self.size / (self.size - UDP_HEADERS)
 
 
@@ -43,14 +43,14 @@ def udp_reports(
     received: Sequence[Mapping[str, Any]],
     steps: int,
 ) -> tuple[UdpReport, ...]:
-    """A report of each source, from what the processes of a testbed run tell.
+    """A report of each source, from the reports of a run's processes.
 
     Args:
-        planned: each group, the address that it sends from, and its sources.
+        planned: each group, its sending address, and its sources.
         sent: `late_ns` of the latest packet, and the packets `sent` by each source, in that order.
         received: `bytes` of payload in each step, of each `source` (its number) of an `address`;
-            sources that nothing came of are missing.
-        steps: how many there are in a run.
+            sources without received packets are missing.
+        steps: number of steps in a run.
 
     Raises:
         DisturbedError: a packet was sent late.

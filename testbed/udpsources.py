@@ -12,10 +12,11 @@ from testbed.udprecord import UdpReport, udp_reports
 
 
 class UdpSources:
-    """Sources and their counter; nothing at all for an experiment without."""
+    """Sources and their counter; no process for an experiment without UDP."""
 
     def __init__(self, experiment: Experiment, layout: Plan, rng: Random) -> None:
-        """`rng` decides when the sources begin, and comes after what starts the TCP flows."""
+        """`rng` decides when the sources begin, after it has decided the starts of the TCP
+        flows."""
         self._duration_ns = experiment.duration_ns
         self._layout = layout
         self._groups = experiment.udp
@@ -53,11 +54,11 @@ class UdpSources:
         ]
 
     def timed(self) -> list[Child]:
-        """The processes that say when they are ready, and have to be told the start time."""
+        """The processes that report when they are ready, and need the start time."""
         return self._processes
 
     async def report(self, timeout_s: float) -> tuple[UdpReport, ...]:
-        """What became of the sources' packets.
+        """The reports on the sources' packets.
 
         Raises:
             DisturbedError: a packet was sent late (`testbed.udprecord`).

@@ -2,7 +2,7 @@
 
 `python -m testbed.udptraffic send` sends for all UDP sources of a run (`testbed.datagrams`),
 through a raw socket in the namespace of each group: a source port is then a number in a header, and
-takes no descriptor. It runs before ordinary processes, and tells how late its latest packet was.
+takes no descriptor. It has priority over ordinary processes, and reports its largest lateness.
 
 `python -m testbed.udptraffic receive` runs in the sink. It counts the payload of each source, in
 bytes, in steps of 200 ms.
@@ -26,7 +26,7 @@ _RECEIVE_BUFFER = 32 * 1024 * 1024
 _LARGEST = 65_536
 _LAST_WAIT_S = 0.3
 _HEADER = struct.Struct(">HHHH")
-"""Of UDP: source port, destination port, length, checksum; 0 is no checksum."""
+"""The UDP header: source port, destination port, length, checksum (0: none)."""
 _UDP_HEADER = 8
 
 
@@ -36,7 +36,7 @@ class _Source:
     def __init__(
         self, group: UdpGroup, number: int, spec: dict[str, Any], raw: socket.socket, port: int
     ) -> None:
-        """`spec` is its start and end; `port` is where it sends to."""
+        """`spec` has start and end; `port` is the destination port."""
         self.start_ns: int = spec["start_ns"]
         self.end_ns: int = spec["end_ns"]
         self.sent = 0
@@ -46,7 +46,7 @@ class _Source:
         self._port = port
         self._since_ns = self.start_ns
         self._burst = 0
-        """Bursts since then."""
+        """Number of bursts since then."""
 
     def send(self) -> int | None:
         """Send a burst, and return when the next is due; None where none is."""
@@ -106,7 +106,7 @@ def _sources_of(spec: dict[str, Any]) -> list[_Source]:
 
 
 def receive_datagrams() -> None:
-    """Count what arrives of every source, from the start to the end of the run."""
+    """Count the received bytes of every source, from the start to the end of the run."""
     job = child.receive()
     step_ns: int = job["step_ns"]
     steps: int = job["duration_ns"] // step_ns

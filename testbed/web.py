@@ -11,10 +11,10 @@ from testbed.webrecord import SiteReport, site_report
 
 
 class Web:
-    """Servers and clients; nothing at all for an experiment without."""
+    """Servers and clients; no process for an experiment without web traffic."""
 
     def __init__(self, experiment: Experiment, layout: Plan, seed: int) -> None:
-        """`seed` decides what is asked for and when; it must be the same for every allocator."""
+        """`seed` decides the requests and their times; it must be the same for every allocator."""
         self._experiment = experiment
         self._layout = layout
         self._seed = seed
@@ -65,16 +65,16 @@ class Web:
         }
 
     async def ready(self) -> None:
-        """Wait until all of them are."""
+        """Wait until all processes are ready."""
         for member in [*self._servers, *self.timed()]:
             await member.receive()
 
     def timed(self) -> list[Child]:
-        """The processes that have to be told the start time."""
+        """The processes that need the start time."""
         return [] if self._client is None else [self._client]
 
     async def report(self, timeout_s: float) -> tuple[SiteReport, ...]:
-        """What became of everything that was asked for.
+        """The reports on all requests.
 
         Raises:
             MeasurementError: a request broke, or the arrivals were not those of the plan.

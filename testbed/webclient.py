@@ -1,14 +1,14 @@
 """The clients of all web servers, as one process of the testbed, in the sink.
 
-An open loop: every request starts at the time that was set for it beforehand, on a connection of
-its own (HTTP/1.1 with `Connection: close`, as httperf and wget asked in 2007), whatever has become
-of earlier ones. Nothing here waits for a request but that request's own task, and how late each
-one started is told, so that a run in which this process could not keep up does not count.
+An open loop: every request starts at its planned time, whether earlier ones have ended or not. It
+has a connection of its own (HTTP/1.1 with `Connection: close`, as httperf and wget in 2007). Only
+a request's own task waits for it. The lateness of each start is reported, so that a run with a slow
+client process does not count.
 
 A closed loop: each client asks for one object after another while it has work.
 
-What is told of a request: when its SYN was sent, when the last byte of the object had come, and
-how many bytes of it came, of those too that were still under way when all ended.
+A request's report has the time of its SYN, the time of the object's last byte, and the bytes
+received, also for requests that were under way at the end.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SERVER_PORT = 80
 _READ = 1 << 16
 _TCPI_OPT_SACK = 2
 _LAST_NS = 100_000_000
-"""How long it goes on after the end: the last request, too, has time to start late."""
+"""Time for which the client goes on after the end, so that the last request may start late."""
 _RESET, _PARTING = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
-"""SO_LINGER: what is broken off is gone at once, here and at the server; the rest ends properly."""
+"""SO_LINGER: a broken-off request ends with a reset; all others end normally."""
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request and what became of it; times in ns from the start of the run."""
+    """One request and its outcome; times in ns from the start of the run."""
 
     size: int
     start_ns: int | None = None
@@ -116,7 +116,7 @@ class _Site:
             headers=[("Host", self._address[0]), ("Connection", "close")],
         )
         asked = (http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b"")
-        await connection.send(asked)  # far smaller than a new connection's buffer: all of it goes
+        await connection.send(asked)  # it fits into a new connection's buffer
         while True:
             event = http.next_event()
             if event is h11.NEED_DATA:
@@ -138,7 +138,7 @@ class _Site:
             self.steps[step] += count
 
     def report(self) -> dict[str, Any]:
-        """What became of everything that was asked for, in the order of asking."""
+        """The reports on all requests, in their order."""
         return {
             "name": self.name,
             "steps": self.steps,
@@ -151,7 +151,7 @@ class _Site:
 
 
 def work() -> None:
-    """Be all clients, from the start to the end of the run."""
+    """Run all clients, from the start to the end of the run."""
     job = child.receive()
     step_ns: int = job["step_ns"]
     duration_ns: int = job["duration_ns"]

@@ -1,4 +1,4 @@
-"""From what became of web requests to their part of a run's record (docs/testbed.md). Pure.
+"""Makes the `web` part of a run's record (docs/testbed.md). Pure.
 
 Sizes bytes, times ns from the start of the run, rates bits/s of object bytes.
 """
@@ -20,9 +20,9 @@ LATE_NS = 50_000_000
 CLASSES = (0, 5_000, 50_000, 500_000)
 """Least sizes of the classes of table 1 of the paper; the last one has no upper end."""
 MOST_ROWS = 20_000
-"""Requests that are told one by one in a run's record."""
+"""Most requests that a run's record has one by one."""
 OVERHEAD = 450
-"""IP-layer bytes from the server, at most, that a request costs besides full packets of object:
+"""Most IP-layer bytes from the server for a request besides full packets of its object:
 its SYN-ACK, acknowledgements, FIN, the response's head, and a packet that is not full."""
 
 _NS_PER_S = 1_000_000_000
@@ -33,34 +33,34 @@ class Fetch:
     """A request that was started."""
 
     start_ns: int
-    """When its SYN was sent."""
+    """When the SYN was sent."""
     end_ns: int | None
-    """When the object had come; None where it was broken off."""
+    """When the object was complete; None: the request was broken off."""
     size: int
     received: int
-    """Bytes of the object."""
+    """Received bytes of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteReport:
-    """What was seen of one server's clients."""
+    """The observations of one server's clients."""
 
     name: str
     limiter: str
     planned: tuple[Request, ...]
-    """Of an open loop; nothing for a closed one."""
+    """Planned requests of an open loop; empty for a closed loop."""
     fetches: tuple[Fetch, ...]
-    """In the order of asking."""
+    """Requests in the order of their start."""
     steps: tuple[int, ...]
-    """Object bytes that came in each step of the run."""
+    """Object bytes received in each step of the run."""
     late_ns: int
-    """How late the latest request of an open loop started."""
+    """Largest lateness of a request's start in an open loop."""
 
 
 def site_report(
     name: str, limiter: str, planned: Sequence[Request], told: dict[str, Any], open_loop: bool
 ) -> SiteReport:
-    """Read what the client tells of a server, and check it against the plan.
+    """Read the client's report on a server, and check it against the plan.
 
     Raises:
         MeasurementError: a request broke, or the arrivals were not those of the plan.
@@ -75,16 +75,16 @@ def site_report(
 
 
 def _lateness(name: str, planned: Sequence[Request], fetches: Sequence[Fetch]) -> int:
-    """How late the latest request started.
+    """The largest lateness of a request's start.
 
     Raises:
         MeasurementError: arrivals are missing in the middle, or in disorder.
-        DisturbedError: the last are missing, or they came at other times.
+        DisturbedError: the last arrivals are missing, or came at other times.
     """
     sizes = [fetch.size for fetch in fetches]
     wanted = [request.size for request in planned]
     if wanted != sizes:
-        # Who was late when the run ended has not come to the last of them.
+        # A client that was late at the end has not started the last requests.
         kind = DisturbedError if wanted[: len(sizes)] == sizes else MeasurementError
         raise kind(
             f"web {name}: {len(fetches)} requests were started, not the {len(planned)} planned"
@@ -104,8 +104,8 @@ def _lateness(name: str, planned: Sequence[Request], fetches: Sequence[Fetch]) -
 def class_rates(fetches: Sequence[Fetch], begin_ns: int) -> list[dict[str, Any]]:
     """Harmonic mean of the rates of finished requests by size, as in table 1 of the paper.
 
-    Of the requests that started at `begin_ns` or later; a rate is the size over the time from SYN
-    to last byte. None where there are none. Those not finished have no rate: they are counted.
+    Only requests that started at `begin_ns` or later count. A rate is the size over the time from
+    SYN to last byte; None without requests. Unfinished requests have no rate, and are counted.
     """
     found = []
     for least, beyond in pairwise([*CLASSES, math.inf]):

@@ -24,7 +24,7 @@ from testbed.traffic import CONGESTION_CONTROL, set_congestion
 _BACKLOG = 4096
 _CHUNK = bytes(64 * 1024)
 _IDLE_S = 600.0
-"""A connection may wait as long for its request: one that is held up in a limiter is no idler."""
+"""Longest wait for a request, which a limiter may hold up."""
 
 
 async def _object(request: Request) -> StreamingResponse:

@@ -1,11 +1,11 @@
-"""Web traffic as data: who asks when for how much, the same for every allocator. Pure.
+"""Web traffic as data: times and sizes of requests, the same for every allocator. Pure.
 
 Two kinds of demand, one for each way to load a server:
 
-- `requests`: open loop. Requests arrive as a Poisson process of so many a second, whatever has
-  become of earlier ones; where the demand changes the process, having no memory, begins anew.
-- `concurrent`: so many clients that ask for one object after another without a pause. Those
-  that a change of the demand leaves without work break off what they are getting.
+- `requests`: open loop. Requests arrive as a Poisson process of this rate, whether earlier ones
+  have ended or not. At a change of the demand the process starts again, as it has no memory.
+- `concurrent`: this number of clients, each of which asks for one object after another without a
+  pause. If a change of the demand reduces the number, clients break off their requests.
 
 Sizes follow a bounded Pareto distribution, F(x) = (1 - (l/x)^a) / (1 - (l/h)^a) for l <= x <= h:
 heavy-tailed as web objects are (Crovella and Bestavros; the SURGE generator's tail), its bounds
@@ -29,7 +29,7 @@ from drld.config.problems import Problems
 from testbed.fields import Duration, Name, PathTable, Size, Table
 
 MOST_REQUESTS = 50_000
-"""Of an open loop in one run, on average; a list of them is made beforehand."""
+"""Most requests of an open loop in one run, on average, as their list is made in advance."""
 
 _NS_PER_S = 1_000_000_000
 _LARGEST = 1_000_000_000
@@ -47,11 +47,11 @@ class SizesTable(Table):
 
     @property
     def mean(self) -> float:
-        """Bytes."""
+        """The mean size, bytes."""
         a, low, high = self.shape, float(self.least), float(self.most)
         if low == high:
             return low
-        # At shape 1 the formula is 0 / 0; next to it, it is as good as the limit.
+        # At shape 1 the formula is 0 / 0; a nearby shape gives the limit closely enough.
         if abs(a - 1) < 1e-6:
             a = 1 + 1e-6
         whole = 1 - math.pow(low / high, a)
@@ -66,7 +66,7 @@ class SizesTable(Table):
 
 
 class WebTable(PathTable):
-    """A web server behind a limiter, and what is asked of it."""
+    """A web server behind a limiter, and the demand for it."""
 
     requests: Requests | None = None
     concurrent: Concurrent | None = None
@@ -76,7 +76,7 @@ class WebTable(PathTable):
 
 
 class DemandTable(Table):
-    """A change of what is asked of some servers."""
+    """A change of the demand for some servers."""
 
     at: Duration
     web: Annotated[list[Name], Field(min_length=1)]
@@ -91,12 +91,12 @@ class Period:
     begin_ns: int
     end_ns: int
     level: float
-    """Requests/s, or clients."""
+    """Requests/s, or number of clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One object that is asked for."""
+    """One requested object."""
 
     start_ns: int
     size: int
@@ -110,11 +110,11 @@ class WebGroup:
     limiter: str
     table: WebTable
     changes: tuple[DemandTable, ...]
-    """Its own, by time."""
+    """The server's changes, by time."""
 
     @property
     def open_loop(self) -> bool:
-        """Requests wait for nothing."""
+        """Whether requests arrive in an open loop."""
         return self.table.requests is not None
 
     def periods(self, duration_ns: int) -> list[Period]:
@@ -130,7 +130,7 @@ class WebGroup:
         ]
 
     def arrivals(self, duration_ns: int, seed: int) -> list[Request]:
-        """What an open loop asks for, by time; nothing where the group is none."""
+        """The requests of an open loop, by time; empty for a closed loop."""
         if not self.open_loop:
             return []
         rng = Random(f"{seed}/{self.name}")
@@ -145,7 +145,7 @@ class WebGroup:
         return found
 
     def clients(self, duration_ns: int) -> list[list[tuple[int, int]]]:
-        """When each client of a closed loop asks, as (begin, end); nothing for an open loop."""
+        """The times (begin, end) of each client of a closed loop; empty for an open loop."""
         if self.open_loop:
             return []
         periods = self.periods(duration_ns)
@@ -163,7 +163,7 @@ class WebGroup:
         return clients
 
     def client_seed(self, seed: int, number: int) -> str:
-        """Of the sizes that a client of a closed loop asks for, one after another."""
+        """The sizes of a closed-loop client's requests, one after another."""
         return f"{seed}/{self.name}/{number}"
 
 
@@ -188,7 +188,7 @@ def web_groups(web: Sequence[WebTable], demand: Sequence[DemandTable]) -> tuple[
 def check_web(
     groups: Sequence[WebGroup], demand: Sequence[DemandTable], duration_ns: int, problems: Problems
 ) -> None:
-    """What concerns several keys at once."""
+    """Check rules that concern several keys."""
     for index, group in enumerate(groups):
         where: list[int | str] = ["web", index]
         table = group.table

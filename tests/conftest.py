@@ -2,7 +2,9 @@
 
 With pytest-xdist (`-n`) tests run in several processes. Tests marked `alone` or `realtime` then
 wait until no other test runs, and no other begins until they have ended. They come last, so that
-the processes wait for each other only there.
+the processes wait for each other only there. Before them kernel tests, which wait most of the time,
+are spread among those that compute, so that the processors are never idle; what kernel tests share
+is made once for the session.
 """
 
 import fcntl
@@ -12,19 +14,23 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import Phase
 
 # No database: root runs the kernel tests and would leave files that the next user cannot write.
 # In scripts/test the same code gets the same examples, but for a few constants that Hypothesis
 # takes from the modules that a process has imported by then; others explore.
-for name, examples, same in (
-    ("default", 40, False),  # the loop of a day
-    ("ci", 100, True),  # scripts/test
-    ("thorough", 1000, False),  # a night: HYPOTHESIS_PROFILE=thorough
+_FIND = (Phase.explicit, Phase.generate)
+for name, examples, same, phases in (
+    ("default", 40, False, tuple(Phase)),  # the loop of a day
+    ("ci", 100, True, _FIND),  # scripts/test: a failure is shown as it was found, which is at once
+    ("shrink", 100, True, tuple(Phase)),  # the same, made small: minutes, where it is a fleet
+    ("thorough", 1000, False, tuple(Phase)),  # a night: HYPOTHESIS_PROFILE=thorough
 ):
     hypothesis.settings.register_profile(
         name,
         max_examples=examples,
         derandomize=same,
+        phases=phases,
         deadline=None,
         print_blob=True,
         database=None,
@@ -42,7 +48,16 @@ def _runs_alone(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_runs_alone)
+    places: dict[pytest.Item, float] = {}
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for waits in (False, True):
+            some = [
+                item
+                for item in items
+                if not _runs_alone(item) and bool(item.get_closest_marker("kernel")) is waits
+            ]
+            places |= {item: (number + 0.5) / len(some) for number, item in enumerate(some)}
+    items.sort(key=lambda item: 1.0 if _runs_alone(item) else places.get(item, 0.0))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results
 
 STEP_S, FLOW_STEP_S = 0.05, 0.2
 

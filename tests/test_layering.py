@@ -161,6 +161,15 @@ def test_siblings_do_not_import_each_other(siblings: tuple[str, ...]) -> None:
                 assert not [n for n in imports(path) for it in others if within(n, it)], path
 
 
+@pytest.mark.parametrize("path", sorted(modules("testbed/tcp")), ids=relative)
+def test_the_simulated_tcp_knows_neither_fleet_nor_limiter(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & FORBIDDEN
+    ours = {name for name in imports(path) if folder_of(name) is not None}
+    assert {name for name in ours if not within(name, "testbed.tcp")} <= {
+        "testbed", "drld.model", "drld.police.policer",
+    }  # fmt: skip
+
+
 def test_scapy_stays_out_of_the_product() -> None:
     for path in ALL:
         assert "scapy" not in {name.split(".")[0] for name in imports(path)}, path

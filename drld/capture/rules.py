@@ -285,8 +285,7 @@ def iptables_install(
     family: int,
     states: Mapping[Point, ChainState],
 ) -> str:
-    """Input of `iptables-restore --noflush` that replaces the contents of our chains by these
-    rules.
+    """Input of `iptables-restore --noflush` that replaces our chains' contents by these rules.
 
     Our jump comes last in the built-in chain, so that rules that mark packets come first, and a
     packet that we accept has passed all other rules. Empty if there is nothing to do.

@@ -1,4 +1,4 @@
-"""A warning that may occur a thousand times a second, and is logged a few times a minute."""
+"""A log for a warning that may occur thousands of times a second."""
 
 from __future__ import annotations
 

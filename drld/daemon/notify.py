@@ -1,10 +1,10 @@
-"""systemd's readiness protocol (sd_notify(3)): one datagram to $NOTIFY_SOCKET, or nothing.
+"""systemd's readiness protocol (sd_notify(3)) and watchdog (sd_watchdog_enabled(3)).
 
-And its watchdog (sd_watchdog_enabled(3)): a daemon that systemd has not heard from for WatchdogSec
-of its unit is killed and started again.
+A message is one datagram to $NOTIFY_SOCKET; without that variable there are no messages. systemd
+kills and restarts a daemon that sends no `WATCHDOG=1` for WatchdogSec of its unit.
 
-A service manager that reads nothing any more, as systemd does not after a crash of its own, must
-not stop the policing: what it does not take at once is told again later, and never waited for.
+A manager that stops reading, as systemd does after a crash of its own, must not stop the policing.
+So a message that the manager does not take at once is sent again later, and no call blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Manager:
     """The service manager, if there is one."""
 
     def __init__(self) -> None:
-        """Ask the environment whether anybody waits for a watchdog."""
+        """Read the interval of the watchdog from the environment."""
         wanted = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         period_us = os.environ.get("WATCHDOG_USEC", "") if wanted else ""
         self._interval_ns = int(period_us) * _NS_PER_US // 4 if period_us.isdecimal() else 0
@@ -30,15 +30,12 @@ class Manager:
         self._untold: deque[str] = deque(maxlen=_MAX_UNTOLD)
 
     def tell(self, state: str) -> None:
-        """Say `READY=1`, `RELOADING=1`, `STOPPING=1`, ..."""
+        """Send `READY=1`, `RELOADING=1`, `STOPPING=1`, ..."""
         self._untold.append(state)
         self._tell()
 
     def alive(self, now_ns: int) -> None:
-        """Call this whenever the daemon has done what it is there for.
-
-        The watchdog is told four times in the time that it waits.
-        """
+        """Send `WATCHDOG=1` if it is due, four times in WatchdogSec; call this after each tick."""
         if self._interval_ns and now_ns >= self._due_ns:
             self._due_ns = now_ns + self._interval_ns
             if _WATCHDOG not in self._untold:
@@ -51,7 +48,7 @@ class Manager:
 
 
 def _taken(state: str) -> bool:
-    """Whether the manager has a message, or there is none to have it."""
+    """Send a message; return False if the manager's queue is full."""
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
         return True
@@ -62,5 +59,5 @@ def _taken(state: str) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # A manager that is gone is no reason to stop policing.
+        pass  # Without a manager the daemon still polices.
     return True

@@ -1,6 +1,6 @@
-"""What the control API says of an engine: plain values in the shapes of drld.control.schema.
+"""The control API's reports on an engine, in the types of drld.control.schema.
 
-Rates are bits/s here, as in everything an operator reads; inside drld they are bytes/s.
+Rates are bits/s here, as in all that an operator reads; inside drld they are bytes/s.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERDICTS: dict[State, Verdict] = {
 
 
 def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitReport:
-    """One limit, as of its last tick; nothing has changed since if it is at rest."""
+    """One limit at its last tick; a quiescent limit has not changed since."""
     policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
     enforcement = tick.enforcement if tick else managed.limiter.initial()
     return LimitReport(
@@ -94,7 +94,7 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
 
 
 def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
-    """Every peer, its heartbeats and its links of all limits summed up."""
+    """Every peer, with the sum of its heartbeats and of its links of all limits."""
     membership = engine.membership
     connected = membership.connected(now_ns)
     fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
@@ -116,7 +116,7 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
 
 
 def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
-    """What probes found of the fleet."""
+    """The probes' findings about the fleet."""
     probes = engine.probes
     if probes is None:
         return None
@@ -139,7 +139,7 @@ def _verdict(engine: Engine, peer: str) -> Verdict:
 
 
 def gossip_report(transport: Transport) -> GossipReport:
-    """What went over the gossip socket."""
+    """Counts of the gossip socket."""
     return GossipReport(
         sent=transport.sent,
         received=transport.received,
@@ -156,7 +156,7 @@ def gossip_report(transport: Transport) -> GossipReport:
 
 
 def keys_report(ring: KeyRing, configured: KeyRing) -> KeysReport:
-    """The keys in force, and whether they are those of the configuration."""
+    """The keys in force, and whether they are the configured ones."""
     return KeysReport(
         use=ring.use,
         tag_bytes=ring.tag_size,
@@ -186,12 +186,12 @@ def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
 
 
 def _shared(value: float, quantity: Quantity) -> float:
-    """A shared value as operators read it: a rate in bits/s, a weight as it is."""
+    """A shared value in operators' units: a rate in bits/s, a weight unchanged."""
     return value * 8 if quantity is Quantity.RATE else value
 
 
 def local_limit_bps(tick: Tick | None) -> float | None:
-    """The rate in force here, or None where only a drop probability is."""
+    """The rate in force here; None if only a drop probability is in force."""
     if tick is None:
         return None
     if tick.enforcement is not tick.allocation.enforcement:

@@ -12,7 +12,7 @@ MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 2.0
 
 
 class SingleFlight:
-    """Runs the action once at a time, and once for all calls that came before the run began.
+    """Runs the action once at a time, and once for all calls made before the run began.
 
     Between two runs it pauses for as long as the last one took, within `MIN_PAUSE_S` and
     `MAX_PAUSE_S`. A storm of calls therefore leaves the daemon time for its other work.
@@ -30,7 +30,7 @@ class SingleFlight:
         """Return when a run that began after this call has ended.
 
         Raises:
-            DrldError: what that run raised.
+            DrldError: the error of that run.
         """
         asked_after = self._begun
         async with self._lock:
@@ -51,5 +51,5 @@ class SingleFlight:
             self._error = error
         ended = trio.current_time()
         self._paused_until = ended + min(max(ended - began, MIN_PAUSE_S), MAX_PAUSE_S)
-        # A cancelled run does not get here: the next caller in line runs the action again.
+        # A cancelled run does not get here: the next waiting caller runs the action again.
         self._ended = self._begun

@@ -1,6 +1,6 @@
 """The fleet's registry in etcd: its members and its limits.
 
-Theory, semantics and the reasons for them: docs/registry.md. `model` is the pure part: the layout
-of keys, the state, and the configuration made of it. `records` reads and writes the values. `etcd`
-and `agent` are the shells, `cache` the file that outlives a restart without etcd.
+docs/registry.md has theory, semantics and reasons. `model` is pure: the layout of keys, the state,
+and the configuration made of it. `records` reads and writes values. `etcd` and `agent` are shells.
+`cache` is a file for a start while etcd is away.
 """

@@ -1,4 +1,4 @@
-"""What an operator does to a whole fleet in one step (`drlctl fleet`)."""
+"""An operator's changes to a whole fleet, each in one step (`drlctl fleet`)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from drld.spec import LimitSpec, RegistrySpec
 
 POLL_S = 0.2
 MAX_AT_ONCE = 60
-"""Limits in one step: etcd takes 128 changes at once, and each is two."""
+"""Limits in one step: etcd takes 128 changes at once, and a limit needs two."""
 _ANY_INTERVAL_NS = 50_000_000
-"""Of limits that do not say theirs; each member has its own."""
+"""Interval of limits without the key `interval`; each member has its own default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A member as the registry shows it."""
+    """A member in the registry."""
 
     name: str
     member: Member
     alive: Alive | None
-    """None: etcd has not heard of it for its time to live."""
+    """None: etcd has not heard from the member for its time to live."""
 
 
 class Fleet:
@@ -41,19 +41,19 @@ class Fleet:
     def __init__(self, etcd: Etcd, registry: RegistrySpec) -> None:
         self.keys = Keys(registry.fleet)
         self.committing = False
-        """A change was sent: whether it was made is not known before the answer."""
+        """Whether a change was sent and not answered: it may have been made."""
         self._etcd = etcd
-        # Interfaces stay as the fleet calls them.
+        # Interfaces keep the fleet's names.
         plain = dataclasses.replace(registry, interfaces={})
         self._readers = Readers(_ANY_INTERVAL_NS, plain)
 
     async def known(self) -> Registry:
-        """All members and limits that can be used; `problems` has the others."""
+        """All valid members and limits; `problems` has the others."""
         registry, _ = await self._look()
         return registry
 
     async def members(self) -> list[Status]:
-        """Everybody, by name."""
+        """All members, by name."""
         registry = await self.known()
         alive = await self._alive()
         return [
@@ -62,14 +62,15 @@ class Fleet:
         ]
 
     async def add_limits(self, tables: Iterable[Any], *, replace: bool) -> tuple[list[int], int]:
-        """Give the fleet these limits, all or none; return their ids, and the revision.
+        """Add these limits to the fleet, all or none; return their ids, and the revision.
 
-        A table without `id` gets the smallest that was never given out. With `replace` a limit
-        of the id, or without one of the name, is changed; without it that is an error.
+        A table without `id` gets the smallest id that was never given out. With `replace`, a table
+        changes the limit of the same id, or of the same name if it has no id. Without `replace`
+        such a table is an error.
 
         Raises:
-            ConfigError: a limit cannot be used, or clashes with another.
-            RegistryError: etcd cannot be reached, or the fleet was changed meanwhile.
+            ConfigError: a limit is invalid, or clashes with another.
+            RegistryError: etcd cannot be reached, or another client changed the fleet meanwhile.
         """
         tables = list(tables)
         if len(tables) > MAX_AT_ONCE:
@@ -99,7 +100,7 @@ class Fleet:
             changes[key] = write_limit(table)
             used = self.keys.given_out(spec.id)
             changes[used] = b"{}"
-            # Nobody may have added it, nor added and removed it, meanwhile.
+            # Fails if another client added the limit meanwhile, or added and removed it.
             where |= {key: there.get(key, 0), used: there.get(used, 0)}
             names = {name: limit_id for name, limit_id in names.items() if limit_id != spec.id}
             names[spec.name] = spec.id
@@ -108,12 +109,12 @@ class Fleet:
         return ids, await self._commit(changes, where)
 
     async def remove_limit(self, wanted: str) -> tuple[int, int]:
-        """Take a limit, by name or id, from the fleet; return its id, and the revision.
+        """Remove a limit, by name or id, from the fleet; return its id, and the revision.
 
-        Its id is never given out again, for what is under way between limiters has it.
+        Its id is never given out again, as datagrams under way between limiters may have it.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: the limit does not exist.
             RegistryError: as `add_limits`.
         """
         registry, there = await self._look()
@@ -123,7 +124,7 @@ class Fleet:
             if wanted in (held.value.name, str(limit_id))
         ]
         if not found and wanted.isascii() and wanted.isdigit():
-            # One that nobody can use can be removed, too.
+            # An invalid limit can be removed, too.
             found = [int(wanted)] if self.keys.limit(int(wanted)) in there else []
         if not found:
             raise ConfigError([f"fleet {self.keys.name} has no limit {wanted!r}"])
@@ -132,10 +133,10 @@ class Fleet:
         return found[0], await self._commit(changes, {key: there[key]})
 
     async def remove(self, name: str, *, force: bool) -> int:
-        """Count a member no more; return the revision.
+        """Remove a member from the fleet; return the revision.
 
         Raises:
-            ConfigError: there is none of this name, or it is alive and `force` is not given.
+            ConfigError: the member does not exist, or it is alive and `force` is False.
             RegistryError: as `add_limits`.
         """
         key, alive = self.keys.member(name), self.keys.alive(name)
@@ -152,7 +153,7 @@ class Fleet:
         return await self._commit({key: None}, where)
 
     async def applied(self, revision: int, within_s: float) -> list[Status]:
-        """Wait until all who are alive have applied a revision; return how all stand then."""
+        """Wait until all members that are alive have applied a revision; return all states."""
         members = await self.members()
         with trio.move_on_after(within_s):
             while any(m.alive is not None and m.alive.applied < revision for m in members):
@@ -173,7 +174,7 @@ class Fleet:
         return found
 
     async def _look(self) -> tuple[Registry, dict[str, int]]:
-        """What stands there, and the revisions of its keys."""
+        """The registry's present contents, and the revisions of its keys."""
         items, revision = await self._etcd.read(self.keys.followed)
         registry = Registry(self.keys, "", ("", 0), self._readers)
         registry.resync(items, revision)

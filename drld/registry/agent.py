@@ -1,9 +1,10 @@
 """The limiter's side of the registry: follows it, and keeps this limiter registered (a shell).
 
-One session with one etcd server at a time. It reads the followed range, watches it from there on,
-and does what is due: renew the lease, register, restore what etcd has lost, tell what has been
-applied. Whatever goes wrong ends the session, and the next one begins from the start with the next
-server; what is known stays in force meanwhile. So there is no state of the protocol to get wrong.
+The agent has one session with one etcd server at a time. A session reads the followed range and
+watches it. It renews the lease, registers, restores values that etcd has lost, and writes the
+revision that this limiter has applied. Any failure ends the session, and the next one begins from
+the start with the next server. The known configuration stays in force meanwhile. So no state of the
+protocol outlives a failure.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ log = logging.getLogger("drld.registry")
 
 SHORTEST_RETRY_S, LONGEST_RETRY_S = 0.2, 10.0
 APPLY_INTERVAL_S = 0.1
-"""Between two changes of the configuration: whoever adds many limits adds them in a few steps."""
+"""Pause between two changes of the configuration, as an operator adds many limits in steps."""
 RETRY_REFUSED_S = 60.0
-"""When to try again what the host refused, a cache on a full disk too."""
+"""Time until the next try of limits that the host refused, or of a cache that was not written."""
 LEAVE_TIMEOUT_S = 5.0
 SHOWN = 20
-"""Members, problems in a report."""
+"""Most members, and most problems, in a report."""
 
 
 class Agent:
-    """What a daemon with a registry has beside its engine."""
+    """The registry of one daemon."""
 
     def __init__(
         self,
@@ -52,22 +53,22 @@ class Agent:
         prepare: Callable[[LimiterSpec], Awaitable[None]],
         reconfigure: Callable[[LimiterSpec], None],
     ) -> None:
-        """Remember what the registry said before the last restart.
+        """Begin with the cache, the state of the registry before the last restart.
 
-        `reconfigure` puts a configuration into force, or raises ConfigError or DatapathError;
-        `prepare` does what takes long of it.
+        `prepare` does the slow part of `reconfigure`, which puts a configuration into force, or
+        raises ConfigError or DatapathError.
         """
         assert file.registry is not None
         self.file = file
         self.known = trio.Event()
-        """Set once it is known who belongs to the fleet."""
+        """Set once the members of the fleet are known."""
         self._path = path
         self._spec = file.registry
         self._keys = Keys(file.registry.fleet)
         self._prepare = prepare
         self._reconfigure = reconfigure
         self._changing = trio.Lock()
-        """Held from a preparation until what was prepared is in force."""
+        """Held from a preparation until its configuration is in force."""
         self._registry = Registry(
             self._keys, file.name, file.listen, Readers(file.gossip.interval_ns, file.registry)
         )
@@ -75,23 +76,23 @@ class Agent:
         self._in_force: LimiterSpec | None = None
         self._applied = 0
         self._histories = 0
-        """How often etcd had another registry than before."""
+        """Number of times that etcd had another registry than before."""
         self._refused: dict[str, str] = {}
-        """Keys whose value is fine, but not here."""
+        """Keys with a valid value that is not in force on this host, and the reasons."""
         self._complaints: dict[str, str] = {}
-        """What was logged of all that is not in force."""
+        """Logged reasons of values that are not in force, by key."""
         self._host_refuses = False
         self._upkeep: Upkeep | None = None
-        """Of the last session."""
+        """The upkeep of the last session."""
         self._endpoint: str | None = None
-        """The server that we follow, or followed last, until none can be used."""
+        """The server of this or the last session; None: all servers failed."""
         self._error: str | None = None
         self._since = time.time()
         self._failures = 0
-        """Servers in a row that could not be used."""
+        """Sessions that failed in a row."""
         self._cache = cache.Cache(file.registry.cache, self._keys)
         self._warned = False
-        """Of what etcd has lost."""
+        """Whether the present loss in etcd was logged."""
         self._dirty = trio.Event()
         remembered = cache.load(file.registry.cache, self._keys)
         if remembered is not None:
@@ -99,22 +100,22 @@ class Agent:
             if remembered.fleet is not None:
                 self.known.set()
 
-    # What the daemon asks.
+    # Called by the daemon.
 
     def spec(self) -> LimiterSpec:
-        """The configuration that file and registry ask for."""
+        """The configuration merged from file and registry."""
         return merge(self.file, self._path, self._registry).spec
 
     def started(self, spec: LimiterSpec) -> None:
-        """This configuration is in force: from now on `reconfigure` changes it."""
+        """Note that this configuration is in force; from now on `reconfigure` changes it."""
         self._in_force = spec
         self._dirty.set()
 
     async def reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
-        """Take over a changed file, by this `reconfigure`.
+        """Put a changed file into force with this `reconfigure`.
 
         Raises:
-            ConfigError, DatapathError: it cannot be used; what is in force stays.
+            ConfigError, DatapathError: the file is refused; the old configuration stays.
         """
         if file.registry != self.file.registry:
             raise ConfigError(
@@ -135,11 +136,11 @@ class Agent:
         in_force = self._in_force
         if in_force is None:
             raise ConfigError(
-                [f"{self._path}: registry: waiting to hear who belongs to the fleet: nothing runs"]
+                [f"{self._path}: registry: no reload while the members of the fleet are unknown"]
             )
         of_fleet = [limit for limit in in_force.limits if limit not in self.file.limits]
         merged = merge(file, self._path, self._registry, of_fleet).spec
-        # The file as a whole, with the fleet's limits that the host does not refuse.
+        # The whole file, with those limits of the fleet that are in force here.
         own = {limit.id for limit in file.limits}
         before = {limit.id for limit in in_force.limits}
         usable = [limit for limit in merged.limits if limit.id in own | before]
@@ -150,7 +151,7 @@ class Agent:
         self._dirty.set()
 
     def report(self) -> RegistryReport:
-        """How it stands with the registry."""
+        """The state of the registry, for the control API."""
         registry, problems = self._registry, self._problems()
         return RegistryReport(
             fleet=self._spec.fleet,
@@ -183,14 +184,14 @@ class Agent:
             nursery.start_soon(self._follow)
 
     async def leave(self) -> None:
-        """Stop being a member: to be called when the limiter forwards nothing any more."""
+        """Stop being a member; call it once the limiter forwards no packets any more."""
         if self._upkeep is None:
-            # Not in this life; perhaps in one that was killed.
+            # This incarnation never registered; an earlier, killed one may have.
             if self.file.name not in self._registry.members:
                 return
         elif self._upkeep.taken is not None:
             return
-        # First the one that answered last; one that says nothing leaves time for the others.
+        # The last server first; each gets a part of the time.
         endpoints = sorted(self._spec.endpoints, key=lambda known: known != self._endpoint)
         ends = trio.current_time() + LEAVE_TIMEOUT_S
         while endpoints:
@@ -214,18 +215,18 @@ class Agent:
         key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
         async with Etcd(endpoint, self._spec) as etcd:
             item = await etcd.get(key)
-            # Before the others do: a start while etcd is away must not count on them.
+            # Before etcd's answer: the next start must not count on its old membership.
             self._registry.forget(self.file.name)
             await self._save()
             while item is not None and self._is_ours(item):
                 where = {key: item.revision}
                 if await etcd.commit({key: None, alive: None}, where) is not None:
                     return
-                # What we had asked for last was done only now.
+                # An earlier request of ours changed the key meanwhile.
                 item = await etcd.get(key)
 
     def _is_ours(self, item: Event) -> bool:
-        """Whether a member of our name is this limiter, and not one that came in the meantime."""
+        """Whether a member of our name is this limiter, and not its replacement."""
         try:
             return Readers.member(item.value or b"", item.key).address == self.file.listen
         except ConfigError:
@@ -235,29 +236,29 @@ class Agent:
 
     async def _follow(self) -> None:
         servers = len(self._spec.endpoints)
-        # A fleet spreads over all of them.
+        # A random first server spreads the fleet over all of them.
         retry_s, turn = SHORTEST_RETRY_S, self._rng.randrange(servers)
         while True:
             try:
                 async with Etcd(self._spec.endpoints[turn % servers], self._spec) as etcd:
                     await self._session(etcd)
             except CompactedError:
-                pass  # The next session reads everything, and goes on from there.
+                pass  # The next session reads everything again.
             except RegistryError as error:
                 turn += 1
                 if self._endpoint is not None:
                     retry_s = SHORTEST_RETRY_S
                 self._disconnected(str(error))
                 if self._failures % servers:
-                    continue  # Another may be there.
+                    continue  # Try the next server at once.
             await trio.sleep(retry_s * self._rng.uniform(0.5, 1))
             retry_s = min(2 * retry_s, LONGEST_RETRY_S)
 
     async def _session(self, etcd: Etcd) -> None:
-        """Follow one server for as long as that goes well.
+        """Follow one server until a failure.
 
         Raises:
-            RegistryError: it does not.
+            RegistryError: the failure.
         """
         registry = self._registry
         items, revision = await etcd.read(self._keys.followed)
@@ -268,7 +269,7 @@ class Agent:
                 past = [item.key for item in then]
         registry.resync(items, revision, past)
         if not registry.continuous:
-            self._applied = 0  # A revision of another registry.
+            self._applied = 0  # It was a revision of another registry.
             self._histories += 1
         self._warn_of_loss()
         self.known.set()
@@ -298,7 +299,7 @@ class Agent:
         self._dirty.set()
 
     def _connected(self, endpoint: str) -> None:
-        """What is known is read, and what we have to say is written."""
+        """The registry is read, and our values are written."""
         self._failures = 0
         self._complain()
         if self._endpoint == endpoint:
@@ -341,7 +342,7 @@ class Agent:
         if registry.seen or self.file.name in registry.members:
             return "going on with the fleet as last known"
         return (
-            f"{self.file.name} was no member at last, so nobody counts it: going on with the "
+            f"{self.file.name} was not a member, so no limiter counts it: enforcing the "
             f"static share of {self.report()['members']} limiters"
         )
 
@@ -363,7 +364,7 @@ class Agent:
 
     async def _apply(self, in_force: LimiterSpec) -> None:
         registry = self._registry
-        # It may change again while this comes into force.
+        # The registry may change again during this.
         spec, problems = merge(self.file, self._path, registry, in_force.limits)
         seen, history = registry.seen, self._histories
         refused = dict(problems)
@@ -383,7 +384,7 @@ class Agent:
         self._complain()
 
     def _complain(self) -> None:
-        """Log what is not in force, once."""
+        """Log each value that is not in force, once."""
         before, self._complaints = self._complaints, self._problems()
         new = [text for key, text in self._complaints.items() if before.get(key) != text]
         for text in new[:SHOWN]:
@@ -399,7 +400,7 @@ class Agent:
         self._in_force = spec
 
     def _tell(self, upkeep: Upkeep) -> None:
-        # Who does not know whom it does not count says that it counts nobody.
+        # A limiter that cannot name all members it does not count reports that it counts none.
         applied = 0 if self._registry.overwhelmed else self._applied
         upkeep.tell(applied, self._problems())
 

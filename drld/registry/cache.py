@@ -1,7 +1,7 @@
-"""The file with what the registry said last, for a daemon that starts while etcd is away.
+"""A file with the last known registry, for a daemon that starts while etcd is away.
 
-Written beside and moved into place, so that there is always a whole one. It is read like
-everything that comes from outside: `Registry.recall` validates each value.
+A new file is written beside the old one and moved into place, so that a complete file always
+exists. Its contents are not trusted: `Registry.recall` validates each value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION = 1
 
 
 class Remembered(NamedTuple):
-    """What `Registry.recall` takes."""
+    """The arguments of `Registry.recall`."""
 
     fleet: str | None
     revision: int
@@ -33,17 +33,17 @@ class Remembered(NamedTuple):
 
 
 class Cache:
-    """One limiter's file, and whether it says what is known."""
+    """One limiter's file."""
 
     def __init__(self, path: str, keys: Keys) -> None:
         self.path = path
         self.error: str | None = None
-        """Why it does not."""
+        """Why the file is out of date; None if it is not."""
         self._keys = keys
         self._saved: Remembered | None = None
 
     async def keep(self, remembered: Remembered) -> None:
-        """Have the file say so; `error` says why it does not."""
+        """Write this to the file if it changed; `error` says why that failed."""
         error = None
         if remembered != self._saved:
             try:
@@ -63,7 +63,7 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
     """Replace the file.
 
     Raises:
-        OSError: the old one stays.
+        OSError: writing failed; the old file stays.
     """
     value = {
         "version": _VERSION,
@@ -89,7 +89,7 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
 
 
 def load(path: str, keys: Keys) -> Remembered | None:
-    """Read the file; None where there is none of this fleet that can be used: the log says why."""
+    """Read the file; None if it is missing, damaged or of another fleet, which is logged."""
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(2 * MAX_BYTES + 1)

@@ -1,7 +1,7 @@
-"""The files that a session with etcd needs: password, and certificates.
+"""The files that a session with etcd needs: password and certificates.
 
-They are read for each session, so that new ones need no restart, and with the configuration, so
-that a mistake is said there.
+They are read for each session, so that new files need no restart, and with the configuration, so
+that mistakes are reported there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MAX_PASSWORD_BYTES = 4096
 
 
 def read_password(registry: RegistrySpec) -> str:
-    """The password of `registry.user`; empty where there is none.
+    """The password of `registry.user`; empty without a `registry.password_file`.
 
     Raises:
-        RegistryError: its file cannot be used.
+        RegistryError: the file is unreadable, or holds no password.
     """
     path = registry.password_file
     if path is None:
@@ -36,17 +36,17 @@ def read_password(registry: RegistrySpec) -> str:
     try:
         password = data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        password = ""  # What the error says shows some of it.
+        password = ""  # The error's text would show a part of the password.
     if not password or len(data) > _MAX_PASSWORD_BYTES:
         raise RegistryError(f"registry.password_file: {path}: not a password")
     return password
 
 
 def read_trust(registry: RegistrySpec) -> ssl.SSLContext:
-    """Whom to trust, and what to show: for servers that speak TLS.
+    """The trusted authorities and our certificate, for servers with TLS.
 
     Raises:
-        RegistryError: a file cannot be used.
+        RegistryError: a file is unreadable, or holds no certificate or key.
     """
     what = f"registry.ca: {registry.ca}"
     try:
@@ -68,10 +68,10 @@ def read_trust(registry: RegistrySpec) -> ssl.SSLContext:
 
 
 def _check_regular(path: str) -> None:
-    """A pipe would keep the daemon waiting.
+    """Refuse anything but a regular file: reading a pipe could block the daemon.
 
     Raises:
-        OSError: there is nothing, or something else.
+        OSError: the file is missing, or not a regular one.
     """
     if not stat.S_ISREG(Path(path).stat().st_mode):
         raise OSError(errno.EINVAL, "not a file")

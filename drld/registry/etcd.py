@@ -1,11 +1,10 @@
-"""One etcd server, spoken to in the JSON of its gateway (etcd 3.3 and later) over HTTP.
+"""A client of one etcd server: the JSON of its gateway (etcd 3.3 and later) over HTTP.
 
-There is no maintained client for trio, and this needs six calls. What comes back is not trusted:
-every answer is bounded in size and time, and what is not of the form that etcd's API has is a
-`RegistryError`, as everything else that goes wrong here. Integers of 64 bits are strings in this
-JSON, and keys and values are base64.
+No client for trio is maintained, and the registry needs six calls. Answers are not trusted: each is
+bounded in size and time. An answer in another form than etcd's API is a `RegistryError`, like every
+failure here. Integers of 64 bits are strings in this JSON, and keys and values are base64.
 
-This module is imported only where a registry is configured.
+This module is imported only if a registry is configured.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from drld.registry.model.state import Event
 from drld.spec import RegistrySpec
 
 MAX_ANSWER_BYTES = 8_000_000
-"""Of one answer, or of one line of a watch: a value is at most 1.5 MB, 2 MB in base64."""
+"""Bound of one answer, or of one line of a watch: a value is at most 1.5 MB, 2 MB in base64."""
 MAX_READ_BYTES = 128_000_000
-"""Of the values of a range."""
+"""Bound of all values of a range."""
 MAX_KEYS = 200_000
-"""Of a range: more than there are limits and members."""
+"""Bound of the keys of a range: more than all limits and members."""
 PAGE = 500
-"""Keys that one read asks for."""
+"""Keys per read."""
 CALL_TIMEOUT_S = 8.0
 """A server without a leader needs 7 s to say so."""
 _COMPACTED = "required revision has been compacted"
@@ -41,7 +40,7 @@ _ABOUT = {
     "authentication is not enabled": "registry.user",
     "permission denied": "registry.user",
 }
-"""What etcd says of who we are, and the keys that say it here."""
+"""etcd's errors about our identity, and the configuration keys that they concern."""
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
 
@@ -50,7 +49,7 @@ Range = tuple[str, str]
 
 
 class CompactedError(RegistryError):
-    """The history that is asked for is gone: read everything anew."""
+    """The wanted history is compacted: read everything again."""
 
 
 class _TooLargeError(RegistryError):
@@ -61,10 +60,10 @@ class Etcd:
     """A session with one server; an asynchronous context manager."""
 
     def __init__(self, endpoint: str, registry: RegistrySpec) -> None:
-        """Read what the configuration names: certificates and password.
+        """Read the configured certificates and password.
 
         Raises:
-            RegistryError: one of these files cannot be used.
+            RegistryError: a file is unreadable or invalid.
         """
         self.endpoint = endpoint
         self._user = registry.user
@@ -82,11 +81,11 @@ class Etcd:
             await self._idle.__aexit__()
 
     async def read(self, span: Range, revision: int = 0) -> tuple[list[Event], int]:
-        """Everything in a range, as of one revision: that one, or the last.
+        """All values of a range, at one revision (0: the last); return them, and the revision.
 
         Raises:
-            CompactedError: what stood there then is not known any more.
-            RegistryError: as everywhere here.
+            CompactedError: etcd has forgotten this revision.
+            RegistryError: any other failure.
         """
         first, end = (key.encode() for key in span)
         found: list[Event] = []
@@ -113,11 +112,11 @@ class Etcd:
                 return found, revision
             last = _bytes(pairs[-1], "key") if pairs else b""
             if last < first:
-                raise RegistryError(f"{self.endpoint}: what answers is not etcd: no next page")
+                raise RegistryError(f"{self.endpoint}: the answer is not etcd's: no next page")
             first = last + b"\0"
 
     async def get(self, key: str) -> Event | None:
-        """One key; None: it is not there."""
+        """The value of one key; None: it does not exist."""
         found, _ = await self.read((key, key + "\0"))
         return found[0] if found else None
 
@@ -127,13 +126,18 @@ class Etcd:
         where: Mapping[str, int] | None = None,
         lease: int = 0,
     ) -> int | None:
-        """Put (None: delete) some keys at once, if those of `where` are of these revisions.
+        """Change some keys at once, if the keys of `where` have these revisions.
 
-        Revision 0 is that a key is not there. What is put hangs on the lease, if there is one.
-        Returns the revision of the change; None: `where` does not hold, nothing is changed.
+        Args:
+            changes: new values by key; None deletes the key.
+            where: expected revisions by key; 0: the key does not exist.
+            lease: the new values end with this lease; 0: they stay.
+
+        Returns:
+            The revision of the change; None: `where` does not hold, and nothing is changed.
 
         Raises:
-            RegistryError: as everywhere here; also where there is no such lease.
+            RegistryError: a failure; also if the lease does not exist.
         """
         answer = await self._call(
             "/kv/txn",
@@ -148,11 +152,11 @@ class Etcd:
         return _revision(answer) if answer.get("succeeded") is True else None
 
     async def grant(self, ttl_s: int) -> int:
-        """A new lease; returns its id."""
+        """Make a lease; return its id."""
         return _integer(await self._call("/lease/grant", {"TTL": str(ttl_s)}), "ID")
 
     async def keep_alive(self, lease: int) -> bool:
-        """Renew a lease; whether it was still there."""
+        """Renew a lease; return whether it still existed."""
         answer = await self._call("/lease/keepalive", {"ID": str(lease)})
         result = answer.get("result")
         return isinstance(result, dict) and _integer(result, "TTL") > 0
@@ -160,11 +164,11 @@ class Etcd:
     async def watch(
         self, span: Range, revision: int, told: Callable[[list[Event], int], None]
     ) -> None:
-        """Tell what changes in a range from a revision on, until something goes wrong.
+        """Pass the changes of a range from a revision on to `told`, until a failure.
 
         Raises:
-            CompactedError: what changed then is not known any more.
-            RegistryError: as everywhere here.
+            CompactedError: etcd has forgotten changes since that revision.
+            RegistryError: any other failure.
         """
         create = {
             "key": _b64(span[0]),
@@ -185,7 +189,7 @@ class Etcd:
             raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error
 
     async def _tell(self, connection: Connection, told: Callable[[list[Event], int], None]) -> None:
-        """Pass the lines of a watch on, until it ends."""
+        """Pass the events of a watch to `told`, until it ends."""
         data = b""
         while (piece := await connection.piece()) is not None:
             *lines, data = (data + piece).split(b"\n")
@@ -230,7 +234,7 @@ class Etcd:
                 try:
                     return await self._ask_over(kept, path, body)
                 except HttpError:
-                    pass  # The server has closed it, perhaps long ago.
+                    pass  # The server may have closed the idle connection.
             try:
                 return await self._ask_over(await connect(self.endpoint, self._tls), path, body)
             except HttpError as error:
@@ -260,7 +264,7 @@ class Etcd:
         return [] if self._token is None else [("authorization", self._token)]
 
     async def _authenticate(self) -> None:
-        self._token = None  # One that has run out is refused even here.
+        self._token = None  # etcd refuses an expired token even here.
         request = {"name": self._user, "password": self._password}
         status, answer = await self._ask("/auth/authenticate", json.dumps(request).encode())
         token = _json(answer).get("token") if status == 200 else None
@@ -292,23 +296,23 @@ def _json(data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise RegistryError(f"what answers is not etcd: {_shown(data)}") from error
+        raise RegistryError(f"the answer is not etcd's: {_shown(data)}") from error
     if not isinstance(value, dict):
-        raise RegistryError(f"what answers is not etcd: {_shown(data)}")
+        raise RegistryError(f"the answer is not etcd's: {_shown(data)}")
     return value
 
 
 def _event(event: object) -> Event:
     if not isinstance(event, dict):
-        raise RegistryError("what answers is not etcd: an event is no object")
+        raise RegistryError("the answer is not etcd's: an event is no object")
     item = _item(event.get("kv"))
     return item._replace(value=None) if event.get("type") == "DELETE" else item
 
 
 def _item(pair: object) -> Event:
     if not isinstance(pair, dict):
-        raise RegistryError("what answers is not etcd: a key is no object")
-    # A key that is not ours may be of any bytes.
+        raise RegistryError("the answer is not etcd's: a key is no object")
+    # A key of another program may have any bytes.
     key = _bytes(pair, "key").decode(errors="backslashreplace")
     return Event(key, _bytes(pair, "value"), _integer(pair, "mod_revision"))
 
@@ -318,35 +322,35 @@ def _bytes(pair: object, name: str) -> bytes:
     try:
         return base64.b64decode(value if isinstance(value, str) else b"?", validate=True)
     except ValueError as error:
-        raise RegistryError(f"what answers is not etcd: {name}: {_shown(value)}") from error
+        raise RegistryError(f"the answer is not etcd's: {name}: {_shown(value)}") from error
 
 
 def _list(answer: Mapping[str, object], name: str) -> list[object]:
     value = answer.get(name) or []
     if not isinstance(value, list):
-        raise RegistryError(f"what answers is not etcd: {name}: {_shown(value)}")
+        raise RegistryError(f"the answer is not etcd's: {name}: {_shown(value)}")
     return value
 
 
 def _revision(answer: Mapping[str, object]) -> int:
     header = answer.get("header")
     if not isinstance(header, dict):
-        raise RegistryError("what answers is not etcd: no header")
+        raise RegistryError("the answer is not etcd's: no header")
     return _integer(header, "revision")
 
 
 def _integer(answer: Mapping[str, object], name: str) -> int:
-    """A number from 0 that fits 63 bits; 0 where there is none."""
+    """A number from 0 to 2**63 - 1; 0 if it is missing."""
     value = answer.get(name, 0)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
         value = int(value)
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise RegistryError(f"what answers is not etcd: {name}: {_shown(value)}")
+        raise RegistryError(f"the answer is not etcd's: {name}: {_shown(value)}")
     return value
 
 
 def _shown(value: object) -> str:
-    """A foreign text, short and printable."""
+    """An untrusted text, shortened and printable."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     return "".join(c if c.isprintable() else "?" for c in text[:200])
 

@@ -1,7 +1,7 @@
-"""As much of HTTP/1.1 as the registry needs: requests with a body, and answers piece by piece.
+"""A client of HTTP/1.1 for the registry: requests with a body, and answers in pieces.
 
-On h11, which the control API brings along. A client library would cost the daemon 5 MB, and leaves
-asynchronous generators behind wherever an answer is not read to its end, as a watch never is.
+It uses h11, as the control API does. A client library would cost the daemon 5 MB, and would leave
+asynchronous generators open after each answer that is not read to its end, such as a watch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 _CONNECT_TIMEOUT_S = 3.0
 _PIECE = 1 << 16
 _KEEP_ALIVE = (
-    # A watch that says nothing is the same as one whose connection is gone: 20 s tell.
+    # A quiet watch looks like a lost connection; these options find a lost one within 20 s.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 8),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 4),
@@ -25,18 +25,19 @@ _KEEP_ALIVE = (
 )
 
 _ALERTS = ("alert bad certificate", "alert certificate", "alert unknown ca", "alert unsupported")
-"""What servers say of a client's certificate."""
+"""Servers' alerts about a client's certificate."""
 
 
 class HttpError(Exception):
-    """The server cannot be reached, or what answers there is no HTTP server."""
+    """The server cannot be reached, or its answer is not HTTP."""
 
 
 class _Audible(trio.abc.Stream):
-    """A TCP stream of which what the server said last can be read when it takes nothing more.
+    """A TCP stream that can still be read after the server has reset it.
 
-    One that refuses our certificate says so and resets the connection. The system tells whoever
-    sends of the reset first, and TLS reads nothing after an error.
+    A server that refuses our certificate sends an alert and resets the connection. The system
+    reports the reset to the next send, and TLS reads nothing after an error. So here a send does
+    not fail.
     """
 
     def __init__(self, tcp: trio.SocketStream) -> None:
@@ -79,14 +80,14 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Whether there may be another request."""
+        """Whether another request may be sent."""
         return self._http.our_state is h11.IDLE
 
     async def post(self, path: str, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> int:
         """Send a request; return the status of the answer.
 
         Raises:
-            HttpError: as everywhere here.
+            HttpError: the connection failed, or the answer is not HTTP.
         """
         head = h11.Request(
             method="POST",
@@ -111,10 +112,10 @@ class Connection:
             raise HttpError(reason(error)) from error
 
     async def piece(self) -> bytes | None:
-        """The next part of the answer's body; None: that was all.
+        """The next part of the answer's body; None: the body has ended.
 
         Raises:
-            HttpError: as everywhere here.
+            HttpError: the connection failed, or the answer is not HTTP.
         """
         try:
             event = await self._next()
@@ -143,7 +144,7 @@ async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
     """Connect to the server of a URL.
 
     Raises:
-        HttpError: as everywhere here.
+        HttpError: there is no connection in time, or TLS fails.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 0
@@ -168,13 +169,13 @@ async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, or what it was caused by."""
+    """The text of an error or of its cause."""
     cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate does not pass (registry.ca): {cause.verify_message}"
     if isinstance(cause, ssl.SSLError) and cause.reason:
         said = cause.reason.replace("_", " ").lower()
         if any(alert in said for alert in _ALERTS):
-            return f"it refuses our certificate, or that there is none (registry.cert): {said}"
+            return f"it refuses our certificate, or that we have none (registry.cert): {said}"
         return f"TLS: {said}"
     return str(cause or error) or type(error).__name__

@@ -1,7 +1,8 @@
-"""What the values in etcd are, and how they are read: nothing that stands there is trusted.
+"""Reads and writes the values in etcd; values that are read are not trusted.
 
 A limit is a table of `[[limit]]` written as JSON, and is validated by the code that validates the
-file. Records of members ignore keys they do not know, so that versions of drld can be mixed.
+configuration file. Records of members ignore unknown keys, so that a fleet can mix versions of
+drld.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from drld.registry.model.state import Member
 from drld.spec import LimitSpec, RegistrySpec, format_endpoint
 
 MAX_VALUE_BYTES = 256 << 10
-"""Room for the shares of more limiters than any fleet has had; etcd's own bound is 1.5 MB."""
+"""Enough for the shares of thousands of limiters; etcd's own bound is 1.5 MB."""
 MAX_REFUSED = 16
 MAX_UNCOUNTED = 1000
 MAX_UNUSED = 10_000
@@ -40,32 +41,32 @@ class _MemberRecord(_Record):
 
 
 class Alive(_Record):
-    """What a limiter says of itself while etcd hears from it."""
+    """A limiter's report about itself, while etcd hears from it."""
 
     address: Endpoint
     applied: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
-    """The revision of the registry that its configuration is from; 0: not of any yet."""
+    """The registry's revision that is in force at the limiter; 0: none yet."""
     refused: Annotated[dict[str, str], Field(max_length=MAX_REFUSED)] = Field(default_factory=dict)
-    """Why it does not use what stands under some keys."""
+    """Keys with values that are not in force at the limiter, and the reasons."""
     unused: Annotated[list[int], Field(max_length=MAX_UNUSED)] = Field(default_factory=list)
-    """All limits that it does not use, or not as they are; so many, if there are more."""
+    """Limits that are not in force at the limiter as etcd has them, `MAX_UNUSED` at most."""
     uncounted: Annotated[list[str], Field(max_length=MAX_UNCOUNTED)] = Field(default_factory=list)
-    """All members that it does not count, or not as they are."""
+    """All members that the limiter does not count as etcd has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """How one limiter reads what stands in the registry."""
+    """One limiter's readers of the registry's values."""
 
     interval_ns: int
-    """The estimate interval of limits that do not say their own."""
+    """The estimate interval of limits without the key `interval`."""
     registry: RegistrySpec
 
     def limit(self, value: bytes, key: str) -> LimitSpec:
-        """Read a limit, its interface by this host's name.
+        """Read a limit, with this host's name of its interface.
 
         Raises:
-            ConfigError: it cannot be used.
+            ConfigError: the limit is invalid.
         """
         spec = read_limit(parsed(value, key), source(key), self.interval_ns)
         interface = self.registry.interfaces.get(spec.match.interface, spec.match.interface)
@@ -76,17 +77,17 @@ class Readers:
         """Read a member.
 
         Raises:
-            ConfigError: it cannot be used.
+            ConfigError: the member is invalid.
         """
         record = _record(_MemberRecord, value, key)
         return Member(record.address, record.joined, record.since)
 
 
 def read_alive(value: bytes, key: str) -> Alive:
-    """Read what a limiter says of itself.
+    """Read a limiter's report about itself.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the report is invalid.
     """
     record: Alive = _record(Alive, value, key)
     return record
@@ -99,18 +100,18 @@ def write_member(member: Member) -> bytes:
 
 
 def write_members(keys: Keys, members: Mapping[str, Member]) -> dict[str, bytes]:
-    """Members by name as they stand in the registry, by key."""
+    """The values of members, by key."""
     return {keys.member(name): write_member(member) for name, member in members.items()}
 
 
 def write_alive(
     keys: Keys, address: tuple[str, int], applied: int, refused: Mapping[str, str]
 ) -> bytes:
-    """The value of a limiter's `alive`; of what it refuses the first few, shortened."""
+    """The value of a limiter's `alive`; of its refusals only the first few, shortened."""
     uncounted = sorted(name for key in refused if (name := keys.member_of(key)) is not None)
     value = {
         "address": format_endpoint(*address),
-        # Who cannot name all that it does not count says that it counts nobody.
+        # A limiter that cannot name all members it does not count reports that it counts none.
         "applied": applied if len(uncounted) <= MAX_UNCOUNTED else 0,
         "refused": {
             key: refused[key][:MAX_REASON] for key in keys.by_weight(refused)[:MAX_REFUSED]
@@ -118,7 +119,7 @@ def write_alive(
     }
     unused = sorted(number for key in refused if (number := keys.limit_of(key)) is not None)
     if unused:
-        # Those that were added last are what somebody may wait for.
+        # The limits added last are those that an operator may wait for.
         value["unused"] = unused[-MAX_UNUSED:]
     if uncounted:
         value["uncounted"] = uncounted[:MAX_UNCOUNTED]
@@ -126,7 +127,7 @@ def write_alive(
 
 
 def write_limit(limit: object) -> bytes:
-    """The value of a limit: a table as TOML or JSON has it."""
+    """The value of a limit, from a table of TOML or JSON."""
     return _written(limit)
 
 
@@ -134,7 +135,7 @@ def parsed(value: bytes, key: str) -> Any:
     """The JSON in a value.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the value is not JSON, or too long.
     """
     if len(value) > MAX_VALUE_BYTES:
         raise ConfigError([f"{source(key)}: more than {MAX_VALUE_BYTES} bytes"])
@@ -142,7 +143,7 @@ def parsed(value: bytes, key: str) -> Any:
         return json.loads(value.decode())
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:MAX_REASON]
-        raise ConfigError([f"{source(key)}: no JSON: {reason}"]) from error
+        raise ConfigError([f"{source(key)}: not JSON: {reason}"]) from error
 
 
 def _record(model: type[Any], value: bytes, key: str) -> Any:

@@ -1,6 +1,6 @@
-"""What a limiter has to do in a session with etcd: stay registered, and keep the registry whole.
+"""A limiter's duties in a session with etcd: stay registered, and restore lost values.
 
-All of it is idempotent and guarded by revisions: what was decided on an old picture is not done.
+Every change is idempotent and guarded by revisions: etcd refuses a change decided on an old state.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from drld.spec import RegistrySpec, format_endpoint
 log = logging.getLogger("drld.registry")
 
 SOON_S = 0.25
-"""When to look again while something is under way that no event tells of."""
+"""Time until the next check while waiting for a change that causes no event."""
 RESTORED_AT_ONCE = 500
 
 
 class Upkeep:
-    """One session's."""
+    """The duties of one session."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Upkeep:
         address: tuple[str, int],
         done: Callable[[], None],
     ) -> None:
-        """`done` is called whenever all that was due is done."""
+        """`done` is called whenever all due duties are done."""
         self.taken: str | None = None
-        """Why we are not registered: another limiter of our name is."""
+        """The reason if another limiter is registered under our name; else None."""
         self._etcd = etcd
         self._registry = registry
         self._keys = registry.keys
@@ -53,23 +53,23 @@ class Upkeep:
         self._lease = 0
         self._renew_at = 0.0
         self._absent_since: dict[tuple[str, int], float] = {}
-        """By member, and the revision of its key: who registers again has been there."""
+        """By member and the revision of its key, as a member that registers again was present."""
         self._woken = trio.Event()
 
     def wake(self) -> None:
-        """The registry has changed."""
+        """Check the duties again: the registry has changed."""
         self._woken.set()
 
     def tell(self, applied: int, refused: Mapping[str, str]) -> None:
-        """What to say of ourselves."""
+        """Set this limiter's report."""
         self._alive = write_alive(self._keys, self._address, applied, refused)
         self.wake()
 
     async def run(self) -> None:
-        """Do what is due, until cancelled.
+        """Do all duties when they are due, until cancelled.
 
         Raises:
-            RegistryError: something failed.
+            RegistryError: a request failed.
         """
         while True:
             self._woken = trio.Event()
@@ -95,21 +95,21 @@ class Upkeep:
             return
         if self._lease and not await self._etcd.keep_alive(self._lease):
             self._lease = 0
-            self._absent_since.clear()  # Who stood still has not watched.
+            self._absent_since.clear()  # This daemon stood still, and watched no peer.
         if not self._lease:
             self._lease = await self._etcd.grant(round(self._ttl_s))
             self._told = None
         elif (item := await self._said()) is None or item.value != self._told:
-            self._told = None  # Somebody has changed it.
+            self._told = None  # Another client has changed our report.
         self._renew_at = now + self._ttl_s / 3
 
     async def _said(self) -> Event | None:
         return await self._etcd.get(self._keys.alive(self._registry.name))
 
     async def _say_alive(self) -> bool:
-        """Say so under our name, unless another limiter of it is alive; whether it is ours.
+        """Write our report, unless another limiter of our name is alive; return whether it is ours.
 
-        That is what gives us the name: of two that want it one is first.
+        The report reserves the name: of two limiters with one name, the first gets it.
         """
         said = self._alive
         if said == self._told:
@@ -121,13 +121,13 @@ class Upkeep:
         key = self._keys.alive(self._registry.name)
         where = {key: item.revision if item is not None else 0}
         if await self._etcd.commit({key: said}, where, self._lease) is None:
-            self.wake()  # Somebody was faster: look again.
+            self.wake()  # Another client was faster: check again.
             return False
         self._told = said
         return True
 
     def _taken_by(self, item: Event | None) -> str | None:
-        """What is wrong if a limiter of another address says that it is alive."""
+        """The reason why a report under our name is another limiter's; None if it is not."""
         try:
             address = read_alive(item.value or b"", item.key).address if item else self._address
         except ConfigError:
@@ -140,7 +140,7 @@ class Upkeep:
         )
 
     async def _restore(self) -> None:
-        """Put what etcd has lost where it was; whoever else does it may be faster."""
+        """Write lost values to etcd again; it does not matter if another limiter is faster."""
         for key, value in self._registry.restoration()[:RESTORED_AT_ONCE]:
             await self._etcd.commit({key: value}, {key: 0})
         if self._registry.founding:
@@ -168,7 +168,7 @@ class Upkeep:
                 self._registry.acknowledge(name, said.applied)
 
     async def _forget(self, after_s: float) -> None:
-        """Remove members that have been away for so long while we were watching."""
+        """Remove members that were absent for this time while we watched."""
         items, _ = await self._etcd.read(self._keys.all_alive)
         now = trio.current_time()
         alive = {self._keys.alive_of(item.key) for item in items} | {self._registry.name}

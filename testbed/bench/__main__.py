@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,10 @@ from testbed.bench import report
 from testbed.bench.lanes import Setting
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome
+from testbed.harness.page import PLOTS, RESULTS
+from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
-from testbed.page import PLOTS, RESULTS
-from testbed.progress import Progress
-from testbed.provenance import commit
+from testbed.provenance import head
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -44,9 +42,9 @@ def main(
     docs: bool,
     earlier: Path | None,
 ) -> None:
-    """Measure what limiting costs: NAMES of benchmarks, or all of them."""
+    """Measure the cost of limiting: NAMES of benchmarks, or all of them."""
     progress = Progress()
-    result = _empty(quick)
+    result = {**head(quick=quick), "benchmarks": {}}
     if earlier is not None:
         result = json.loads(earlier.read_text(encoding="utf-8"))
     for name in names or (() if earlier else BENCHMARKS):
@@ -66,30 +64,6 @@ def main(
                 click.echo(f"{path}")
     if docs:
         click.echo(f"{report.PAGE.write({'all': report.section(result)})}")
-
-
-def _empty(quick: bool) -> dict[str, Any]:
-    """A result without any benchmark."""
-    return {
-        "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "commit": commit(),
-        "quick": quick,
-        "host": {
-            "model": _processor(),
-            "processors": len(os.sched_getaffinity(0)),
-            "kernel": ".".join(platform.release().split(".")[:2]),
-            "python": platform.python_version(),
-            "load": round(os.getloadavg()[0], 1),
-        },
-        "benchmarks": {},
-    }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def _measure(name: str, quick: bool, progress: Progress) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Nanoseconds and runs of the BPF program at a lane's exit, by the kernel's own statistics.
 
-They are on while a descriptor is open, so a run that is killed leaves nothing behind, as it would
-with the sysctl kernel.bpf_stats_enabled.
+They are on while a descriptor is open. So a killed run leaves nothing behind, unlike with the
+sysctl kernel.bpf_stats_enabled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.errors import HostError, MeasurementError
 
 @contextmanager
 def statistics_on() -> Iterator[None]:
-    """Have the kernel measure programs."""
+    """Make the kernel measure programs."""
     try:
         descriptor = bpf.enable_statistics()
     except OSError as error:
@@ -46,14 +46,14 @@ class Exit:
         if len(found) != 1:
             raise MeasurementError(f"{lane.exit}: {len(found)} BPF programs")
         for file in Path(f"/proc/{pid}/fdinfo").iterdir():
-            # Descriptors come and go meanwhile.
+            # Descriptors may be opened and closed meanwhile.
             if file.exists() and re.search(rf"^prog_id:\t{found[0]}$", file.read_text(), re.M):
                 self._file = file
                 return
         raise MeasurementError(f"process {pid} has no BPF program {found[0]}")
 
     def read(self) -> tuple[int, int]:
-        """Nanoseconds and runs since ever."""
+        """Total nanoseconds and runs."""
         fields = dict(
             line.split(":\t", 1) for line in self._file.read_text(encoding="ascii").splitlines()
         )

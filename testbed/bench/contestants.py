@@ -1,6 +1,6 @@
-"""What can stand in a lane: nothing, drld, and what one would take instead of it.
+"""The contestants of a lane: no limiter, drld, and alternatives to it.
 
-All of them are given a limit that never binds, so that what is compared is metering.
+All have a limit that never binds, so that only metering is compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEVER = {"rate": "100gbit", "burst": "1GB"}
 _NFT_NEVER = "rate over 10000 mbytes/second burst 1000 mbytes"
 _QUEUE = 7
 _READY_S = 120.0
-"""A daemon that needs more than a core has little time to answer."""
+"""Longest wait for a daemon; one that needs more than a core answers slowly."""
 
 
 class Nothing:
@@ -56,13 +56,13 @@ class Nothing:
 
 
 class _Process(Nothing):
-    """Something that needs a process."""
+    """A contestant with a process."""
 
     process: Child | None = None
 
     @property
     def pid(self) -> int:
-        """Of the process, once it is started."""
+        """Id of the process, once it is started."""
         assert self.process is not None
         return self.process.pid
 
@@ -142,7 +142,7 @@ class Hashlimit(Nothing):
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
         self._inside = ["ip", "netns", "exec", place.lane.namespace]
-        # Neither rate nor burst goes higher: 16 Gbit/s, and what 32 Gbit/s carry in a second.
+        # The highest possible rate, 16 Gbit/s, and burst, the bytes of a second at 32 Gbit/s.
         netns.run(
             [
                 *(*self._inside, "iptables", "-A", "FORWARD", "-o", place.lane.exit),
@@ -216,13 +216,13 @@ class Queue(_Process):
 
 
 def bare_loop() -> Queue:
-    """The netfilterqueue library's own loop, with nothing in it."""
+    """The netfilterqueue library's own loop, without any work."""
     command = [sys.executable, "-m", "testbed.bench.nfq_accept"]
     return Queue("bare netfilterqueue loop", lambda _: command)
 
 
 def loop_in_c() -> Queue:
-    """The same in C."""
+    """A loop in C that accepts every packet."""
     return Queue(
         "C on libnetfilter_queue",
         lambda setting: [str(tool(setting, "nfq_accept", "netfilter_queue"))],
@@ -241,7 +241,7 @@ class Program(_Process):
         kind: str = "empty",
         count: int = 1,
     ) -> None:
-        """drld's with these limits, enforcing `records` in turn; or one of another kind.
+        """drld's program with these limits, enforcing `records` in turn; or one of another kind.
 
         A `hash` or `trie` knows `count` of the lane's addresses that lead nowhere.
         """
@@ -261,7 +261,7 @@ class Program(_Process):
             "count": self._count,
         }
         if self._limits is not None:
-            # So long an interval that the program does not take a stopped process for dead.
+            # With a long interval the program does not take a stopped process for dead.
             limits = [{**limit, "interval": "10s"} for limit in self._limits(lane)]
             file = write_configuration(place, "auto", limits)
             job = {"kind": "drld", "config": str(file), "records": self._records}

@@ -1,12 +1,12 @@
-"""What a daemon costs: processor time by limits and by peers, and memory.
+"""The cost of a daemon: processor time by limits and by peers, and memory.
 
 A real daemon on the kernel datapath, at 50 ms, measured by the kernel's account of its process for
-over ten seconds. Limits are of an address each; packets keep those that shall be active so, in each
-tick; two peers gossip with it, in a mesh. By peers: one limit, active, with either fabric. The
-peers are stand-ins that answer each update with one (`testbed.bench.echo`).
+over ten seconds. Each limit has one address, and packets keep the active limits active in each
+tick. Two peers gossip with the daemon, in a mesh. By peers: one active limit, with either fabric.
+The peers are stand-ins that answer each update with one (`testbed.bench.echo`).
 
-How many ticks there were shows in the updates that were sent: in each, one of every active limit
-for each peer that has its turn. A daemon that gets too little of the processors keeps fewer.
+The number of updates sent shows the number of ticks: each tick sends one for every active limit to
+each peer of the round. A daemon with too little processor time has fewer ticks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INTERVAL_S = 0.05
 BRANCHING = 3
 _HOST = "127.0.0.1"
 _PACKETS_PER_S = 25
-"""Of an active limit: one or more in each tick."""
+"""Packets of an active limit: one or more in each tick."""
 _LEAST_RATE = 100
 _SETTLE_S = 2.0
 _SOME = 100
@@ -50,11 +50,12 @@ class _Case:
     target: Target | None = None
     by_peers: bool = False
     flows: int = 0
-    """Of each active limit; 0: a few."""
+    """Flows of each active limit; 0: a few."""
 
     @property
     def updates_a_tick(self) -> int:
-        """One of each active limit, or a heartbeat, to each peer that has its turn."""
+        """Updates per round: one for each active limit, or a heartbeat, to each peer of the
+        round."""
         told = self.peers if self.fabric == "mesh" else min(self.peers, BRANCHING)
         return told * max(self.active, 1)
 
@@ -71,11 +72,11 @@ class _Case:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     cores: list[float]
-    """Share of a core, window for window."""
+    """Share of a core, by window."""
     tick_s: float
     """Processor time of a tick."""
     kept: float
-    """Ticks over those that were due."""
+    """Number of ticks over the number due."""
     resident_bytes: int
 
 

@@ -1,8 +1,8 @@
-"""What the kernel datapath's program costs a packet, and where it goes.
+"""The cost of the kernel datapath's program per packet, by part.
 
 Nanoseconds by the kernel's own statistics, at a lane's exit, less those of an empty program there:
-the statistics themselves cost something. Each line asks the program for one thing more than a line
-above it, by configuration alone: what runs is the production program.
+the statistics themselves take time. Each line's configuration uses one feature more than a line
+above it. The program is always the production program.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _SLICE_S, _WARMUP_S = 0.3, 0.1
 _BUCKET = {"fill_rate": 10**10, "depth": 10**9}
 _FULL, _REFUSING = [_BUCKET], [{"fill_rate": 1, "depth": 1}]
 _FLOWS = [{**_BUCKET, "flow_rate": 10**9, "flow_depth": 5 * 10**8, "reserve": 5 * 10**8}]
-"""So high a level that each flow is within it."""
+"""Flow buckets with a level that no flow reaches."""
 _WITH_FLOWS = "a limit with flow buckets in force"
 _TARGET = Target(40.0, at_least=False)
 _FLOWS_TARGET = Target(30.0, at_least=False)
 
 
 def exits_of(field: Field) -> dict[int, Exit]:
-    """The programs of a field whose every lane has one."""
+    """The programs of a field with one in every lane."""
     found = {}
     for lane, contestant in zip(field.lanes, field.contestants, strict=True):
         assert isinstance(contestant, (Program, Daemon))

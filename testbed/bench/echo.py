@@ -1,9 +1,9 @@
-"""Stand-ins for the peers of a daemon: they tell it what it tells them.
+"""Stand-ins for the peers of a daemon: they send its updates back.
 
-So each peer hears and is heard, and a daemon gets as many updates as it sends, as in a fleet of its
-like, at a small part of the cost. In push-sum an echo gives the mass back; in a mesh each peer
-seems to want what the daemon wants. A peer that is told that it is not heard says that it hears, in
-push-sum with a little mass.
+So each peer is connected, and a daemon gets as many updates as it sends, as in a real fleet, at a
+small part of the cost. In push-sum an echo returns the mass; in a mesh each peer seems to have the
+daemon's demand. In push-sum, a peer says that it
+hears the daemon with a little mass.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from testbed import child
 
 PORT = 7946
 _ROUND_S = 0.02
-"""How often a peer answers. A pace and not a wait: a fleet speaks at intervals and not when it is
-spoken to, and to wake up for every datagram would take processor time from what is measured."""
+"""Time between a peer's answers. Real peers send at intervals, too, and waking up for every
+datagram would take processor time from the daemon."""
 _TOKEN = 2.0**-10
 """A weight that shows no more than that the peer hears."""
 
@@ -41,7 +41,7 @@ class _Peer:
         self._sequence: dict[int, itertools.count[int]] = defaultdict(itertools.count)
 
     def answer(self) -> None:
-        """Send everything back that has come."""
+        """Send all received updates back."""
         self._transport.receive(self._take)
         answers, self._answers = self._answers, []
         for start in range(0, len(answers), MAX_UPDATES):
@@ -64,7 +64,7 @@ def _hearing(update: Update) -> Update:
 
 
 def work() -> None:
-    """Be the job's peers of its daemon."""
+    """Run the stand-ins of a job."""
     job: dict[str, Any] = child.receive()
     daemon = (job["daemon"], job["address"])
     peers = [_Peer(name, address, daemon, job["fabric"]) for name, address in job["peers"].items()]

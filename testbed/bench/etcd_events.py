@@ -1,7 +1,7 @@
-"""What changes in a fleet's registry, as JSON lines: `python -m testbed.bench.etcd_events`.
+"""Prints the changes of a fleet's registry as JSON lines: `python -m testbed.bench.etcd_events`.
 
-Reads `{"url": …, "prefix": …}`, and tells each change of a key below the prefix with the time at
-which it heard of it, by the monotonic clock that all processes of a host share.
+Reads `{"url": …, "prefix": …}`. Each change of a key below the prefix has the time at which it
+arrived, by the monotonic clock that all processes of a host share.
 """
 
 from __future__ import annotations

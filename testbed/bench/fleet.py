@@ -1,9 +1,8 @@
-"""How soon a fleet with a registry is another one: limits and members come and go.
+"""The time in which a fleet with a registry changes: limits and members come and go.
 
-Real daemons on the kernel datapath and a real etcd, all in one namespace, without traffic. When
-something is written is when etcd tells a watcher of it; that a daemon has a revision in force it
-says there, too, in `alive/` (docs/registry.md). What gossip decides is asked of the daemons
-themselves, every 5 ms.
+Real daemons on the kernel datapath and a real etcd run in one namespace, without traffic. The time
+of a write is the time at which etcd reports it to a watcher. A daemon reports the revision in force
+in `alive/` (docs/registry.md). The results of gossip are read from the daemons every 5 ms.
 
 One round: a limit is added to all; a limiter registers, is killed and then removed; it registers
 again, and is stopped.
@@ -43,7 +42,7 @@ _POLL_S = 0.005
 _LIMIT = ("--rate", "10mbit", "--burst", "75kB", "--out", "uplink")
 _RATE_BPS = 10e6
 _ROUNDING = 1e-3
-"""Bytes per second are whole numbers."""
+"""Tolerance for rates, which are whole bytes per second."""
 EVENTS = {
     "added": "limit written → all enforce it",
     "command": "`drlctl fleet add-limit`, start to end",
@@ -56,12 +55,12 @@ EVENTS = {
     "leaving": "SIGTERM → it has left",
     "left": "limiter left → all know of it",
 }
-"""What is measured, in the order of the table."""
+"""The measurements, in the order of the table."""
 
 
 @dataclass(slots=True)
 class _Wait:
-    """Somebody waits until something is so."""
+    """A task's wait for a condition."""
 
     true: Callable[[], bool]
     over: trio.Event = field(default_factory=trio.Event)
@@ -70,10 +69,10 @@ class _Wait:
 
 @dataclass(slots=True)
 class _Registry:
-    """The registry as the watcher tells of it."""
+    """The registry as seen by the watcher."""
 
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By key."""
+    """Values by key."""
     _waiting: list[_Wait] = field(default_factory=list)
     _last: tuple[float, int] = (0.0, 0)
     """Time and revision of the last event."""
@@ -86,17 +85,18 @@ class _Registry:
                 self.values.pop(event["key"], None)
             elif event["key"] != "fleet":
                 self.values[event["key"]] = json.loads(event["value"])
-            # Before the next event, which may have come by the time that a task wakes up.
+            # Before the next event, as that may come before a waiting task wakes up.
             for wait in [wait for wait in self._waiting if wait.true()]:
                 self._waiting.remove(wait)
                 wait.since = self._last
                 wait.over.set()
 
     async def when(self, what: str, true: Callable[[], bool]) -> tuple[float, int]:
-        """Time and revision of the event since which this is so; of the last one if it is now.
+        """Time and revision of the event that made a condition true, or of the last one if it is
+        true.
 
         Raises:
-            MeasurementError: it never was.
+            MeasurementError: it never became true.
         """
         if true():
             return self._last
@@ -109,7 +109,7 @@ class _Registry:
         return wait.since
 
     async def new(self, begin: str) -> tuple[float, int]:
-        """When a key that begins so and was not there is written, and at which revision."""
+        """Time and revision at which a new key with this beginning is written."""
         there = set(self.values)
 
         def written() -> list[str]:
@@ -118,12 +118,12 @@ class _Registry:
         return await self.when(f"{begin} is written", lambda: bool(written()))
 
     async def gone(self, name: str) -> tuple[float, int]:
-        """When a member's key is deleted, and at which revision."""
+        """Time and revision at which a member's key is deleted."""
         key = f"members/{name}"
         return await self.when(f"{name} leaves", lambda: key not in self.values)
 
     async def applied(self, names: Iterable[str], revision: int) -> float:
-        """When all of these have it in force."""
+        """When all of these members have a revision in force."""
 
         def have() -> bool:
             said = [self.values.get(f"alive/{name}") for name in names]
@@ -132,7 +132,7 @@ class _Registry:
         return (await self.when(f"revision {revision} is in force", have))[0]
 
     def joined(self, name: str) -> bool:
-        """Whether all count it."""
+        """Whether all members count a limiter."""
         return bool(self.values.get(f"members/{name}", {}).get("joined"))
 
 
@@ -178,7 +178,7 @@ class _Fleet:
         await trio.to_thread.run_sync(netns.run, [*inside, *command])
 
     async def in_force(self, names: Iterable[str], share: float) -> float:
-        """The time at which all of these have so much of the limit in force.
+        """The time at which all of these limiters have this rate of the limit in force.
 
         Raises:
             MeasurementError: never.
@@ -198,7 +198,7 @@ class _Fleet:
         return float(limits[0]["limit_in_force_bps"]) / _RATE_BPS if limits else 0.0
 
     async def end(self, name: str, *, killed: bool) -> float:
-        """Kill a daemon, or stop it and wait for its end; the time at which it was told."""
+        """Kill a daemon, or stop it and wait for its end; return the time of the signal."""
         daemon = self.daemons.pop(name)
         at = time.monotonic()
         if killed:
@@ -231,7 +231,7 @@ async def measure(setting: Setting) -> Outcome:
 
 @asynccontextmanager
 async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
-    """A fleet with a limit, of which everybody is a member."""
+    """A fleet with a limit and all limiters as members."""
     devices = [
         line
         for number in range(1, size + 2)
@@ -241,7 +241,7 @@ async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
             f"link set dn{number} up",
         )
     ]
-    # Of its own: daemons remember what they knew, and put it into an etcd that lost it.
+    # A directory of its own, as daemons write their cache back to an empty etcd.
     state = setting.state / f"fleet-{size}"
     state.mkdir()
     try:
@@ -275,7 +275,7 @@ async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
 
 
 async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
-    """What is measured, in seconds."""
+    """The measured times, in seconds."""
     registry, before = fleet.registry, list(fleet.daemons)
     found: dict[str, float] = {}
 

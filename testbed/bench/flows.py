@@ -1,10 +1,10 @@
-"""5,000 TCP flows through two limiters of one limit, against none (the abstract's 3 %).
+"""5,000 TCP flows through two limiters of one limit, against no limiter (the abstract's 3 %).
 
 Half of the flows pass each limiter; without limiters they pass two lanes that only forward. The
-limit, 100 Gbit/s, is far above what the host carries; still, whichever limiter sees traffic first
+limit, 100 Gbit/s, is far above the host's capacity. Still, the limiter that sees traffic first
 after a pause has all of the weight for some ticks, and the other drops a few packets. The limiters
-gossip through the sink. The figures: goodput, and processor time a byte of the whole host, daemons
-included.
+gossip through the sink. The figures are goodput, and processor time of the whole host per byte,
+daemons included.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DROPPED = ("dropped", "% of the packets")
 
 
 class _Fleet(Nothing):
-    """Two daemons that know each other."""
+    """Two daemons of one fleet."""
 
     name = "two limiters"
 
@@ -57,7 +57,7 @@ class _Fleet(Nothing):
             tell(daemon, signal.SIGCONT)
 
     async def dropped(self) -> list[float]:
-        """Part of the packets that each of them dropped, in per cent."""
+        """Part of the packets that each daemon dropped, in per cent."""
         found = []
         for place in self._daemons:
             (limit,) = await ask(place.control, "/v1/limits")

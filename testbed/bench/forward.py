@@ -1,9 +1,9 @@
-"""TCP through a limiter whose limit never binds, against none, and against what else meters.
+"""TCP through a limiter with a limit that never binds, against no limiter and other meters.
 
-Pairs of slices, without and with a limiter; the figure is the ratio within a pair. All packets of
-a lane are handled on the sender's processor, up to the sink's socket, and that processor is what
-there is too little of: so the ratio tells how much longer a packet takes. A lane against another
-empty one tells what the ratio of equals looks like on this host.
+Slices without and with a limiter form pairs, and the figure is the ratio within a pair. The
+sender's processor handles all packets of a lane, up to the sink's socket, and is the bottleneck. So
+the ratio shows the extra time of a packet. An empty lane against another one shows the noise of
+this host.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ RATIO, _RATE = ("rate over none's", ""), ("rate", "Gbit/s")
 OFFLOADS: dict[str, Sequence[str]] = {"1,500-byte packets": (), "GSO": ("tso", "gso")}
 _SLICE_S, _WARMUP_S = 0.5, 0.1
 _FIELDS, _ROUNDS = 4, 5
-"""Lanes are made anew so often, every other time in the opposite order: of two empty lanes one may
-be some per cent faster for as long as it is there."""
+"""Numbers of fields and rounds. Each field makes new lanes, every other one in the opposite order,
+as one of two empty lanes may be some per cent faster for its lifetime."""
 
 
 async def measure(setting: Setting) -> Outcome:
-    """Compare all of them, with and without offloads."""
+    """Compare all contestants, with and without offloads."""
     peers = {peer.name: peer for peer in (Nft(), Hashlimit(), Police())}
     missing: dict[str, str] = {}
     for name, peer in peers.items():
@@ -49,7 +49,7 @@ async def measure(setting: Setting) -> Outcome:
 async def _against_none(
     setting: Setting, rivals: Sequence[Contestant], group: str, offloads: Sequence[str]
 ) -> tuple[list[Row], list[str]]:
-    """The rows of those whose figures count, and why the others' do not."""
+    """The rows of the contestants that count, and the reasons why others do not."""
     ratio: dict[str, list[float]] = {rival.name: [] for rival in rivals}
     rate: dict[str, list[float]] = {rival.name: [] for rival in rivals}
     disqualified: dict[str, str] = {}
@@ -82,6 +82,6 @@ async def _against_none(
 
 
 def _reason(error: HostError) -> str:
-    """What the tool said, without our command."""
+    """The tool's message, without our command."""
     said = str(error)
     return (said.partition("Error: ")[2] or said).splitlines()[0]

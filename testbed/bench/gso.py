@@ -1,11 +1,10 @@
-"""What policing super-packets of TCP does to a small bucket.
+"""The effect of TCP's super-packets on policing with a small bucket.
 
 The kernel datapath sees a super-packet of up to 64 kB as a whole and passes or drops it as a whole.
-A few Reno flows through one limit, by depth of its bucket, round trip, and by what the sender's
-interface lets TCP make: super-packets, small ones, or packets of 1,500 bytes. All cases run at
-once, each through its own interfaces and its own bucket. Round trips are those of the
-acknowledgements, which are delayed in the limiter's namespace; data is not, for a delay line would
-segment it.
+A few Reno flows pass one limit. The cases differ in the depth of its bucket, the round trip, and
+the packets that the sender's interface permits: super-packets, small ones, or 1,500 bytes. All
+cases run at once, each through its own interfaces and bucket. Only acknowledgements are delayed, in
+the limiter's namespace, as a delay line would segment data.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a datagram costs that is nobody's: forged, replayed, or from somewhere else.
+"""The cost of a hostile datagram: forged, replayed, or from an unknown address.
 
-The engine, with its real gossip socket on loopback and a datapath in memory, gets so many
-datagrams of a kind before each tick. What counts is the processor time of the tick, the kernel's
-for receiving included, less that of a tick where nothing came; and its ratio to what true updates
-take in the same round, for times depend on the host and on what else it does.
+The engine has its real gossip socket on loopback and a datapath in memory. It gets `PER_TICK`
+datagrams of a kind before each tick. The figure is the processor time of the tick, with the
+kernel's for receiving, less that of a tick without datagrams. It is also given relative to true
+updates of the same round, as times depend on the host and its load.
 
-Whoever can send from a peer's address can do all of this without the key, but for what he has
-recorded; where there are no keys he can make up HELLOs as well.
+An attacker who can send from a peer's address needs no key for this, only recorded datagrams for
+replays. In a fleet without keys, the attacker can also forge HELLOs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _update(sequence: int) -> TreeUpdate:
 
 
 class _Scene:
-    """A limiter, and whoever sends from its peer's address."""
+    """A limiter, and a sender at its peer's address."""
 
     def __init__(self, victim: Transport, peer: socket.socket) -> None:
         self.victim = victim
@@ -91,7 +91,7 @@ class _Scene:
         self.tick_s(peer, [*self._updates, *self._probes])
 
     def _meet(self) -> None:
-        """As two limiters do."""
+        """Make a session, as two limiters do."""
         answer = self._channel.greet(0)
         while not (self._channel.session.open and self.victim.met):
             self.tick_s(self._peer, [answer])
@@ -102,7 +102,7 @@ class _Scene:
             answer = opened.answer
 
     def kinds(self) -> dict[str, Callable[[], Sequence[bytes | None]]]:
-        """What may come before a tick, the true ones first."""
+        """The datagrams of each kind, true updates first."""
         body = TREE.encode([_update(7)], 1)
         each, random = range(PER_TICK), self._rng.randbytes
         return {
@@ -116,7 +116,7 @@ class _Scene:
         }
 
     def updates(self) -> list[bytes | None]:
-        """True ones."""
+        """True updates."""
         first, self._sequence = self._sequence, self._sequence + PER_TICK
         return [
             self._channel.seal(TREE.kind, [_update(number)])
@@ -124,13 +124,13 @@ class _Scene:
         ]
 
     def _made_up(self) -> bytes:
-        """A HELLO of a life that never was; its tag fits, as it does where anybody can make one."""
+        """A HELLO of an invented life with a valid tag, as in a fleet without keys."""
         bits = self._rng.getrandbits
         hello = Hello(End(bits(64) | 1, 1), NOBODY, bits(64) | 1, 0)
         return self._tagger.seal(codec_of(Kind.HELLO).encode(hello, 1, 0))
 
     def tick_s(self, sender: socket.socket, datagrams: Sequence[bytes | None]) -> float:
-        """Processor time of a tick that finds these."""
+        """Processor time of a tick with these datagrams."""
         for datagram in datagrams:
             if datagram is not None:
                 sender.sendto(datagram, self.victim.address)
@@ -142,7 +142,7 @@ class _Scene:
 
 @contextmanager
 def _scene() -> Iterator[tuple[_Scene, socket.socket, socket.socket]]:
-    """With the socket of the peer, and of somebody else."""
+    """A limiter, the socket of its peer, and one of a stranger."""
     with (
         closing(Transport((_HOST, 0), _VICTIM, {}, _RING)) as victim,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,

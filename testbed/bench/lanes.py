@@ -1,11 +1,11 @@
-"""Lanes: the same way from a source to a sink, again and again, each with another limiter on it.
+"""Lanes: equal paths from a source to a sink, each with another limiter.
 
     source ==== <lane 1> ==== sink
            ==== <lane 2> ====
 
-Each box is a network namespace, each line a veth pair. What is compared passes the same source,
-sink and processors, and differs in what stands in its lane alone. In a slice one lane carries
-traffic; the processes of the others are stopped meanwhile, for they would take processor time.
+Each box is a network namespace, each line a veth pair. Lanes share source, sink and processors, and
+differ only in their contestants. In a slice one lane carries traffic. The processes of the others
+are stopped meanwhile, as they would take processor time.
 
 Addresses: 10.1.<n>.1 source and .2 lane, 10.2.<n>.1 lane and .2 sink. 10.<16 + n>.0.0/16 lies
 behind the sink and leads nowhere: packets to it cross the lane, and the sink drops them as soon
@@ -24,26 +24,26 @@ from typing import Protocol
 from testbed import netns
 from testbed.crew import Crew, crew
 from testbed.errors import MeasurementError
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from testbed.topology import build, set_offloads, veth
 
 SOURCE, SINK = "source", "sink"
 _NOWHERE_MAC = "02:00:00:00:00:01"
 
 Sample = dict[str, float]
-"""What was seen in a slice, by quantity."""
+"""The measured values of a slice, by quantity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all benchmarks of a run share."""
+    """The common settings of a run's benchmarks."""
 
     state: Path
     """A directory for configurations, logs and programs."""
     progress: Progress
     quick: bool
     cpus: tuple[int, int]
-    """Where senders and where receivers run."""
+    """Processors of senders and of receivers."""
 
     def choose(self, full: int, quick: int) -> int:
         """One of two numbers."""
@@ -52,15 +52,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One of the ways; several may share a namespace."""
+    """One path; several may share a namespace."""
 
     number: int
     role: str
-    """Of the namespace between source and sink."""
+    """Role of the namespace between source and sink."""
 
     @property
     def namespace(self) -> str:
-        """Its name."""
+        """Name of the lane's namespace."""
         return netns.namespace(self.role)
 
     @property
@@ -85,17 +85,17 @@ class Lane:
 
     @property
     def source_address(self) -> str:
-        """Of the source, in this lane."""
+        """Address of the source, in this lane."""
         return f"10.1.{self.number}.1"
 
     @property
     def exit_address(self) -> str:
-        """Of the lane, towards the sink."""
+        """Address of the lane, towards the sink."""
         return f"10.2.{self.number}.1"
 
     @property
     def sink_address(self) -> str:
-        """Of the sink, in this lane."""
+        """Address of the sink, in this lane."""
         return f"10.2.{self.number}.2"
 
     @property
@@ -105,14 +105,14 @@ class Lane:
 
     @property
     def macs(self) -> tuple[str, str]:
-        """Of the source, and of the lane towards it."""
+        """MAC addresses of the source, and of the lane towards it."""
         pair = veth(1, self.number, (SOURCE, self.source_device), (self.role, self.entry))
         return pair.near.mac, pair.far.mac
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A lane to stand in, and what is to be had there."""
+    """A lane for a contestant, with its resources."""
 
     setting: Setting
     members: Crew
@@ -130,31 +130,31 @@ class Place:
 
 
 class Contestant(Protocol):
-    """What stands in a lane."""
+    """The contestant of a lane."""
 
     name: str
 
     async def start(self, place: Place) -> None:
-        """Stand there and be ready.
+        """Start in a lane; return when ready.
 
         Raises:
-            HostError: the host cannot do it.
+            HostError: the host lacks something.
         """
 
     def pause(self) -> None:
-        """Take no processor time from now on."""
+        """Stop, to take no processor time."""
 
     def resume(self) -> None:
         """Go on."""
 
     async def check(self) -> str:
-        """At the end: see whether it did what it was there for.
+        """Check at the end that the contestant did its work.
 
         Returns:
-            Why its figures do not count; nothing, if they do.
+            The reason why its figures do not count; empty if they do.
 
         Raises:
-            MeasurementError: it did not.
+            MeasurementError: it failed.
         """
 
 
@@ -162,7 +162,7 @@ class Contestant(Protocol):
 async def wired(
     setting: Setting, lanes: Sequence[Lane], offloads: Sequence[str] = ()
 ) -> AsyncIterator[Crew]:
-    """Build the lanes, with these offloads on; they and all processes are gone at the end."""
+    """Build lanes with these offloads; on exit remove them and end all processes."""
     commands: dict[str, list[str]] = {SOURCE: [], SINK: []}
     veths = []
     for lane in lanes:
@@ -197,14 +197,14 @@ async def wired(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Lanes with somebody in each of them."""
+    """Lanes with a contestant in each."""
 
     setting: Setting
     members: Crew
     lanes: Sequence[Lane]
     contestants: Sequence[Contestant]
     disqualified: dict[str, str] = field(default_factory=dict)
-    """At the end: why whose figures do not count."""
+    """By contestant, at the end: the reason why its figures do not count."""
 
     async def alternate(
         self,
@@ -213,7 +213,7 @@ class Field:
         measure: Callable[[Lane], Awaitable[Sample]],
         some: Sequence[int] | None = None,
     ) -> list[list[Sample]]:
-        """What `measure` saw, round for round, for each lane or for `some`, by their places.
+        """The results of `measure`, by round, for each lane or for the lanes `some`.
 
         Every other round goes backward.
         """
@@ -255,16 +255,16 @@ async def contest(
                 if reason := await contestant.check():
                     there.disqualified[contestant.name] = reason
         finally:
-            # What is stopped does not hear that it shall end.
+            # A stopped process does not handle the signal to end.
             for contestant in started:
                 contestant.resume()
 
 
 def ratios(of: Sequence[Sample], to: Sequence[Sample], quantity: str) -> list[float]:
-    """One quantity over the same of the other lane, round for round.
+    """One quantity divided by the other lane's, by round.
 
     Raises:
-        MeasurementError: there was nothing of it on the other lane.
+        MeasurementError: it is 0 on the other lane.
     """
     if not all(theirs[quantity] for theirs in to):
         raise MeasurementError(f"a round without any {quantity} on the lane to compare with")
@@ -272,10 +272,10 @@ def ratios(of: Sequence[Sample], to: Sequence[Sample], quantity: str) -> list[fl
 
 
 def differences(of: Sequence[Sample], to: Sequence[Sample], quantity: str) -> list[float]:
-    """One quantity less the same of the other lane, round for round."""
+    """One quantity less the other lane's, by round."""
     return [mine[quantity] - theirs[quantity] for mine, theirs in zip(of, to, strict=True)]
 
 
 def values(of: Sequence[Sample], quantity: str) -> list[float]:
-    """One quantity, round for round."""
+    """One quantity, by round."""
     return [sample[quantity] for sample in of]

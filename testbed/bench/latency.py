@@ -1,8 +1,8 @@
-"""What a datapath adds to a packet's way: a moderate stream of UDP, each packet timed by itself.
+"""The latency that a datapath adds to a packet, measured with a moderate stream of UDP.
 
-Each packet carries its sending time, and the kernel stamps its arrival at the sink, so the figures
-hold a system call and the way through two veth pairs; what a datapath adds is a quantile of its
-slice less the same of the slice beside it without one.
+Each packet carries its sending time, and the kernel stamps its arrival at the sink. So the figures
+include a system call and two veth pairs. A datapath's latency is a quantile of its slice less the
+same quantile of the neighbouring slice without a datapath.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SETTLE_S, _PATIENCE_S = 0.1, 20.0
 
 
 async def measure(setting: Setting) -> Outcome:
-    """All of them in one run, a slice each in turn."""
+    """All datapaths in one run, a slice each in turn."""
     rivals: list[Contestant] = [Nothing(), Daemon("kernel"), Daemon("nfqueue"), Nft()]
     stream = {"rate": _RATE, "seconds": setting.choose(3, 1)}
     async with contest(setting, [Nothing(), *rivals]) as field:

@@ -1,9 +1,9 @@
-"""What a packet costs under 1 to 10,000 limits on the kernel datapath, and from two processors.
+"""The cost of a packet under 1 to 10,000 limits on the kernel datapath, and on two processors.
 
-Each limit is one of an address. Packets go round all of them, so that no cache has what the next
-packet needs, or all to the same. Beside that, what a lookup alone costs: in a hash table as the
-datapath has, and in the kernel's longest-prefix trie, which it has not. Then a limit that senders
-on two processors charge at once, against a limit for each of them, and against one sender.
+Each limit has one address. Packets go round all addresses, so that caches do not help, or all to
+one. A lookup alone is measured, too: in a hash table like the datapath's, and in the kernel's
+longest-prefix trie as an alternative. Then senders on two processors charge one limit at once,
+compared with a limit for each sender, and with one sender.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A loop of the netfilterqueue library that accepts every packet, and nothing else."""
+"""A loop of the netfilterqueue library that only accepts every packet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _accept(packet: Packet) -> None:
 
 
 def work() -> None:
-    """Queue, packets that may wait, bytes that are copied: the arguments."""
+    """Arguments: queue, its length in packets, bytes copied of each packet."""
     number, waiting, copied = map(int, sys.argv[1:])
     queue = NetfilterQueue()
     queue.bind(number, _accept, waiting, COPY_PACKET, copied)

@@ -16,7 +16,7 @@ from testbed.plot import COLOURS, STYLE
 
 _WIDTH = 11.0
 _FAR = 20.0
-"""Values that lie apart further than this leave nothing to be seen of the others."""
+"""Largest ratio of values in one plot, so that small ones can still be seen."""
 _LINE_HEIGHT, _BAR_HEIGHT, _MARGIN = 2.9, 0.24, 1.0
 
 

@@ -1,9 +1,9 @@
-"""Smallest packets: how many a second, and how many for each busy processor, each datapath passes.
+"""Smallest packets per second, and per busy processor, that each datapath passes.
 
-One processor sends 64-byte frames as fast as it can; what it sends beyond what passes is dropped
-by a queue that is full. Datapaths against none, as pairs of slices. For nfqueue the figure of merit
-is another: drld against a loop on the same library that accepts every packet, for that is what one
-process can do at most; and what a program in C does with the same queue.
+One processor sends 64-byte frames as fast as it can, and a full queue drops the excess. Datapaths
+are compared with an empty lane, in pairs of slices. For nfqueue the figure is another: drld against
+a loop on the same library that accepts every packet, the most that one process can do. A program in
+C on the same queue is measured, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLICE_S, _WARMUP_S = 0.5, 0.2
 
 
 async def measure(setting: Setting) -> Outcome:
-    """Compare them, two at a time."""
+    """Compare the datapaths, two at a time."""
     contestants = {
         each.name: each
         for each in (Nothing(), Daemon("kernel"), Daemon("nfqueue"), bare_loop(), loop_in_c())

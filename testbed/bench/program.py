@@ -1,8 +1,8 @@
 """A BPF program at the exit of a lane, held by a process of the testbed.
 
-Either drld's own, through the datapath's own class but without a daemon's ticks, so that what is
-enforced is known and stays; or one to compare with: an empty one, or one that does nothing but look
-an address up in a hash table or in a longest-prefix trie of the kernel's.
+It is drld's own program, through the datapath's class but without a daemon's ticks, so that the
+enforcement is known and constant. Or it is a program to compare with: an empty one, or one that
+only looks an address up in a hash table or in the kernel's longest-prefix trie.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SET, _COPY, _ADD, _JUMP_ABOVE, _JUMP_ZERO, _CALL, _EXIT = 0xB7, 0xBF, 0x07, 0x2
 _DATA, _DATA_END = 76, 80
 """Offsets in struct __sk_buff."""
 _DESTINATION, _HEADERS = 30, 34
-"""Of an IPv4 packet behind its Ethernet header; where the IP header ends."""
+"""Offset of an IPv4 packet's destination in a frame, and of the end of its header."""
 _CONTINUE = -1
 _MAP_LOOKUP = 1
 
@@ -47,7 +47,7 @@ _END = [_instruction(_SET, 0, number=_CONTINUE), _instruction(_EXIT)]
 
 
 def _lookup(prefix: bool) -> Code:
-    """Look the destination up, and go on whatever was found."""
+    """Look the destination up, and pass the packet in any case."""
     key = -8 if prefix else -4
     body = [
         _instruction(_LOAD_FROM, 2, 1, _DATA),
@@ -62,7 +62,7 @@ def _lookup(prefix: bool) -> Code:
         _instruction(_ADD, 2, number=key),
         _instruction(_LOAD_WORD, 1, 1) + _instruction(0),
         _instruction(_CALL, number=_MAP_LOOKUP),
-        # What was found is read, as one who looks up wants to.
+        # The value is read, as in a real lookup.
         _instruction(_JUMP_ZERO, 0, offset=1),
         _instruction(_LOAD_FROM, 0, 0),
     ]
@@ -105,7 +105,7 @@ def _attach_other(job: dict[str, Any]) -> None:
 
 
 def work() -> None:
-    """Attach what the job says, and stay."""
+    """Attach the job's program, and stay."""
     job = child.receive()
     datapath = None
     if job["kind"] == "drld":

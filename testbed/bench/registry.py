@@ -11,7 +11,7 @@ from testbed.bench.summary import Outcome
 
 
 class Benchmark(NamedTuple):
-    """One of them."""
+    """A benchmark."""
 
     title: str
     measure: Callable[[Setting], Awaitable[Outcome]]
@@ -29,4 +29,4 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "hostile": Benchmark("a gossip datagram that is nobody's", hostile.measure),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
-"""In the order in which they run."""
+"""The benchmarks in the order in which they run."""

@@ -12,8 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.bench.summary import Outcome, Row, Summary, Target
-from testbed.markdown import item, prose, table
-from testbed.page import Page, image
+from testbed.harness.markdown import aligned, item, prose, table
+from testbed.harness.page import Page, image
+from testbed.provenance import conditions
 
 PAGE = Page("performance", "Benchmarks", "scripts/bench --docs", "../docs/performance.md", ["all"])
 FIGURE = "performance.png"
@@ -39,7 +40,7 @@ def rows_of(benchmark: Mapping[str, Any]) -> list[Row]:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something; all of those before the point."""
+    """Three significant digits, and all digits before the point."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     digits = max(2 - math.floor(math.log10(abs(value))), 0)
@@ -47,7 +48,7 @@ def number(value: float) -> str:
 
 
 def cell(row: Row) -> str:
-    """Median, quartiles, and what it should have been where it is not."""
+    """Median, quartiles, and the missed goal, if any."""
     summary, target = row.summary, row.target
     text = number(summary.median)
     if summary.count > 1:
@@ -76,27 +77,18 @@ def text(result: Mapping[str, Any]) -> str:
     """All tables, for a terminal."""
     parts = []
     for name, benchmark in result["benchmarks"].items():
-        lines = grid(rows_of(benchmark))
-        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         parts.append(f"{name}: {benchmark['title']} ({benchmark['seconds']:.0f} s)")
-        parts += [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
+        parts.append(aligned(grid(rows_of(benchmark))))
         parts += [*(f"- {note}" for note in benchmark["notes"]), ""]
     return "\n".join(parts)
 
 
 def section(result: Mapping[str, Any]) -> str:
     """All tables, for the page."""
-    host = result["host"]
-    kind = "quick" if result["quick"] else "full"
     parts = [
         prose(
-            f"A {kind} run of {result['taken']}, commit {result.get('commit', 'unknown')[:7]}: "
-            f"{host['processors']} processors ({host['model']}), Linux {host['kernel']}, Python "
-            f"{host['python']}, load before it began {host['load']}. Medians with their quartiles; "
-            "`ok` and `short of` say how they compare to the target."
+            f"{conditions(result)}, load before it began {result['host']['load']}. Medians with "
+            "their quartiles; `ok` and `short of` say how they compare to the target."
         ),
         "",
         image("all benchmarks", FIGURE),

@@ -1,8 +1,8 @@
-"""TCP at full speed: a sender and a sink that stay between slices, as processes of the testbed.
+"""TCP at full speed: a sender and a sink that live through all slices, as processes.
 
-The sender keeps its connections and counts what the sink's TCP has acknowledged, so the sink
-need not say anything. What a slice leaves unsent is sent before it ends. Both use system calls on
-large pieces, so that the processors' time goes to the kernel.
+The sender keeps its connections and counts the bytes that the sink's TCP acknowledges, so the sink
+reports nothing. Bytes of a slice that are still unsent are sent before it ends. Both use system
+calls on large pieces, so that processor time is spent in the kernel.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Flows:
             self.epoll.register(flow.fileno(), select.EPOLLOUT)
 
     def acknowledged(self) -> Counter[str]:
-        """Bytes that arrived since ever, by destination."""
+        """Total bytes that arrived, by destination."""
         found: Counter[str] = Counter()
         for descriptor, flow in self.by_descriptor.items():
             information = flow.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
@@ -63,14 +63,14 @@ class _Flows:
         return found
 
     def send_until(self, end: float) -> None:
-        """Keep all of them busy."""
+        """Keep all connections busy."""
         while (left := end - time.monotonic()) > 0:
             for descriptor, _ in self.epoll.poll(left):
                 with contextlib.suppress(BlockingIOError):
                     self.by_descriptor[descriptor].send(_CHUNK)
 
     def drain(self) -> None:
-        """Wait until all that was sent has arrived.
+        """Wait until all sent bytes have arrived.
 
         Raises:
             MeasurementError: it does not.
@@ -114,7 +114,7 @@ def send_slices() -> None:
 
 
 def take_all() -> None:
-    """Receive whatever comes, and forget it."""
+    """Receive all bytes, and drop them."""
     child.receive()
     _allow_files()
     listener = socket.create_server(("", PORT), backlog=4096)
@@ -142,7 +142,7 @@ def _take(connection: socket.socket, buffer: bytearray) -> int:
 
 
 def _allow_files() -> None:
-    """Open as many connections as the host lets one."""
+    """Raise the limit of open files to the host's maximum."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -1,4 +1,4 @@
-"""What a benchmark found: medians with their spread, and what was to be reached. Pure."""
+"""A benchmark's findings: medians with their spread, and goals. Pure."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def summarize(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was to be reached by a median."""
+    """A goal for a median."""
 
     bound: float
     at_least: bool = True
-    """Otherwise the bound is not to be reached."""
+    """Whether the median must be at least the bound; if not, below it."""
 
     def met_by(self, value: float) -> bool:
-        """Whether a value is good enough."""
+        """Whether a value meets the goal."""
         return value >= self.bound if self.at_least else value < self.bound
 
 
@@ -52,16 +52,16 @@ class Row:
     """One figure of a benchmark."""
 
     group: str
-    """What is alike: a size of packets, a fabric. A line of a plot, if there is an `x`."""
+    """A common property, such as a size of packets or a fabric; a line of a plot if `x` is set."""
     case: str
-    """What was measured, such as a datapath."""
+    """The measured case, such as a datapath."""
     metric: str
     unit: str
     """Empty for a ratio."""
     summary: Summary
     target: Target | None = None
     x: float | None = None
-    """What the case is in numbers, where it is one of a row of growing ones."""
+    """The case as a number, if the cases of the group are numbers."""
 
 
 def row(
@@ -79,12 +79,12 @@ def row(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that a benchmark found."""
+    """All findings of a benchmark."""
 
     rows: Sequence[Row]
     headline: str
     """The metric that is drawn."""
     notes: Sequence[str] = field(default=())
-    """What could not be measured and why, and what else one should know."""
+    """Remarks, such as missing measurements with their reasons."""
     axis: str = ""
-    """What the rows' `x` is, where they have one."""
+    """The meaning of the rows' `x`, if they have one."""

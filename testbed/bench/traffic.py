@@ -1,4 +1,4 @@
-"""What senders and counters of the benchmarks are for the benchmarks: a slice each."""
+"""Traffic of the benchmarks: senders and counters, used for a slice at a time."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _SOURCES = Path(__file__).parent
 _DEVICES = Path("/proc/thread-self/net/dev")
 _PATIENCE_S = 30.0
 _MARGIN_S = 0.2
-"""What a sender sends longer than is measured."""
+"""Time for which a sender goes on after the measurement."""
 _LEAST_CORES = 0.01
-"""What /proc/stat can tell apart."""
+"""Resolution of /proc/stat."""
 SMALLEST_FRAME, LARGE_FRAME = 60, 1442
-"""Bytes without the checksum: what is called a 64-byte frame; and 1,400 bytes in UDP."""
+"""Bytes without the checksum: a "64-byte frame", and 1,400 bytes in UDP."""
 
 
 def pinned(cpu: int) -> list[str]:
-    """How a command begins that stays on a processor."""
+    """The beginning of a command that stays on a processor."""
     return ["taskset", "--cpu-list", str(cpu)]
 
 
 def tool(setting: Setting, name: str, *libraries: str) -> Path:
-    """One of the programs in C, compiled now if it is not yet.
+    """A program in C, compiled if necessary.
 
     Raises:
         HostError: it does not compile.
@@ -66,7 +66,7 @@ class Tcp:
         warmup_s: float = 0.2,
         buffer: int | None = None,
     ) -> Tcp:
-        """Start sender and sink; `buffer` is what a flow may have unsent, in bytes."""
+        """Start sender and sink; `buffer`: most unsent bytes of a flow."""
         sink = await start_pinned(field, SINK, "bench.stream", {}, "take")
         await sink.receive(_PATIENCE_S)
         job = {"flows": flows, "buffer": buffer}
@@ -79,12 +79,12 @@ class Tcp:
         return await self.through([lane])
 
     async def through(self, lanes: Sequence[Lane]) -> Sample:
-        """The same with the connections spread over lanes."""
+        """As `measure`, with the connections spread over lanes."""
         found = await self._ask(lanes, drain=True)
         return {quantity: found[quantity] for quantity in ("bps", "cpu_s_per_gb")}
 
     async def each(self, lanes: Sequence[Lane]) -> list[float]:
-        """Goodput of each lane, bits/s; nobody waits for what is still under way."""
+        """Goodput of each lane, bits/s; bytes under way at the end do not count."""
         found: dict[str, float] = (await self._ask(lanes, drain=False))["each"]
         return [found[lane.sink_address] for lane in lanes]
 
@@ -111,7 +111,7 @@ async def start_pinned(field: Field, role: str, module: str, job: object, argume
 
 @dataclass(frozen=True, slots=True)
 class Blast:
-    """UDP packets through a lane, to where nobody is."""
+    """UDP packets through a lane, to addresses without a host."""
 
     field: Field
     frame_bytes: int
@@ -119,17 +119,17 @@ class Blast:
     rate: int = 0
     """Packets/s; 0: as many as one processor sends."""
     addresses: int = 1
-    """How many destinations take turns."""
+    """Number of destinations, which take turns."""
     flows: int = 0
-    """To each of them; 0: 64 ports take turns, whichever destinations they meet."""
+    """Flows to each destination; 0: 64 ports take turns independently of the destinations."""
     cpus: tuple[int, ...] = ()
-    """A sender on each; none: where senders run."""
+    """Processors with a sender each; empty: the senders' processor."""
     apart: bool = False
     """Whether each sender has addresses of its own."""
     warmup_s: float = 0.3
 
     async def measure(self, lane: Lane) -> Sample:
-        """What arrived (`pps`), and a busy processor's part of it (`pps_per_core`)."""
+        """Packets that arrived (`pps`), and those per busy processor (`pps_per_core`)."""
         setting, (source, gateway) = self.field.setting, lane.macs
         command = [
             *(str(tool(setting, "blast")), lane.source_device, source, gateway),
@@ -160,7 +160,7 @@ class Blast:
 
 
 def _arrived(lane: Lane) -> int:
-    """Packets that the sink has got through a lane since ever."""
+    """Total packets that the sink received through a lane."""
     table = netns.within(netns.namespace(SINK), _DEVICES.read_text)
     line = next(
         line for line in table.splitlines() if line.strip().startswith(lane.sink_device + ":")

@@ -1,1 +1,1 @@
-"""Faults done to real daemons under load: what is promised of them, measured (docs/chaos.md)."""
+"""Faults on real daemons under load, and measurements of the promises (docs/chaos.md)."""

@@ -1,11 +1,8 @@
-"""`python -m testbed.chaos`: faults by their names, and whether what is promised of them holds."""
+"""`python -m testbed.chaos`: carries out faults by name, and checks the promises."""
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -21,11 +18,11 @@ from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import FABRIC
 from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
+from testbed.harness.page import Page
+from testbed.harness.progress import Board
 from testbed.interrupt import run_to_end
 from testbed.link import probed
-from testbed.page import Page
-from testbed.provenance import commit
-from testbed.reproduce.board import Board
+from testbed.provenance import head
 
 _PAGE = Page(
     "chaos", "Faults done to fleets of real daemons", "scripts/chaos --docs", "../docs/chaos.md",
@@ -33,7 +30,7 @@ _PAGE = Page(
 )  # fmt: skip
 _RESULT = "chaos.json"
 _JOBS = {False: 1, True: 3}
-"""Fleets at a time unless told, by whether it is quick."""
+"""Default number of fleets at a time, by `--quick`."""
 
 
 class _Command(click.Command):
@@ -100,19 +97,16 @@ def main(
     campaign = Campaign(work, jobs or _JOBS[quick], Board())
     began = time.monotonic()
     result: dict[str, Any] = {
-        "taken": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "commit": commit(),
-        "quick": quick,
+        **head(quick=quick),
         "seed": seed,
         "fabric": fabric,
         "allocator": allocator,
-        "host": _host(),
         "stages": campaign.stages,
     }
     try:
         run_to_end(campaign.carry_out)
     finally:
-        # What is interrupted leaves a report of what it has.
+        # An interrupted run reports its results so far.
         result["seconds"] = round(time.monotonic() - began, 1)
         out.mkdir(parents=True, exist_ok=True)
         (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -122,17 +116,6 @@ def main(
         click.echo(f"{_PAGE.write({name: report.section(result, name.capitalize())})}")
     if report.broken(result):
         raise SystemExit(1)
-
-
-def _host() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "model": models[0] if models else platform.machine(),
-        "processors": len(os.sched_getaffinity(0)),
-        "kernel": ".".join(platform.release().split(".")[:2]),
-        "python": platform.python_version(),
-    }
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from testbed import netns
 from testbed.chaos import stage
 from testbed.chaos.report import broken_of
 from testbed.chaos.stage import Job
-from testbed.crew import Child
+from testbed.crew import worker
 from testbed.errors import MeasurementError
-from testbed.reproduce.board import Board
+from testbed.harness.progress import Board
 
 _SILENCE_S = 240.0
 _GRACE_S = 40.0
-"""For a stage that is interrupted to remove everything."""
+"""Time for an interrupted stage to clean up."""
 
 
 class Campaign:
@@ -37,38 +37,36 @@ class Campaign:
             }
             for job in jobs
         ]
-        """What is known of each, in their order."""
+        """The record of each stage, in order."""
         self._jobs = jobs
         self._room = trio.CapacityLimiter(at_a_time)
         self._board = board
         self._doing: dict[int, str] = {}
 
     async def carry_out(self) -> None:
-        """Do them; interrupted, remove what is half done."""
+        """Run the stages; when interrupted, clean up."""
         with tempfile.TemporaryDirectory(prefix="drld-chaos-") as logs:
             try:
                 async with trio.open_nursery() as nursery:
                     for index in range(len(self._jobs)):
                         nursery.start_soon(self._stage, index, Path(logs) / f"{index}.log")
             finally:
-                # A stage that had to be killed could not do that.
+                # A killed stage has not cleaned up.
                 netns.remove_stale()
                 self._board.end()
 
     async def _stage(self, index: int, log: Path) -> None:
         async with self._room:
-            child = Child(f"stage {index + 1}", [sys.executable, "-m", stage.__name__], log)
+            job = asdict(self._jobs[index])
             try:
-                await child.send(self._jobs[index].message())
-                while stage.END not in (answer := await child.receive(_SILENCE_S)):
-                    self._take(index, answer)
+                async with worker(
+                    f"stage {index + 1}", stage.__name__, job, log, _GRACE_S
+                ) as child:
+                    while stage.END not in (answer := await child.receive(_SILENCE_S)):
+                        self._take(index, answer)
             except MeasurementError as error:
                 self.stages[index]["error"] = f"{error}"
                 self._board.note(f"{error}")
-            finally:
-                with trio.CancelScope(shield=True):
-                    child.terminate()
-                    await child.reap(_GRACE_S)
             self._doing.pop(index, None)
             self._show()
 

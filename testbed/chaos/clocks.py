@@ -1,9 +1,9 @@
 """Wall clocks that jump.
 
-The machine's clock is everybody's and stays as it is. Each daemon runs with a few functions of libc
-in front of it (`clock_shim.c`) that add what a file says to the wall clock, and to no other. That
-is harder than a real jump where packets bear the kernel's wall-clock stamps: those do not jump
-along, and stay wrong for as long as the clock is off.
+The machine's clock stays unchanged, as all processes use it. Each daemon runs with a few replaced
+functions of libc (`clock_shim.c`) that add an offset from a file to the wall clock only. This is
+harder than a real jump if packets have the kernel's wall-clock stamps: those do not jump, and stay
+wrong as long as the offset lasts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _prepare(member: Member, state: Path) -> None:
 
 
 def _set(member: Member, offset_s: int) -> None:
-    """In place: the daemon has the file mapped."""
+    """Write the offset in place, as the daemon has mapped the file."""
     with _file(member).open("r+b" if _file(member).exists() else "wb") as file:
         file.write(_OFFSET.pack(offset_s))
 

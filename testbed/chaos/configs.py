@@ -1,4 +1,4 @@
-"""Configurations: reloaded in a storm, and one that says something else than the others'."""
+"""Configurations: a storm of reloads, and one that differs from the others."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 import trio
 
 from drld import units
-from testbed.chaos.fault import Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import Bounds, Episode, Fault, took_s
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.harness.finding import Check
 
 _STORM_S = {False: 10.0, True: 3.0}
 _WRONG_S = {False: 10.0, True: 3.5}
 _FACTOR = 2
 _TOLD_S = 6.0
-"""Until all others of three have been probed, and 16 questions have found the limit."""
+"""Time until both peers have been probed, and 16 questions have found the limit."""
 _BAD = '[limiter]\nname = "l1"\nnonsense = true\n'
 _LINES = 3
-"""Of a reload, whether it is taken or refused."""
+"""Log lines of a reload, accepted or refused."""
 
 
 def _another_limit(document: dict[str, Any]) -> None:
-    """A limit that nothing falls under."""
+    """A limit without packets."""
     more = copy.deepcopy(document["limit"][1])
     more |= {"id": 3, "name": "another"}
     more["match"]["destination"] = "10.6.0.0/16"
@@ -64,10 +65,9 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         checks=[
-            Check("reloads a second", "", round(count / (healed_s - begin_s), 1), 1.0,
-                  at_least=True),
-            Check("neither taken nor refused", "", count - answers.get(200, 0)
-                  - answers.get(422, 0), 0),
+            Check("reloads a second", round(count / (healed_s - begin_s), 1), least=1.0),
+            Check("neither taken nor refused", count - answers.get(200, 0)
+                  - answers.get(422, 0), most=0),
         ],
     )  # fmt: skip
 
@@ -93,8 +93,8 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     checks.append(await _told(scene, victim, []))
     line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
-    checks.append(Check("limiters that logged it once", "", once, len(others), at_least=True))
-    # What one limiter believes reaches as far as its share, and half as far again while it settles.
+    checks.append(Check("limiters that logged it once", once, least=len(others)))
+    # A limiter can exceed its share by this, and by half more while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
     return Episode(
         Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=4),
@@ -110,7 +110,8 @@ def _once(line: str, lines: list[str], before: int) -> bool:
 
 
 async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
-    """When all others say that its limits differ from theirs in these, and it says so of all."""
+    """When all peers report a difference in these limits, and the limiter reports it of all
+    peers."""
     begin_s = time.monotonic()
     others = scene.others([victim])
     pairs = [(victim, other) for other in others] + [(other, victim) for other in others]
@@ -123,7 +124,7 @@ async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
         return True
 
     what = "status says so after" if limits else "status does not say so any more after"
-    return Check(what, "s", await took_s(said, begin_s, 2 * _TOLD_S), _TOLD_S)
+    return Check(what, await took_s(said, begin_s, 2 * _TOLD_S), "s", most=_TOLD_S)
 
 
 FAULTS = (

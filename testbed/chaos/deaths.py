@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import (
     CLOSED,
@@ -20,6 +20,7 @@ from testbed.chaos.promises import (
 )
 from testbed.chaos.scene import LIMITERS, Scene
 from testbed.chaos.series import FULL
+from testbed.harness.finding import Check
 
 _DEAD_S = {False: 5.0, True: 3.4}
 _AWAY_S = 0.5
@@ -27,17 +28,17 @@ _FROZEN_S = {False: 10.0, True: 4.0}
 DETECTED_S = 2.0
 DEAD, ALIVE = "dead", "alive"
 _DEATH_S = 16.0
-"""Until all call a limiter dead: 5 s until all others of three have probed it in vain, R + Q + F,
-and 1 s (drld/gossip/health/probe_times.py)."""
+"""Time until all call a limiter dead: 5 s until both peers have probed it in vain, R + Q + F, and
+1 s (drld/gossip/health/probe_times.py)."""
 _RETURN_S = 3.0
-"""Until all have met it again, and said so."""
+"""Time until all have met it again, and report that."""
 _RECOVER_S = 4.0
 _READY_S = 10.0
-"""On a busy host; an idle one starts Python, and a daemon, in less than a second."""
+"""Longest start on a busy host; an idle one starts a daemon in less than a second."""
 _LINES = 2
-"""Of a start: that it is ready, and that buckets are full, where the maps are new."""
+"""Log lines of a start: the daemon is ready; with new maps, buckets are full."""
 _PATIENCE = 2
-"""A promise that is broken has a figure, too."""
+"""Factor of the longest wait over the promise, so that a broken promise has a figure, too."""
 
 
 def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
@@ -64,21 +65,21 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
 
 
 def _ready(after_s: float) -> Check:
-    """How long daemons took to start, and to police."""
-    return Check("ready after", "s", round(after_s, 2), _READY_S)
+    """The checks of the times until daemons had started, and until they policed."""
+    return Check("ready after", round(after_s, 2), "s", most=_READY_S)
 
 
 async def _said_to_be(
     verdict: str, victim: Member, others: list[Member], since_s: float, within_s: float
 ) -> Check:
-    """When all others say so, by what `drlctl peers` shows."""
+    """A check of the time until all peers have this verdict in `drlctl peers`."""
 
     async def said() -> bool:
         peers = [peer for other in others for peer in await other.ask("/v1/peers")]
         return {peer["verdict"] for peer in peers if peer["name"] == victim.name} == {verdict}
 
     took = await took_s(said, since_s, _PATIENCE * within_s)
-    return Check(f"said to be {verdict} after", "s", took, within_s)
+    return Check(f"said to be {verdict} after", took, "s", most=within_s)
 
 
 async def _change(scene: Scene, quick: bool) -> Episode:
@@ -126,7 +127,8 @@ def _bounds(
     going_on: str,
     lines: int,
 ) -> Bounds:
-    """On nfqueue nothing passes a host without its daemon, and the others keep to their shares."""
+    """On nfqueue no packet passes a host without its daemon, and the others keep to their
+    shares."""
     if scene.datapath == NFQUEUE:
         return Bounds(
             recover_s=_RECOVER_S,

@@ -1,4 +1,4 @@
-"""What a fault is, what is promised of it, and what was measured."""
+"""A fault, its promises, and its measurements."""
 
 from __future__ import annotations
 
@@ -6,85 +6,55 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from testbed.chaos.members import Member
 from testbed.chaos.scene import RATE, Scene
 from testbed.chaos.series import FULL
+from testbed.harness.finding import Check
 
 KERNEL, NFQUEUE = "kernel", "nfqueue"
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A figure, and what it was promised to be."""
-
-    what: str
-    unit: str
-    measured: float | None
-    """None: it never came to that."""
-    bound: float
-    at_least: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether the promise is kept."""
-        if self.measured is None:
-            return False
-        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
-
-    def record(self) -> dict[str, Any]:
-        """For a result."""
-        return {
-            "what": self.what,
-            "unit": self.unit,
-            "measured": self.measured,
-            "bound": self.bound,
-            "at_least": self.at_least,
-            "holds": self.holds,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
-    """What every fault promises something of."""
+    """The promises of every fault."""
 
     recover_s: float
-    """From the end of the fault until the fleet is full and even again."""
+    """Time from the end of the fault until the fleet is full and even again."""
     overshoot: int = RATE // 10
     """Bytes beyond limit x time + depths in any second."""
     lost_s: float = 0.0
-    """Packets lost to the fault itself, as so many seconds of the canaries of all limiters."""
+    """Packets lost to the fault itself, in seconds of the canaries of all limiters."""
     lines: int = 0
-    """Log lines of a daemon, without those that tell of its peers."""
+    """Log lines of a daemon, without those about its peers."""
     least: float = FULL
-    """Of the limit, in use at least in every second from the beginning until the fleet is back."""
+    """Least part of the limit in use in every second, from the fault until the fleet is back."""
     known: float | None = None
-    """The same for every second of the fault later than it is detected, where that is more."""
+    """Least part of the limit in use in every second after detection of the fault, if larger."""
 
 
 @dataclass(slots=True)
 class Episode:
-    """A fault that was done; times of the monotonic clock."""
+    """A completed fault; times of the monotonic clock."""
 
     bounds: Bounds
     begin_s: float
     healed_s: float
     """When the cause was gone."""
     known_s: tuple[float, float] | None = None
-    """From when the fleet knows of the fault, at the latest, and until when it goes on; where
-    something is promised of that."""
+    """The latest time of the fault's detection, and the fault's end, if `Bounds.known` is
+    promised."""
     checks: list[Check] = field(default_factory=list)
-    """What this fault promises besides."""
+    """Checks of this fault's own promises."""
 
 
 async def took_s(
     so: Callable[[], Awaitable[bool]], since_s: float, patience_s: float
 ) -> float | None:
-    """Ask until it is so; how long after a time that was, or None: not in time."""
+    """Ask until a condition holds; return the time since a given time, or None: not in time."""
     with trio.move_on_after(patience_s):
         while not await so():
             await trio.sleep(_POLL_S)
@@ -94,13 +64,13 @@ async def took_s(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong."""
+    """A fault that can be carried out."""
 
     name: str
     title: str
     act: Callable[[Scene, bool], Awaitable[Episode]]
-    """Does it, and undoes it; shorter where it is told to be quick."""
+    """Carries the fault out and ends it; the flag makes it quick."""
     datapaths: tuple[str, ...] = (KERNEL, NFQUEUE)
-    """That it can be done to."""
+    """Datapaths that it applies to."""
     prepare: Callable[[Member, Path], None] | None = None
-    """How a daemon must be started for it."""
+    """Prepares the start of a daemon for it."""

@@ -1,4 +1,5 @@
-"""Small packets as fast as they go, onto one link, past the emulated delay: they would drown it."""
+"""Sends small packets at full speed onto one link, past the emulated delay that they would
+flood."""
 
 from __future__ import annotations
 

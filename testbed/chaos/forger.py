@@ -1,10 +1,10 @@
-"""Packets from nobody: 10,000 a second to the gossip ports of a fleet, each from a peer's address.
+"""Forged packets: 10,000 a second to the gossip ports of a fleet, each from a peer's address.
 
 It runs where all gossip passes, records some of it, and sends
     `corrupt`   recorded datagrams with a few bits flipped, bytes cut off or put on;
     `forge`     random bytes, and updates and handshakes as drld's codec writes them, under
                 random tags;
-    `replay`    what was recorded, as it was.
+    `replay`    recorded datagrams, unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECORD_S = 0.5
 _RECORDED = 64
 _TURN_S = 0.002
 _BURST = 500
-"""Datagrams in a turn, at most: what a host that stops keeps back is not made up for."""
+"""Most datagrams in a turn: a pause of the host is not made up for."""
 _ALL_IP = 0x0800
 _UDP = 17
 _IP = struct.Struct("!BBHHHBBH4s4s")
@@ -42,14 +42,14 @@ Recorded = tuple[bytes, bytes, bytes]
 
 
 def packet(source: bytes, destination: bytes, port: int, payload: bytes) -> bytes:
-    """An IPv4 packet; its kernel fills in what is zero."""
+    """An IPv4 packet; the kernel fills in fields that are zero."""
     length = _UDP_HEADER.size + len(payload)
     header = _IP.pack(0x45, 0, 0, 0, 0, 64, _UDP, 0, source, destination)
     return header + _UDP_HEADER.pack(port, port, length, 0) + payload
 
 
 def corrupted(rng: Random, recorded: bytes) -> bytes:
-    """A datagram that something happened to."""
+    """A corrupted datagram."""
     payload = bytearray(recorded)
     kind = rng.random()
     if kind < 0.1:
@@ -58,12 +58,12 @@ def corrupted(rng: Random, recorded: bytes) -> bytes:
         return bytes(payload) + rng.randbytes(rng.randint(1, 64))
     for _ in range(rng.randint(1, 4)):
         payload[rng.randrange(len(payload))] ^= 1 << rng.randrange(8)
-    # Two flips of one bit leave what was there.
+    # Two flips of one bit change nothing.
     return bytes(payload) if payload != recorded else bytes(payload[:-1])
 
 
 def forged(rng: Random, limits: int) -> bytes:
-    """What somebody makes up who knows the format, or does not."""
+    """A forged datagram, in drld's format or random."""
     if rng.random() < 0.3:
         return rng.randbytes(rng.randint(0, 200))
     if rng.random() < 0.2:
@@ -86,7 +86,7 @@ def forged(rng: Random, limits: int) -> bytes:
 
 
 def _record(port: int) -> list[Recorded]:
-    """Some of what passes."""
+    """Some recorded datagrams."""
     found: list[Recorded] = []
     deadline_s = time.monotonic() + _RECORD_S
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL_IP)) as tap:

@@ -1,26 +1,27 @@
-"""Gossip that no limiter has sent, in numbers."""
+"""Floods of gossip that no limiter has sent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
 
-from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 from testbed.topology import GOSSIP_PORT
 
 _PER_S = 10_000
 _SECONDS = {False: 10.0, True: 4.0}
 _PATIENCE_S = 30.0
 _LEAST_PER_S = 5_000
-"""That a busy host manages; fewer would show nothing."""
+"""Least rate of a useful test, which a busy host can send."""
 _COUNTED = 0.95
-"""Of what was sent: the rest may have found a full socket on a busy host."""
+"""Least counted part of the sent datagrams; a busy host may lose the rest at a full socket."""
 
 
 async def _refused(member: Member) -> int:
-    """Datagrams and updates that had no effect."""
+    """The number of datagrams and updates without effect."""
     gossip = (await member.ask("/v1/status"))["gossip"]
     peers = await member.ask("/v1/peers")
     refused: int = sum(gossip["rejected"].values())
@@ -52,16 +53,15 @@ def _flood(kind: str) -> Callable[[Scene, bool], Awaitable[Episode]]:
         healed_s = time.monotonic()
         await scene.crew.dismiss([forger])
         refused = sum([await _refused(member) - before[member.name] for member in members])
-        # Of a datagram with several updates each counts.
+        # In a datagram with several updates each counts.
         share = min(refused / sent, 1.0)
         return Episode(
             Bounds(recover_s=2.0),
             begin_s,
             healed_s,
             checks=[
-                Check("packets a second", "", round(sent / report["seconds"]), _LEAST_PER_S,
-                      at_least=True),
-                Check("refused and counted", "of them", round(share, 4), _COUNTED, at_least=True),
+                Check("packets a second", round(sent / report["seconds"]), least=_LEAST_PER_S),
+                Check("refused and counted", round(share, 4), "of them", least=_COUNTED),
             ],
         )  # fmt: skip
 

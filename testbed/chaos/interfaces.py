@@ -1,4 +1,4 @@
-"""The interface whose packets are limited goes down and comes back, or goes and another comes."""
+"""The limited interface goes down and up, or is removed and made again."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from functools import partial
 import trio
 
 from testbed import MTU, netns
-from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import NFQUEUE, Bounds, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import RATE, Scene, watched_address
+from testbed.harness.finding import Check
 from testbed.topology import OFFLOADS, SINK, Veth, limiter_role, set_offloads
 
 _DOWN_S = {False: 5.0, True: 1.5}
 _AGAIN_S = 0.5
-"""How long an interface that is new may go unlimited, or without stamps, at most."""
+"""Longest time for which a new interface may be unlimited, or without stamps."""
 _PATIENCE_S = 5.0
 
 
 def _link(scene: Scene, member: Member) -> Veth:
-    """From the limiter to the sink."""
+    """The link from the limiter to the sink."""
     role = limiter_role(member.name)
     return next(
         veth for veth in scene.layout.veths if (veth.near.role, veth.near.device) == (role, "out")
@@ -30,7 +31,7 @@ def _link(scene: Scene, member: Member) -> Veth:
 
 
 def _routes(scene: Scene, member: Member) -> None:
-    """Those that go with the interface, as whoever manages the network has them come back."""
+    """The settings that are lost with the interface, as a network manager restores them."""
     sink = scene.layout.sink_address[member.name]
     watched = watched_address(member.name, scene.layout)
     netns.run(["ip", "-n", member.namespace, "route", "replace", f"{watched}/32", "via", sink])
@@ -51,8 +52,8 @@ async def _down(scene: Scene, quick: bool) -> Episode:
     netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "down"])
     await trio.sleep(_DOWN_S[quick])
     netns.run(["ip", "-n", victim.namespace, "link", "set", "out", "up"])
-    # Permanent neighbours are gone like routes. One that a packet asked for just as the interface
-    # went down would be asked for again once a second only, whatever comes up meanwhile.
+    # Permanent neighbours are lost, like routes. A neighbour that a packet asked for as the
+    # interface went down would be asked for again once a second only, whatever comes up meanwhile.
     far = _link(scene, victim).far
     entry = f"neighbour replace {far.address} lladdr {far.mac} dev out nud permanent"
     netns.run(["ip", "-n", victim.namespace, *entry.split()])
@@ -78,7 +79,7 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
             return bool(counters["reattached"])
 
         took = await took_s(limited, healed_s, _PATIENCE_S)
-        checks.append(Check("limited again", "s", took, _AGAIN_S))
+        checks.append(Check("limited again", took, "s", most=_AGAIN_S))
     bounds = replace(_bounds(healed_s - begin_s), overshoot=RATE // 5, lines=1)
     return Episode(bounds, begin_s, healed_s, checks=checks)
 

@@ -1,9 +1,9 @@
-"""What a stopped daemon left behind. It is looked for with the system's own means, not drld's: what
-drld does not know of is what it would leave.
+"""Finds leftovers of a stopped daemon, with the system's tools and not with drld's, as drld would
+only leave objects behind that it does not know of.
 
-Rules of nft and iptables, filters and qdiscs of tc, programs on tcx and NFQUEUE queues in the
-daemon's namespace; BPF programs and maps anywhere, by the ids that `/proc/PID/fdinfo` told while
-the daemon ran and those of the programs on its interfaces.
+It checks rules of nft and iptables, filters and qdiscs of tc, programs on tcx, and NFQUEUE queues
+in the daemon's namespace. It checks BPF programs and maps by the ids in `/proc/PID/fdinfo` of the
+running daemon, and of the programs on its interfaces.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _exists(kind: str, identity: int) -> bool:
 
 
 async def left(namespace: str, objects: Held) -> list[str]:
-    """What is there of a limiter whose daemon has stopped, each in a few words."""
+    """Descriptions of all objects that a limiter with a stopped daemon still has."""
     with trio.move_on_after(_PATIENCE_S):
         while any(_exists(*each) for each in objects):
             await trio.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""What daemons write to their standard error: how much, and what of it is a trace of a bug."""
+"""The daemons' standard error: the number of lines, and traces of bugs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEWS = re.compile(
 
 @dataclass(slots=True)
 class Log:
-    """The log of one daemon's life, read as it grows."""
+    """The log of one run of a daemon, read as it grows."""
 
     file: Path
     lines: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Log:
     _rest: str = ""
 
     def look(self) -> int:
-        """Read on; the number of lines up to now."""
+        """Read new lines; return the number of lines up to now."""
         try:
             with self.file.open("rb") as log:
                 log.seek(self._read)
@@ -39,7 +39,7 @@ class Log:
 
 
 def news(line: str) -> str | None:
-    """What of its peers a line tells of, if it does (`drld.daemon.peer_log`)."""
+    """The subject of a line about peers (`drld.daemon.peer_log`); None for other lines."""
     found = _NEWS.search(line)
     if found is None:
         return None
@@ -48,13 +48,13 @@ def news(line: str) -> str | None:
 
 
 def most_news(lines: Iterable[str]) -> int:
-    """How many lines there are of that thing of which there are most."""
+    """The number of lines about the subject with the most lines."""
     things = Counter(thing for thing in map(news, lines) if thing is not None)
     return max(things.values(), default=0)
 
 
 def repeated(lines: list[str]) -> int:
-    """How often the line came that came most often, numbers aside."""
+    """The count of the most frequent line, with numbers ignored."""
     counts: dict[str, int] = {}
     for line in lines:
         shape = "".join("#" if character.isdigit() else character for character in line)

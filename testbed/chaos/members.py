@@ -1,4 +1,4 @@
-"""The daemons of a fleet, as an operator and a fault handle them."""
+"""The daemons of a fleet, with the actions of operators and faults."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _STOP_S = 20.0
 _ASK_S = 30.0
 
 LOAD, WATCHED = "load", "canary"
-"""The limits: of the load, and of the canaries."""
+"""Names of the limits: of the load, and of the canaries."""
 
 
 @dataclass(slots=True)
 class Health:
-    """What a daemon holds of the host."""
+    """A daemon's use of the host's resources."""
 
     resident_bytes: int
     descriptors: int
@@ -45,7 +45,7 @@ class Health:
 
 @dataclass(slots=True)
 class Member:
-    """One limiter: its configuration and the lives of its daemon."""
+    """One limiter: its configuration, and all runs of its daemon."""
 
     name: str
     document: dict[str, Any]
@@ -53,17 +53,17 @@ class Member:
     control: Path
     environment: dict[str, str] = field(default_factory=dict)
     shell: str | None = None
-    """What a shell does before it becomes the daemon."""
+    """Commands of a shell that then becomes the daemon."""
     log: Path | None = None
-    """Where the daemon sees its standard error, unless it is here."""
+    """Path of the log in the daemon's view, if it differs."""
     daemon: Child | None = None
     logs: list[Log] = field(default_factory=list)
     objects: Held = field(default_factory=set)
-    """BPF programs and maps that its daemons were seen with."""
+    """BPF programs and maps that its daemons had."""
 
     @property
     def namespace(self) -> str:
-        """Where its daemon runs."""
+        """The namespace of its daemon."""
         return netns.namespace(limiter_role(self.name))
 
     @property
@@ -74,7 +74,7 @@ class Member:
 
     @property
     def socket(self) -> Path:
-        """Its control socket, also where the daemon alone sees the folder that it is in."""
+        """Its control socket, also if only the daemon sees the socket's directory."""
         return Path(f"/proc/{self.pid}/root{self.control}") if self.shell else self.control
 
     def write(self) -> None:
@@ -96,10 +96,10 @@ class Member:
         self.logs.append(Log(seen))
 
     async def ready(self, timeout_s: float = READY_S) -> dict[str, Any]:
-        """Wait until packets are policed and it answers; its status.
+        """Wait until packets are policed and the daemon answers; return its status.
 
         Raises:
-            MeasurementError: it ended, or took too long.
+            MeasurementError: the daemon ended, or took too long.
         """
         assert self.daemon is not None
         status = await control.await_ready(self.socket, self.daemon, timeout_s, peers_too=False)
@@ -107,7 +107,7 @@ class Member:
         return status
 
     def look(self) -> None:
-        """Remember which BPF objects it has, to look for them when it has stopped."""
+        """Record its BPF objects, to check for them after its end."""
         if self.alive:
             self.objects |= held(self.pid)
 
@@ -121,28 +121,28 @@ class Member:
         os.kill(self.pid, number)
 
     def hang_up(self) -> None:
-        """Have it read its configuration again, as systemd does."""
+        """Reload its configuration, as systemd does."""
         self.signal(signal.SIGHUP)
 
     def kill(self) -> None:
-        """End its daemon as a crash does."""
+        """Kill its daemon, like a crash."""
         self.look()
         assert self.daemon is not None
         self.daemon.kill()
 
     async def ask(self, path: str) -> Any:
-        """What it answers.
+        """Its daemon's answer to a request.
 
         Raises:
-            MeasurementError: nothing.
+            MeasurementError: there is no answer.
         """
         return await control.ask(self.socket, path)
 
     async def post(self, path: str, body: Any = None) -> None:
-        """Have it do something.
+        """Send its daemon a command.
 
         Raises:
-            MeasurementError: it does not.
+            MeasurementError: the daemon refuses, or does not answer.
         """
         try:
             async with control.client(self.socket, _ASK_S) as client:
@@ -151,7 +151,7 @@ class Member:
             raise MeasurementError(f"{self.name}{path}: {error!r}") from error
 
     async def reload(self) -> int:
-        """Have it read its configuration again; the HTTP status, or 0 where it did not answer."""
+        """Reload its configuration; return the HTTP status, or 0 if there is no answer."""
         try:
             async with control.client(self.socket, _ASK_S) as client:
                 return (await client.post("/v1/reload")).status_code
@@ -159,7 +159,7 @@ class Member:
             return 0
 
     def health(self) -> Health:
-        """What it holds now."""
+        """Its present use of the host's resources."""
         assert self.daemon is not None
         return Health(
             status_bytes(self.daemon, "VmRSS"),
@@ -173,7 +173,7 @@ class Member:
         return [line for log in self.logs for line in log.lines]
 
     async def stop(self) -> list[str]:
-        """Stop its daemon as systemd does, and list what is wrong then, and left behind."""
+        """Stop its daemon as systemd does; list failures and leftovers."""
         if not self.alive:
             return [f"{self.name}: its daemon is not running"]
         self.look()
@@ -192,7 +192,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of the load's limit."""
+    """The settings of the load's limit."""
 
     rate: int
     """Bytes/s."""
@@ -200,7 +200,7 @@ class Limits:
     allocator: str = DEFAULT_ALLOCATOR
 
     def depths(self, limiters: int) -> float:
-        """Bytes that the buckets of the fleet hold at most."""
+        """Most bytes that the fleet's buckets hold."""
         return depths(limiters, self.burst)
 
 

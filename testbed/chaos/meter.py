@@ -1,8 +1,8 @@
-"""Bytes at the sink, sampled while faults happen, as a process of its own. Unlike in an experiment
-nobody knows for how long, and interfaces may vanish and come back.
+"""Samples the bytes at the sink during faults, as a process of its own. Unlike in an experiment the
+duration is unknown, and interfaces may be removed and made again.
 
-It is as urgent to the host as the daemons are and no more: where its samples or a processor's beats
-come late, the host kept them waiting, too (`Seen.late_s`).
+It has the same priority as the daemons. If its samples or a processor's beats are late, the host
+made the daemons wait, too (`Seen.late_s`).
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from testbed.chaos.urgency import be_urgent
 from testbed.measure import ip_bytes, open_table, read_table
 
 _EXACT_S = 0.002
-"""A reading that took longer is of no time in particular."""
+"""A reading that took longer has no exact time."""
 _TRIES = 5
 
 
 class Counters:
-    """What each limiter forwarded, as the kernel counts it at the sink."""
+    """Bytes forwarded by each limiter, from the kernel's counters at the sink."""
 
     def __init__(self, devices: Mapping[str, str]) -> None:
-        """`devices`: those of the sink, by limiter."""
+        """`devices`: the sink's interfaces, by limiter."""
         self._devices = devices
         self._bases = dict.fromkeys(devices, 0)
         self._last = dict.fromkeys(devices, 0)
 
     def take(self, counted: Mapping[tuple[str, str], int]) -> dict[str, int]:
-        """Bytes up to now, of the counters of interfaces that are there."""
+        """Bytes up to now, from the counters of existing interfaces."""
         values = {}
         for limiter, device in self._devices.items():
             last = self._last[limiter]
             value = counted.get((device, "rx"), last)
             if value < last:
-                # Another interface of this name, which counts from 0.
+                # A new interface of this name counts from 0.
                 self._bases[limiter] += last
             self._last[limiter] = value
             values[limiter] = self._bases[limiter] + value
@@ -45,7 +45,7 @@ class Counters:
 
 
 def timed(read: Callable[[], str], clock: Callable[[], float]) -> tuple[float, str]:
-    """What is read, and when: again where the host stopped in between."""
+    """A reading with its time; repeated if the host stopped in between."""
     for _ in range(_TRIES):
         before_s = clock()
         text = read()

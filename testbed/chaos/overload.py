@@ -1,17 +1,18 @@
-"""More packets than a daemon on nfqueue can judge."""
+"""Overload: more packets than a daemon on nfqueue can judge."""
 
 from __future__ import annotations
 
 import time
 
-from testbed.chaos.fault import NFQUEUE, Bounds, Check, Episode, Fault
+from testbed.chaos.fault import NFQUEUE, Bounds, Episode, Fault
 from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 from testbed.topology import data_device
 
 _SECONDS = {False: 5.0, True: 2.0}
 _FLOODS = 3
-"""Processes that send: one alone a daemon may keep up with."""
+"""Number of sending processes, as a daemon may keep up with one."""
 _PATIENCE_S = 30.0
 
 
@@ -42,7 +43,7 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
     await scene.crew.dismiss(floods)
     counters = (await victim.ask("/v1/status"))["datapath"]["counters"]
     return Episode(
-        # What comes to the full queue is dropped, whosever it is.
+        # A full queue drops packets of all limits.
         Bounds(
             recover_s=6.0,
             lost_s=healed_s - begin_s + 0.5,
@@ -51,15 +52,9 @@ async def _overflow(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         checks=[
-            Check(
-                "flooded with",
-                "packets/s",
-                round(sent / (healed_s - begin_s)),
-                1_000,
-                at_least=True,
-            ),
-            Check("counted as overflow", "", counters["overflow"] - before, 1, at_least=True),
-            Check("errors", "", counters["errors"], 0),
+            Check("flooded with", round(sent / (healed_s - begin_s)), "packets/s", least=1_000),
+            Check("counted as overflow", counters["overflow"] - before, least=1),
+            Check("errors", counters["errors"], most=0),
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Links between limiters that break, one way or both, for good or again and again, or that lose."""
+"""Links between limiters that break, one way or both, for long or repeatedly, or lose packets."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from testbed.chaos.series import FULL
 _CUT_S = {False: 10.0, True: 3.4}
 _FLAPPING_S = {False: 15.0, True: 4.0}
 FLAP_S = (0.2, 1.6)
-"""Of each cut, and of each time between: about as long as it takes to count somebody out."""
+"""Length of each cut, and of each time between: about a detection time."""
 _LOSS = 0.5
 _BOUNDS = Bounds(recover_s=6.0)
-"""Nobody may forward more, and once it is known nobody need forward less."""
+"""No limiter may forward more, and after detection none needs to forward less."""
 
 Cut = Iterable[tuple[Member, Member]]
 
 
 def _clean(scene: Scene) -> Cut:
-    """One of them alone."""
+    """One limiter is cut off."""
     alone = scene.pick(1)
     for other in scene.others(alone):
         yield alone[0], other
@@ -35,14 +35,14 @@ def _clean(scene: Scene) -> Cut:
 
 
 def _one_way(scene: Scene) -> Cut:
-    """One of them is not heard, and hears."""
+    """One limiter receives gossip, and no peer receives its gossip."""
     mute = scene.pick(1)
     for other in scene.others(mute):
         yield mute[0], other
 
 
 def _chain(scene: Scene) -> Cut:
-    """Two do not hear each other, and the third hears both."""
+    """Two limiters do not hear each other, and both hear the third."""
     one, other = scene.pick(2)
     yield one, other
     yield other, one

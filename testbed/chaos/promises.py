@@ -1,7 +1,7 @@
-"""How much of the limit stays in use while limiters are counted out and in again.
+"""The least use of the limit while limiters leave the count and return.
 
-Three limiters have equal shares and want much. What is missing in the worst second is the sum of
-five terms, in the order in which they come.
+Three limiters have equal shares and a large demand. The unused part of the limit in the worst
+second is the sum of five terms, in the order of their effect.
 
 1. The rule (docs/conservative-rule.md). A limiter's share leaves before its demand, and its demand
    is back before its share. In a mesh one of three that has died leaves 2/3 of the limit to be
@@ -9,28 +9,26 @@ five terms, in the order in which they come.
    divides it by three, for 4 intervals: 1/3 of the limit.
 2. Order. Limiters tick at phases of their own, and daemons that are started together are ready at
    different times, so that it happens to one pair after the other.
-3. Weights. Flows that have been held down fill what is given back within some round trips; FPS
-   claims no more than 1.5 times what arrives, so all weights fall and rise again. Who falls divides
-   by what the others wanted a tick ago: for 0.1 to 0.2 s local limits sum to 0.7, and then to 1.3.
+3. Weights. Flows that have been held down take some round trips to fill a larger share. FPS
+   claims at most 1.5 times the arrivals, so all weights fall and rise again. A falling limiter
+   divides by the others' older weights: for 0.1 to 0.2 s local limits sum to 0.7, and then to 1.3.
 4. TCP itself. Windows have shrunk to a packet or two; a flow that has lost all of its window waits
    0.2 s for its timer. In a limiter that is alone all three flows may.
-5. A host that is late, by no more than what a measurement is kept for (`LATE_S`): what is low is
-   low for so much longer.
+5. A late host, by at most `LATE_S`, as later measurements are discarded: it prolongs the low use.
 
-How long the first lasts depends on the fabric, and the next three follow from no formula. So the
-suite's own traffic, TCP and UDP, passes the daemon's own code in virtual time, where no host is
-late (`python -m tests.sim.chaos_fleet`): `LEAST` has what is used there in the worst second of 16
-seeds, or more (pushsum: of 8; each rhythm of flapping: 4 to 12). `tests/sim/test_chaos.py` sees to
-it that it stays so.
+The first term depends on the fabric, and the next three have no formula. So a simulation in virtual
+time passes the suite's traffic, TCP and UDP, through the daemon's own code (`python -m
+tests.sim.chaos_fleet`). `LEAST` is the use in the worst second of 16 seeds or more (pushsum: 8;
+each rhythm of flapping: 4 to 12). `tests/sim/test_chaos.py` checks it.
 
-Where two of three daemons of a tree are started at once, one start in thirteen uses less: the one
-that lives may find another parent at the very moment at which its lost one is back, and is counted
-with both for up to 1.5 s.
+If two of three daemons of a tree are started at once, one start in thirteen uses less: the living
+limiter may find another parent just as its lost parent comes back, and is then counted with both
+for up to 1.5 s.
 
 The bound on bytes is `fair`'s (docs/conservative-rule.md, "A bound on bytes"): from one detection
 time after the last event on, a fleet forwards no more than (1 + margin) L t + B in any window.
 
-No terms are: canaries, whose bytes are not counted as use; and sampling, as windows begin at
+Canaries add no term, as their bytes do not count as use. Sampling adds none, as windows begin at
 samples, and each sample has its own time.
 """
 
@@ -49,11 +47,10 @@ from drld.units import BYTES
 _LIMITERS = 3
 _INTERVAL_NS: int = GossipTable().interval
 STEADY = 0.95
-"""What TCP makes of local limits that stay as they are, in any second: 0.96 to 0.98 in virtual
-time."""
+"""TCP's least use of constant local limits in any second: 0.96 to 0.98 in virtual time."""
 LATE_S = 0.05
-"""In a second. Where processes like the daemons were kept waiting for longer, and a promise does
-not hold, nothing has been measured (`testbed.chaos.stage`)."""
+"""Lateness in a second. If processes like the daemons waited longer, and a promise does not hold,
+the measurement is discarded (`testbed.chaos.stage`)."""
 
 CUT, FROZEN, FLAPPING, RESTARTED = "cut", "frozen", "flapping", "restarted"
 KILLED = {1: "killed 1", 2: "killed 2", 3: "killed 3"}
@@ -80,21 +77,20 @@ LEAST: Mapping[str, Mapping[str, float]] = {
     # One dies and is back soon, and nothing passes its host meanwhile.
     RESTARTED_CLOSED: {"mesh": 0.56, "tree": 0.39, "pushsum": 0.57},
 }
-"""By what happens and by fabric, the least part of the limit that is used in any second, if no host
-is late."""
+"""The least part of the limit in use in any second, by event and fabric, if no host is late."""
 
 
 def left_by(struck: int) -> float:
-    """What the others have, if nothing passes the hosts of so many."""
+    """The others' part of the limit, if no packet passes this number of hosts."""
     return (_LIMITERS - struck) / _LIMITERS
 
 
 _PASSING = {RESTARTED_CLOSED: left_by(1), **{what: left_by(n) for n, what in CLOSED.items()}}
-"""The part of the limit that a host which is late holds up, where it is not all."""
+"""The part of the limit that a late host delays, if not all."""
 
 
 def promised(what: str, fabric: str) -> float:
-    """The least part of the limit that is used in any second."""
+    """The promised least part of the limit in use in any second."""
     return LEAST[what][fabric] - LATE_S * _PASSING.get(what, 1.0)
 
 

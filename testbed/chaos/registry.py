@@ -1,4 +1,4 @@
-"""All faults by name, and which share a fleet."""
+"""All faults by name, and their distribution to fleets."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ _FLEETS = (
     ("overflow", "wrong-config", "reload-storm", "interface-down", "interface-new"),
     ("clock-jumps", "disk-full", "descriptors", "rekey"),
 )
-"""Faults that are done to one fleet, one after another."""
+"""Faults that share a fleet, one after another."""
 _QUICK_FLEETS = (
     (KERNEL, ("kill-most", "kill-all", "kill-change", "corrupt", "forge", "replay")),
     (KERNEL, (*_FLEETS[1], "rekey")),
     (KERNEL, ("reload-storm", "interface-down", "interface-new", "clock-jumps", "disk-full")),
     (NFQUEUE, ("kill-one", "freeze", "overflow", "wrong-config", "descriptors")),
 )
-"""Where there is time for one datapath each."""
+"""The stages of a quick run, with one datapath for each fault."""
 
 Stage = tuple[str, tuple[str, ...]]
-"""A fleet's datapath, and the faults that are done to it."""
+"""A fleet's datapath, and its faults."""
 
 
 def stages(names: Collection[str], datapath: str | None, quick: bool) -> list[Stage]:
-    """All fleets; of the faults only `names`, or all if there are none."""
+    """All stages, with the faults `names`, or with all faults if there are none."""
     fleets: Iterable[Stage] = (
         _QUICK_FLEETS
         if quick and datapath is None
@@ -76,7 +76,7 @@ def stages(names: Collection[str], datapath: str | None, quick: bool) -> list[St
 
 
 def preparation(faults: Sequence[Fault]) -> Callable[[Member, Path], None]:
-    """How the daemons of a fleet are started to which these are done."""
+    """Prepares the start of a fleet's daemons for these faults."""
 
     def prepare(member: Member, state: Path) -> None:
         for fault in faults:

@@ -9,19 +9,21 @@ from typing import Any, NamedTuple
 
 import trio
 
-from testbed.chaos.fault import Bounds, Check, Episode, Fault
+from testbed.chaos.fault import Bounds, Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 
 _CHANGES = {False: 10, True: 2}
 """Pairs of changes: to a new key, and back to that of the file."""
 _KEY_BYTES = 32
 _STEP_S = 0.25
-"""Between the steps: what is under way is still sealed as before, and is opened at a tick."""
+"""Time between steps, in which datagrams sealed with the old key arrive and are opened at a
+tick."""
 
 
 class _Lost(NamedTuple):
-    """What a change of keys could cost, over the whole fleet."""
+    """Counts of the whole fleet that a change of keys could raise."""
 
     updates: int
     refused: int
@@ -40,7 +42,7 @@ async def _lost(scene: Scene) -> _Lost:
 
 
 async def _change(members: list[Member], old: int, new: int, key: str) -> None:
-    """One step on all of them, then the next, as an operator is told to (docs/security.md)."""
+    """Each step on all limiters before the next step, as docs/security.md says."""
     for path, body in (
         (f"/v1/keys/{new}/install", {"key": key}),
         (f"/v1/keys/{new}/use", None),
@@ -68,11 +70,11 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
         begin_s,
         healed_s,
         checks=[
-            Check("changes of the key", "", 2 * _CHANGES[quick], 1, at_least=True),
-            Check("updates lost", "", lost[0], 0),
-            Check("datagrams refused", "", lost[1], 0),
-            Check("sessions begun anew", "", lost[2], 0),
-            Check("limiters without the file's key in the end", "", kept.count(False), 0),
+            Check("changes of the key", 2 * _CHANGES[quick], least=1),
+            Check("updates lost", lost[0], most=0),
+            Check("datagrams refused", lost[1], most=0),
+            Check("sessions begun anew", lost[2], most=0),
+            Check("limiters without the file's key in the end", kept.count(False), most=0),
         ],
     )  # fmt: skip
 

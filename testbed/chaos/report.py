@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testbed.markdown import item, prose, table
+from testbed.harness.finding import Verdict
+from testbed.harness.markdown import aligned, item, prose, table
+from testbed.provenance import conditions
 
 
 def broken_of(record: Mapping[str, Any]) -> list[str]:
-    """Promises of one fault that do not hold, in words."""
+    """Descriptions of a fault's broken promises."""
     return [
-        f"{record['fault']} ({record['datapath']}): {check['what']}: {_figure(check)}, "
+        f"{record['fault']} ({record['datapath']}): {check['statement']}: {_figure(check)}, "
         f"promised {_bound(check)}"
         for check in record["checks"]
-        if not check["holds"]
+        if not _holds(check)
     ]
 
 
 def broken(result: Mapping[str, Any]) -> list[str]:
-    """Promises that do not hold, and what was left behind, in words."""
+    """Descriptions of all broken promises and leftovers."""
     found = []
     for stage in result["stages"]:
         where = f"{' '.join(stage['faults'])} ({stage['datapath']})"
@@ -39,7 +41,7 @@ def broken(result: Mapping[str, Any]) -> list[str]:
 
 
 def spoiled(result: Mapping[str, Any]) -> list[str]:
-    """Measurements that the host spoiled, in words: each was discarded, and taken again."""
+    """Descriptions of disturbed measurements, which were discarded and repeated."""
     return [
         f"discarded, as the host stood still for {attempt['late_s']:g} s in a second: {each}"
         for record in _records(result)
@@ -56,16 +58,21 @@ def _number(value: float, unit: str) -> str:
 
 
 def _figure(check: Mapping[str, Any]) -> str:
-    return "never" if check["measured"] is None else _number(check["measured"], check["unit"])
+    return "never" if check["value"] is None else _number(check["value"], check["unit"])
 
 
 def _bound(check: Mapping[str, Any]) -> str:
-    sign = "≥" if check["at_least"] else "≤"
-    return f"{sign} {_number(check['bound'], check['unit'])}"
+    sign, bound = ("≤", check["most"]) if check["least"] is None else ("≥", check["least"])
+    return f"{sign} {_number(bound, check['unit'])}"
+
+
+def _holds(check: Mapping[str, Any]) -> bool:
+    """Whether a promise is kept; it is not, if it never came to that."""
+    return bool(check["verdict"] == Verdict.PASSED.value)
 
 
 def _cell(check: Mapping[str, Any]) -> str:
-    broken = "" if check["holds"] else " BROKEN"
+    broken = "" if _holds(check) else " BROKEN"
     return f"{_figure(check)} ({_bound(check)}){broken}"
 
 
@@ -77,14 +84,14 @@ _COLUMNS = (
     "lost to the fault",
     "log lines of a daemon",
 )
-"""Those that nearly every fault has; what else was promised follows."""
+"""Promises of nearly every fault; other promises follow them."""
 _USUAL = (
     "log lines of one thing about peers",
     "traces in logs",
     "memory of a daemon grew by",
     "descriptors of a daemon grew by",
 )
-"""Besides, of every fault."""
+"""Further promises of every fault."""
 
 
 def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -92,45 +99,39 @@ def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
-    """A line for each fault; the first is the header. What is usual and holds is not in it."""
+    """A line for each fault, without usual promises that hold; the first line is the header."""
     yield ["fault", "datapath", *_COLUMNS, "besides"]
     for record in _records(result):
-        checks = {check["what"]: check for check in record["checks"]}
+        checks = {check["statement"]: check for check in record["checks"]}
         named = [_cell(checks.pop(what)) if what in checks else "" for what in _COLUMNS]
         besides = "; ".join(
             f"{what} {_cell(check)}"
             for what, check in checks.items()
-            if what not in _USUAL or not check["holds"]
+            if what not in _USUAL or not _holds(check)
         )
         yield [record["fault"], record["datapath"], *named, besides]
 
 
 def _usual(result: Mapping[str, Any]) -> str:
-    """The worst of what every fault promises."""
+    """The worst figures of the promises of every fault."""
     worst: dict[str, Mapping[str, Any]] = {}
     for record in _records(result):
         for check in record["checks"]:
-            what = check["what"]
-            if what in _USUAL and (
-                what not in worst or check["measured"] > worst[what]["measured"]
-            ):
+            what = check["statement"]
+            if what in _USUAL and (what not in worst or check["value"] > worst[what]["value"]):
                 worst[what] = check
     return "; ".join(f"{what} {_cell(check)}" for what, check in worst.items())
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """For a terminal: the usual figures, and whatever is broken."""
+    """The text for a terminal: the usual figures, and all broken promises."""
     lines = [row[:-1] for row in rows(result)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    parts = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+    parts = [aligned(lines)]
     parts += [
-        f"{record['fault']} ({record['datapath']}): {check['what']}: {_cell(check)}"
+        f"{record['fault']} ({record['datapath']}): {check['statement']}: {_cell(check)}"
         for record in _records(result)
         for check in record["checks"]
-        if check["what"] not in (*_COLUMNS, *_USUAL)
+        if check["statement"] not in (*_COLUMNS, *_USUAL)
     ]
     parts += ["", *spoiled(result)]
     found = broken(result)
@@ -145,16 +146,13 @@ def text(result: Mapping[str, Any]) -> str:
 
 def section(result: Mapping[str, Any], title: str) -> str:
     """The section of a page."""
-    host = result["host"]
     header, *lines = rows(result)
-    kind = "quick" if result["quick"] else "full"
-    conditions = (
-        f"A {kind} run of {result['taken']}, commit {result['commit'][:7]}, seed "
-        f"{result['seed']}, {result['fabric']}, {result['allocator']}: {host['processors']} "
-        f"processors ({host['model']}), Linux {host['kernel']}, Python {host['python']}. The "
-        f"promise is in brackets. The worst of any fault: {_usual(result)}."
+    chosen = f"seed {result['seed']}", result["fabric"], result["allocator"]
+    how = (
+        f"{conditions(result, *chosen)}. The promise is in brackets. The worst of any fault: "
+        f"{_usual(result)}."
     )
     notes = [*spoiled(result), *(f"broken: {each}" for each in broken(result))]
     return "\n".join(
-        [f"## {title}", "", prose(conditions), "", *table(header, lines), "", *map(item, notes)]
+        [f"## {title}", "", prose(how), "", *table(header, lines), "", *map(item, notes)]
     )

@@ -1,4 +1,4 @@
-"""What a host may run out of: space on its disk, and descriptors."""
+"""Hosts without resources: a full disk, and no free descriptors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Check, Episode, Fault, took_s
+from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import RESTARTED, RESTARTED_CLOSED, promised
 from testbed.chaos.scene import Scene
+from testbed.harness.finding import Check
 
 _VICTIM = "l1"
-"""Whose control socket and log are on a disk of its own, which only it sees."""
+"""The limiter with its control socket and log on a disk of its own."""
 _SECONDS = {False: 8.0, True: 2.5}
 _DISK = "size=64k,nr_inodes=32"
 _CLIENTS = 100
@@ -38,7 +39,7 @@ def _own_disk(member: Member, state: Path) -> None:
 
 
 def _fill(disk: Path) -> None:
-    """Leave room for nothing: no byte, and no file."""
+    """Fill the disk: no room for a byte or a file."""
     with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
@@ -77,13 +78,13 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         bounds,
         begin_s,
         time.monotonic(),
-        checks=[Check("reloads refused", "", len(answers) - answers.count(200), 0)],
+        checks=[Check("reloads refused", len(answers) - answers.count(200), most=0)],
     )
 
 
 async def _start_full(scene: Scene, victim: Member) -> float:
-    """Kill it, and start it where not a byte can be written, its cache of programs on that disk,
-    too; how long it was away."""
+    """Kill the daemon, and start it with a full disk, which also has its cache of programs; return
+    the time in between."""
     begin_s = time.monotonic()
     disk = victim.control.parent
     victim.kill()
@@ -116,7 +117,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
     healed_s = time.monotonic()
 
     async def reloads() -> bool:
-        # Clients that gave up still stand in the queue of the socket.
+        # Clients that gave up are still in the socket's queue.
         return await victim.reload() == _TAKEN
 
     again_s = await took_s(reloads, healed_s, _PATIENCE_S)
@@ -124,7 +125,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
         Bounds(recover_s=2.0, lines=4 + 4 * round((healed_s - begin_s) / 0.5)),
         begin_s,
         healed_s,
-        checks=[Check("reloads again after", "s", again_s, 5.0)],
+        checks=[Check("reloads again after", again_s, "s", most=5.0)],
     )
 
 

@@ -1,4 +1,4 @@
-"""A fleet of real daemons under load, and what can be done to it.
+"""A fleet of real daemons under load, and the actions on it.
 
     src-f1 ==== wan ==== l1 ==== sink        (testbed.topology)
     src-f2 ====     ==== l2 ====
@@ -37,10 +37,10 @@ LIMITERS = 3
 RATE = 12_000_000 // 8
 BURST = 60_000
 FABRIC = GossipTable().fabric
-"""What an operator has who says nothing."""
+"""The default fabric."""
 RTT, GOSSIP_RTT = "30ms", "10ms"
 STREAM_BYTES = 1000
-"""Of a packet of constant UDP, with headers."""
+"""Size of a packet of constant UDP, with headers."""
 _STREAM_PORT, _HEADERS = 5002, 28
 CANARIES_PER_S = 100
 _CANARY = {"port": 5003, "per_s": CANARIES_PER_S}
@@ -48,13 +48,13 @@ _CANARY_RATE = 1_200_000 // 8
 _KEY = "gossip.key"
 _SETTLE_S = 40.0
 _TRIP_S = 0.3
-"""From source to sink, generously."""
+"""Upper bound of a packet's time from source to sink."""
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a fleet is under."""
+    """The load of a fleet."""
 
     limits: Limits
     flows: int = 3
@@ -69,13 +69,13 @@ FULL_LOAD = Load(Limits(RATE, BURST))
 
 @dataclass(slots=True)
 class Canary:
-    """The packets that no limit drops: when each was sent, and whether it came."""
+    """The canaries' packets, which no limit drops: sending times and arrivals."""
 
     sent: list[float] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
 
     def lost(self, begin_s: float, end_s: float) -> int:
-        """Those of a time that did not come."""
+        """The number of packets of a time that did not arrive."""
         return sum(
             begin_s <= sent_s < end_s and number not in self.received
             for number, sent_s in enumerate(self.sent)
@@ -109,22 +109,22 @@ class Scene:
 
     @property
     def wan(self) -> str:
-        """The namespace through which all gossip goes."""
+        """The namespace that all gossip passes."""
         return netns.namespace(WAN)
 
     def pick(self, count: int) -> list[Member]:
-        """So many of the limiters, as the seed has it."""
+        """This number of limiters, chosen by the seed."""
         return [self.members[name] for name in self.rng.sample(self.names, count)]
 
     def others(self, some: Iterable[Member]) -> list[Member]:
-        """The rest."""
+        """All other limiters."""
         chosen = {member.name for member in some}
         return [member for member in self.members.values() if member.name not in chosen]
 
     # Daemons
 
     async def revive(self, some: Iterable[Member]) -> None:
-        """Start daemons again, and wait until they police."""
+        """Start daemons again; return when they police."""
         some = list(some)
         for member in some:
             if member.daemon is not None:
@@ -134,7 +134,7 @@ class Scene:
             await member.ready()
 
     async def flows(self, limiter: str, count: int) -> None:
-        """Have so many TCP flows pass a limiter."""
+        """Set the number of TCP flows at a limiter."""
         await self.traffic[limiter].send({"flows": count})
 
     def reconfigure(self, change: Callable[[dict[str, Any]], None], some: Iterable[Member]) -> None:
@@ -146,12 +146,12 @@ class Scene:
     # The network between limiters
 
     def cut(self, source: Member, destination: Member) -> None:
-        """Nothing passes from one limiter to another any more."""
+        """Drop all gossip from one limiter to another."""
         self._rule("add", source, destination)
         self._cuts.add((source.name, destination.name))
 
     def heal(self) -> None:
-        """Everything passes again."""
+        """Let all gossip pass again."""
         for source, destination in sorted(self._cuts):
             self._rule("del", self.members[source], self.members[destination])
         self._cuts.clear()
@@ -166,7 +166,7 @@ class Scene:
         )
 
     def lose(self, share: float) -> None:
-        """Lose so much of all gossip; 0 loses nothing any more."""
+        """Lose this part of all gossip, at random; 0: none."""
         inside = ["ip", "netns", "exec", self.wan, "iptables"]
         netns.run([*inside, "-F", "FORWARD"])
         for name in self.names if share else ():
@@ -177,13 +177,13 @@ class Scene:
                 ]
             )
 
-    # What is seen
+    # Measurements
 
     async def settled(self, timeout_s: float = _SETTLE_S) -> float:
-        """Wait until all know each other and the fleet is full and even; how long that took.
+        """Wait until all are connected and the fleet is full and even; return the time it took.
 
         Raises:
-            MeasurementError: it does not come to that.
+            MeasurementError: that does not happen in time.
         """
         begin_s = time.monotonic()
         status: dict[str, Any] = {}
@@ -211,7 +211,7 @@ class Scene:
         return recovery_s(self.seen, since_s, rate, lasts_s=lasts_s)
 
     async def look_at_canaries(self) -> None:
-        """Learn which of their packets were sent and came up to now."""
+        """Read the canaries' packets sent and received up to now."""
         for number, source in enumerate(self.traffic.values()):
             await source.send({"report": True})
             canary = self.canaries[self.names[number]]
@@ -224,7 +224,7 @@ class Scene:
             canary.received.update(numbers)
 
     async def stop(self) -> list[str]:
-        """Stop all daemons; what is wrong then, and left behind."""
+        """Stop all daemons; return failures and leftovers."""
         found: list[str] = []
         for member in self.members.values():
             found += await member.stop()
@@ -239,7 +239,7 @@ async def scene(
     prepare: Callable[[Member, Path], None] | None = None,
     load: Load = FULL_LOAD,
 ) -> AsyncIterator[Scene]:
-    """A fleet that is up and under load; everything is gone at the end.
+    """A fleet that is up and under load; on exit it is removed.
 
     `prepare` may change how a daemon is started.
     """
@@ -300,7 +300,7 @@ async def scene(
 
 
 async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) -> None:
-    """Take down what it says; started when there is a sample."""
+    """Record the meter's samples; report `started` after the first one."""
     for number in itertools.count():
         sample = await meter.receive(READY_S)
         seen.add(sample["time_s"], sample["forwarded"], sample["late_s"])
@@ -327,7 +327,7 @@ def _definition(limits: Limits) -> experiment.Experiment:
 
 
 def watched_address(limiter: str, layout: Plan) -> str:
-    """The canary's address, which the sink has besides that of the load."""
+    """The canary's address at the sink, besides the load's address."""
     return layout.sink_address[limiter].replace("10.4.", "10.5.", 1)
 
 
@@ -346,7 +346,7 @@ def _member(layout: Plan, name: str, datapath: str, state: Path, load: Load) -> 
     document = daemon_document(_definition(load.limits), "fps", layout, name, datapath)
     socket = state / f"{name}.sock"
     document["limiter"]["control"] = str(socket)
-    # What is not said here is as an operator has it who says nothing.
+    # All other settings are defaults.
     document["gossip"] = {
         "fabric": load.fabric,
         "keys": [{"id": 1, "file": str(state / _KEY)}],

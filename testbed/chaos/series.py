@@ -1,4 +1,4 @@
-"""What the sink saw over time, and what it says of a limit: overshoot, recovery, split. Pure.
+"""Bytes at the sink over time, and the figures of a limit: overshoot, recovery, split. Pure.
 
 A series is cumulative bytes at points of time, which need not be evenly spaced: a sample that comes
 late makes a figure coarser and not wrong, for it is stamped with its own time. While the host
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 SAMPLE_S = 0.02
 LATEST_S = 2 * SAMPLE_S
-"""Between samples, while the host does not stand still: one may come when the next is due."""
+"""Longest time between samples of a host that does not stand still: one may be a period late."""
 WINDOW_S = 1.0
 FULL = 0.9
-"""A fleet is back when each mean of `WINDOW_S` is at least so much of the limit."""
+"""A fleet is back when each mean of `WINDOW_S` is at least this part of the limit."""
 LEAST_SHARE = 0.5
-"""And each limiter at least so much of its even share: the split is back."""
+"""And when each limiter has at least this part of its even share: the split is back."""
 _FLOOR_PACKETS, _PACKET_BYTES = 12, 1500
 """The least depth of an FPS bucket."""
 
@@ -43,7 +43,7 @@ class Series:
             self.forwarded.setdefault(name, []).append(value)
 
     def total(self) -> list[float]:
-        """Of all limiters."""
+        """The sum of all limiters."""
         return [sum(column) for column in zip(*self.forwarded.values(), strict=True)]
 
     def mean(self, values: Sequence[float], begin_s: float) -> float:
@@ -52,7 +52,7 @@ class Series:
         return passed / WINDOW_S
 
     def steps(self, begin_s: float, end_s: float, step_s: float) -> dict[str, list[int]]:
-        """Of each limiter the bytes of each step of a time."""
+        """Bytes of each limiter in each step of a time."""
         edges = [begin_s + step_s * number for number in range(int((end_s - begin_s) / step_s) + 1)]
         return {
             name: [
@@ -75,14 +75,14 @@ class Series:
 
 @dataclass(slots=True)
 class Seen:
-    """What the sampler saw."""
+    """All samples."""
 
     all: Series = field(default_factory=Series)
     awake: Series = field(default_factory=Series)
     """Without the time before a late sample, and without what passed in it; by a clock that stood
     still meanwhile, and was right at the first sample. And without the canaries."""
     canary: float = 0.0
-    """Bytes/s of that of each limiter."""
+    """Rate of each limiter's canary, bytes/s."""
     _late: list[float] = field(default_factory=list)
 
     def add(self, time_s: float, values: Mapping[str, int], late_s: float = 0.0) -> None:
@@ -106,7 +106,7 @@ class Seen:
         self.all.add(time_s, values)
 
     def awake_at(self, time_s: float) -> float:
-        """A time by the clock that stood still."""
+        """A time by the clock of `awake`."""
         return self.all.at(self.awake.times, time_s)
 
     def late_s(self, begin_s: float, end_s: float) -> float:
@@ -127,7 +127,7 @@ class Seen:
 
 
 def depths(limiters: int, burst: float) -> float:
-    """Bytes that the buckets of a fleet hold together at most (docs/fps.md)."""
+    """Most bytes that all buckets of a fleet hold together (docs/fps.md)."""
     return max(math.sqrt(2 * limiters) * burst, limiters * _FLOOR_PACKETS * _PACKET_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""The sink of all traffic: takes whatever comes, and tells which packets of the canaries came."""
+"""The sink of all traffic: receives all packets, and reports the canaries' ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def work() -> None:
     that came since the last, by source."""
     job = child.receive()
     listener = socket.create_server(("", job["port"]), backlog=512)
-    # Bound, so that nobody answers with an error, and never read: the kernel throws it away.
+    # Bound, so that the kernel sends no errors, and never read: the kernel drops the packets.
     stream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
     stream.bind(("", job["stream"]))

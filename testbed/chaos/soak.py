@@ -1,4 +1,4 @@
-"""An hour of what happens in a fleet's life: does anything grow?
+"""An hour of usual events in a fleet, to find resources that grow.
 
 One daemon on each datapath lives all the time; a third dies and comes back, on one datapath or the
 other. Meanwhile configurations are reloaded, good ones and bad ones, flows come and go, links
@@ -20,27 +20,28 @@ import httpx
 import trio
 
 from testbed import child, control
-from testbed.chaos.fault import KERNEL, NFQUEUE, Check
+from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.logs import TRACE
 from testbed.chaos.members import LOAD, Limits, Member
 from testbed.chaos.scene import Load, Scene, scene
 from testbed.errors import MeasurementError
+from testbed.harness.finding import Check
 from testbed.link import choose_links
 
 SOAK, BOTH = "soak", "both"
-"""Its name, and its datapath."""
+"""Name of the soak, and its datapath."""
 _SETTLE_S = 300.0
-"""Memory counts from here on, every path gone once by then. In a shorter soak: a third of it."""
+"""Memory counts from this time on, as all code has run once; in a shorter soak: from a third."""
 _SAMPLE_S = 5.0
 _PAUSE_S = (1.0, 6.0)
-"""Between two things that happen."""
+"""Time between two events."""
 _GROWTH_BYTES = 1 << 20
-"""An hour, at most."""
+"""Largest growth in an hour."""
 _MOST_BYTES = 100_000_000
 _DESCRIPTORS = 16
-"""More than at first, at most: what clients hold for a moment, and what a reload needs."""
+"""Largest increase of descriptors: those of clients, and of a reload."""
 _LAST = 20
-"""Samples whose median is what it holds in the end."""
+"""Number of last samples, whose median is the final use."""
 _LIMITS = Limits(2_000_000 // 8, 20_000)
 _RATES = ("1500kbit", "2mbit", "2500kbit")
 _BAD = "this is no configuration"
@@ -48,14 +49,14 @@ _BAD = "this is no configuration"
 
 @dataclass(slots=True)
 class Life:
-    """What was seen of a daemon that lived all the time."""
+    """Samples of a daemon that lived all the time."""
 
     times: list[float] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
 
     def slope(self, since_s: float) -> float:
-        """Growth of its memory from a time on, bytes an hour: the least squares' line."""
+        """Growth of its memory from a time on, bytes an hour, by least squares."""
         chosen = [
             (time_s, size)
             for time_s, size in zip(self.times, self.resident, strict=True)
@@ -76,7 +77,7 @@ class Soak:
         self._mortal = fleet.members["l3"]
 
     async def run(self) -> None:
-        """Let things happen, and look at the daemons."""
+        """Cause events, and sample the daemons."""
         begin_s = time.monotonic()
         kinds: Sequence[Callable[[], Awaitable[None]]] = [
             self._die,
@@ -154,7 +155,7 @@ class Soak:
                     await client.get(path)
 
     async def _hang_up(self) -> None:
-        """Follow a trace for a moment, and go without a word."""
+        """Follow a trace for a moment, and close the connection."""
         for member in self._fleet.members.values():
             path = f"/v1/limits/{LOAD}/trace"
             async with control.client(member.socket) as client, client.stream("GET", path) as trace:
@@ -163,7 +164,7 @@ class Soak:
                         pass
 
     def checks(self) -> list[Check]:
-        """What was promised."""
+        """The checks of the promises."""
         settled_s = min(_SETTLE_S, self._seconds / 3)
         found = []
         for name, life in self.lives.items():
@@ -171,22 +172,24 @@ class Soak:
             first = life.descriptors[0]
             found += [
                 Check(
-                    f"{where} memory grows by", "B/h", round(life.slope(settled_s)), _GROWTH_BYTES
+                    f"{where} memory grows by",
+                    round(life.slope(settled_s)),
+                    "B/h",
+                    most=_GROWTH_BYTES,
                 ),
-                Check(f"{where} memory at most", "B", max(life.resident), _MOST_BYTES),
+                Check(f"{where} memory at most", max(life.resident), "B", most=_MOST_BYTES),
                 Check(
                     f"{where} more descriptors in the end",
-                    "",
                     round(statistics.median(life.descriptors[-_LAST:])) - first,
-                    0,
+                    most=0,
                 ),
                 Check(
-                    f"{where} descriptors at most", "", max(life.descriptors), first + _DESCRIPTORS
+                    f"{where} descriptors at most", max(life.descriptors), most=first + _DESCRIPTORS
                 ),
             ]
         said = {name: self._fleet.members[name].lines() for name in self.lives}
         traces = sum(TRACE in line for lines in said.values() for line in lines)
-        found.append(Check("traces in logs", "", traces, 0))
+        found.append(Check("traces in logs", traces, most=0))
         return found
 
 
@@ -197,10 +200,10 @@ def _prepare(member: Member, state: Path) -> None:  # noqa: ARG001 -- the hook's
 async def carry_out(
     seconds: float, links: str, seed: int, fabric: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Soak a fleet; its record, and what was left behind.
+    """Soak a fleet; return its record and leftovers.
 
     Raises:
-        DrldError: the host cannot do it, or a daemon failed.
+        DrldError: the host lacks something, or a daemon failed.
     """
     rng = Random(f"{seed}/{SOAK}")
     load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12, fabric=fabric)
@@ -217,7 +220,7 @@ async def carry_out(
         "title": "churn",
         "datapath": BOTH,
         "seconds": seconds,
-        "checks": [check.record() for check in checks],
+        "checks": [check.record for check in checks],
         "said": {},
         "discarded": [],
         "happened": soak.happened,

@@ -1,12 +1,12 @@
 """The traffic of one source: TCP flows that are opened again when they stall, a constant stream of
 UDP, and a canary.
 
-The canary is a slow stream of numbered packets under a limit of its own, far below it: no limit
-ever drops one, so that each that is missing at the sink was lost to a fault.
+The canary is a slow stream of numbered packets under a limit of its own, far below its rate. No
+limit drops one, so that each packet missing at the sink was lost to a fault.
 
-A job on the standard input, then a line for each wish: `{"flows": 3}` for so many TCP flows from
-now on, `{"report": true}` for when the canary's packets left since the last report. The end of the
-input ends it.
+The standard input has a job, and then a line for each request: `{"flows": 3}` sets the number of
+TCP flows, and `{"report": true}` returns the sending times of the canary's packets since the last
+report. The end of the input ends the process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from testbed.errors import HostError
 from testbed.traffic import CONGESTION_CONTROL
 
 CANARY = struct.Struct("!HI")
-"""Number of the source, number of the packet; and no more, as they pass besides the load."""
+"""Number of the source, number of the packet; small, as canaries pass besides the load."""
 
 _UNSENT = 32 * 1024
 _CHUNK = memoryview(bytes(_UNSENT))
 _TCP_NOTSENT_LOWAT = 25
 STALL_S = 0.7
-"""A flow that could not send for so long is given up, as a client would: what TCP's own back-off
-adds to an outage is not the limiter's."""
+"""A flow that could not send for this time is given up, as by a client, so that TCP's back-off does
+not prolong an outage."""
 _PACE_S = 0.004
 
 
@@ -46,7 +46,7 @@ class _Flow:
         self._active_s = 0.0
 
     def look(self, now_s: float) -> None:
-        """Open it, and again where it has stalled."""
+        """Open the connection, and again if it has stalled."""
         if self._socket is not None and now_s - self._active_s > STALL_S:
             self.close()
         if self._socket is None:
@@ -59,7 +59,7 @@ class _Flow:
             socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode()
         )
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT)
-        # One that is given up is gone: it sends a reset, and nothing of it lingers.
+        # A given-up connection ends with a reset, and leaves no packets behind.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.connect_ex(self._to)
         self._socket = connection
@@ -79,7 +79,7 @@ class _Flow:
         self._active_s = time.monotonic()
 
     def close(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         if self._socket is not None:
             self._selector.unregister(self._socket)
             self._socket.close()
@@ -87,7 +87,7 @@ class _Flow:
 
 
 class _Paced:
-    """Packets at a constant rate; what could not be sent on time is not made up for."""
+    """Packets at a constant rate; late packets are not made up for."""
 
     def __init__(
         self, to: tuple[str, int], per_s: float, payload: Callable[[int], bytes], begin_s: float

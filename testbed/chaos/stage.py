@@ -11,7 +11,7 @@ import functools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -22,7 +22,7 @@ from drld.errors import DrldError
 from drld.model import NS_PER_S
 from testbed import child
 from testbed.chaos import soak
-from testbed.chaos.fault import Check, Episode, Fault
+from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.logs import TRACE, most_news, news, repeated
 from testbed.chaos.promises import FAIR, LATE_S, MARGIN, byte_bound, fabric
 from testbed.chaos.registry import FAULTS, preparation
@@ -31,6 +31,7 @@ from testbed.chaos.scene import CANARIES_PER_S, FULL_LOAD, LIMITERS, RATE, Scene
 from testbed.chaos.series import WINDOW_S, lowest, overshoot
 from testbed.chaos.soak import SOAK
 from testbed.errors import MeasurementError, first_of
+from testbed.harness.finding import Check
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
 
@@ -63,10 +64,6 @@ class Job:
     """Of a soak."""
     fabric: str
     allocator: str
-
-    def message(self) -> dict[str, Any]:
-        """For the standard input."""
-        return asdict(self)
 
 
 async def carry_out(job: Job) -> None:
@@ -139,15 +136,14 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     checks = [
         *_traffic(fleet, episode, end_s, back_s),
         *episode.checks,
-        Check("log lines of a daemon", "", max(map(_events, said.values())), episode.bounds.lines),
+        Check("log lines of a daemon", max(map(_events, said.values())), most=episode.bounds.lines),
         Check(
             "log lines of one thing about peers",
-            "",
             max(map(most_news, said.values())),
-            1 + int((time.monotonic() - looked_s) / _QUIET_S),
+            most=1 + int((time.monotonic() - looked_s) / _QUIET_S),
         ),
         Check(
-            "traces in logs", "", sum(TRACE in line for each in said.values() for line in each), 0
+            "traces in logs", sum(TRACE in line for each in said.values() for line in each), most=0
         ),
     ]
     stayed = [member for member in members if member.alive and member.pid == lives[member.name]]
@@ -157,15 +153,15 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
         grown = max(after[name].resident_bytes - health[name].resident_bytes for name in after)
         more = max(after[name].descriptors - health[name].descriptors for name in after)
         checks += [
-            Check("memory of a daemon grew by", "B", max(grown, 0), _MEMORY_BYTES),
-            Check("descriptors of a daemon grew by", "", max(more, 0), 0),
+            Check("memory of a daemon grew by", max(grown, 0), "B", most=_MEMORY_BYTES),
+            Check("descriptors of a daemon grew by", max(more, 0), most=0),
         ]
     return {
         "fault": fault.name,
         "title": fault.title,
         "datapath": fleet.datapath,
         "seconds": round(episode.healed_s - episode.begin_s, 2),
-        "checks": [check.record() for check in checks],
+        "checks": [check.record for check in checks],
         "said": {name: each for name, each in said.items() if each},
         "late_s": round(fleet.seen.late_s(episode.begin_s, end_s), 3),
         "said_most": max(map(repeated, said.values())),
@@ -198,10 +194,10 @@ def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None)
     beyond = overshoot(series.times, series.total(), (episode.begin_s, end_s), RATE, WINDOW_S)
     lost = sum(canary.lost(episode.begin_s, end_s) for canary in fleet.canaries.values())
     checks = [
-        Check("beyond limit x time", "B", round(beyond), round(depths + bounds.overshoot)),
-        Check("recovery", "s", None if back_s is None else round(back_s, 2), bounds.recover_s),
+        Check("beyond limit x time", round(beyond), "B", most=round(depths + bounds.overshoot)),
+        Check("recovery", None if back_s is None else round(back_s, 2), "s", most=bounds.recover_s),
         _used("in use at least", fleet, (episode.begin_s, end_s), bounds.least),
-        Check("lost to the fault", "packets", lost, math.ceil(bounds.lost_s * CANARIES_PER_S)),
+        Check("lost to the fault", lost, "packets", most=math.ceil(bounds.lost_s * CANARIES_PER_S)),
     ]
     if fleet.limits.allocator == FAIR:
         checks.append(_bounded(fleet, episode, end_s))
@@ -222,7 +218,7 @@ def _bounded(fleet: Scene, episode: Episode, end_s: float) -> Check:
     beyond = max(overshoot(series.times, series.total(), span, rate, math.inf) for span in spans)
     news_ns = fabric(fleet.fabric, LIMITERS).news_ns
     bound = byte_bound(fleet.limits.rate, fleet.limits.burst, LIMITERS, news_ns)
-    return Check("beyond what the account lends", "B", round(beyond), round(bound))
+    return Check("beyond what the account lends", round(beyond), "B", most=round(bound))
 
 
 def _detected_s(fleet: Scene) -> float:
@@ -233,7 +229,7 @@ def _detected_s(fleet: Scene) -> float:
 def _used(what: str, fleet: Scene, span: tuple[float, float], bound: float) -> Check:
     """The least that passed in any second."""
     used = lowest(fleet.seen, *span) / RATE
-    return Check(what, "of the limit", round(used, 3), round(bound, 3), at_least=True)
+    return Check(what, round(used, 3), "of the limit", least=round(bound, 3))
 
 
 async def _told(job: Job) -> None:

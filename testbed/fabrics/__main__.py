@@ -12,7 +12,8 @@ from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
+from testbed.harness.suite import read
 
 _OUT = Path("fabrics-out")
 
@@ -51,7 +52,7 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = Progress()
     if only_report:
-        result = campaign.read(out)
+        result = read(out)
         if result is None:
             raise click.ClickException(f"{out} has nothing yet")
     else:

@@ -7,7 +7,6 @@ fabric by other code than there is now is measured anew.
 from __future__ import annotations
 
 import gc
-import json
 import multiprocessing
 import os
 import time
@@ -18,12 +17,10 @@ from typing import Any
 
 from testbed.fabrics.case import Case
 from testbed.fabrics.measure import measure
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
+from testbed.harness.suite import PREVIOUS, RESULT, read, write
 from testbed.provenance import digest, provenance
 
-RESULT = "result.json"
-PREVIOUS = "result.previous.json"
-"""What other code has measured."""
 _LOW_PRIORITY = 10
 _DECISIVE = (
     "drld/model.py",
@@ -55,18 +52,8 @@ def code(fabric: str) -> str:
     return digest(decisive(fabric))
 
 
-def read(out: Path) -> dict[str, Any] | None:
-    """What is there."""
-    file = out / RESULT
-    if not file.is_file():
-        return None
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
 def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) -> dict[str, Any]:
     """Measure what is missing, `jobs` at a time; return the result."""
-    out.mkdir(parents=True, exist_ok=True)
     codes = {case.fabric: code(case.fabric) for case in wanted}
     earlier = read(out)
     runs = [] if earlier is None else earlier["runs"]
@@ -84,7 +71,7 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
             for number, future in enumerate(as_completed(futures), 1):
                 fabric = futures[future].fabric
                 result["runs"].append({**future.result(), "code": codes[fabric]})
-                _write(result, out)
+                write(result, out)
                 progress.begin(f"{number} of {len(missing)}, {time.monotonic() - begun_s:.0f} s")
                 progress.step(futures[future].title)
         except BaseException:
@@ -92,7 +79,7 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
-    _write(result, out)
+    write(result, out)
     return result
 
 
@@ -100,10 +87,3 @@ def _begin() -> None:
     """Of each process; what is simulated has no cycles, and millions of objects to search."""
     os.nice(_LOW_PRIORITY)
     gc.disable()
-
-
-def _write(result: dict[str, Any], out: Path) -> None:
-    """Replace the file as a whole, so that it can be read at any time."""
-    new = out / f"{RESULT}.new"
-    new.write_text(json.dumps(result) + "\n", encoding="utf-8")
-    new.replace(out / RESULT)

@@ -6,32 +6,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, LOSSES, SIZES, Case
 from testbed.fabrics.fleet import INTERVAL_NS
 from testbed.fabrics.measure import STEP
 from testbed.fabrics.results import Results
-from testbed.markdown import table
-from testbed.page import Page, image
+from testbed.harness.finding import Table
+from testbed.harness.page import Page, image
 
 PAGE = Page(
     "fabrics", "The fabrics compared", "python -m testbed.fabrics --docs", "../docs/gossip.md",
     ["all"],
 )  # fmt: skip
-
-
-class Table(NamedTuple):
-    """One of them."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    @property
-    def lines(self) -> list[str]:
-        """In Markdown."""
-        return [f"{self.title}:", "", *table(self.header, self.rows)]
 
 
 def tables(results: Results) -> list[Table]:

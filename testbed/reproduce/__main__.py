@@ -1,4 +1,4 @@
-"""`python -m testbed.reproduce`: the paper's figures and tables, each by its name."""
+"""`python -m testbed.reproduce`: the paper's figures and tables, and studies, each by its name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from pathlib import Path
 import click
 
 from testbed.fleet import DATAPATHS
-from testbed.interrupt import run_to_end
-from testbed.link import probed
-from testbed.reproduce import document, report
-from testbed.reproduce.board import Board
-from testbed.reproduce.campaign import Campaign
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.registry import FIGURES
-from testbed.reproduce.runner import (
+from testbed.harness import document, report
+from testbed.harness.campaign import Campaign
+from testbed.harness.figure import Figure
+from testbed.harness.progress import Board
+from testbed.harness.runner import (
     Setting,
     claimed,
     conclude,
@@ -24,9 +21,12 @@ from testbed.reproduce.runner import (
     summaries,
     write_report,
 )
-from testbed.reproduce.schedule import Room
-from testbed.reproduce.summary import missing_count
-from testbed.suite import read
+from testbed.harness.schedule import Room
+from testbed.harness.suite import read
+from testbed.harness.summary import missing_count
+from testbed.interrupt import run_to_end
+from testbed.link import probed
+from testbed.reproduce.registry import FIGURES
 
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
 _PROCESSORS = os.cpu_count() or 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from testbed.harness.draw import first_runs
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, text
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES, PAPERS
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, text
 
 _TOP_MBIT = 15.0
 _SMALL, _LARGE = "l1", "l2"
@@ -51,16 +49,6 @@ def evaluate(results: Results) -> Finding:
     return Finding(checks, ours, tables=[Table("Medians over the runs", header, rows)])
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """The first run of each allocator."""
-    panels = [
-        (NAMES[name], dict(results.by_series[BASELINE.name]), runs[0])
-        for name in PAPERS
-        if (runs := results.runs(BASELINE.name, name))
-    ]
-    return rates_over_time(panels, directory / "fig3.png", _TOP_MBIT)
-
-
 FIGURE = Figure(
     "fig3",
     "Figure 3: forwarding rate over time, baseline",
@@ -68,5 +56,5 @@ FIGURE = Figure(
     "limiter nearly everything",
     [BASELINE],
     evaluate,
-    draw,
+    first_runs("fig3", _TOP_MBIT, {NAMES[name]: (BASELINE.name, name) for name in PAPERS}),
 )

@@ -14,11 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT, STYLE, save
-from testbed.reproduce.baseline import ALLOCATORS, BASELINE, BASELINE_HASTY, FPS, NAMES, PAPERS
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import (
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import (
     OfRun,
     Results,
     difference,
@@ -28,6 +26,8 @@ from testbed.reproduce.results import (
     text,
     totals,
 )
+from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT, STYLE, save
+from testbed.reproduce.baseline import ALLOCATORS, BASELINE, BASELINE_HASTY, FPS, NAMES, PAPERS
 
 _LONG_S, _SHORT_S = 1.0, 0.1
 _AXIS_MBIT = 20.0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from matplotlib.axes import Axes
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
-
-from testbed.plot import COLOURS, STYLE, save
+from testbed.harness.draw import chart
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, difference, text
+from testbed.plot import COLOURS
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, difference, text
 
 _NOISE = 0.01
 """Of a median over ten runs; CTB's own index varies by more from run to run."""
@@ -75,27 +73,26 @@ def _worst(results: Results, allocator: str) -> float | None:
     return min((own - ctb for ctb, own in pairs), default=None)
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
+@chart("fig5", 6.4, 5.6)
+def draw(results: Results, axes: Axes) -> bool:
     """One point a quantile; above the line is fairer than CTB."""
     reference = indices(results, "ctb")
     names = [name for name in ALLOCATORS[1:] if indices(results, name)]
     if not reference or not names:
-        return []
-    with rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
-        least = _LEAST_AXIS
-        for name, colour, marker in zip(names, COLOURS, "os^DvP", strict=False):
-            pairs = quantiles(reference, indices(results, name))
-            least = min([least, *(value for pair in pairs for value in pair)])
-            axes.plot(*zip(*pairs, strict=True), marker, color=colour, label=NAMES[name],
-                      markersize=5)  # fmt: skip
-        axes.plot([0, 1], [0, 1], color="#8a8a8a", linewidth=1, label="x = y")
-        axes.set_xlim(least - 0.02, 1.005)
-        axes.set_ylim(least - 0.02, 1.005)
-        axes.set_xlabel("Jain's index, central token bucket")
-        axes.set_ylabel("Jain's index, limiter")
-        axes.legend()
-        return [save(figure, directory / "fig5.png")]
+        return False
+    least = _LEAST_AXIS
+    for name, colour, marker in zip(names, COLOURS, "os^DvP", strict=False):
+        pairs = quantiles(reference, indices(results, name))
+        least = min([least, *(value for pair in pairs for value in pair)])
+        axes.plot(*zip(*pairs, strict=True), marker, color=colour, label=NAMES[name],
+                  markersize=5)  # fmt: skip
+    axes.plot([0, 1], [0, 1], color="#8a8a8a", linewidth=1, label="x = y")
+    axes.set_xlim(least - 0.02, 1.005)
+    axes.set_ylim(least - 0.02, 1.005)
+    axes.set_xlabel("Jain's index, central token bucket")
+    axes.set_ylabel("Jain's index, limiter")
+    axes.legend()
+    return True
 
 
 FIGURE = Figure(

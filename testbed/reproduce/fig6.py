@@ -21,15 +21,14 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+from testbed.harness.draw import first_runs
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
+from testbed.harness.results import windows as windows_of
 from testbed.reproduce.baseline import FPS, NAMES
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
-from testbed.reproduce.results import windows as windows_of
 from testbed.result import GOODPUT_SHARE
 
 _LIMITERS = 5
@@ -193,16 +192,6 @@ def evaluate(results: Results) -> Finding:
     )
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """The first run of each."""
-    panels = [
-        (name, dict(results.by_series[series]), runs[0])
-        for name, (series, allocator) in _PANELS.items()
-        if (runs := results.runs(series, allocator))
-    ]
-    return rates_over_time(panels, directory / "fig6.png", _TOP_MBIT)
-
-
 FIGURE = Figure(
     "fig6",
     "Figure 6: flows join and leave",
@@ -210,5 +199,5 @@ FIGURE = Figure(
     "FPS with 500 ms varies least",
     [FAST, SLOW, DEEP_CTB, DEEP_FPS],
     evaluate,
-    draw,
+    first_runs("fig6", _TOP_MBIT, _PANELS),
 )

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count, takewhile
-from pathlib import Path
 
 from drld import units
+from testbed.harness.draw import first_runs
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, near
+from testbed.harness.results import Results, Run, forwarded, goodput, text
 from testbed.reproduce.baseline import FPS, NAMES
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, near
-from testbed.reproduce.results import Results, Run, forwarded, goodput, text
 
 _TOP_MBIT = 15.0
 _WINDOW_S, _STEP_S = 3.0, 0.2
@@ -135,16 +134,6 @@ def _middle(values: Sequence[float | None]) -> float | None:
     return known[len(known) // 2] if known else None
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """The first run of each allocator."""
-    panels = [
-        (NAMES[name], dict(results.by_series[BOTTLENECK.name]), runs[0])
-        for name in ALLOCATORS
-        if (runs := results.runs(BOTTLENECK.name, name))
-    ]
-    return rates_over_time(panels, directory / "fig7.png", _TOP_MBIT)
-
-
 FIGURE = Figure(
     "fig7",
     "Figure 7: bottlenecked flows",
@@ -152,5 +141,5 @@ FIGURE = Figure(
     "31 s an unbottlenecked flow joins the seven, whose limiter by 39 s has 4 Mbit/s",
     [BOTTLENECK],
     evaluate,
-    draw,
+    first_runs("fig7", _TOP_MBIT, {NAMES[name]: (BOTTLENECK.name, name) for name in ALLOCATORS}),
 )

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
+from matplotlib.axes import Axes
 
-from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
+from testbed.harness.draw import chart
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, difference, ratio, text
+from testbed.plot import COLOURS, LIMIT_COLOUR
 from testbed.reproduce.baseline import HASTY as NO_FILTER
 from testbed.reproduce.baseline import NAMES
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.results import Results, difference, ratio, text
 
 _SIZES = (10, 50, 100, 200, 350, 490)
 _BRANCHING = (1, 3, 7)
@@ -180,35 +179,32 @@ def _control(results: Results, series: str, limiters: int) -> float | None:
     return ratio(sent, results.limit_bps(series))
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
+@chart("fig8", 11, 4.2, 2)
+def draw(results: Results, both: Sequence[Axes]) -> bool:
     """Fairness and delivered rate by the number of limiters: a line for each branching."""
     lines = [("FPS, branching " + str(branching), "fps", branching) for branching in _BRANCHING]
     lines += [("CTB", "ctb", _USUAL), (f"{NAMES['grd']}, branching {_USUAL}", "grd", _USUAL)]
+    fairness, rate = both
     drawn = 0
-    with rc_context(STYLE):
-        figure, (fairness, rate) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-        for (label, allocator, branching), colour in zip(lines, COLOURS, strict=False):
-            series = {n: SERIES[n, branching].name for n in _SIZES}
-            sizes = [n for n in _SIZES if results.runs(series[n], allocator)]
-            if not sizes:
-                continue
-            drawn += 1
-            for axes, of in ((fairness, results.jain), (rate, _mbit(results))):
-                values = [of(series[n], allocator) or 0.0 for n in sizes]
-                axes.plot(sizes, values, "o-", color=colour, label=label, markersize=4)
-        fairness.set_ylabel("Jain's index")
-        fairness.set_ylim(0, 1.02)
-        rate.set_ylabel("Delivered rate (Mbit/s)")
-        rate.set_ylim(0, 100)
-        rate.axhline(50, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)), label="limit")
-        for axes in (fairness, rate):
-            axes.set_xlabel("Limiters")
-            axes.set_xlim(left=0)
-        rate.legend(fontsize=8)
-        if drawn:
-            return [save(figure, directory / "fig8.png")]
-        plt.close(figure)
-        return []
+    for (label, allocator, branching), colour in zip(lines, COLOURS, strict=False):
+        series = {n: SERIES[n, branching].name for n in _SIZES}
+        sizes = [n for n in _SIZES if results.runs(series[n], allocator)]
+        if not sizes:
+            continue
+        drawn += 1
+        for axes, of in ((fairness, results.jain), (rate, _mbit(results))):
+            values = [of(series[n], allocator) or 0.0 for n in sizes]
+            axes.plot(sizes, values, "o-", color=colour, label=label, markersize=4)
+    fairness.set_ylabel("Jain's index")
+    fairness.set_ylim(0, 1.02)
+    rate.set_ylabel("Delivered rate (Mbit/s)")
+    rate.set_ylim(0, 100)
+    rate.axhline(50, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)), label="limit")
+    for axes in (fairness, rate):
+        axes.set_xlabel("Limiters")
+        axes.set_xlim(left=0)
+    rate.legend(fontsize=8)
+    return drawn > 0
 
 
 def _mbit(results: Results) -> Callable[[str, str], float | None]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 
 from drld import units
+from testbed.harness.draw import first_runs
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, Run, share_within, text, totals
 from testbed.reproduce.baseline import FPS
 from testbed.reproduce.baseline import NAMES as ALLOCATORS
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, Run, share_within, text, totals
 
 _TOP_MBIT = 10.0
 _NAMES = {"static": "Static 1/N", **{name: ALLOCATORS[name] for name in FPS}}
@@ -125,16 +124,6 @@ def evaluate(results: Results) -> Finding:
     )
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """The first run of each allocator."""
-    panels = [
-        (name_of, dict(results.by_series[FIG9.name]), runs[0])
-        for name, name_of in _NAMES.items()
-        if (runs := results.runs(FIG9.name, name))
-    ]
-    return rates_over_time(panels, directory / "fig9.png", _TOP_MBIT)
-
-
 FIGURE = Figure(
     "fig9",
     "Figure 9: ten web servers",
@@ -142,5 +131,5 @@ FIGURE = Figure(
     "occasionally bursting above the limit, follows the demand and delivers the full limit",
     [FIG9],
     evaluate,
-    draw,
+    first_runs("fig9", _TOP_MBIT, {title: (FIG9.name, name) for name, title in _NAMES.items()}),
 )

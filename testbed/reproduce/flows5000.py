@@ -10,16 +10,14 @@ not show it: it hardly differs between a split of 0.30 and one of 0.50.
 
 from __future__ import annotations
 
-from pathlib import Path
+from matplotlib.axes import Axes
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
-
-from testbed.plot import COLOURS, STYLE, save
+from testbed.harness.draw import chart
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Finding, Table, near
+from testbed.harness.results import Results, ratio, text
+from testbed.plot import COLOURS
 from testbed.reproduce.baseline import FPS, NAMES, papers
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Finding, Table, near
-from testbed.reproduce.results import Results, ratio, text
 
 _ALLOCATORS = ("ctb", "grd", *FPS)
 _PAPER = {"ctb": ("51", "0.34"), "grd": ("53", "0.44"), "fps": ("46", "0.33")}
@@ -77,24 +75,23 @@ def evaluate(results: Results) -> Finding:
     )
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
+@chart("flows5000", 7.2, 4.0)
+def draw(results: Results, axes: Axes) -> bool:
     """What part of the flows gets how much, in the first run of each allocator."""
     names = [name for name in _ALLOCATORS if results.runs(MANY_FLOWS.name, name)]
     if not names:
-        return []
-    with rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
-        for name, colour in zip(names, COLOURS, strict=False):
-            flows = results.runs(MANY_FLOWS.name, name)[0]["flows"]
-            rates = sorted(flow["goodput_bps"] / 1e3 for flow in flows)
-            parts = [(index + 1) / len(rates) for index in range(len(rates))]
-            axes.plot(rates, parts, color=colour, label=NAMES[name])
-        axes.set_xscale("symlog", linthresh=1)
-        axes.set_xlim(left=0)
-        axes.set_xlabel("Goodput of a flow (kbit/s)")
-        axes.set_ylabel("Part of the flows with at most that")
-        axes.legend()
-        return [save(figure, directory / "flows5000.png")]
+        return False
+    for name, colour in zip(names, COLOURS, strict=False):
+        flows = results.runs(MANY_FLOWS.name, name)[0]["flows"]
+        rates = sorted(flow["goodput_bps"] / 1e3 for flow in flows)
+        parts = [(index + 1) / len(rates) for index in range(len(rates))]
+        axes.plot(rates, parts, color=colour, label=NAMES[name])
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("Goodput of a flow (kbit/s)")
+    axes.set_ylabel("Part of the flows with at most that")
+    axes.legend()
+    return True
 
 
 FIGURE = Figure(

@@ -1,13 +1,11 @@
-"""The figures and tables by name: a new one is a file, and a line here."""
+"""The figures, tables and studies by name: a new one is a file, and a line here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from testbed.harness.figure import Figure
 from testbed.reproduce import (
-    any_traffic,
-    daemons,
-    fabrics,
     fig3,
     fig4,
     fig5,
@@ -16,15 +14,11 @@ from testbed.reproduce import (
     fig8,
     fig9,
     flows5000,
-    responsiveness,
-    scale,
     sensitivity,
     table1,
     table2,
-    thrift,
-    trust,
 )
-from testbed.reproduce.figure import Figure
+from testbed.studies import any_traffic, daemons, fabrics, responsiveness, scale, thrift, trust
 
 FIGURES: Mapping[str, Figure] = {
     figure.name: figure

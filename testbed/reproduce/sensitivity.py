@@ -21,11 +21,11 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, Run, difference, text, totals
 from testbed.plot import STYLE, save
 from testbed.reproduce.baseline import FPS, NAMES
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table
-from testbed.reproduce.results import Results, Run, difference, text, totals
 
 _INTERVALS_MS = (10, 20, 50, 100, 200, 500)
 _EWMAS = (0, 0.1, 0.25, 0.5, 0.75)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from testbed.harness.draw import first_runs
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, Run, difference, mean_and_spread, ratio, text
 from testbed.reproduce.baseline import FPS, NAMES, papers
-from testbed.reproduce.draw import rates_over_time
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, Run, difference, mean_and_spread, ratio, text
 
 _KBIT = 1e3
 _TOP_MBIT = 15.0
@@ -176,16 +175,6 @@ def _table(results: Results) -> Table:
     return Table("Means over the runs; rates are harmonic means over all requests", header, rows)
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
-    """The first run of each allocator; the paper has no plot of it."""
-    panels = [
-        (NAMES[name], dict(results.by_series[TABLE1.name]), runs[0])
-        for name in _NAMES
-        if (runs := results.runs(TABLE1.name, name))
-    ]
-    return rates_over_time(panels, directory / "table1.png", _TOP_MBIT)
-
-
 FIGURE = Figure(
     "table1",
     "Table 1: long flows beside web requests",
@@ -193,5 +182,5 @@ FIGURE = Figure(
     "and 2,090; fairness of the bulk flows 0.971, 0.997 and 0.962",
     [TABLE1],
     evaluate,
-    draw,
+    first_runs("table1", _TOP_MBIT, {NAMES[name]: (TABLE1.name, name) for name in _NAMES}),
 )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from matplotlib.axes import Axes
 
-from matplotlib import pyplot as plt
-from matplotlib import rc_context
-
-from testbed.plot import COLOURS, MBIT, STYLE, save
+from testbed.harness.draw import chart
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, near
+from testbed.harness.results import Results, difference, mean_and_spread, ratio, text
+from testbed.plot import COLOURS, MBIT
 from testbed.reproduce.baseline import FPS, NAMES, papers
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, near
-from testbed.reproduce.results import Results, difference, mean_and_spread, ratio, text
 
 _ALLOCATORS = ("ctb", "grd", *FPS)
 _LONG, _SHORT = "l1", "l2"
@@ -124,27 +122,26 @@ def _alike(statement: str, rate_bps: float | None, papers_mbit: float) -> Check:
                  papers_mbit / _FACTOR, papers_mbit * _FACTOR)  # fmt: skip
 
 
-def draw(results: Results, directory: Path) -> list[Path]:
+@chart("table2", 7.2, 4.0)
+def draw(results: Results, axes: Axes) -> bool:
     """Every flow of every run as a point."""
     names = [name for name in _ALLOCATORS if results.runs(RTT_MIX.name, name)]
     if not names:
-        return []
-    with rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
-        for place, name in enumerate(names):
-            for side, (limiter, label) in enumerate(
-                ((_SHORT, "short (10 ms)"), (_LONG, "long (100 ms)"))
-            ):
-                values = [rate / MBIT for rate in rates(results, name, limiter)]
-                at = place + (side - 0.5) * 0.3
-                axes.plot([at] * len(values), values, "o", color=COLOURS[side], alpha=0.4,
-                          markersize=5, label=label if place == 0 else None)  # fmt: skip
-                axes.plot(at, sum(values) / len(values), "_", color="#1a1a1a", markersize=18)
-        axes.set_xticks(range(len(names)), [NAMES[name] for name in names])
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel("Goodput of a flow (Mbit/s)")
-        axes.legend()
-        return [save(figure, directory / "table2.png")]
+        return False
+    for place, name in enumerate(names):
+        for side, (limiter, label) in enumerate(
+            ((_SHORT, "short (10 ms)"), (_LONG, "long (100 ms)"))
+        ):
+            values = [rate / MBIT for rate in rates(results, name, limiter)]
+            at = place + (side - 0.5) * 0.3
+            axes.plot([at] * len(values), values, "o", color=COLOURS[side], alpha=0.4,
+                      markersize=5, label=label if place == 0 else None)  # fmt: skip
+            axes.plot(at, sum(values) / len(values), "_", color="#1a1a1a", markersize=18)
+    axes.set_xticks(range(len(names)), [NAMES[name] for name in names])
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("Goodput of a flow (Mbit/s)")
+    axes.legend()
+    return True
 
 
 FIGURE = Figure(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import trio
 
 from drld.errors import DrldError
+from testbed.experiment import Experiment
+from testbed.harness.progress import Progress
+from testbed.harness.suite import carry_out, header
 from testbed.options import OUT, experiment_options, load, show
-from testbed.progress import Progress
-from testbed.sim.suite import run_suite
+from testbed.sim.run import simulate
 
 
 @click.group()
@@ -24,24 +27,26 @@ def main() -> None:
 def run(
     *,
     experiment: str,
-    seconds: float | None,
-    allocators: tuple[str, ...],
-    repeat: int | None,
-    seed: int | None,
     settings: tuple[str, ...],
     out: Path | None,
     resume: bool,
     plots: bool,
+    **changes: Any,
 ) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    loaded = load(
-        experiment, seconds=seconds, allocators=allocators, repeat=repeat, seed=seed,
-        settings=settings,
-    )  # fmt: skip
+    loaded = load(experiment, settings, **changes)
     directory = out or OUT / f"{loaded.table.name}-sim"
     progress = Progress()
+
+    async def one(experiment: Experiment, allocator: str, repetition: int) -> dict[str, Any]:
+        progress.step("simulating")
+        return simulate(experiment, allocator, repetition)
+
     try:
-        result = trio.run(partial(run_suite, loaded, directory, progress, resumed=resume))
+        head = header(loaded, {"datapath": "simulated", "links": "simulated"}, simulated=True)
+        result = trio.run(
+            partial(carry_out, loaded, one, head, directory, progress, resumed=resume)
+        )
     except DrldError as error:
         raise click.ClickException(str(error)) from None
     finally:

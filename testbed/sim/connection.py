@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from drld.model import FlowId
 from testbed.experiment import STEP_NS, Flow
-from testbed.sim.clock import Clock
-from testbed.sim.receiver import Ack
-from testbed.sim.stream import (
+from testbed.tcp.clock import Clock
+from testbed.tcp.receiver import Ack
+from testbed.tcp.stream import (
     HEADER_BYTES,
     SEGMENT_BYTES,
     SYN_BYTES,
@@ -14,7 +14,7 @@ from testbed.sim.stream import (
     Stream,
     syn_timeout_ns,
 )
-from testbed.sim.timer import Timer
+from testbed.tcp.timer import Timer
 
 
 class Connection(Stream):
@@ -39,12 +39,12 @@ class Connection(Stream):
 
     @property
     def retransmits(self) -> int:
-        """Packets that were sent again."""
+        """Number of retransmitted packets."""
         return max(self._syns - 1, 0) + (self.sender.retransmits if self.sender else 0)
 
     @property
     def held(self) -> int:
-        """Segments that have come and were not delivered, as one before them is missing."""
+        """Received segments that wait for a missing one before them."""
         return 0 if self._receiver is None else self._receiver.held
 
     def _begin(self, _: object) -> None:

@@ -1,9 +1,9 @@
-"""What one limiter costs: processor time of a tick, and memory.
+"""The cost of one limiter: processor time of a tick, and memory.
 
-Measured at some limiters of the fleet, the witnesses. They have drld's own membership, with a
-record of each peer, also where the others do without (`testbed.sim.known`), so that they do and
-know what a daemon would. What a daemon has besides is not in it: an interpreter, a datapath, the
-bytes and tags of its datagrams and the calls to send them.
+It is measured at some limiters of the fleet, the witnesses. They have drld's own membership, with a
+record of each peer, even if the others have a cheap one (`testbed.sim.known`). So they work like a
+daemon. The figure leaves out a daemon's interpreter and datapath, and the encoding and sending of
+datagrams.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from testbed.sim.host import Host
 
 WITNESSES = 8
 _OF_ALL = (type, ModuleType, FunctionType, BuiltinFunctionType)
-"""Objects of these types belong to the program and not to a limiter."""
+"""Types of objects that belong to the program and not to a limiter."""
 
 
 def costs(witnesses: Sequence[Host], shared: Collection[object]) -> dict[str, float]:
-    """What the witnesses cost: `costs` of a record (docs/testbed.md).
+    """The witnesses' costs: `costs` of a record (docs/testbed.md).
 
-    `shared` are the objects that they have in common, and that do not count.
+    `shared`: common objects, which do not count.
     """
     ticks_us = sorted(spent / 1000 for host in witnesses for spent in host.tick_ns or ())
     own = [footprint(host.engine, (*shared, host.datapath)) for host in witnesses]
@@ -40,7 +40,7 @@ def costs(witnesses: Sequence[Host], shared: Collection[object]) -> dict[str, fl
 
 
 def footprint(root: object, shared: Collection[object]) -> int:
-    """Bytes of everything that an object leads to, but for what is shared."""
+    """Bytes of all objects reachable from an object, without the shared ones."""
     seen = {id(item) for item in shared}
     found: list[Any] = [root]
     total = 0

@@ -1,4 +1,4 @@
-"""A datapath in memory (`police.datapath.Datapath`): one policer a limit, nothing of the host."""
+"""A datapath in memory (`police.datapath.Datapath`): one policer per limit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from drld.spec import LimitSpec
 
 
 class MemoryDatapath:
-    """Whoever has a packet hands it to the policer of its limit."""
+    """Holds the policers; the simulated links call them for each packet."""
 
     name = "simulated"
 
     def __init__(self) -> None:
         self.policers: dict[int, Policer] = {}
-        """By the limit's id."""
+        """Policers by the limit's id."""
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath`."""
@@ -36,17 +36,17 @@ class MemoryDatapath:
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
-        """See `Datapath`; it is in force at once."""
+        """See `Datapath`; takes effect at once."""
         self.policers[limit_id].program(enforcement, evict, now_ns)
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
-        """See `Datapath`; this one does not outlive its limiter."""
+        """See `Datapath`; no effect, as this datapath ends with its limiter."""
 
     def flush(self, now_ns: int) -> None:
         """See `Datapath`."""
 
     def counters(self) -> Mapping[str, int]:
-        """See `Datapath`; nothing goes wrong here."""
+        """See `Datapath`; there are no failures."""
         return {}
 
     def detach(self) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drld.model import FlowId
-from testbed.sim.clock import Clock
-from testbed.sim.receiver import Ack
-from testbed.sim.stream import (
+from testbed.tcp.clock import Clock
+from testbed.tcp.receiver import Ack
+from testbed.tcp.stream import (
     HEADER_BYTES,
     SEGMENT_BYTES,
     SYN_BYTES,
@@ -20,10 +20,10 @@ from testbed.sim.stream import (
     Stream,
     syn_timeout_ns,
 )
-from testbed.sim.timer import Timer
+from testbed.tcp.timer import Timer
 
 HEAD_BYTES = 160
-"""Of the response, in a segment of its own."""
+"""Size of the response's head, in a segment of its own."""
 REQUEST_BYTES = 130
 
 
@@ -38,13 +38,13 @@ class Download(Stream):
         size: int,
         told: Callable[[Download, int], None],
     ) -> None:
-        """`told(self, count)` is called as bytes of the object come."""
+        """`told(self, count)` is called for received bytes of the object."""
         super().__init__(clock, flow_id, path)
         self.size = size
         self.received = 0
         self.start_ns = clock.now_ns
         self.end_ns: int | None = None
-        """When the last byte had come."""
+        """When the last byte came; None: not yet."""
         self._told = told
         self._whole, self._rest = divmod(size, SEGMENT_BYTES)
         self._syns = self._syn_acks = 0
@@ -55,7 +55,7 @@ class Download(Stream):
         self._send_syn()
 
     def abort(self) -> None:
-        """Break it off, if it has not ended: a reset goes to the server."""
+        """Break the request off if it has not ended: a reset goes to the server."""
         if self.end_ns is None and not self._aborted:
             self._aborted = True
             self._client_timer.stop()
@@ -84,7 +84,7 @@ class Download(Stream):
         self._server_timer.set(syn_timeout_ns(self._syn_acks))
 
     def _syn_ack_arrives(self, _: object) -> None:
-        """At the limiter; the client is just behind it, and asks."""
+        """The SYN-ACK reaches the limiter; the client is next to it, and sends its request."""
         passed = self._path.host.passes(self._flow_id, SYN_BYTES)
         if not passed or self._aborted or self._receiver is not None:
             return
@@ -106,7 +106,7 @@ class Download(Stream):
         return HEADER_BYTES + (self._carries(segment) if segment else HEAD_BYTES)
 
     def _carries(self, segment: int) -> int:
-        """Bytes of the object."""
+        """Received bytes of the object."""
         if segment == 0:
             return 0
         return SEGMENT_BYTES if segment <= self._whole else self._rest

@@ -1,8 +1,8 @@
-"""The limiters of a run: drld's own code, one engine each, that have known each other for long.
+"""The limiters of a run: drld's own code, one engine each, connected from the start.
 
-The testbed begins a run when all its daemons hear each other. To come there costs a fleet of
-hundreds half a minute of gossip about nothing, so the simulated one is told: every limiter heard
-every other long ago and just now, and then each ticks at a phase of its own.
+The testbed begins a run when all its daemons are connected. In a simulated fleet of hundreds, the
+gossip until then would cost half a minute. So each simulated limiter is set up as if it had heard
+all others long ago and just now. Each then ticks at a phase of its own.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from drld.limiter import membership
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment
 from testbed.fleet import daemon_document
-from testbed.sim.clock import Clock
 from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host
 from testbed.sim.known import KnownMembership, KnownTree, families
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
+from testbed.tcp.clock import Clock
 from testbed.topology import Plan
 
 _ADDRESS = "10.3.1.2"
 
 
 def run_limiters(experiment: Experiment, allocator: str) -> tuple[str, ...]:
-    """Names of the limiters that run: those configured, or the central one."""
+    """Names of the running limiters: the configured ones, or the central one."""
     return (allocator,) if allocator in CENTRAL else experiment.limiters
 
 
 def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
-    """What each limiter's daemon would make of its configuration.
+    """Each limiter's validated configuration.
 
     Raises:
-        ConfigError: the experiment asks for what drld cannot do.
+        ConfigError: drld refuses the configuration.
     """
     names = run_limiters(experiment, allocator)
     alone = Plan(
@@ -46,9 +46,9 @@ def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
         sink_address={}, gossip_address={names[0]: _ADDRESS},
     )  # fmt: skip
     document = daemon_document(experiment, allocator, alone, names[0], "auto")
-    # A share of each limiter is checked against the peers, and there are none in this document.
+    # Shares are checked against the peers, and this document has none.
     shares = document["limit"][0].pop("shares", {})
-    # Nobody fails in an experiment; what probes find and cost is measured by `testbed.probes`.
+    # No limiter fails in an experiment; `testbed.probes` measures probes.
     first = replace(config.from_document(document, experiment.table.name), probes=None)
     (limit,) = first.limits
     limits = (replace(limit, policy=replace(limit.policy, shares=shares)),)
@@ -104,12 +104,12 @@ class Fleet:
                 host.engine.membership = KnownMembership(names, me, fanout, interval_ns)
 
     def costs(self) -> dict[str, float] | None:
-        """What a limiter costs, where that is asked for."""
+        """A limiter's cost, if the experiment asks for it."""
         shared = (self._clock, self.network, self._rng)
         return costs(self.witnesses, shared) if self.witnesses else None
 
     def start(self) -> None:
-        """Have all limiters know each other, and start them, each at a phase of its own."""
+        """Connect all limiters, and start each at a phase of its own."""
         acquaint(self.hosts, self._clock)
         for host in self.hosts:
             interval_ns = host.engine.spec.gossip.interval_ns
@@ -117,7 +117,7 @@ class Fleet:
 
 
 def acquaint(hosts: Sequence[Host], clock: Clock) -> None:
-    """Every limiter has heard every other, who heard it, for so long that it counts as steady."""
+    """Set up every pair of limiters as connected for so long that it counts as steady."""
     for host in hosts:
         known = host.engine.membership
         if not known.peers or isinstance(known, (KnownMembership, KnownTree)):

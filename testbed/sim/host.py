@@ -15,14 +15,14 @@ from drld.managed_limit import ManagedLimit
 from drld.model import GRACE_INTERVALS, FlowId
 from drld.police.policer import Policer
 from drld.spec import LimiterSpec
-from testbed.sim.clock import Clock
 from testbed.sim.datapath import MemoryDatapath
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import Network
+from testbed.tcp.clock import Clock
 
 
 class Host:
-    """A limiter with one limit, and what it counted."""
+    """A limiter with one limit, and its counts."""
 
     def __init__(
         self, spec: LimiterSpec, clock: Clock, network: Network[Datagram], rng: Random
@@ -30,12 +30,12 @@ class Host:
         self.name = spec.name
         self.alive = True
         self.arrived = 0
-        """IP bytes that came, and that were let through."""
+        """IP bytes that arrived; `forwarded`: IP bytes that passed."""
         self.forwarded = 0
         self.watch: Callable[[Host, Tick], None] | None = None
-        """Told of every tick of the limit."""
+        """Called for every tick of the limit."""
         self.tick_ns: list[int] | None = None
-        """Processor time of every tick, ns, where somebody wants to know it."""
+        """Processor time of every tick, ns; None: not measured."""
         self.datapath = MemoryDatapath()
         self.mailbox = Mailbox(spec.name, clock, network)
         self.engine = Engine(spec, self.datapath, cast(Transport, self.mailbox), rng)
@@ -43,10 +43,10 @@ class Host:
         self._rng = rng
         self._frozen_until_ns = 0
         self._life = 0
-        """Counts its daemon's lives: what was planned in an earlier one does not happen."""
+        """Number of the daemon's life: events of an earlier life are ignored."""
 
     def start(self, began_ns: int) -> None:
-        """Start, as if it had been at that time, less than an interval ago: it sets the phase."""
+        """Start as if at that time, less than an interval ago, which sets the phase."""
         self.engine.start(began_ns)
         (self._policer,) = self.datapath.policers.values()
         self._clock.at(self.engine.next_due_ns(), self._tick, self._life)
@@ -58,7 +58,7 @@ class Host:
         self._begin_grace()
 
     def freeze(self, for_ns: int) -> None:
-        """The daemon does nothing for so long, then goes on where it was; its datapath as above."""
+        """The daemon stands still for a time, then goes on; its datapath behaves as in `kill`."""
         self._frozen_until_ns = self._clock.now_ns + for_ns
         self._begin_grace()
 
@@ -74,7 +74,7 @@ class Host:
             self._policer.program(self.managed.limiter.initial(), (), self._clock.now_ns)
 
     def revive(self) -> None:
-        """Another daemon takes over the datapath; it knows nothing yet."""
+        """A new daemon without knowledge takes over the datapath."""
         self.alive = True
         self._frozen_until_ns = 0
         self._life += 1
@@ -101,7 +101,7 @@ class Host:
 
     @property
     def policer(self) -> Policer:
-        """That of the limit."""
+        """The limit's policer."""
         return self._policer
 
     def passes(self, flow: FlowId, length: int, capable: bool = False) -> int:
@@ -109,7 +109,7 @@ class Host:
 
         Args:
             flow: its flow.
-            length: its bytes; of a super-packet those of all its segments.
+            length: its bytes; for a super-packet, the bytes of all its segments.
             capable: whether it is ECN-capable.
 
         Returns:

@@ -1,8 +1,8 @@
-"""A membership in which all are known to be there: what a fleet of thousands costs to simulate.
+"""A membership in which all peers are always connected, for simulated fleets of thousands.
 
-drld's own membership keeps a record of each peer, which is nothing in a daemon and N**2 of them in
-a simulator. These keep none. They say of every peer that it is connected; a death would not be
-noticed. The targets of a round are picked at random, all different, or are the family in a tree.
+drld's own membership has a record of each peer: N in a daemon, and N**2 in a simulator. These have
+no records. They report every peer as connected, and do not notice a death. The targets of a round
+are different random peers, or the family in a tree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drld.model import HEARTBEAT, Quantity, Update
 
 
 class Others(Set[str]):
-    """Everybody but one."""
+    """All limiters but one."""
 
     __slots__ = ("_all", "_me")
 
@@ -46,7 +46,7 @@ class KnownMembership(PushsumMembership):
     def __init__(
         self, everybody: Sequence[str], me: int, fanout: int | None, interval_ns: int
     ) -> None:
-        """`fanout` peers (None: all of them) are told something in each `interval_ns`."""
+        """`fanout` peers (None: all of them) get an update in each `interval_ns`."""
         super().__init__(everybody[me], (), fanout, interval_ns)
         others = Others(everybody, me)
         self._everybody = everybody
@@ -65,7 +65,7 @@ class KnownMembership(PushsumMembership):
         return [self._everybody[index + (index >= self._me)] for index in picked]
 
     def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:  # noqa: ARG002 -- of the interface
-        """See `Membership`; they are not numbered, as none can be missed."""
+        """See `Membership`; updates have no numbers, as none can be missed."""
         return PushsumUpdate(HEARTBEAT, 0, Quantity.RATE, True, 0.0, epoch=0, weight=0.0)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:  # noqa: ARG002
@@ -102,7 +102,7 @@ Family: TypeAlias = tuple[str | None, list[str]]
 
 
 def families(everybody: Sequence[str], branching: int) -> Mapping[str, Family]:
-    """That of each limiter, where all have their best candidate."""
+    """Each limiter's family, if all have their best candidate as the parent."""
     by_rank = sorted(everybody, key=rank)
     ranks = [rank(name)[0] for name in by_rank]
     parents: dict[str, str | None] = {}
@@ -142,7 +142,7 @@ class KnownTree(TreeMembership):
         return [*self._children] if self.parent is None else [self.parent, *self._children]
 
     def heartbeat(self, peer: str, now_ns: int) -> TreeUpdate:
-        """See `Membership`; one counter for all peers will do."""
+        """See `Membership`; all peers share one counter."""
         self._heartbeats_sent += 1
         role = self.role(peer, now_ns)
         return TreeUpdate(
@@ -162,7 +162,7 @@ class KnownTree(TreeMembership):
         return True
 
     def rest_members(self, now_ns: int) -> int:  # noqa: ARG002
-        """See `TreeMembership`; it does not matter."""
+        """See `TreeMembership`; has no effect."""
         return 1
 
     def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002

@@ -1,9 +1,9 @@
-"""What sessions (`drld.gossip.wire.session`) mean for updates that cross a network as values.
+"""The effect of sessions (`drld.gossip.wire.session`) on updates that cross a network as values.
 
-All know the lives that the others begin with. From then on: what an earlier life said is refused
-once a later one is known; what is for another life of one's own is refused and answered; a later
-life of a peer is met when it answers, or shows that it has met one's own; and a limiter has nothing
-to say but who it is to a peer that it has not met. Proofs are taken for granted.
+All limiters know each other's first lives. A message from an earlier life is refused once a later
+one is known. A message for another life of the receiver is refused and answered. A later life of a
+peer is met when it answers, or shows that it has met the receiver's present life. A limiter sends
+only its identity to a peer that it has not met. Proofs always succeed.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ class Sealed(Generic[T]):
 
     sender: int
     receiver: int | None
-    """The life it is for, as far as the sender has met one."""
+    """The receiver's life that the sender has met; None: none."""
     content: T | None = None
-    """None: it only shows who sent it."""
+    """None: the datagram only identifies its sender."""
     answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Opened(Generic[T]):
-    """What came of a datagram."""
+    """The outcome of a datagram."""
 
     met: int | None = None
-    """The life of the peer that is new."""
+    """The peer's new life; None: there is none."""
     content: T | None = None
     answer: Sealed[T] | None = None
 
 
 class Lives(Generic[T]):
-    """The lives of a limiter, and what it knows of those of others."""
+    """A limiter's own life, and its knowledge of its peers' lives."""
 
     def __init__(self) -> None:
         self.mine = 0
         self._known: dict[str, int] = {}
 
     def restart(self) -> None:
-        """Begin another one, which knows nothing."""
+        """Begin another life, without knowledge of peers."""
         self.mine += 1
         self._known.clear()
 
@@ -54,7 +54,7 @@ class Lives(Generic[T]):
         return Sealed(self.mine, known, None if known is None else content)
 
     def open(self, peer: str, sealed: Sealed[T]) -> Opened[T]:
-        """Find out what a peer's datagram says."""
+        """Evaluate a peer's datagram."""
         known = self._life(peer)
         if known is not None and sealed.sender < known:
             return Opened()

@@ -1,7 +1,7 @@
 """A limiter's gossip socket (`drld.gossip.transport.Transport`) on the simulated network.
 
-Messages cross it as values: a fabric's are what the wire carries to the last bit, and codecs, tags
-and handshakes are tested elsewhere. What sessions mean for them is in `testbed.sim.lives`.
+Messages cross it as values. A fabric's values are those of the wire to the last bit. Codecs, tags
+and handshakes are tested elsewhere; `testbed.sim.lives` has the effect of sessions.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import size
-from testbed.sim.clock import Clock
 from testbed.sim.lives import Lives, Sealed
 from testbed.sim.network import Network
+from testbed.tcp.clock import Clock
 
 _HEADERS = 20 + 8
 """Bytes of the IP and UDP headers."""
 
 
 class Content(NamedTuple):
-    """What a datagram says."""
+    """The contents of a datagram."""
 
     kind: int
     body: Any
@@ -44,14 +44,14 @@ class Mailbox:
         self._network = network
         self._lives: Lives[Content] = Lives()
         self._peers: Collection[str] | None = None
-        """None: all that the network knows."""
+        """None: all limiters of the network."""
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
         self.drained = True
         self.control_sent = 0
         self.bytes_sent = 0
-        """Of IP packets."""
+        """Bytes of IP packets."""
 
     def restart(self) -> None:
         """Another life of the daemon begins."""
@@ -101,7 +101,7 @@ class Mailbox:
         self.rejected[reason] += 1
 
     def update_peers(self, peers: Mapping[str, Any]) -> None:
-        """Take nothing of others from now on; the network has their addresses."""
+        """Refuse messages of all others from now on; the network has the addresses."""
         self._peers = frozenset(peers)
 
     def set_ring(self, ring: KeyRing) -> None:

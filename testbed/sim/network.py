@@ -1,8 +1,7 @@
 """A simulated network under virtual time: delays, reorders, loses, repeats datagrams; seeded.
 
-It does not look at what it carries, which may be bytes or any value. Time is whatever its user
-passes in (ns), and a datagram waits at its destination until that is asked for, as in a socket's
-buffer:
+Its contents may be bytes or any values. The user passes the time (ns). A datagram waits at its
+destination until `receive`, as in a socket's buffer:
 
     network: Network[bytes] = Network(seed=1, conditions=Conditions(delay_ns=20 * MS, loss=0.05))
     network.send("a", "b", b"...", now_ns)
@@ -26,12 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What happens to a datagram; the same on every path."""
+    """The treatment of datagrams; the same on every path."""
 
     delay_ns: int = 20 * MS
     """One way."""
     jitter_ns: int = 0
-    """Uniform, on top of the delay; more than the spacing of datagrams reorders them."""
+    """Largest uniform extra delay; more than the spacing of datagrams reorders them."""
     loss: float = 0.0
     """Probability, independent for each datagram."""
     duplicate: float = 0.0
@@ -43,9 +42,9 @@ class Network(Generic[T]):
 
     def __init__(self, seed: int, conditions: Conditions) -> None:
         self.conditions = conditions
-        """May be replaced at any time; what is under way keeps its fate."""
+        """May be replaced at any time; datagrams under way keep their fate."""
         self.cut: set[tuple[str, str]] = set()
-        """(source, destination) paths on which everything is lost."""
+        """(source, destination) paths on which all datagrams are lost."""
         self.sent = 0
         self._rng = Random(seed)
         self._order = itertools.count()
@@ -66,7 +65,7 @@ class Network(Generic[T]):
             )
 
     def receive(self, destination: str, now_ns: int) -> Iterator[tuple[str, T]]:
-        """What has arrived by now, in the order of arrival."""
+        """The datagrams that have arrived by now, in the order of arrival."""
         arriving = self._under_way[destination]
         while arriving and arriving[0][0] <= now_ns:
             _, _, source, datagram = heapq.heappop(arriving)

@@ -1,8 +1,8 @@
-"""A fleet that does nothing but probe, on the simulated network (`drld.gossip.health.probes`).
+"""A fleet that only probes, on the simulated network (`drld.gossip.health.probes`).
 
-Each limiter ticks at a phase of its own; it may be frozen (it finds all that came when it thaws),
-dead, or late. Handshakes cross the network as messages: what is sent to a life that was not met is
-replaced by a greeting, and what was meant for another life is not read.
+Each limiter ticks at a phase of its own. It may be frozen (it reads all messages when it goes on),
+dead, or late. Handshakes cross the network as messages: a message to a life that was not met is
+replaced by a greeting, and a message for another life is not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TICK_NS = 50 * MS
 
 
 class Packet(NamedTuple):
-    """A datagram: of which life, for which; a greeting has no message."""
+    """A datagram with the lives of sender and receiver; a greeting has no message."""
 
     mine: int
     yours: int
@@ -42,15 +42,15 @@ class Host:
         self.probes: Probes
         self.sessions: dict[str, int] = {}
         self.sent = 0
-        """Control messages."""
+        """Number of control messages."""
         self.ticked_ns = 0
-        """When it ran last."""
+        """When the limiter last ran."""
         self.isolated = False
-        """Whether it took itself for cut off then."""
+        """Whether it was isolated then."""
 
 
 class Change(NamedTuple):
-    """A verdict of one limiter about another is another one."""
+    """A changed verdict of one limiter about another."""
 
     now_ns: int
     observer: str
@@ -81,12 +81,12 @@ class ProbeFleet:
         self.now_ns = 0
         self.changes: list[Change] = []
         self.early: list[Change] = []
-        """Verdicts that a limiter is dead that had not shrunk to its static share by then."""
+        """Verdicts of death on limiters that did not enforce their static share yet."""
         self._fallback_ns = GRACE_INTERVALS * interval_ns
         self.late: dict[str, float] = {}
-        """Limiters that are put off at each tick with this probability, for up to 3 s."""
+        """Probability, by limiter, that a tick is delayed by up to 3 s."""
         self.overloaded: dict[str, float] = {}
-        """Limiters whose sockets lose what comes with this probability."""
+        """Probability, by limiter, that its socket loses a datagram."""
         self.rng = Random(seed)
         self._order = sorted((self.rng.randrange(tick_ns), name) for name in self.names)
         for name in self.names:
@@ -109,7 +109,7 @@ class ProbeFleet:
         )
 
     def kill(self, name: str) -> None:
-        """End a life without a word."""
+        """Kill a limiter: it sends no farewell."""
         self.hosts[name].alive = False
 
     def leave(self, name: str) -> None:
@@ -120,7 +120,7 @@ class ProbeFleet:
         host.alive = False
 
     def freeze(self, name: str, seconds: float) -> None:
-        """Keep a limiter from running."""
+        """Freeze a limiter."""
         self.hosts[name].frozen_until_ns = self.now_ns + round(seconds * NS_PER_S)
 
     def run(self, seconds: float) -> None:
@@ -134,7 +134,7 @@ class ProbeFleet:
             self.now_ns = base_ns + self.tick_ns
 
     def run_until(self, done: Collection[str], peer: str, state: State, seconds: float) -> float:
-        """Run until all of these hold a peer for that; returns the time it took, s."""
+        """Run until all of `done` have this verdict on a peer; return the time it took, s."""
         began_ns = self.now_ns
         while not all(self.state(name, peer) is state for name in done):
             if self.now_ns - began_ns > seconds * NS_PER_S:
@@ -144,17 +144,17 @@ class ProbeFleet:
         return (self.now_ns - began_ns) / NS_PER_S
 
     def state(self, name: str, peer: str) -> State | None:
-        """What one limiter holds of another."""
+        """The verdict of one limiter on another."""
         return self.hosts[name].probes.peer_states.state(peer)
 
     def others(self, *names: str) -> list[str]:
-        """All limiters that run, but these."""
+        """All running limiters except these."""
         return [name for name in self.names if self.hosts[name].alive and name not in names]
 
     def _tick(self, host: Host) -> None:
         now_ns = self.now_ns
         if not host.alive:
-            # What comes is lost, and not kept for the next life.
+            # Datagrams to a dead limiter are lost, and do not wait for its next life.
             for _ in self.network.receive(host.name, now_ns):
                 pass
             return
@@ -170,7 +170,7 @@ class ProbeFleet:
                 continue
             self._receive(host, peer, packet)
         outbox = probes.tick(now_ns, self.rng)
-        # Whoever has met nobody in this life counts on nobody.
+        # A limiter that has met no peer in this life counts on no peer.
         host.ticked_ns, host.isolated = now_ns, not host.sessions or probes.isolated(now_ns)
         for peer in sorted(probes.peer_states.changed):
             self._note(host, peer)
@@ -210,5 +210,5 @@ class ProbeFleet:
 
 
 def false_verdicts(fleet: ProbeFleet, state: State) -> int:
-    """How often anybody came to hold that of a limiter that runs."""
+    """The number of times that a limiter came to this verdict on a running limiter."""
     return sum(change.state is state and fleet.hosts[change.peer].alive for change in fleet.changes)

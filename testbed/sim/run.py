@@ -23,26 +23,26 @@ from testbed.experiment import Experiment, Group
 from testbed.fleet import FleetReport
 from testbed.link import queue_bytes
 from testbed.record import FLEET, Observation, record
-from testbed.sim.clock import Clock
 from testbed.sim.connection import Connection
 from testbed.sim.fleet import Fleet, run_limiters
 from testbed.sim.host import Host
-from testbed.sim.link import Link
-from testbed.sim.stream import Path
-from testbed.sim.timer import JIFFY_NS
 from testbed.sim.udp_source import UdpSender
 from testbed.sim.web import Site
+from testbed.tcp.clock import Clock
+from testbed.tcp.link import Link
+from testbed.tcp.stream import Path
+from testbed.tcp.timer import JIFFY_NS
 from testbed.topology import Plan
 from testbed.workload import WebGroup
 
 SAMPLE_NS = 50_000_000
 _LEAD_NS = 3_600 * NS_PER_S
-"""The run begins at this time, so that things may have happened long before."""
+"""Start time of the run, so that earlier events can have times, too."""
 _FIRST_PORT = 20_000
 _FIRST_ADDRESS = 10 << 24
-"""10.0.0.0: each source has the address after the one before."""
+"""10.0.0.0; sources have consecutive addresses."""
 _ERROR_SAMPLES = 20
-"""How wrong the limiters are is looked at in one of so many samples."""
+"""One of this many samples measures the limiters' errors."""
 
 
 def simulate(experiment: Experiment, allocator: str, repetition: int = 1) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def simulate(experiment: Experiment, allocator: str, repetition: int = 1) -> dic
     The same arguments give the same record.
 
     Raises:
-        ConfigError: the experiment asks for what drld, or the simulator, cannot do.
+        ConfigError: drld or the simulator lacks a feature of the experiment.
         MeasurementError: nothing was forwarded.
     """
     run = Simulation(experiment, allocator, repetition)
@@ -62,7 +62,7 @@ def simulate(experiment: Experiment, allocator: str, repetition: int = 1) -> dic
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without Python's search for cycles: a fleet is millions of objects that all stay."""
+    """Switch the garbage collector off: a fleet has millions of objects that all stay."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -126,7 +126,7 @@ class Simulation:
             )
             for web in experiment.web
         ]
-        # After all others, so that what has no UDP source draws the same numbers as ever.
+        # After all others, so that experiments without UDP sources draw the same numbers as before.
         self.udp: list[UdpSender] = []
         for udp in experiment.udp:
             way, new_flow = self._udp_path(udp, noise), self._flows_of(udp)
@@ -159,7 +159,7 @@ class Simulation:
         return replace(path, congestion=flows.congestion, ecn=flows.ecn, gso=flows.gso)
 
     def _udp_path(self, source: UdpGroup, rng: Random) -> Path:
-        """Make the link of a group of UDP sources; nothing comes back."""
+        """Make the link of a group of UDP sources; it has no way back."""
         table = source.table
         there = Link(self._clock, table.rtt // 2, rng, table.loss)
         host = self._hosts[self.layout.path[source.name]]
@@ -183,7 +183,7 @@ class Simulation:
         return self._flow_ids
 
     def carry_out(self) -> None:
-        """Let time pass until the end."""
+        """Run until the end."""
         clock = self._clock
         self.fleet.start()
         for event in self._experiment.events:
@@ -194,7 +194,7 @@ class Simulation:
             clock.run(min(clock.now_ns + SAMPLE_NS, self._end_ns))
             self._sample()
         clock.now_ns += SAMPLE_NS
-        # One more, as nothing happens any more, so that the end lies between two samples.
+        # One more sample without events, so that the end lies between two samples.
         self._sample()
 
     def _carry_out(self, do: EventTable) -> None:
@@ -226,7 +226,7 @@ class Simulation:
             self._note_error()
 
     def _note_error(self) -> None:
-        """How wrong the limiters are about the sum of what they want."""
+        """The limiters' error about the sum of their shared values."""
         ticks = [host.managed.last for host in self.fleet.hosts]
         error = error_of(
             [(tick.allocation.value, tick.view.remote) for tick in ticks if tick is not None]
@@ -241,7 +241,7 @@ class Simulation:
         self._limits_in_force[host.name].append((when_s, tick.in_force.rate * 8))
 
     def observation(self) -> Observation:
-        """What was seen, in the testbed's form."""
+        """The run's observations, in the testbed's form."""
         groups = self.connections.items()
         report = FleetReport("simulated")
         for host in self.fleet.hosts:
@@ -297,10 +297,10 @@ class Simulation:
 
 
 def _refuse(experiment: Experiment) -> None:
-    """What the simulator has not.
+    """Check that the simulator has all features of the experiment.
 
     Raises:
-        ConfigError: the experiment asks for it.
+        ConfigError: it lacks one.
     """
     if any(group.table.egress for group in experiment.groups):
         raise ConfigError(["flows.egress: only the testbed has it (python -m testbed)"])

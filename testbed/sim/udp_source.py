@@ -1,4 +1,4 @@
-"""A UDP source of the experiment: sends at its times, and counts what comes through its limiter."""
+"""A UDP source: sends at its times, and counts the packets that pass its limiter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from drld.model import FlowId
 from testbed.datagrams import UDP_HEADERS, UdpGroup, UdpSource
 from testbed.experiment import NS_PER_S, STEP_NS
-from testbed.sim.clock import Clock
-from testbed.sim.stream import Path
+from testbed.tcp.clock import Clock
+from testbed.tcp.stream import Path
 from testbed.udprecord import UdpReport
 
 
@@ -36,14 +36,14 @@ class UdpSender:
         self._steps = [0] * ((run_ns[1] - run_ns[0]) // STEP_NS)
         self._sent = 0
         self._burst = 0
-        """Bursts since `_since_ns`."""
+        """Number of bursts since `_since_ns`."""
         self._since_ns = source.start_ns
-        """When it began to send, or the present time `on` began; from the start of the run."""
+        """Start of the source, or of the present time `on`; from the start of the run."""
         if source.start_ns < source.end_ns:
             clock.at(run_ns[0] + source.start_ns, self._send)
 
     def report(self) -> UdpReport:
-        """What became of its packets."""
+        """A report on the source's packets."""
         source = self._source
         return UdpReport(
             source.id, source.limiter, self._group.table.size,
@@ -65,7 +65,7 @@ class UdpSender:
             self._clock.at(self._begin_ns + at_ns, self._send)
 
     def _arrives(self, flow_id: FlowId) -> None:
-        """A packet comes to the limiter."""
+        """A packet reaches the limiter."""
         size = self._group.table.size
         if self._path.host.passes(flow_id, size):
             step = (self._clock.now_ns - self._begin_ns) // STEP_NS

@@ -1,4 +1,4 @@
-"""A web server and its clients: who asks when for how much is `testbed.workload`'s to say."""
+"""A web server and its clients, with the requests of `testbed.workload`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from drld.model import FlowId
 from testbed.experiment import STEP_NS
-from testbed.sim.clock import Clock
 from testbed.sim.download import Download
-from testbed.sim.stream import Path
+from testbed.tcp.clock import Clock
+from testbed.tcp.stream import Path
 from testbed.webrecord import SiteReport, site_report
 from testbed.workload import WebGroup
 
@@ -28,7 +28,7 @@ class Site:
         seed: int,
         new_flow: Callable[[], FlowId],
     ) -> None:
-        """Ask at the group's times; `run_ns` are the begin and the end of the run."""
+        """Send requests at the group's times; `run_ns`: begin and end of the run."""
         duration_ns = run_ns[1] - run_ns[0]
         self._clock = clock
         self._group = group
@@ -47,7 +47,7 @@ class Site:
                 clock.at(run_ns[0] + end_ns, client.rest)
 
     def ask(self, size: int, done: Callable[[], None] | None = None) -> Download:
-        """Begin to get an object of so many bytes; `done` is called when it is there."""
+        """Begin a download of `size` bytes; `done` is called at its end."""
 
         def told(download: Download, count: int) -> None:
             step = (self._clock.now_ns - self._begin_ns) // STEP_NS
@@ -65,7 +65,7 @@ class Site:
         return self._group.table.sizes.draw(rng)
 
     def report(self) -> SiteReport:
-        """What became of everything that was asked for, as the testbed's client tells it."""
+        """The reports on all requests, in the form of the testbed's client."""
         fetches: list[list[Any]] = [
             [
                 download.start_ns - self._begin_ns,
@@ -82,7 +82,7 @@ class Site:
 
 
 class _Client:
-    """Of a closed loop: asks for one object after another while it has work."""
+    """A client of a closed loop: asks for one object after another while it has work."""
 
     def __init__(self, site: Site, rng: Random) -> None:
         self._site = site

@@ -9,7 +9,7 @@ import pytest
 
 from testbed import netns
 from testbed.arrival import Stream, compare, table
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 from testbed.stamps import Recorder
 
 from .topology import Topology, wait_for

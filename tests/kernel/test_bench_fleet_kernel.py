@@ -9,7 +9,7 @@ import pytest
 from testbed import netns
 from testbed.bench import fleet
 from testbed.bench.lanes import Setting
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
 
 pytestmark = pytest.mark.kernel
 

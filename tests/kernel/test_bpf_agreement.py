@@ -23,7 +23,7 @@ MARKS = [0, 0x10, 0x1F, 0xFFFFFFFF]
 FRAMES = 5000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def agreement() -> Iterator[Agreement]:
     made = Agreement(limiter_programs(TEST_FLAGS))
     yield made

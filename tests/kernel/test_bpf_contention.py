@@ -26,7 +26,7 @@ PACKETS = 200_000
 """Of each CPU: some ten milliseconds, and more than the bucket holds."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def code() -> Mapping[str, Code]:
     return limiter_programs()
 

@@ -28,7 +28,7 @@ _FIXED = struct.pack("!BBHHHBBH", 0x45, 0, 28, 0, 0, 64, 17, 0)
 SIZE = 28
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bench() -> Iterator[Bench]:
     bench = Bench(limiter_programs(TEST_FLAGS), [limit_spec(id=1)])
     yield bench

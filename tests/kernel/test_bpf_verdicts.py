@@ -218,7 +218,7 @@ traces = st.lists(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def benches() -> Iterator[dict[int, Bench]]:
     """Programs for one, two and three limits that every packet falls under; `CLASSIFIED`: for one
     limit that not every packet falls under, so that it has to be found."""

@@ -21,6 +21,8 @@ from testbed.link import DelayLineLinks, Links
 from testbed.linkcheck import LINK, Check, Line, check, line
 from tests.testbed_factories import ATTEMPTS
 
+from .topology import DEADLINE_S
+
 pytestmark = pytest.mark.kernel
 
 MakeLinks = Callable[[], Links]
@@ -105,7 +107,7 @@ async def test_a_delay_line_that_was_stopped_reports_a_problem(workspace: Path) 
 
 async def test_a_delay_line_that_dies_is_told(workspace: Path) -> None:
     links = DelayLineLinks()
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         async with line(links, DELAY_NS) as wired:
             (delay_line,) = wired.crew.children
             delay_line.process.kill()
@@ -113,14 +115,14 @@ async def test_a_delay_line_that_dies_is_told(workspace: Path) -> None:
                 await delay_line.watch()
 
 
-async def test_rates_come_and_go(workspace: Path, make_links: MakeLinks) -> None:
+async def test_rates_come_and_go(workspace: Path, inexact_links: MakeLinks) -> None:
     def qdiscs() -> list[dict[str, object]]:
         shown = netns.run(
             ["tc", "-j", "-netns", netns.namespace("wan"), "qdisc", "show", "dev", LINK]
         )
         return [qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "tbf"]
 
-    links = make_links()
+    links = inexact_links()
     async with line(links, DELAY_NS):
         assert qdiscs() == []
         for rate in (250_000, 500_000):

@@ -261,7 +261,7 @@ def test_a_fleet_that_was_shut_down_starts_without_etcd(fleet: RegistryFleet) ->
     fleet.etcd.kill()
     for number, daemon in enumerate(daemons, start=1):
         daemon.start()
-        assert daemon.wait_for_log(f"lim{number} was no member at last, so nobody counts it")
+        assert daemon.wait_for_log(f"lim{number} was not a member, so no limiter counts it")
         assert not joined(daemon.get("/v1/status"), 2)
         assert daemon.get("/v1/limits")[0]["fill_rate_bps"] == 5e6
     fleet.etcd.start()
@@ -339,7 +339,7 @@ def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
         # lim2 puts its own key right again.
         report = fleet.wait(daemon, lambda report: report["registry"]["problem_count"] == 20)
         problems = report["registry"]["problems"]
-        assert problems["/drld/f/limits/1"].startswith("etcd /drld/f/limits/1: no JSON")
+        assert problems["/drld/f/limits/1"].startswith("etcd /drld/f/limits/1: not JSON")
         assert "rate: must be a rate such as" in problems["/drld/f/limits/9"]
         assert report["registry"]["members"] == 2
         assert names(daemon) == ["customer-a"]

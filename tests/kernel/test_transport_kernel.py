@@ -37,7 +37,7 @@ PORT = 7946
 RING = KeyRing({1: b"sixteen bytes it"}, use=1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def link() -> Iterator[None]:
     """The two namespaces and the link between them."""
     try:

@@ -13,8 +13,8 @@ from testbed import netns, topology
 from testbed.attempts import undisturbed
 from testbed.errors import MeasurementError
 from testbed.experiment import build
+from testbed.harness.progress import Progress
 from testbed.link import Links
-from testbed.progress import Progress
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import ATTEMPTS, document, web
 

@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.sim.controls import CONTROLS
-from testbed.sim.scoreboard import Scoreboard
+from testbed.tcp.controls import CONTROLS
+from testbed.tcp.scoreboard import Scoreboard
 
 from ..examples import examples
 from ..sim.tcp_pair import Pair

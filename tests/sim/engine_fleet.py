@@ -19,9 +19,9 @@ from typing import Any, cast
 from drld.daemon.engine import Engine
 from drld.gossip.transport import Transport
 from drld.spec import LimiterSpec, ProbeSpec
-from testbed.sim.clock import Clock
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import MS, Conditions, Network
+from testbed.tcp.clock import Clock
 
 from ..factories import TICK_NS, gossip_spec, limit_spec, limiter_spec
 from .fluid import LIMIT, FluidDatapath

@@ -15,10 +15,10 @@ from typing import Any
 from drld.limiter import Tick
 from drld.model import NS_PER_S
 from drld.spec import LimiterSpec, LimitSpec
-from testbed.sim.clock import Clock
 from testbed.sim.host import Host
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
+from testbed.tcp.clock import Clock
 
 from ..factories import TICK_NS, flow, gossip_spec, limiter_spec
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from testbed.sim.clock import Clock
-from testbed.sim.controls import CONTROLS
-from testbed.sim.receiver import Ack, Receiver
-from testbed.sim.sender import Sender
+from testbed.tcp.clock import Clock
+from testbed.tcp.controls import CONTROLS
+from testbed.tcp.receiver import Ack, Receiver
+from testbed.tcp.sender import Sender
 
 MS = 1_000_000
 RTT_NS = 40 * MS

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from testbed.sim.bbr import CYCLE, START_GAIN, BbrModel
-from testbed.sim.clock import Clock
-from testbed.sim.cubic import Cubic
-from testbed.sim.pacer import Pacer
 from testbed.sim.run import simulate
+from testbed.tcp.bbr import CYCLE, START_GAIN, BbrModel
+from testbed.tcp.clock import Clock
+from testbed.tcp.cubic import Cubic
+from testbed.tcp.pacer import Pacer
 
 from ..testbed_factories import experiment
 from .tcp_pair import MS, Pair

@@ -10,11 +10,11 @@ import pytest
 
 from drld.model import FlowId
 from drld.police.policer import FORWARD, MARK
-from testbed.sim.clock import Clock
 from testbed.sim.host import Host
-from testbed.sim.receiver import Ack, Receiver
 from testbed.sim.run import simulate
-from testbed.sim.sender import Sender, State
+from testbed.tcp.clock import Clock
+from testbed.tcp.receiver import Ack, Receiver
+from testbed.tcp.sender import Sender, State
 
 from ..testbed_factories import experiment
 

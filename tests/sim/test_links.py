@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.link import TBF_BURST
-from testbed.sim.clock import Clock
-from testbed.sim.link import NOISE_NS, SPACING_NS, Link
-from testbed.sim.timer import JIFFY_NS, Timer, expiry_ns
+from testbed import TBF_BURST
+from testbed.tcp.clock import Clock
+from testbed.tcp.link import NOISE_NS, SPACING_NS, Link
+from testbed.tcp.timer import JIFFY_NS, Timer, expiry_ns
 
 MS = 1_000_000
 PACKET = 1500

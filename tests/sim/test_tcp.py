@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from testbed.sim.receiver import Ack
-from testbed.sim.sender import State
+from testbed.tcp.receiver import Ack
+from testbed.tcp.sender import State
 
 from .tcp_pair import MS, RTT_NS, Pair, first_copies
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.experiment import Experiment
-from testbed.sim.clock import Clock
 from testbed.sim.download import Download
 from testbed.sim.host import Host
-from testbed.sim.link import Link
 from testbed.sim.run import simulate
-from testbed.sim.stream import SEGMENT_BYTES, Path
+from testbed.tcp.clock import Clock
+from testbed.tcp.link import Link
+from testbed.tcp.stream import SEGMENT_BYTES, Path
 
 from ..examples import examples
 from ..testbed_factories import experiment, web

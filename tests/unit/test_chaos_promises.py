@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from testbed.chaos.fault import Bounds, Episode
 from testbed.chaos.promises import MARGIN, byte_bound, fabric
 from testbed.chaos.scene import LIMITERS, RATE, Scene
 from testbed.chaos.series import Seen
+from testbed.harness.finding import Verdict
 
 MS = 1_000_000
 
@@ -53,8 +54,8 @@ def bounded(rates: Mapping[int, float], known_s: tuple[float, float] | None = No
         seen=seen(rates), fabric="tree", limits=SimpleNamespace(rate=RATE, burst=60_000)
     )
     episode = Episode(Bounds(recover_s=1.0), 4.0, 9.0, known_s)
-    check: Any = stage._bounded(cast(Scene, fleet), episode, 20.0)
-    return bool(check.holds)
+    check = stage._bounded(cast(Scene, fleet), episode, 20.0)
+    return check.verdict is Verdict.PASSED
 
 
 def test_what_is_forwarded_beyond_the_bound_breaks_the_promise() -> None:

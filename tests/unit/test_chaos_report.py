@@ -14,26 +14,18 @@ from click.testing import CliRunner
 
 from testbed.chaos import __main__ as command
 from testbed.chaos import report, stage
-from testbed.chaos.fault import KERNEL, Check
+from testbed.chaos.fault import KERNEL
 from testbed.chaos.registry import FAULTS
 from testbed.chaos.scene import Scene
 from testbed.chaos.stage import Job
-
-
-@pytest.mark.parametrize(
-    ("measured", "at_least", "holds"),
-    [(5.0, False, True), (5.1, False, False), (5.0, True, True), (4.9, True, False),
-     (None, False, False), (math.nan, False, False), (math.nan, True, False)],
-)  # fmt: skip
-def test_a_check(measured: float | None, at_least: bool, holds: bool) -> None:
-    assert Check("it", "s", measured, 5.0, at_least).holds is holds
+from testbed.harness.finding import Check
 
 
 def result(*checks: Check, left: list[str] | None = None, error: str | None = None) -> Any:
     record = {
         "fault": "kill-one",
         "datapath": "kernel",
-        "checks": [check.record() for check in checks],
+        "checks": [check.record for check in checks],
         "discarded": [],
     }
     return {
@@ -57,12 +49,12 @@ def result(*checks: Check, left: list[str] | None = None, error: str | None = No
     }
 
 
-KEPT = Check("recovery", "s", 1.25, 6.0)
-BROKEN = Check("beyond limit x time", "B", 200_000, 150_000)
+KEPT = Check("recovery", 1.25, "s", most=6.0)
+BROKEN = Check("beyond limit x time", 200_000, "B", most=150_000)
 
 
 def test_a_report_of_kept_promises() -> None:
-    good = result(KEPT, Check("odd", "", 3, 3))
+    good = result(KEPT, Check("odd", 3, most=3))
     assert report.broken(good) == []
     assert "all hold" in report.text(good)
     assert "1.25 s (≤ 6 s)" in report.text(good)
@@ -75,7 +67,9 @@ def test_a_report_of_kept_promises() -> None:
         (result(KEPT, BROKEN), "beyond limit x time: 200 kB, promised ≤ 150 kB"),
         (result(KEPT, left=["l1: a rule"]), "left behind: l1: a rule"),
         (result(KEPT, error="no such host"), "no such host"),
-        (result(Check("recovery", "s", None, 6.0)), "recovery: never"),
+        (result(Check("recovery", None, "s", most=6.0)), "recovery: never"),
+        (result(Check("recovery", math.nan, "s", most=6.0)), "recovery: nan"),
+        (result(Check("in use", math.nan, least=0.9)), "in use: nan"),
     ],
 )
 def test_a_report_of_broken_promises(bad: Any, words: str) -> None:
@@ -86,12 +80,14 @@ def test_a_report_of_broken_promises(bad: Any, words: str) -> None:
 
 
 def test_what_is_usual_is_told_once_at_its_worst() -> None:
-    usual = [Check("memory of a daemon grew by", "B", size, 3_000_000) for size in (5_000, 9_000)]
+    usual = [
+        Check("memory of a daemon grew by", size, "B", most=3_000_000) for size in (5_000, 9_000)
+    ]
     good = result(KEPT, usual[0])
     good["stages"] += result(KEPT, usual[1])["stages"]
     assert report.section(good, "Tree").count("memory of a daemon grew by") == 1
     assert "memory of a daemon grew by 9 kB (≤ 3000 kB)" in report.section(good, "Tree")
-    bad = result(Check("traces in logs", "", 1, 0))
+    bad = result(Check("traces in logs", 1, most=0))
     assert "traces in logs 1 (≤ 0) BROKEN |" in report.section(bad, "Tree")
 
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from testbed.experiment import ALLOCATOR_NAMES, NS_PER_S, Experiment
-from testbed.reproduce import any_traffic, any_traffic_cases
-from testbed.reproduce.any_traffic_cases import ALL_CASES, ALLOCATORS, CASES, ON_TESTBED, Bound
-from testbed.reproduce.any_traffic_measures import (
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results
+from testbed.result import GOODPUT_SHARE
+from testbed.run import refuse
+from testbed.studies import any_traffic, any_traffic_cases
+from testbed.studies.any_traffic_cases import ALL_CASES, ALLOCATORS, CASES, ON_TESTBED, Bound
+from testbed.studies.any_traffic_measures import (
     AFTER_EVENTS,
     AGGREGATE,
     BYTES,
@@ -33,10 +37,6 @@ from testbed.reproduce.any_traffic_measures import (
     part,
     share_of,
 )
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results
-from testbed.result import GOODPUT_SHARE
-from testbed.run import refuse
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws
 from tests.testbed_factories import experiment
 

@@ -17,14 +17,14 @@ import trio
 from testbed.attempts import ATTEMPTS
 from testbed.crew import Child
 from testbed.errors import HostError
-from testbed.reproduce import campaign, worker
-from testbed.reproduce.board import Board
-from testbed.reproduce.campaign import Campaign
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Finding
-from testbed.reproduce.results import Results
-from testbed.reproduce.runner import Setting
-from testbed.reproduce.schedule import Room, Task
+from testbed.harness import worker
+from testbed.harness.campaign import Campaign
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Finding
+from testbed.harness.progress import Board
+from testbed.harness.results import Results
+from testbed.harness.runner import Setting
+from testbed.harness.schedule import Room, Task
 
 WANTED = {"allocators": ["ctb", "fps"], "repeat": 2, "seconds": 2, "warmup": "1s"}
 
@@ -238,7 +238,7 @@ async def test_a_worker_that_dies_is_a_run_that_does_not_count(
             self.kill()
             await super().send(message)
 
-    monkeypatch.setattr(campaign, "Child", Dying)
+    monkeypatch.setattr("testbed.crew.Child", Dying)
     await carry_out(tmp_path, [a_figure("sim", a_series("sim", simulated=True))], None)
     result = written(tmp_path, "sim")
     assert result["runs"] == []
@@ -257,7 +257,7 @@ async def test_no_worker_outlives_an_interrupted_campaign(
             if len(started) == 2:
                 scope.cancel()
 
-    monkeypatch.setattr(campaign, "Child", Watched)
+    monkeypatch.setattr("testbed.crew.Child", Watched)
     endless = Series("sim", "baseline", full={**WANTED, "seconds": 3000}, simulated=True)
     with trio.CancelScope() as scope:
         await carry_out(tmp_path, [a_figure("sim", endless)], None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.reproduce.document import pages, section
+from testbed.harness.document import pages, section
 from testbed.reproduce.registry import FIGURES
 
 

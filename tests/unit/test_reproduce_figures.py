@@ -1,138 +1,72 @@
-"""Each figure's checks from both sides, on results that were made up, and that its plot draws."""
+"""What single figures and tables have of their own; test_reproduce_judging.py has their checks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.reproduce import fig3, fig4, fig5, fig7
-from testbed.reproduce.figure import Figure
-from testbed.reproduce.finding import Verdict
-from testbed.reproduce.results import Results, windows
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Verdict
+from testbed.harness.results import Results, windows
+from testbed.reproduce import fig3, fig4, fig5, fig6, fig7, fig8, fig9, sensitivity, table1, table2
 from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
-
-
-def swinging(mbit: float, by: float, period_s: float = 0.5) -> Rate:
-    return lambda time_s: mbit + by * math.sin(2 * math.pi * time_s / period_s)
-
-
-def verdicts(figure: Figure, results: Results) -> dict[str, Verdict]:
-    return {check.statement: check.verdict for check in figure.evaluate(results).checks}
-
-
-SPLIT = {"l1": swinging(3, 0.3), "l2": swinging(7, 0.7)}
-BURSTY = {"l1": swinging(3, 1), "l2": swinging(7, 3)}
-UNFAIR = {"l1": constant(0.5), "l2": swinging(9.5, 3)}
-JAIN = {
-    "ctb": 0.97, "gtb": 0.7, "grd": 0.995, "fps": 0.975, "fps-paper": 0.975, "fair": 0.997,
-    "crd": 0.996,
-}  # fmt: skip
-
-
-def baseline(
-    limiters: Mapping[str, Mapping[str, Rate]] | None = None,
-    jain: Mapping[str, float] | None = None,
-    hasty: Mapping[str, Rate] = SPLIT,
-) -> Results:
-    """The baseline's runs as the paper has them, two of each, but for what is said.
-
-    `hasty` is GRD's rate under the other reading of the paper's EWMA parameter.
-    """
-    rates = {"gtb": UNFAIR, "grd": BURSTY, **(limiters or {})}
-    index = {**JAIN, **(jain or {})}
-    runs = [
-        a_run(name, number, limiters=rates.get(name, SPLIT), jain=index[name] + number / 10_000)
-        for number in (2, 1)
-        for name in index
-    ]
-    other = a_result(a_run("grd", limiters=hasty))
-    return Results({"baseline": a_result(*runs), "baseline-hasty": other})
-
-
-@pytest.mark.parametrize("figure", [fig3.FIGURE, fig4.FIGURE, fig5.FIGURE], ids=lambda f: f.name)
-def test_what_the_paper_shows_of_the_baseline_holds(figure: Figure, tmp_path: Path) -> None:
-    assert failed(figure, baseline()) == []
-    draws(figure, baseline(), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("allocator", "limiters", "statement"),
-    [
-        ("fps", {"l1": constant(3.1), "l2": constant(7.3)}, "FPS: aggregate"),
-        ("fps-paper", {"l1": constant(3.6), "l2": constant(6.4)}, "FPS as printed: share"),
-        ("fair", {"l1": constant(3.6), "l2": constant(6.4)}, "fair: share"),
-        ("fair", {"l1": constant(3.06), "l2": constant(7.14)}, "fair, more strictly"),
-        ("fair", {"l1": constant(2.92), "l2": constant(6.83)}, "fair, more strictly"),
-        ("ctb", {"l1": constant(2.8), "l2": constant(6.6)}, "CTB: aggregate"),
-        ("grd", {"l1": constant(3.6), "l2": constant(6.4)}, "GRD: share"),
-        ("gtb", {"l1": constant(2), "l2": constant(8)}, "GTB: share"),
-    ],
+from tests.reproduce_results import (
+    SPLIT,
+    STEADY_FLOWS,
+    baseline,
+    bottleneck,
+    cells,
+    dynamic_run,
+    dynamics,
+    figure_9,
+    following,
+    round_trips,
+    scale,
+    steps,
+    table_1,
 )
-def test_a_wrong_rate_or_split_fails_figure_3(
-    allocator: str, limiters: dict[str, Rate], statement: str
-) -> None:
-    (found,) = failed(fig3.FIGURE, baseline({allocator: limiters}))
-    assert found.startswith(statement)
 
 
-@pytest.mark.parametrize(
-    ("allocator", "limiters", "statements"),
-    [
-        ("grd", SPLIT, ["GRD is bursty over 0.1 s"]),
-        ("fps", BURSTY, ["FPS matches CTB over 0.1 s"]),
-        ("fps-paper", BURSTY, ["FPS as printed matches CTB over 0.1 s"]),
-        ("fps", {"l1": swinging(10, 4, 4.0)},
-         ["FPS delivers the limit", "FPS matches CTB over 1 s", "FPS matches CTB over 0.1 s"]),
-        # One window of 18 is too high.
-        ("fair", {"l1": lambda time_s: 11.2 if 9 <= time_s < 10 else 10},
-         ["fair, more strictly"]),
-    ],
-)  # fmt: skip
-def test_a_wrong_spread_fails_figure_4(
-    allocator: str, limiters: dict[str, Rate], statements: list[str]
-) -> None:
-    found = failed(fig4.FIGURE, baseline({allocator: limiters}))
-    assert len(found) == len(statements)
-    assert all(one.startswith(start) for one, start in zip(found, statements, strict=True))
+def test_the_aggregate_is_that_of_the_measured_time() -> None:
+    checks = fig3.FIGURE.evaluate(baseline()).checks
+    (check,) = [check for check in checks if check.statement.startswith("FPS: aggregate")]
+    assert check.value == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("rates", "statement"),
-    [
-        ({"l1": swinging(10, 4, 4.0)}, "GRD with an EWMA of 0.1 an interval: 1 s windows"),
-        ({"l1": constant(9.3)}, "GRD with an EWMA of 0.1 an interval: aggregate"),
-    ],
-)
-def test_figure_4_judges_grd_under_the_other_reading_too(
-    rates: dict[str, Rate], statement: str
-) -> None:
-    (found,) = failed(fig4.FIGURE, baseline(hasty=rates))
-    assert found.startswith(statement)
+def test_what_figures_say_in_words() -> None:
+    # The 3 s means reach within 0.5 Mbit/s of 8 : 2 as soon as 0.3 s of the old split are in them.
+    said = "FPS: 8 : 2 after 0.8 s, 6 : 4 after 0.4 s"
+    assert said in fig7.FIGURE.evaluate(bottleneck()).ours
+    assert "control traffic 0.226 of the limit" in fig8.FIGURE.evaluate(scale()).ours
 
 
-@pytest.mark.parametrize(
-    ("jain", "statements"),
-    [
-        ({"gtb": 0.9}, ["GTB: Jain's index about 0.7"]),
-        ({"fps": 0.95}, ["FPS at or above CTB: difference", "FPS at or above CTB: least"]),
-        (
-            {"fps-paper": 0.95},
-            ["FPS as printed at or above CTB: difference", "FPS as printed at or above CTB: least"],
-        ),
-        ({"crd": 0.95}, ["Central random drop"]),
-        ({"fair": 0.99}, ["fair, more strictly"]),
-        ({"fair": 0.95}, ["fair at or above", "fair at or above", "fair, more strictly"]),
-        ({"grd": 0.98}, ["GRD: Jain's index", "Central random drop"]),
-    ],
-)
-def test_a_wrong_index_fails_figure_5(jain: dict[str, float], statements: list[str]) -> None:
-    found = failed(fig5.FIGURE, baseline(jain=jain))
-    assert len(found) == len(statements)
-    assert all(one.startswith(start) for one, start in zip(found, statements, strict=True))
+def test_rows_of_tables() -> None:
+    (table,) = table2.FIGURE.evaluate(round_trips()).tables
+    assert table.rows[2] == ["FPS", "10.10", "1.10 (0.00)", "0.80 (0.00)",
+                             "10.43", "0.92 (0.15)", "0.57 (0.05)"]  # fmt: skip
+    (table,) = sensitivity.FIGURE.evaluate(cells()).tables
+    assert [row[0] for row in table.rows] == [
+        "GTB, 10 ms, EWMA 0", "GRD, 10 ms, EWMA 0", "FPS, 10 ms, EWMA 0", "GRD, 10 ms, EWMA 0.75",
+        "FPS, 10 ms, EWMA 0.75", "FPS, 500 ms, EWMA 0", "FPS, 500 ms, EWMA 0.75",
+    ]  # fmt: skip
+    (table,) = fig9.FIGURE.evaluate(figure_9()).tables
+    assert table.rows[0][3] == "0.400"
+    assert table.rows[1][1:] == ["1.000", "1.000", "1.000", "1.000", "1.000", "1.00"]
+
+
+def test_rows_of_table_1() -> None:
+    (table,) = table1.FIGURE.evaluate(table_1()).tables
+    by_label = {row[0]: row[1:] for row in table.rows}
+    assert by_label["Goodput, web"][:3] == ["1796.06", "1974.35", "2090.25"]
+    assert by_label["Goodput, web"][3:] == ["1800.00", "1970.00", "2090.00", "2090.00", "2090.00"]
+    assert by_label["Web rate, [0, 5000)"][3] == "28.00"
+    assert by_label["Fairness, bulk"][3] == "0.971"
+    none_finished = {"ctb": (28.0, 276.0, 472.0, None)}
+    (table,) = table1.FIGURE.evaluate(table_1(rates=none_finished)).tables
+    assert table.rows[-2][4] == "-"
 
 
 def test_quantiles_of_samples_that_differ_in_size() -> None:
@@ -144,40 +78,6 @@ def test_quantiles_of_samples_that_differ_in_size() -> None:
 def test_windows_are_whole_and_begin_where_they_should() -> None:
     assert windows([1, 1, 2, 4, 9], 0.5, 1.0, 0.5, 2.5) == [1.5, 6.5]
     assert windows([1, 1, 2, 4, 9], 0.5, 1.0, 0.0, 2.5) == [1, 3]
-
-
-DEFINITION = {
-    "events": [{"at": "15s", "flows": "seven"}],
-    "flows": [{"limiter": "l1"}, {"limiter": "l2"}, {"limiter": "l2", "start": "31s"}],
-}
-
-
-def steps(*values: tuple[float, float]) -> Rate:
-    """(from when, Mbit/s)."""
-    return lambda time_s: next(mbit for since, mbit in reversed(values) if time_s >= since)
-
-
-def bottleneck(**changes: Rate) -> Results:
-    rates: dict[str, Rate] = {
-        "l1": steps((0, 3), (16, 8), (32, 6)),
-        "l2": steps((0, 7), (16, 2), (32, 4)),
-        "late": constant(2),
-        **changes,
-    }
-    flows = [{"limiter": "l2", "rate": rates.pop("late"), "start_s": 31.002}]
-    runs = [
-        a_run(name, limiters=rates, flows=flows, seconds=60.0, warmup_s=2.0)
-        for name in ("fps", "fps-paper", "fair", "ctb")
-    ]
-    return Results({"bottleneck": a_result(*runs, definition=DEFINITION)})
-
-
-def test_figure_7_as_the_paper_has_it(tmp_path: Path) -> None:
-    assert failed(fig7.FIGURE, bottleneck()) == []
-    draws(fig7.FIGURE, bottleneck(), tmp_path)
-    said = fig7.FIGURE.evaluate(bottleneck()).ours
-    # The 3 s means reach within 0.5 Mbit/s of 8 : 2 as soon as 0.3 s of the old split are in them.
-    assert "FPS: 8 : 2 after 0.8 s, 6 : 4 after 0.4 s" in said
 
 
 @pytest.mark.parametrize(
@@ -209,13 +109,68 @@ def test_a_draw_with_some_runs_missing(tmp_path: Path) -> None:
     assert fig5.FIGURE.draw(only, tmp_path) == []
 
 
-def check_of(figure: Figure, results: Results, statement: str) -> Any:
-    (found,) = [
-        check for check in figure.evaluate(results).checks if check.statement.startswith(statement)
-    ]
-    return found
+def test_flows_are_judged_between_the_changes_once_they_have_settled() -> None:
+    phases = list(fig6.phases(dynamic_run("fps", STEADY_FLOWS)))
+    assert [(begin, end, len(flows)) for begin, end, flows in phases] == [
+        (9.0, 15.0, 1), (19.0, 25.0, 2), (29.0, 35.0, 3), (39.0, 45.0, 4), (49.0, 55.0, 5),
+        (59.0, 65.0, 4), (69.0, 75.0, 3), (79.0, 85.0, 2), (89.0, 95.0, 1),
+    ]  # fmt: skip
 
 
-def test_the_aggregate_is_that_of_the_measured_time() -> None:
-    check = check_of(fig3.FIGURE, baseline(), "FPS: aggregate")
-    assert check.value == pytest.approx(1.0)
+def test_half_of_figure_6_is_judged_by_its_own_runs(tmp_path: Path) -> None:
+    half = Results({"dynamics-500ms": dynamics().by_series["dynamics-500ms"]})
+    verdicts = {check.statement: check.verdict for check in fig6.evaluate(half).checks}
+    assert verdicts["FPS with 500 ms: distance of a flow from its fair share"] is Verdict.PASSED
+    assert list(verdicts.values()).count(Verdict.MISSING) == 12
+    assert Verdict.FAILED not in verdicts.values()
+    draws(fig6.FIGURE, half, tmp_path)
+
+
+def test_a_quick_figure_8_is_judged_by_what_it_ran() -> None:
+    every = scale().by_series
+    quick = Results({one.name: every[one.name] for one in fig8.FIGURE.series(True)})
+    assert failed(fig8.FIGURE, quick) == []
+    assert not any(check.statement.startswith("490") for check in fig8.evaluate(quick).checks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"), [({"jain": 0.8}, "Jain's"), ({"aggregate_bps": 11e6}, "the aggregates")]
+)
+def test_a_testbed_that_differs_from_the_simulator_fails(
+    changes: dict[str, float], what: str
+) -> None:
+    results = cells()
+    spot = results.by_series[sensitivity.SPOTS[500, 0.75].name]
+    spot["runs"][0] = {**spot["runs"][0], **changes}
+    (found,) = failed(sensitivity.FIGURE, results)
+    statement = "Testbed and simulator agree, FPS, 500 ms, EWMA 0.75: difference of"
+    assert found.startswith(f"{statement} {what}")
+
+
+def test_the_smallest_interval_without_a_filter_is_judged_on_the_testbed() -> None:
+    results = cells({("gtb", (10, 0)): 0.87})
+    spot = results.by_series[sensitivity.SPOTS[10, 0].name]
+    (index,) = (number for number, run in enumerate(spot["runs"]) if run["allocator"] == "gtb")
+    spot["runs"][index] = {**spot["runs"][index], "jain": 0.91}
+    assert failed(sensitivity.FIGURE, results) == []
+    spot["runs"][index] = {**spot["runs"][index], "jain": 0.89}
+    (found,) = failed(sensitivity.FIGURE, results)
+    assert found.startswith("GTB is fair with the smallest interval and no filter, on the testbed")
+
+
+def test_rates_of_several_runs_are_one_harmonic_mean_over_their_requests() -> None:
+    def run(finished: int, rate_bps: float | None) -> dict[str, Any]:
+        return {"web": {"classes": [{"finished": finished, "rate_bps": rate_bps}]}}
+
+    assert table1.class_rate([run(1, 10.0), run(3, 30.0), run(0, None)], 0) == pytest.approx(20)
+    assert table1.class_rate([run(0, None)], 0) is None
+
+
+@pytest.mark.parametrize("figure", [table1.FIGURE, fig9.FIGURE], ids=lambda figure: figure.name)
+@pytest.mark.parametrize("results", [Results({}), figure_9(static=following, demand=[])])
+def test_without_runs_nothing_holds_and_nothing_breaks(
+    figure: Figure, results: Results, tmp_path: Path
+) -> None:
+    checks = figure.evaluate(results).checks
+    assert Verdict.MISSING in {check.verdict for check in checks}
+    figure.draw(results, tmp_path)

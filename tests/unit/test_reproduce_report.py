@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from testbed.harness import report, runner
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table, Verdict, near
+from testbed.harness.results import Results
+from testbed.harness.summary import missing, missing_count, summarize, unmet
 from testbed.reproduce import __main__ as command
-from testbed.reproduce import report, runner
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.finding import Check, Finding, Table, Verdict, near
 from testbed.reproduce.registry import FIGURES
-from testbed.reproduce.results import Results
-from testbed.reproduce.summary import missing, missing_count, summarize, unmet
 from tests.reproduce_factories import a_result, a_run, constant
 
 PNG = b"\x89PNG\r\n\x1a\nplot"

@@ -1,87 +1,27 @@
-"""Beyond figure 8: checks from both sides, on results that were made up, and that plots draw."""
+"""Beyond figure 8: which manner is judged, what counts as control traffic, which fleets run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drld.gossip.fabrics.tree import Tree
-from testbed.reproduce import fabrics, fleets, scale, thrift
-from testbed.reproduce.figure import Figure, Series
-from testbed.reproduce.results import Results
-from tests.reproduce_factories import Rate, a_result, a_run, constant, draws, failed
-
-LIMIT_MBIT = 50.0
-COSTS = {"limiters": 8, "tick_us": 80.0, "tick_us_p90": 90.0, "bytes": 2e5, "links": 300.0}
-
-
-def results(
-    figure: Figure,
-    used: Mapping[tuple[str, str], float | Rate] | None = None,
-    jain: Mapping[tuple[str, str], float] | None = None,
-    sent: Mapping[str, float] | None = None,
-) -> Results:
-    """All runs of a figure: by series and allocator, what is delivered over the limit, and Jain."""
-    found = {}
-    for series in figure.all_series:
-        experiment = series.load(False)
-        table = experiment.table
-        runs = []
-        for name in table.allocators:
-            value = (used or {}).get((series.name, name), 1.0)
-            rate = of_the_limit(value if callable(value) else constant(value))
-            run = a_run(
-                name, limiters={"fleet": rate}, jain=(jain or {}).get((series.name, name), 0.8),
-                seconds=table.seconds, warmup_s=table.warmup / 1e9, costs=COSTS,
-                gossip={
-                    "bytes_per_limiter_per_s": (sent or {}).get(series.name, 5.0),
-                    "believed_total": {"rms_error": 0.05, "series": [[0.95, 0.1], [1.95, 0.0]]},
-                },
-            )  # fmt: skip
-            runs.append(run)
-        names = list(experiment.limiters)
-        found[series.name] = a_result(*runs, limit_bps=LIMIT_MBIT * 1e6, limiters=names)
-    return Results(found)
-
-
-def of_the_limit(rate: Rate) -> Rate:
-    return lambda time_s: rate(time_s) * LIMIT_MBIT
-
-
-PAPERS = {thrift.STEADY[thrift.PAPERS].name: 0.226 * LIMIT_MBIT * 1e6 / 8 / 490}
+from testbed.harness.figure import Figure, Series
+from testbed.harness.results import Results
+from testbed.studies import fabrics, fleets, scale, thrift
+from tests.reproduce_factories import Rate, a_result, a_run, constant, failed
+from tests.reproduce_results import LIMIT_MBIT, PAPERS, fleet_figure
 
 
 @pytest.mark.parametrize("figure", [scale.FIGURE, fabrics.FIGURE, thrift.FIGURE])
-def test_fleets_that_hold_the_limit_pass(figure: Figure, tmp_path: Path) -> None:
-    seen = results(figure, sent=PAPERS)
-    assert failed(figure, seen) == []
-    assert all(table.rows for table in figure.evaluate(seen).tables)
-    draws(figure, seen, tmp_path)
-    assert figure.draw(Results({}), tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("figure", "used", "jain", "statement"),
-    [
-        (scale.FIGURE, {("scale/3000", "fps"): 1.06}, {}, "3,000 limiters: FPS with branching 3"),
-        (scale.FIGURE, {("scale/490", "fps"): 0.94}, {}, "490 limiters: FPS with branching 3"),
-        (scale.FIGURE, {}, {("scale/10000", "fps"): 0.7},
-         "10,000 limiters: FPS with branching 3, Jain"),
-        (fabrics.FIGURE, {("fabrics/pushsum-490-loss-0.2", "fps"): 2.0}, {},
-         "pushsum, 490 limiters, 20.0% of the updates lost"),
-    ],
-)  # fmt: skip
-def test_fleets_that_do_not_fail(
-    figure: Figure,
-    used: dict[tuple[str, str], float | Rate],
-    jain: dict[tuple[str, str], float],
-    statement: str,
+def test_every_table_has_rows_and_without_runs_nothing_is_drawn(
+    figure: Figure, tmp_path: Path
 ) -> None:
-    (found,) = failed(figure, results(figure, used, jain))
-    assert found.startswith(statement)
+    tables = figure.evaluate(fleet_figure(figure, sent=PAPERS)).tables
+    assert all(table.rows for table in tables)
+    assert figure.draw(Results({}), tmp_path) == []
 
 
 def test_of_each_fabric_the_manner_that_costs_least_is_judged_however_well_others_do() -> None:
@@ -93,7 +33,7 @@ def test_of_each_fabric_the_manner_that_costs_least_is_judged_however_well_other
             thrift.STEADY[leaf].name: 2.0}  # fmt: skip
 
     def missed(used: dict[tuple[str, str], float | Rate], **changes: float) -> list[str]:
-        seen = results(thrift.FIGURE, used, sent={**sent, **changes})
+        seen = fleet_figure(thrift.FIGURE, used=used, sent={**sent, **changes})
         return [one.partition(": ")[2] for one in failed(thrift.FIGURE, seen)]
 
     assert missed({}) == []
@@ -107,13 +47,13 @@ def test_of_each_fabric_the_manner_that_costs_least_is_judged_however_well_other
 def test_probes_count_as_control_traffic() -> None:
     found = list(thrift.STEADY.values())[1].name
     # 490 limiters, a probe and an acknowledgement of 72 bytes in a second, and in five.
-    seen = results(thrift.FIGURE, sent={found: 0.02 * LIMIT_MBIT * 1e6 / 8 / 490})
+    seen = fleet_figure(thrift.FIGURE, sent={found: 0.02 * LIMIT_MBIT * 1e6 / 8 / 490})
     assert thrift.probed(seen, found, "lan") == pytest.approx(0.02 + 490 * 144 * 8 / 50e6)
     assert thrift.probed(seen, found, "wan") == pytest.approx(0.02 + 490 * 144 * 8 / 50e6 / 5)
     assert thrift.probed(Results({}), found, "lan") is None
     # What would be below 3 % without them is not.
     most = dict.fromkeys((series.name for series in thrift.STEADY.values()), 360.0)
-    missed = failed(thrift.FIGURE, results(thrift.FIGURE, sent={**most, **PAPERS}))
+    missed = failed(thrift.FIGURE, fleet_figure(thrift.FIGURE, sent={**most, **PAPERS}))
     assert [one.partition(" (")[0] for one in missed] == [
         f"{fabric}, the manner with the least control traffic" for fabric in ("pushsum", "tree")
     ]
@@ -136,9 +76,9 @@ def test_a_crowd_is_settled_when_the_rate_stays_down() -> None:
     def rate(time_s: float) -> float:
         return 1.2 if 12 <= time_s < 12.6 or 13.9 <= time_s < 14.2 else 1.0
 
-    seen = results(thrift.FIGURE, {(name, "fps"): rate})
+    seen = fleet_figure(thrift.FIGURE, used={(name, "fps"): rate})
     assert thrift.settled_s(seen, name) == 2.5
-    assert thrift.settled_s(results(thrift.FIGURE), name) == 0
+    assert thrift.settled_s(fleet_figure(thrift.FIGURE), name) == 0
     assert thrift.settled_s(Results({}), name) is None
 
 

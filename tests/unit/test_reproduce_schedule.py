@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.reproduce.schedule import Room, Task, choose, time_left
+from testbed.harness.schedule import Room, Task, choose, time_left
 
 ONE, THREE = Room(jobs=1, processors=2), Room(jobs=3, processors=2)
 

@@ -13,9 +13,9 @@ from drld.errors import ConfigError
 from testbed.datagrams import UdpGroup
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
+from testbed.harness.suite import table_of
 from testbed.record import record
 from testbed.run import refuse
-from testbed.suite import table_of
 from testbed.topology import plan
 from testbed.udprecord import UdpReport, udp_record, udp_reports
 from tests.testbed_factories import document, experiment, observation

@@ -14,7 +14,8 @@ from testbed.fabrics.__main__ import main
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
 from testbed.fabrics.measure import STEP, Errors, measure
 from testbed.fabrics.results import Results
-from testbed.progress import Progress
+from testbed.harness.progress import Progress
+from testbed.harness.suite import PREVIOUS, RESULT
 from tests.test_layering import ROOT, imports
 
 SMALL = 3
@@ -94,7 +95,7 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     wanted = [Case(DEMAND, "tree", SMALL), Case(DEMAND, "mesh", SMALL)]
     progress = Progress(io.StringIO())
     campaign.carry_out(wanted[:1], tmp_path, 1, progress)
-    file = tmp_path / campaign.RESULT
+    file = tmp_path / RESULT
     kept = json.loads(file.read_text())
     kept["runs"][0]["updates"] = 77.0
     file.write_text(json.dumps(kept))
@@ -105,7 +106,7 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     runs = campaign.carry_out(wanted[:1], tmp_path, 1, progress)["runs"]
     assert [run["case"]["fabric"] for run in runs] == ["mesh", "tree"]
     assert runs[1]["updates"] != 77.0
-    assert (tmp_path / campaign.PREVIOUS).is_file()
+    assert (tmp_path / PREVIOUS).is_file()
 
 
 @pytest.mark.parametrize("fabric", FABRICS)

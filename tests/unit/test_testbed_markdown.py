@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.markdown import bar, item, prose, table
+from testbed.harness.markdown import bar, item, prose, table
 
 
 def test_a_bar_in_a_cell_ends_it_not() -> None:

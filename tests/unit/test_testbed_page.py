@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.page import PLOTS, Page, image
+from testbed.harness.page import PLOTS, Page, image
 
 
 def overview(sections: Mapping[str, str]) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from testbed import provenance, suite
+from testbed import provenance
+from testbed.harness import suite
+from testbed.harness.progress import Progress
+from testbed.harness.resume import changes, resume
 from testbed.link import DelayLineLinks
-from testbed.progress import Progress
-from testbed.resume import changes, resume
 from testbed.run import RunOptions
 from tests.testbed_factories import document, experiment
 
@@ -150,14 +151,15 @@ def test_a_run_that_came_in_the_end_is_not_missing() -> None:
         ("drld/allocators/fps.py", False, True),
         ("bpf/limiter.c", False, True),
         ("testbed/traffic.py", False, True),
-        ("testbed/sim/sender.py", False, False),
-        ("testbed/sim/sender.py", True, True),
+        ("testbed/tcp/sender.py", False, False),
+        ("testbed/tcp/sender.py", True, True),
+        ("testbed/sim/host.py", True, True),
         ("bpf/limiter.c", True, False),
         ("testbed/plot.py", False, False),
-        ("testbed/reproduce/report.py", False, False),
+        ("testbed/harness/report.py", False, False),
         ("docs/testbed.md", False, False),
-        ("testbed/page.py", False, False),
-        ("testbed/markdown.py", False, False),
+        ("testbed/harness/page.py", False, False),
+        ("testbed/harness/markdown.py", False, False),
     ],
 )
 def test_the_code_that_decides_is_what_measures(

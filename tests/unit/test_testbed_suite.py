@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from testbed import suite
 from testbed.attempts import ATTEMPTS
 from testbed.errors import HostError, MeasurementError
+from testbed.harness import suite
+from testbed.harness.progress import Progress
 from testbed.link import DelayLineLinks
-from testbed.progress import Progress
 from testbed.record import record
 from testbed.run import RunOptions
 from testbed.topology import plan

@@ -12,4 +12,4 @@ PACKETS: dict[str, tuple[str | None, str | None]] = {
     "destination_port": ("PORT", None),
     "mark": (None, None),
 }
-"""For each key of `match`: what stands for its value in the help, and the help."""
+"""By key of `match`: the placeholder of its value in the help, and the help text."""

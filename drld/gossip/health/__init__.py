@@ -1,1 +1,1 @@
-"""Which limiters are alive, and which have the same configuration: probes, states and digests."""
+"""The state and configuration of every limiter: probes, peer states and digests."""

@@ -1,11 +1,11 @@
-"""Rumours about limiters: which of two holds, and the queue of those to pass on.
+"""Rumours about limiters: their order, and the queue of rumours to send.
 
-Order. Rumours of one life of a limiter are ordered by the counter, which only that life raises,
-and for the same counter by state: alive, suspect, dead. So a life refutes a rumour about itself by
-raising its counter. Only the limiter itself says that it has left, and that is final. Two rumours
-of the same standing are one, with the accusers of both. Merging is therefore commutative,
-associative and idempotent: order and repetition do not matter. Lives are random numbers and have no
-order. `drld.gossip.health.peer_states` judges which one is the present life.
+Order. Rumours about one incarnation (*life*) of a limiter are ordered by the counter, which only
+that life raises, and for the same counter by state: alive, suspect, dead. So a life refutes a
+rumour about itself by raising its counter. Only the limiter itself says that it has left, and that
+is final. Two rumours of the same standing merge into one with the accusers of both. Merging is
+therefore commutative, associative and idempotent: order and repetition do not matter. Lives are
+random numbers without an order. `drld.gossip.health.peer_states` decides which one is present.
 
 Accusers. A suspicion carries a set of `ACCUSER_BITS` bits. A limiter that raises or confirms it
 sets one bit, chosen by its place among the names of the fleet. The number of bits is at most the
@@ -26,7 +26,7 @@ from drld.gossip.wire.control_codec import ACCUSER_BITS, Rumour, State
 
 
 def subject(name: str) -> int:
-    """What a limiter is called in control messages."""
+    """The hash of a limiter's name, which stands for it in control messages."""
     return rank(name)[0]
 
 
@@ -36,7 +36,7 @@ def accuser(name: str, peers: Collection[str]) -> int:
 
 
 def merged(known: Rumour, heard: Rumour) -> Rumour:
-    """What holds, of two rumours of the same life; `known` itself if `heard` adds nothing."""
+    """The merger of two rumours about the same life; `known` itself if `heard` adds nothing."""
     if _standing(heard) > _standing(known):
         return heard
     if _standing(heard) == _standing(known) and heard.accusers & ~known.accusers:
@@ -45,7 +45,7 @@ def merged(known: Rumour, heard: Rumour) -> Rumour:
 
 
 def outdated(heard: Rumour, known: Rumour) -> bool:
-    """Whether who says so, of the same life, has not heard what is known."""
+    """Whether a rumour's sender does not know a newer rumour about the same life."""
     return _standing(heard) < _standing(known)
 
 
@@ -65,12 +65,12 @@ class BroadcastQueue:
 
     def __init__(self, transmissions: int) -> None:
         self.transmissions = transmissions
-        """How often each rumour is sent."""
+        """Number of times that each rumour is sent."""
         self._queue: dict[int, _Told] = {}
         self._added = 0
 
     def retain(self, subjects: Collection[int], transmissions: int) -> None:
-        """Keep the rumours about these limiters, each to be sent so often in all."""
+        """Keep only the rumours about these limiters, each sent `transmissions` times in all."""
         self.transmissions = transmissions
         self._queue = {
             about: told
@@ -79,18 +79,18 @@ class BroadcastQueue:
         }
 
     def add(self, rumour: Rumour) -> None:
-        """Pass this rumour on, in place of an older one about the same limiter."""
+        """Queue a rumour, in place of an older one about the same limiter."""
         self._added += 1
         self._queue[rumour.subject] = _Told(rumour, self._added)
 
     def remind(self, rumour: Rumour) -> None:
-        """Pass this rumour on once more, unless another one about the limiter is queued."""
+        """Queue a rumour to be sent once, unless another one about the limiter is queued."""
         self._added += 1
         last = _Told(rumour, self._added, self.transmissions - 1)
         self._queue.setdefault(rumour.subject, last)
 
     def take(self, most: int, without: frozenset[int] = frozenset()) -> list[Rumour]:
-        """The rumours to send next, and none about these limiters."""
+        """The rumours to send next, `most` at most, and none about the limiters `without`."""
         waiting = [told for subject, told in self._queue.items() if subject not in without]
         waiting.sort(key=lambda told: (told.times, -told.number))
         for told in waiting[:most]:

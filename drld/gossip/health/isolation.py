@@ -1,4 +1,4 @@
-"""Whether a limiter and its peers hear each other: what it may claim about them depends on it.
+"""Whether a limiter and its peers hear each other, on which its verdicts about them depend.
 
 Theory of operation. A limiter probes a peer every period (`drld.gossip.health.probes`), so it knows
 when it sent the newest message that some peer answered. With R and Q of
@@ -6,11 +6,11 @@ when it sent the newest message that some peer answered. With R and Q of
 
 A limiter is *in contact* while no two periods pass without an answer. A limiter out of contact may
 miss a refutation. Its suspicions therefore do not age. It declares no peer dead before it has
-*caught up*: been in contact for R, the time that a rumour needs to reach everybody.
+*caught up*: been in contact for R, the time that a rumour needs to reach every limiter.
 
 A limiter is *isolated* once no answer has come for Q, until it has caught up. The peers that
 suspect it must hear its refutation first. An isolated limiter accuses no peer, and its suspicions
-do not age: otherwise it would come back with a list of living peers that it holds for dead.
+do not age: otherwise it would declare living peers dead when it comes back.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from drld.gossip.health.probe_times import ProbeTimes
 
 @dataclass(slots=True)
 class Isolation:
-    """Contact of one limiter with its peers."""
+    """The contact of one limiter with its peers."""
 
     times: ProbeTimes
     _answered_ns: int | None = None
-    """When the newest message was sent that somebody answered."""
+    """When the newest answered message was sent."""
     _since_ns: int | None = None
-    """Since when the limiter is in contact."""
+    """Begin of the present contact; None: out of contact."""
     _isolated: bool = False
-    """At the last `look`."""
+    """Whether the limiter was isolated at the last `look`."""
 
     def meet(self, now_ns: int) -> None:
         """A peer has completed a handshake: the first answer, if there was none."""
@@ -42,7 +42,7 @@ class Isolation:
         self._answered_ns = max(sent_ns, self._answered_ns or sent_ns)
 
     def look(self, now_ns: int) -> None:
-        """Update the state, once a tick, after all messages that had come were taken in."""
+        """Update the state; call it once a tick, after all messages were received."""
         if self._answered_ns is None or self._unanswered(2 * self.times.period_ns, now_ns):
             self._since_ns = None
         elif self._since_ns is None:
@@ -50,7 +50,7 @@ class Isolation:
         self._isolated = self.isolated(now_ns) and not self.caught_up(now_ns)
 
     def isolated(self, now_ns: int) -> bool:
-        """Whether the peers may hold this limiter for dead.
+        """Whether the peers may have declared this limiter dead.
 
         A limiter that never met a peer is not isolated: no peer has a state for it.
         """

@@ -1,19 +1,19 @@
-"""The state of every peer: alive, suspect, dead or left, and of which incarnation.
+"""The state of every peer's present incarnation (*life*): alive, suspect, dead or left.
 
 Theory of operation (SWIM, sections 3 and 4: Das, Gupta, Motivala 2002; Lifeguard: Dadgar,
-Phillips, Currey 2017). A peer that does not answer is suspected. It is dead when the suspicion
-has lasted for `ProbeTimes.suspicion_ns` without a refutation. Rumours of one life are merged
+Phillips, Currey 2017). A peer that does not answer is suspected. It is dead once the suspicion has
+lasted for `ProbeTimes.suspicion_ns` without a refutation. Rumours about one life are merged
 (`drld.gossip.health.broadcast_queue`).
 
-Lives. A rumour of one life says nothing about another. A handshake proves a life (`meet`) and
-replaces any older state. Hearsay of another life counts only if it says that this life is alive
-while the known one is not. A restarted limiter is therefore not declared dead for its last life.
-The last few lives that were replaced are remembered. Rumours of them are ignored, unless the peer
-itself sends a message: that belongs to the life which the handshake proved.
+Lives. A rumour about one life says nothing about another. A handshake proves a life (`meet`) and
+replaces any older state. A rumour about an unknown life counts only if it says that this life is
+alive while the known one is not. So a restarted limiter is not declared dead for its last life. The
+last few replaced lives are remembered, and rumours about them are ignored. A message from the peer
+itself belongs to the life that the handshake proved, which then is the present one.
 
-Invariants: between two `meet`s the standing of a life never falls. A peer of which nothing was
-heard is never suspected. A suspicion lasts at least `suspicion_min_ns` on this limiter's clock, not
-counting time that was `postpone`d.
+Invariants: between two `meet`s the standing of a life never falls. A peer that was never heard of
+is never suspected. A suspicion lasts at least `suspicion_min_ns` on this limiter's clock, without
+the time that was `postpone`d.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from drld.gossip.health.probe_times import ProbeTimes
 from drld.gossip.wire.control_codec import Rumour, State
 
 _REMEMBERED = 4
-"""Former lives of each limiter."""
+"""Number of former lives remembered of each limiter."""
 
 
 @dataclass(slots=True)
@@ -35,12 +35,12 @@ class _Member:
     name: str
     known: Rumour | None = None
     met: int = 0
-    """The life that a handshake proved last."""
+    """The life that the last handshake proved; 0: none."""
     retired: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     heard_ns: int | None = None
-    """When a control message came from it last."""
+    """When the last control message came from the peer."""
     suspected_ns: int = 0
-    """Since when it is suspected; later by what was postponed."""
+    """Begin of the suspicion, plus all postponements."""
 
 
 class PeerStates:
@@ -48,13 +48,13 @@ class PeerStates:
 
     def __init__(self, peers: Collection[str], times: ProbeTimes) -> None:
         self.changed: set[str] = set()
-        """Peers whose state is another one; whoever acts upon it clears this."""
+        """Peers with a changed state; the user of this set clears it."""
         self._members: dict[str, _Member] = {}
         self._suspects: dict[str, _Member] = {}
         self.set_peers(peers, times)
 
     def set_peers(self, peers: Collection[str], times: ProbeTimes) -> None:
-        """Forget all others; whoever acts upon `changed` has to look at those that stay again."""
+        """Forget all other peers; `changed` has the peers that stay, to be checked again."""
         self.times = times
         self.changed = {peer for peer in peers if peer in self._members}
         self._members = {peer: self._members.get(peer) or _Member(peer) for peer in peers}
@@ -62,12 +62,12 @@ class PeerStates:
         self._suspects = {k: v for k, v in self._suspects.items() if k in self._members}
 
     def state(self, peer: str) -> State | None:
-        """The state of a peer; None: nothing was ever heard of it."""
+        """The state of a peer; None: the peer was never heard of."""
         known = self._members[peer].known
         return None if known is None else known.state
 
     def known(self, peer: str) -> Rumour | None:
-        """The same, as it is told."""
+        """The state of a peer as a rumour; None: the peer was never heard of."""
         return self._members[peer].known
 
     def peer(self, subject: int) -> str | None:
@@ -76,7 +76,7 @@ class PeerStates:
         return None if member is None else member.name
 
     def meet(self, peer: str, life: int, now_ns: int) -> Rumour | None:
-        """A handshake proved a life; returns what is worth telling."""
+        """A handshake proved a life of a peer; return a rumour to send, if it is news."""
         member = self._members[peer]
         member.met, member.heard_ns = life, now_ns
         old = member.known
@@ -86,17 +86,14 @@ class PeerStates:
         return None if old is None else member.known
 
     def hear(self, peer: str, now_ns: int) -> None:
-        """A control message came from a peer: from the life that was met."""
+        """A control message came from a peer, and so from the life that the handshake proved."""
         member = self._members[peer]
         member.heard_ns = now_ns
         if member.met and (member.known is None or member.known.life != member.met):
             self._hold(member, Rumour(subject(peer), member.met, 0, State.ALIVE), now_ns)
 
     def take(self, rumour: Rumour, now_ns: int) -> Rumour | None:
-        """Take in what is said of a peer; returns what is worth telling.
-
-        That is what is held now, if it is news to us, or to whoever said so.
-        """
+        """Merge a rumour about a peer; return a rumour that is news here, or to the sender."""
         member = self._by_subject.get(rumour.subject)
         if member is None or rumour.life in member.retired:
             return None
@@ -113,14 +110,14 @@ class PeerStates:
         return rumour
 
     def accuse(self, peer: str, bit: int, now_ns: int) -> Rumour | None:
-        """A peer did not answer; returns the suspicion, if that is news."""
+        """A peer did not answer; return the suspicion, if it is news."""
         known = self.known(peer)
         if known is None or known.state not in (State.ALIVE, State.SUSPECT):
             return None
         return self.take(replace(known, state=State.SUSPECT, accusers=bit), now_ns)
 
     def lasting(self, now_ns: int) -> Iterator[Rumour]:
-        """Suspicions that may be verdicts in R."""
+        """Suspicions that may become verdicts within the spread time R."""
         young_ns = self.times.suspicion_min_ns - self.times.spread_ns
         for member in self._suspects.values():
             assert member.known is not None
@@ -128,7 +125,7 @@ class PeerStates:
                 yield member.known
 
     def expire(self, now_ns: int) -> Iterator[Rumour]:
-        """Declare dead who was suspected for long enough; yields what is to be told."""
+        """Declare peers dead that were suspected for long enough; yield the rumours to send."""
         for member in list(self._suspects.values()):
             known = member.known
             assert known is not None
@@ -136,7 +133,7 @@ class PeerStates:
             heard_ns = member.heard_ns
             if now_ns - member.suspected_ns < lasting_ns:
                 continue
-            # It may not have heard of the suspicion yet.
+            # The peer may not have heard of the suspicion yet.
             if heard_ns is not None and now_ns - heard_ns < self.times.isolation_ns:
                 continue
             dead = replace(known, state=State.DEAD, accusers=0)
@@ -144,7 +141,7 @@ class PeerStates:
             yield dead
 
     def postpone(self, span_ns: int) -> None:
-        """For so long nobody had the chance to refute what this limiter suspects."""
+        """Extend all suspicions by a time in which no refutation could arrive."""
         for member in self._suspects.values():
             member.suspected_ns += span_ns
 

@@ -1,48 +1,48 @@
-"""How long probes wait for what, and the proof that a verdict of death does not come too soon:
-whoever is declared dead knows by then that it is cut off, or its datapath has fallen back.
+"""The times of probes, and the proof that no limiter is declared dead too soon.
 
-Nobody's share depends on it, for verdicts count nobody out (`drld.gossip.fabrics.membership`).
+By the time at which a limiter is declared dead, it is isolated, or its datapath has fallen back. No
+share depends on this, as verdicts change no membership (`drld.gossip.fabrics.membership`).
 
 With N limiters, the period P, and g = max(1, log10 N):
 
-    retransmissions   ceil(retransmissions log10(N + 1)): how often each passes a rumour on
-    R  spread         suspicion g P: a suspicion reaches its subject, and the refutation everybody
-    Q  isolation      isolation P: no answer to anything for so long, and a limiter takes itself
-                      for cut off. Silence has given it its static share by then, if rounds are not
-                      slow: after 17 of them in a mesh, 21 + 2 h in a tree, h the bits of N
-    F  fallback       20 of the longest estimate interval: the kernel datapath of a daemon that
-                      does not tick has its static share after that (docs/operations.md)
-    suspicion         at least R + Q + F, at most suspicion_max R + Q + F; the part above the least
-                      shrinks with the logarithm of the number of confirmations, as Lifeguard's
+    retransmissions   ceil(retransmissions log10(N + 1)): times that a limiter sends a rumour
+    R  spread         suspicion g P: time in which a suspicion reaches its subject, and the
+                      refutation reaches every limiter
+    Q  isolation      isolation P: a limiter without any answer for this time is isolated. By then
+                      it enforces its static share, unless rounds are slow: after 17 rounds in a
+                      mesh, 21 + 2 h in a tree, where h is the number of bits of N
+    F  fallback       20 of the longest estimate interval: without ticks the kernel datapath then
+                      enforces the fallback (docs/operations.md)
+    suspicion         from R + Q + F to suspicion_max R + Q + F; the part above the minimum shrinks
+                      with the logarithm of the number of confirmations, as in Lifeguard
 
-A limiter that ticks late waits (1 + a) times as long for answers before it suspects anybody, where
-a, its awareness, is 0 to `patience`. It probes as often as ever, as its own isolation rests on
+A limiter that ticks late waits (1 + a) times as long for answers before it suspects a peer, where
+a, its awareness, is 0 to `patience`. It probes as often as before, as its own isolation depends on
 that.
 
-Detection. A limiter that dies is probed by somebody after P / (1 - 1/e) on average (SWIM), and by a
-given one within 2 (N - 1) P. It is judged P (1 + a) later, and dead after the suspicion. So all
-that live know it after 1.6 P + P + suspicion, plus the spread of the verdict, on average.
+Detection. Some limiter probes a dead one after P / (1 - 1/e) on average (SWIM), and a given limiter
+within 2 (N - 1) P. The suspicion begins P (1 + a) later. So on average all living limiters know of
+the death after 1.6 P + P + suspicion, plus the spread of the verdict.
 
-Proof that who is declared dead takes itself for cut off, or has fallen back. Say that a limiter A
-declares a limiter B dead at t, by a suspicion raised at s; so t >= s + R + Q + F, and A has been in
-touch for R: in [t - R, t] no 2 P passed without an answer, and A has told its suspicion.
-Let b be when the newest message was sent that somebody answered B, of those before t; B's own
-record of it is no later.
+Proof that a limiter declared dead is isolated or has fallen back. Let limiter A declare limiter B
+dead at time t, after a suspicion raised at s. Then t >= s + R + Q + F, and A was in contact for R:
+in [t - R, t] no 2 P passed without an answer, and A repeated its suspicion. Let b be the sending
+time of B's newest message that was answered before t. B's own record of it is not later.
 
-- Nobody answered B in [s + R, t], so b <= s + R. B takes itself for cut off at its first tick
-  after b + Q. If it ticks on, that is one interval later at the most. If not, or if it is dead,
-  its kernel datapath has fallen back F after its last tick, which was before b + Q or cut it off.
-  Either way that is so by b + Q + F <= s + R + Q + F <= t.
-- Somebody answered B in [s + R, t], and B was cut off at some time in [s, t]. It stays so until it
-  has been in touch for R. If that is later than t, B is cut off at t. If not, the others have heard
-  the refutation: A too, or, if A was out of touch, in its last R, from them.
+- No peer answered B in [s + R, t], so b <= s + R. B is isolated at its first tick after b + Q. If B
+  goes on ticking, this is at most one interval later. If B stops, or is dead, its kernel datapath
+  falls back F after its last tick. That tick was before b + Q, or it isolated B. In both cases the
+  claim holds by b + Q + F <= s + R + Q + F <= t.
+- A peer answered B in [s + R, t], and B was isolated at some time in [s, t]. B stays isolated until
+  it has been in contact for R. If that ends after t, B is isolated at t. If not, the other limiters
+  have heard its refutation. A has heard it, too: at once, or from them in its last R of contact.
 - B was answered all the time. Then the same holds for R after s.
 
-The last two rest on R: on a suspicion and its refutation spreading among those in touch within R -
-2 P, as they do with some probability (docs/gossip.md has figures), and on one of those that heard
-the refutation being there when A asks. The first holds whatever is lost, delayed or late. What all
-this covers is a limiter that nobody answers. Two or more that are cut off together answer each
-other, and are dead to the rest although neither takes itself for cut off.
+The last two cases assume that a suspicion and its refutation spread among limiters in contact
+within R - 2 P, which has a high probability (docs/gossip.md has figures). They also assume that a
+limiter that heard the refutation is present when A asks. The first case holds for any loss and
+delay. The proof covers a limiter that no peer answers. Two or more limiters that are cut off
+together answer each other: the rest declares them dead although none of them is isolated.
 """
 
 from __future__ import annotations
@@ -54,35 +54,38 @@ from drld.model import GRACE_INTERVALS
 from drld.spec import ProbeSpec
 
 CONFIRMATIONS = 3
-"""Of a suspicion, by others, after which it is as short as it gets."""
+"""Number of confirmations by other limiters that makes a suspicion shortest."""
 _LEAST_TICKS = 4
-"""An answer takes two ticks, one on either end, and may just miss both."""
+"""Ticks until a timeout: an answer takes a tick on either end, and may just miss both."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTimes:
-    """The times of one limiter; ns."""
+    """The times of one limiter, in ns."""
 
     tick_ns: int
-    """How often it looks."""
+    """Time between two ticks."""
     period_ns: int
+    """P."""
     timeout_ns: int
+    """Time to wait for an answer before asking helpers."""
     spread_ns: int
     """R."""
     isolation_ns: int
+    """Q."""
     suspicion_min_ns: int
     suspicion_max_ns: int
     confirmations: int
-    """After which a suspicion is shortest."""
+    """Number of confirmations that makes a suspicion shortest."""
     transmissions: int
     helpers: int
     patience: int
 
     @classmethod
     def of(cls, spec: ProbeSpec, members: int, tick_ns: int, interval_ns: int) -> ProbeTimes:
-        """For a fleet of so many; `interval_ns` is the longest estimate interval of a limit.
+        """The times for a fleet of `members`; `interval_ns`: a limit's longest estimate interval.
 
-        A fleet that ticks slowly probes and waits no faster than it can answer.
+        Slow ticks make timeout and period longer, so that answers can come in time.
         """
         timeout_ns = max(spec.timeout_ns, _LEAST_TICKS * tick_ns)
         period_ns = max(spec.period_ns, 2 * timeout_ns)
@@ -104,7 +107,7 @@ class ProbeTimes:
         )
 
     def suspicion_ns(self, confirmations: int) -> int:
-        """How long a suspicion lasts that so many others have confirmed."""
+        """The duration of a suspicion that this many other limiters have confirmed, in ns."""
         if confirmations >= self.confirmations:
             return self.suspicion_min_ns
         part = math.log(confirmations + 1) / math.log(self.confirmations + 1)

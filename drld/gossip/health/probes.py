@@ -1,43 +1,43 @@
-"""Who of the fleet is alive: SWIM's probes with Lifeguard's refinements, as a state machine.
+"""Probes find out which peers are alive: SWIM with Lifeguard's refinements, as a state machine.
 
-Das, Gupta, Motivala, *SWIM* (DSN 2002); Dadgar, Phillips, Currey, *Lifeguard* (2017). The times,
-and the proof that no peer is declared dead too soon, are in `drld.gossip.health.probe_times`.
-Probes only report: which peers count is decided by updates (`drld.gossip.fabrics.membership`).
+Das, Gupta, Motivala, *SWIM* (DSN 2002); Dadgar, Phillips, Currey, *Lifeguard* (2017).
+`drld.gossip.health.probe_times` has the times, and the proof that no peer is declared dead too
+soon. Probes only report: updates decide which peers count (`drld.gossip.fabrics.membership`).
 
-Theory of operation. Once a period a limiter probes one other, in shuffled round-robin order. If no
-acknowledgement comes in time it probes again, and asks `helpers` others to do so too. If none comes
-until the period ends, it suspects the other. Whatever is held of a limiter travels as a rumour on
-probes and acknowledgements, and nothing else is sent for it: a limiter sends one probe and one
-acknowledgement a period, whatever the fabric and however large the fleet.
+Theory of operation. Once a period a limiter probes one peer, in shuffled round-robin order. If no
+acknowledgement comes in time, it probes again, and asks `helpers` other peers to probe, too. If
+none comes by the end of the period, it suspects the peer. The states of limiters travel as rumours
+on probes and acknowledgements, without messages of their own. So a limiter sends about one probe
+and one acknowledgement a period, with any fabric and any size of the fleet.
 
-Self-doubt. A limiter has an awareness of 0 to `patience`: plus one for each helper that it did not
-hear (a helper says at once that it was asked: Lifeguard's nack), for a suspicion of itself that it
-refutes, and for a tick that came late; minus one for a probe that is answered. It waits 1 +
-awareness times as long before it judges. What it waited for while it stood still is postponed, not
-judged.
+Awareness. A limiter's awareness is 0 to `patience`. It rises by one for each helper that did not
+confirm the request (Lifeguard's nack), for each refuted suspicion of this limiter, and for a late
+tick. It falls by one for each answered probe. A limiter waits 1 + awareness times as long before it
+judges a peer. After a pause of its own, it postpones its deadlines by the pause.
 
-Buddies. Who is probed, or answered, is told first what is held against it. A limiter that hears
-that it is suspected, or dead, raises its counter, and says so on each of its messages until one is
-answered, and as a rumour.
+Buddies. A message to a limiter begins with the rumour held against it. A limiter that hears that it
+is suspected or dead raises its counter. It puts this refutation on each of its messages until one
+of them is answered, and sends it as a rumour.
 
 Isolation. A limiter out of contact with its peers judges none of them
 (`drld.gossip.health.isolation`).
 
-Last call. For R before it declares somebody dead, a limiter tells its suspicion again, once a
-period: whoever has heard the refutation tells that again, so every limiter in contact hears it.
+Last call. For R before it declares a peer dead, a limiter repeats its suspicion once a period.
+Limiters that have heard the refutation answer with it, so every limiter in contact hears it.
 
-The absent. Who is dead, has left, or was never heard of is probed, too, once in `ABSENT_PERIODS`,
-so that both sides of a partition find each other again; it is not judged by that. Of whom gossip
-comes though it is dead is probed at once, but once in a period, and hears what to refute.
+Absent peers. A peer that is dead, has left, or was never heard of is probed once in
+`ABSENT_PERIODS`, so that both sides of a partition find each other again. It is not judged by that.
+If gossip comes from a dead peer, the peer is probed at once, at most once a period, and so hears
+the rumour that it must refute.
 
-Differences from the papers: a probe is repeated when helpers are asked, and when a handshake with
-its target is completed; awareness stretches waiting and not the period; accusers are a bit set;
-lives are random numbers, with the counter that only a life itself raises. Leaving is a rumour of
-one's own.
+Deviations from the papers: a probe is repeated when helpers are asked, and when a handshake with
+its target is completed. Awareness stretches waiting, not the period. Accusers are a bit set. Lives
+are random numbers, with a counter that only the life itself raises. Leaving is a rumour about
+oneself.
 
-What comes in is authenticated, but nothing here trusts its sender to be honest in numbers: tables
-are bounded by the number of peers, and what a message makes this limiter send is one message, and a
-probe of one peer; `MAX_ANSWERS` of a peer's messages do so in a tick.
+Bounds. Messages are authenticated, but their sender may send too many. Tables are bounded by the
+number of peers. A message causes at most one answer and one probe, for at most `MAX_ANSWERS`
+messages of a peer in a tick.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from drld.gossip.wire.control_codec import MAX_RUMOURS, Control, Kind, Rumour, S
 
 ABSENT_PERIODS = 5
 MAX_ERRANDS = 32
-"""Probes for others that are begun in a period, and that are under way at a time."""
+"""Bound of the probes on behalf of peers begun in a period, and of those under way."""
 MAX_ANSWERS = 8
-"""To one peer in a tick. It has two or three to ask for, but for what waited for a late tick, and
-that is answered too late in any case."""
+"""Answers to one peer in a tick. A peer needs two or three; if more wait after a late tick, their
+answers come too late anyway."""
 FAREWELLS = 10
-"""How many are told at once that this limiter leaves."""
+"""Peers that this limiter tells that it leaves; rumours tell the others."""
 _MAX_COUNTER = (1 << 32) - 1
 _NUMBERS = 1 << (32 - SELECTOR_BITS)
 _PRESENT = (State.ALIVE, State.SUSPECT)
@@ -69,27 +69,29 @@ _PRESENT = (State.ALIVE, State.SUSPECT)
 
 @dataclass(slots=True)
 class _Probe:
-    """A probe whose answer is waited for."""
+    """A probe without an answer yet."""
 
     peer: str
     sent_ns: int
     ask_ns: int
-    """When to ask others."""
+    """When to ask helpers."""
     judge_ns: int
+    """When to give up."""
     counter: int
-    """The own one that it carried."""
+    """This limiter's counter on the probe."""
     judged: bool = True
-    """Whether the lack of an answer means something."""
+    """Whether the peer is suspected if it does not answer."""
     errand: tuple[str, int] | None = None
-    """Who asked for it, and the sequence number it has there."""
+    """The peer that asked for this probe, and the sequence number of its request."""
     asked_ns: int | None = None
+    """When helpers were asked."""
     helpers: list[str] = field(default_factory=list)
     heard: set[str] = field(default_factory=set)
-    """Helpers that said that they were asked."""
+    """Helpers that confirmed the request."""
 
 
 class Probes:
-    """What one limiter does to know who is alive, and to be known as alive."""
+    """One limiter's prober: it probes peers, answers probes, and spreads rumours."""
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class Probes:
         self.name = name
         self.life = life
         self.counter = 0
-        """How often this life has refuted what was said of it."""
+        """Number of refutations by this life."""
         self.awareness = 0
         self.config_digest = config_digest
         self.times = times
@@ -116,31 +118,31 @@ class Probes:
         self._number = 0
         self._present: list[str] = []
         self._absent: list[str] = []
-        """Those that have not had their turn."""
+        """Absent peers without a turn yet in this order; `_present`: present peers."""
         self._missed: set[str] = set()
-        """Who was never heard of, and did not answer."""
+        """Peers that were never heard of, and did not answer a probe."""
         self._dead_but_heard: set[str] = set()
-        """Peers whose state is dead although gossip came from them."""
+        """Peers with the state dead although gossip came from them."""
         self._probed_at_once: set[str] = set()
-        """Peers that were probed for that in this period."""
+        """Peers that were probed for that reason in this period."""
         self._errands = 0
-        """Probes for others in this period."""
+        """Probes on behalf of peers in this period."""
         self._periods = 0
         self._due_ns: int | None = None
         self._ticked_ns: int | None = None
         self._isolation = Isolation(times)
         self._known_counter = 0
-        """The newest one that somebody has answered."""
+        """The newest counter on an answered probe."""
         self._outbox: list[tuple[str, Control]] = []
         self._answers: Counter[str] = Counter()
-        """To each peer since the last tick."""
+        """Answers to each peer since the last tick."""
         if peers:
             self._broadcasts.add(self._myself())
 
     def set_peers(
         self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
     ) -> None:
-        """Take over another configuration: what is known of peers that stay is kept."""
+        """Take over another configuration; keep the knowledge of the peers that stay."""
         kept = set(peers) & set(self._peers)
         self._peers = tuple(sorted(peers))
         self.times = self._isolation.times = times
@@ -166,21 +168,21 @@ class Probes:
         self._outbox = [(peer, message) for peer, message in self._outbox if peer in kept]
 
     def isolated(self, now_ns: int) -> bool:
-        """Whether the others may hold us for dead."""
+        """Whether the peers may have declared this limiter dead."""
         return self._isolation.isolated(now_ns)
 
     def meet(self, peer: str, life: int, now_ns: int) -> None:
-        """A handshake with a new life of a peer has been completed, so that it has answered us."""
+        """A handshake with a new life of a peer was completed, which is an answer of the peer."""
         self._isolation.meet(now_ns)
         self._missed.discard(peer)
         self._tell(self.peer_states.meet(peer, life, now_ns))
-        # What was sent to it before was of no session, and is lost.
+        # Earlier probes to the peer had no session, and were lost.
         for sequence, probe in self._pending.items():
             if probe.peer == peer:
                 self._send(peer, Kind.PROBE, sequence, subject(peer))
 
     def receive(self, peer: str, message: Control, now_ns: int) -> None:
-        """Take in a probe, an acknowledgement or a request; what it leads to, `tick` returns."""
+        """Receive a probe, an acknowledgement or a request; the next `tick` returns the answers."""
         self.peer_states.hear(peer, now_ns)
         self._missed.discard(peer)
         for rumour in message.rumours:
@@ -208,9 +210,9 @@ class Probes:
             self._dead_but_heard.add(peer)
 
     def tick(self, now_ns: int, rng: Random) -> list[tuple[str, Control]]:
-        """Judge, probe and ask, as it is time to; returns all there is to send, and to whom.
+        """Judge, probe and ask helpers when it is due; return messages with their receivers.
 
-        All that had come by `now_ns` has been taken in.
+        Call it after all messages that came by `now_ns` were received.
         """
         if not self._peers:
             return []
@@ -247,12 +249,12 @@ class Probes:
         return outbox
 
     def farewell(self, rng: Random) -> list[tuple[str, Control]]:
-        """What to tell whom when this limiter leaves, and enforces no limit any more."""
+        """Messages with their receivers, for a limiter that leaves and enforces no limit."""
         left = Rumour(self._subject, self.life, self.counter, State.LEFT)
         present = [peer for peer in self._peers if self.peer_states.state(peer) in _PRESENT]
         told = rng.sample(present, min(FAREWELLS, len(present)))
         digest = self.config_digest.digest(ALL)
-        # An acknowledgement of nothing: nobody answers it.
+        # An acknowledgement of no probe: no peer answers it.
         return [(peer, Control(Kind.ACK, 0, self._subject, digest, (left,))) for peer in told]
 
     def _notice_lateness(self, now_ns: int) -> None:
@@ -290,7 +292,7 @@ class Probes:
                 self._probe(absent, now_ns, judged=False)
 
     def _next(self, order: list[str], present: bool, rng: Random) -> str | None:
-        """Whose turn it is, of those that are present or absent."""
+        """The next of the present, or absent, peers in the order; None if there is none."""
         for _ in range(2):
             while order:
                 peer = order.pop()
@@ -321,7 +323,7 @@ class Probes:
         self._send(peer, Kind.PROBE, sequence, subject(peer))
 
     def _ask(self, sequence: int, probe: _Probe, now_ns: int, rng: Random) -> None:
-        """Probe again, and have others do so."""
+        """Probe again, and ask helpers to probe."""
         probe.asked_ns = now_ns
         self._send(probe.peer, Kind.PROBE, sequence, subject(probe.peer))
         if not probe.judged:
@@ -336,7 +338,7 @@ class Probes:
             self._send(helper, Kind.PROBE_REQUEST, sequence, subject(probe.peer))
 
     def _judge(self, probe: _Probe, now_ns: int) -> None:
-        """No answer came."""
+        """Give up a probe without an answer."""
         if not probe.judged:
             return
         self._doubt(len(probe.helpers) - len(probe.heard) if probe.helpers else 1)
@@ -374,14 +376,14 @@ class Probes:
             self._probe(target, now_ns, judged=False, errand=(peer, message.sequence))
 
     def _hear_of_myself(self, rumour: Rumour) -> None:
-        """Refute it, if it says that this life is not alive; or that a former one is the last."""
+        """Refute a rumour that this life is not alive, or that this limiter's last life is over."""
         if rumour.state is State.ALIVE:
             return
         refuting = min(rumour.counter + 1, _MAX_COUNTER)
         if rumour.life == self.life and refuting > self.counter:
             self.counter = refuting
             self._doubt(1)
-        # Whoever says so has not heard the refutation.
+        # The sender of the rumour has not heard the refutation.
         self._broadcasts.add(self._myself())
 
     def _myself(self) -> Rumour:

@@ -1,1 +1,1 @@
-"""The registry as plain values: its keys, what they say, and the configuration they make."""
+"""The registry as plain values: its keys, its state, and the configuration made of it."""

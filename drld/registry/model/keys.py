@@ -1,14 +1,14 @@
-"""Where things stand in etcd.
+"""The keys in etcd.
 
-    /drld/FLEET/alive/NAME     with a lease: that limiter reached etcd lately, and what it applied
-    /drld/FLEET/fleet          which registry this is: made once, at random
+    /drld/FLEET/alive/NAME     a limiter's report, with a lease: its address and applied revision
+    /drld/FLEET/fleet          the registry's identity: random, made once
     /drld/FLEET/limits/ID      a limit, as a table of [[limit]]
     /drld/FLEET/members/NAME   a member, until it leaves or is removed
-    /drld/FLEET/used/ID        an id that was given out to a limit, and is not given out again
+    /drld/FLEET/used/ID        an id that a limit has or had, and that is not given out again
 
-What limiters follow, `fleet`, `limits/` and `members/`, is one range: one read gives a consistent
-picture of it and one watch keeps it so. `alive/` stands outside, for each change of the
-configuration changes all of it.
+Limiters follow `fleet`, `limits/` and `members/`. These are one range, so one read gives a
+consistent state and one watch keeps it current. `alive/` is outside the range, as each change of
+the configuration changes all of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Keys:
 
     @property
     def followed(self) -> tuple[str, str]:
-        """The range that limiters follow: its first key, and the first after it."""
+        """The range that limiters follow: its first key, and the first key after it."""
         return self.fleet, f"{self.prefix}members0"
 
     @property
@@ -48,43 +48,43 @@ class Keys:
 
     @property
     def fleet(self) -> str:
-        """Which registry this is."""
+        """The key of the registry's identity."""
         return f"{self.prefix}fleet"
 
     def alive(self, member: str) -> str:
-        """What a limiter says of itself while etcd hears from it."""
+        """The key of a limiter's report."""
         return f"{self.prefix}alive/{member}"
 
     def member(self, name: str) -> str:
-        """A member of the fleet."""
+        """The key of a member."""
         return f"{self.prefix}members/{name}"
 
     def limit(self, limit_id: int) -> str:
-        """A limit of the fleet."""
+        """The key of a limit."""
         return f"{self.prefix}limits/{limit_id}"
 
     def given_out(self, limit_id: int) -> str:
-        """That a limit has or had this id."""
+        """The key that says that a limit has or had this id."""
         return f"{self.prefix}used/{limit_id}"
 
     def member_of(self, key: str) -> str | None:
-        """The name in a key of `members/`; None if it is none."""
+        """The name in a key of `members/`; None for any other key."""
         return self._rest(key, "members/", _NAME)
 
     def alive_of(self, key: str) -> str | None:
-        """The name in a key of `alive/`; None if it is none."""
+        """The name in a key of `alive/`; None for any other key."""
         return self._rest(key, "alive/", _NAME)
 
     def limit_of(self, key: str) -> int | None:
-        """The id in a key of `limits/`; None if it is none."""
+        """The id in a key of `limits/`; None for any other key."""
         return self._id(key, "limits/")
 
     def given_out_of(self, key: str) -> int | None:
-        """The id in a key of `used/`; None if it is none."""
+        """The id in a key of `used/`; None for any other key."""
         return self._id(key, "used/")
 
     def by_weight(self, keys: Iterable[str]) -> list[str]:
-        """What is to be told first: members, for everybody's share depends on them."""
+        """The keys by importance: members first, as every limiter's share depends on them."""
         return sorted(keys, key=lambda key: (self.member_of(key) is None, key))
 
     def _id(self, key: str, folder: str) -> int | None:
@@ -97,5 +97,5 @@ class Keys:
 
 
 def source(key: str) -> str:
-    """How messages name a key of etcd."""
+    """The name of a key of etcd in messages."""
     return f"etcd {key}"

@@ -1,9 +1,9 @@
-"""A limiter's configuration out of its file and the fleet's registry. Pure.
+"""A limiter's configuration, merged from its file and the fleet's registry. Pure.
 
-The file has what belongs to this host: its name and addresses, and limits and peers of its own if
-it wants any. What stands in both is the file's here, and a problem; that a peer of the file has
-registered with the same address is none, so that a fleet of files can move to a registry limiter by
-limiter.
+The file has the settings of this host: its name and addresses, and perhaps limits and peers of its
+own. If a limit or peer is in both, the file's counts, and the difference is a problem. A peer of
+the file that has registered with the same address is none. So a fleet of files can move to a
+registry limiter by limiter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class Merged(NamedTuple):
-    """The configuration, and why some of the registry is not in it, by key."""
+    """The configuration, and the reasons by key why values of the registry are not in it."""
 
     spec: LimiterSpec
     problems: Mapping[str, str]
@@ -32,10 +32,10 @@ class Merged(NamedTuple):
 def merge(
     file: LimiterSpec, path: str, registry: Registry, in_force: Iterable[LimitSpec] = ()
 ) -> Merged:
-    """Put together what the file and the registry say.
+    """Merge file and registry.
 
-    A limit of the registry that clashes with another leaves the one `in_force` under its id, if
-    that does not.
+    A limit of the registry that clashes with another is replaced by the limit `in_force` with its
+    id, if that one does not clash.
     """
     problems: dict[str, str] = {}
     return Merged(
@@ -50,7 +50,7 @@ def merge(
 
 
 def _by_age(held: Mapping[K, Held[V]]) -> list[tuple[K, Held[V]]]:
-    """The older first: who comes later is refused, everywhere in the fleet."""
+    """Values by age, the oldest first: every limiter of the fleet refuses the later ones."""
     return sorted(held.items(), key=lambda item: (item[1].revision, item[0]))
 
 

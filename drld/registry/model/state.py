@@ -1,24 +1,24 @@
-"""What one limiter knows of its fleet: a picture of the registry, kept by events. Pure.
+"""One limiter's knowledge of its fleet: the state of the registry, updated by events. Pure.
 
-Theory of operation. Static shares are 1/N over the members, so what counts is that no limiter
-believes in too small an N. Therefore
+Theory of operation. Static shares are 1/N of a limit, where N is the number of members. So no
+limiter may believe in too small an N.
 
-- A member is a member until it says that it leaves or an operator says so, which is that its key is
-  deleted. That nothing was heard of it is no reason: it may be cut off from etcd and forwarding.
-- That a key is gone is believed only in a registry that is the one we know and has not gone back in
-  time (`_continuous`): its `fleet` is the same, its revision is not lower, and at the revision that
-  we know it had what is missing now. The last is for one that went back and has been written to
-  since, by whomever. An etcd that was wiped, replaced or restored from a backup makes nobody forget
-  anything: what is missing in it is *lost*, stays in force, and is put there again (`restoration`)
-  by whoever notices. Only then is that registry the one we know.
-- A value that cannot be used changes nothing: the last good one stays, and `problems` says why.
-- Who joins puts its member key and is *joined* when all other members have applied a revision
-  that has it (`waiting_for`). Until then it counts on nobody (`LimiterSpec.joined`) and enforces
-  its static share, of an N that includes itself and everybody who came before.
-- Who has left, and starts while the registry cannot be read, is as one who joins, in the fleet as
-  it was (`presumed`).
+- A member stays one until its key is deleted: it leaves, or an operator removes it. Silence is no
+  reason, as a silent member may be cut off from etcd and still forward.
+- A missing key counts as deleted only if the registry is *continuous* with the known one: it has
+  the same `fleet`, its revision is not lower, and at the known revision it had the missing keys.
+  The last condition finds a registry that went back in time and was written to since.
+- No limiter forgets a key because etcd was wiped, replaced or restored from a backup. The missing
+  keys are then *lost*: they stay in force, and the limiters write them again (`restoration`). Only
+  then does that registry become the known one.
+- An invalid value changes nothing: the last valid one stays, and `problems` has the reason.
+- A joining limiter writes its member key. It is *joined* once all other members have applied a
+  revision with this key (`waiting_for`). Until then it counts on no peer (`LimiterSpec.joined`) and
+  enforces its static share, with itself and all earlier members in N.
+- A limiter that had left, and starts while etcd is away, behaves like a joining one, in the fleet
+  as it last knew it (`presumed`).
 
-Invariant: who is `joined` has been counted in N by every member, at the moment when it became so.
+Invariant: at the moment at which a limiter becomes `joined`, every member counts it in N.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from drld.spec import LimitSpec
 MAX_MEMBERS = 10_000
 MAX_PROBLEMS = 1000
 MAX_BYTES = 64_000_000
-"""Of all values together; as much as a configuration file may have."""
+"""Bound of all values together; the same as a configuration file's."""
 
 T = TypeVar("T")
 
 
 class Event(NamedTuple):
-    """A key has a value now; None: it was deleted."""
+    """A new value of a key; None: the key was deleted."""
 
     key: str
     value: bytes | None
@@ -54,61 +54,61 @@ class Member:
 
     address: tuple[str, int]
     joined: bool
-    """Whether all who were members when it came know of it."""
+    """Whether all members at the time of its registration count it."""
     since: int
-    """Unix time at which it registered; for people to read."""
+    """Unix time of its registration, for people to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[T]):
-    """The last good value of a key."""
+    """The last valid value of a key."""
 
     value: T
     raw: bytes
     revision: int
-    """At which it was written; 0 where a file on disk says so."""
+    """Revision that wrote the value; 0: the value comes from the cache."""
 
 
 class Reading(Protocol):
-    """How values are read; both raise ConfigError."""
+    """Readers of values; both raise ConfigError."""
 
     def limit(self, value: bytes, key: str) -> LimitSpec:
-        """A limit."""
+        """Read a limit."""
 
     def member(self, value: bytes, key: str) -> Member:
-        """A member."""
+        """Read a member."""
 
 
 class Registry:
-    """The registry as one limiter knows it."""
+    """One limiter's copy of the registry."""
 
     def __init__(self, keys: Keys, name: str, address: tuple[str, int], read: Reading) -> None:
         self.keys = keys
         self.name = name
         self.fleet: str | None = None
-        """Which registry we know."""
+        """Identity of the known registry."""
         self.revision = 0
-        """Up to which we know it."""
+        """Last revision of the known registry."""
         self.seen = 0
-        """The revision in etcd, whatever registry it is, that all this is of."""
+        """Last revision read from etcd, whichever registry it has."""
         self.members: dict[str, Held[Member]] = {}
         self.limits: dict[int, Held[LimitSpec]] = {}
         self.former: dict[str, Member] = {}
-        """Who was a member in this life of ours and is none any more; in the last one, until this
-        one has read the registry."""
+        """Members that this incarnation saw leave; before the first read of the registry, those
+        that the last incarnation saw leave."""
         self.problems: dict[str, str] = {}
-        """Keys whose value is not used, and why."""
+        """Keys with an invalid value, and the reasons."""
         self.rejected = 0
-        """Values that were not used."""
+        """Number of values that were not used."""
         self._address = address
         self._read = read
         self._bytes = 0
         self._lost: set[str] = set()
         self._present: str | None = None
-        """Which registry is in etcd."""
+        """Identity of the registry in etcd."""
         self._continuous = False
         self._own_revision = 0
-        """At which our member key was written, whatever stands there; 0: it is not there."""
+        """Revision of our member key, valid or not; 0: the key does not exist."""
         self._acknowledged: dict[str, int] = {}
 
     def recall(
@@ -118,7 +118,7 @@ class Registry:
         items: Mapping[str, bytes],
         former: Mapping[str, bytes],
     ) -> None:
-        """Begin with what was known before a restart."""
+        """Begin with the knowledge from before a restart."""
         for key, value in former.items():
             self._take(key, value, 0)
             self._drop(key)
@@ -127,17 +127,16 @@ class Registry:
         self.fleet, self.revision = fleet, revision
 
     def in_question(self, items: Iterable[Event], revision: int) -> bool:
-        """Whether `resync` should be told of the past, at our revision."""
+        """Whether `resync` needs `past`, the keys at our revision."""
         gone = self._known() - {item.key for item in items}
         return bool(gone) and 0 < self.revision <= revision
 
     def resync(
         self, items: Sequence[Event], revision: int, past: Collection[str] | None = None
     ) -> None:
-        """All that stands in the followed range, as of a revision.
+        """Take over the whole followed range, at a revision.
 
-        `past` are the keys of which the registry says that they stood there at our revision; None:
-        it does not say.
+        `past`: the keys that etcd had at our revision; None: unknown.
         """
         if not self.seen:
             self.former.clear()
@@ -167,15 +166,15 @@ class Registry:
         self._settle(revision)
 
     def apply(self, events: Iterable[Event], revision: int) -> None:
-        """What changed, all of it up to a revision."""
+        """Apply all changes up to a revision."""
         events = list(events)
-        # Who deletes everything deletes `fleet` in the same moment.
+        # `fleet` first: a client that deletes all keys deletes it at the same revision.
         for event in events:
             if event.key == self.keys.fleet:
                 self._present = _fleet_id(event.value)
                 self._continuous = self._present is not None and self._present == self.fleet
         if self.fleet is None and not self._known():
-            # Who knew nothing cannot have lost what came and went since.
+            # A limiter without knowledge cannot have lost keys that came and went since.
             self._settle(self.revision)
         for event in events:
             if event.value is not None:
@@ -192,58 +191,58 @@ class Registry:
         self._settle(revision)
 
     def read_by(self, read: Reading) -> None:
-        """Read limits otherwise from now on, those that are known too: with other defaults."""
+        """Use other readers, with other defaults, for new values and for the known limits."""
         self._read = read
         for limit_id, held in self.limits.items():
             value = read.limit(held.raw, self.keys.limit(limit_id))
             self.limits[limit_id] = Held(value, held.raw, held.revision)
 
     def forget(self, name: str) -> None:
-        """A member is none any more, whatever etcd says."""
+        """Drop a member, whatever etcd has."""
         self._drop(self.keys.member(name))
 
     @property
     def presumed(self) -> Mapping[str, Member]:
-        """Who counts though no member is known of that name.
+        """Former members that count, by name: only at a limiter that left and cannot read etcd.
 
-        Whoever has left is counted by nobody, and starts while etcd is away: it takes no more than
-        its part of the fleet as it was. So the shares of a fleet that was shut down, and each of
-        whose limiters has fewer members in its cache than the one before, sum to 1 again.
+        No peer counts this limiter, so it takes its share of the fleet as it was. In a fleet that
+        was shut down, each limiter has fewer members in its cache than the one before. With the
+        former members their shares sum to 1 again.
         """
         return {} if self.seen or self.name in self.members else self.former
 
     @property
     def continuous(self) -> bool:
-        """Whether the registry in etcd is the one we know."""
+        """Whether the registry in etcd is the known one."""
         return self._continuous
 
     @property
     def lost(self) -> int:
-        """How many keys are gone from a registry that is not the one we know."""
+        """The number of known keys that another registry in etcd lacks."""
         return len(self._lost)
 
     @property
     def overwhelmed(self) -> bool:
-        """Whether there may be more problems than `problems` has."""
+        """Whether `problems` may be incomplete."""
         return len(self.problems) >= MAX_PROBLEMS
 
     def restoration(self) -> list[tuple[str, bytes]]:
-        """What to put into the registry where it is not there, in this order."""
+        """Keys and values to write to etcd where they are missing, in this order."""
         return [(key, self._raw(key)) for key in sorted(self._lost)]
 
     @property
     def founding(self) -> bool:
-        """Whether the registry has everything but an identity."""
+        """Whether the registry lacks only an identity."""
         return self._present is None and not self._lost and not self._unreadable(self.keys.fleet)
 
     def registration(self, now_s: int) -> tuple[Member, int] | None:
-        """What to put as our member key if it is still of that revision; None: nothing.
+        """The member to write as ours, and the expected revision of its key; None: no change.
 
         `now_s` is Unix time.
         """
         key = self.keys.member(self.name)
         if key in self._lost:
-            return None  # The restoration puts it.
+            return None  # The restoration writes it.
         held = self.members.get(self.name)
         known = held is not None and held.value.address == self._address
         if held is None or not known or not self._own_revision or self._unreadable(key):
@@ -255,7 +254,7 @@ class Registry:
         return None
 
     def acknowledge(self, member: str, revision: int) -> None:
-        """A member says that it has applied a revision of the registry in etcd."""
+        """A member reports that it has applied a revision of the registry in etcd."""
         if member in self.members:
             self._acknowledged[member] = max(self._acknowledged.get(member, 0), revision)
 
@@ -267,7 +266,7 @@ class Registry:
 
     @property
     def waiting_for(self) -> list[str]:
-        """The members that are not known to count this limiter."""
+        """The members that may not count this limiter yet."""
         if self.joined:
             return []
         others = sorted(self.members.keys() - {self.name})
@@ -276,11 +275,11 @@ class Registry:
         return [name for name in others if self._acknowledged.get(name, 0) < self._own_revision]
 
     def knowledge(self) -> dict[str, bytes]:
-        """Everything that is known, by key."""
+        """All known values, by key."""
         return {key: self._raw(key) for key in sorted(self._known())}
 
     def _settle(self, revision: int) -> None:
-        """A registry that lacks nothing and has an identity is from now on the one we know."""
+        """Finish an update: a registry with an identity that lacks no key becomes the known one."""
         if not self._continuous and not self._lost and self._present is not None:
             self.fleet = self._present
             self._continuous = True
@@ -300,10 +299,10 @@ class Registry:
                 self.rejected += 1
 
     def _hold(self, key: str, value: bytes, revision: int) -> bool:
-        """Whether it is a key of ours."""
+        """Store a value; return whether the key is one of the fleet's."""
         if key == self.keys.fleet:
             if _fleet_id(value) is None:
-                raise ConfigError([f"{source(key)}: no identity of a fleet: 32 hex digits"])
+                raise ConfigError([f"{source(key)}: must be the fleet's identity, 32 hex digits"])
         elif (name := self.keys.member_of(key)) is not None:
             if name == self.name:
                 self._own_revision = revision
@@ -368,6 +367,6 @@ def _size(held: Held[Any] | None) -> int:
 
 
 def _fleet_id(value: bytes | None) -> str | None:
-    """The identity of a registry, 32 hex digits; None where there is none."""
+    """The identity of a registry, 32 hex digits; None for any other value."""
     text = (value or b"").decode("ascii", "replace")
     return text if len(text) == 32 and set(text) <= set("0123456789abcdef") else None

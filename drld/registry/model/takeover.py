@@ -1,15 +1,15 @@
-"""Taking a configuration over as far as the host goes along.
+"""Puts a configuration into force as far as the host can.
 
-A limit of the fleet may ask for what this host cannot do: an interface that it does not have, say.
-It must keep neither the other limits nor, what matters more, the members from coming into force: a
-limiter that does not see the fleet grow enforces too large a share.
+The host may refuse a limit of the fleet, such as one with an interface that it does not have. That
+must not keep the other limits out of force. Above all it must not keep members out: a limiter that
+does not see the fleet grow enforces too large a share.
 
-Limits that a refusal names go at once. Where it names none, the limits that come or change are
-tried in halves, then those of which one is refused in halves again: a bad one of n takes about
-2 log2 n tries, half of which put something into force.
+Limits that a refusal names are left out at once. If it names none, the new and changed limits are
+tried in halves, and a refused half in halves again. One bad limit of n takes about 2 log2 n tries,
+half of which succeed.
 
-A refusal may be about a limit that is in force: its interface is gone. Then no limit changes here
-until it is back, but members do: whoever joins waits for those that have not counted him.
+A refusal may concern a limit that is in force: its interface is gone. Then no limit changes until
+the interface is back. Members do change, as a joining limiter waits until every member counts it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from drld.errors import ConfigError, DatapathError
 from drld.spec import LimiterSpec, LimitSpec
 
 MAX_TRIES = 64
-"""How often limits that come or change are tried; each try may attach all limits."""
+"""Most tries of new and changed limits; each may attach all limits."""
 
 
 async def take_over(
     old: LimiterSpec, new: LimiterSpec, reconfigure: Callable[[LimiterSpec], Awaitable[None]]
 ) -> tuple[LimiterSpec, Mapping[int, str]]:
-    """Put `new` into force; return what is in force then, and why some limits are as in `old`.
+    """Put `new` into force as far as possible.
+
+    Returns:
+        The configuration in force, and reasons by the ids of limits that stay as in `old`.
 
     Raises:
-        ConfigError, DatapathError: not even the fleet could be taken over; `old` stays.
+        ConfigError, DatapathError: not even the members could change; `old` stays.
     """
     if new == old:
         return old, {}
@@ -44,7 +47,7 @@ async def take_over(
 
 
 class _Steps:
-    """From one configuration to as much of another as the host takes."""
+    """The steps from one configuration to another, as far as the host accepts them."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class _Steps:
         self._tries = 0
 
     async def taken(self) -> tuple[LimiterSpec, Mapping[int, str]]:
-        """The fleet first, then what goes, then what comes or changes."""
+        """Change the members first, then remove limits, then add and change limits."""
         old = self._current.limits
         wanted = {limit.id: limit for limit in self._new.limits}
         await self._step(old)
@@ -79,7 +82,7 @@ class _Steps:
             self._current = step
 
     async def _add(self, some: Sequence[LimitSpec]) -> None:
-        """Have these come into force beside those that are, or as many of them as can."""
+        """Add or change these limits, or as many of them as the host accepts."""
         if not some:
             return
         if self._tries == MAX_TRIES:
@@ -94,7 +97,7 @@ class _Steps:
             named = error.limits if isinstance(error, DatapathError) else {}
             about = {limit.id: named[limit.id] for limit in some if limit.id in named}
             if not about and (named or len(some) == 1):
-                # If it names none of these it is about one in force, and no others will do.
+                # If it names none of these, it concerns a limit in force, and all tries will fail.
                 about = {limit.id: str(error) for limit in some}
             if about:
                 self._refused.update((key, _line(why)) for key, why in about.items())

@@ -96,7 +96,7 @@ async def test_who_left_takes_its_part_of_the_fleet_as_it_was_while_etcd_is_away
             await again.reports(state="unreachable", members=3)
     again = Host(server, tmp_path, 3)
     async with again.running():
-        said = "c was no member at last, so nobody counts it: going on with the static share of 3"
+        said = "c was not a member, so no limiter counts it: enforcing the static share of 3"
         await until(lambda: said in caplog.text)
         server.start()
         await again.reports(joined=True, members=1)

@@ -47,9 +47,9 @@ def test_events_change_it() -> None:
 
 
 BAD_LIMITS = {
-    b"": "no JSON",
-    b"\xff": "no JSON",
-    b"[" * 100_000: "no JSON",
+    b"": "not JSON",
+    b"\xff": "not JSON",
+    b"[" * 100_000: "not JSON",
     b"[]": "must be a table (got an array)",
     limit(1, rate="10mbot"): "rate: must be a rate such as \"10mbit\" (got '10mbot')",
     limit(1, match={}): 'match: must have exactly one of "in" and "out"',
@@ -208,7 +208,7 @@ def test_who_was_removed_while_we_were_away_is_gone() -> None:
 def test_a_registry_without_a_readable_identity_takes_nothing_away() -> None:
     registry = following({KEYS.fleet: b"mine now"}, {B: None})
     assert registry.members.keys() == {"a", "b"}
-    assert "no identity of a fleet" in registry.problems[KEYS.fleet]
+    assert "must be the fleet's identity" in registry.problems[KEYS.fleet]
     assert not registry.founding
 
 

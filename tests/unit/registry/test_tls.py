@@ -81,7 +81,7 @@ async def test_who_is_told_what(secured: Secured, tmp_path: Path) -> None:
     for cert, key in ((None, None), stranger, signed(tmp_path, "x", secured.ca, "serverAuth")):
         said = await secured.refusal(cert=cert and str(cert), key=key and str(key))
         assert said.startswith(
-            f"{url}: it refuses our certificate, or that there is none (registry.cert): "
+            f"{url}: it refuses our certificate, or that we have none (registry.cert): "
         )
 
     said = await secured.refusal(url.replace("https", "http"), ca=None, cert=None, key=None)

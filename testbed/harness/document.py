@@ -1,0 +1,72 @@
+"""The pages of results/ that `scripts/reproduce --docs` writes: a section for each figure. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from testbed.harness.figure import Figure
+from testbed.harness.finding import Table, Verdict
+from testbed.harness.markdown import item, prose, table
+from testbed.harness.page import Page, image
+from testbed.harness.report import Summary, conditions, score
+from testbed.harness.summary import missing_count, unmet
+
+_TITLES = {
+    "reproduction": "The paper, figure by figure",
+    "scale": "Fleets of up to ten thousand limiters",
+    "any-traffic": "Any traffic, as one fair bucket",
+}
+_EXPLAINED = {"any-traffic": "allocators.md"}
+_HEADING = re.compile(r"\A## (.+)$", re.MULTILINE)
+_SCORE = re.compile(r"^\*\*Checks:\*\* (.+)$", re.MULTILINE)
+
+
+def pages(figures: Mapping[str, Figure]) -> dict[str, Page]:
+    """Each page by its name, with the figures that it shows."""
+    return {
+        name: Page(
+            name, title, "scripts/reproduce --docs",
+            f"../docs/{_EXPLAINED.get(name, f'{name}.md')}",
+            [figure.name for figure in figures.values() if figure.page == name], _overview,
+        )
+        for name, title in _TITLES.items()
+    }  # fmt: skip
+
+
+def _overview(sections: Mapping[str, str]) -> str:
+    """How many checks of each figure hold."""
+    rows = []
+    for section in sections.values():
+        heading, held = _HEADING.search(section), _SCORE.search(section)
+        assert heading is not None
+        assert held is not None
+        rows.append([heading[1], held[1]])
+    return "\n".join(table(["", "checks"], rows))
+
+
+def section(summary: Summary) -> str:
+    """What the paper says, what was found, how the runs were taken, tables and plots."""
+    failed = [
+        f"Does not hold: {check['statement']}: {check['measured']}, not {check['bounds']}"
+        for check in unmet(summary, Verdict.FAILED)
+    ]
+    absent = missing_count(summary)
+    lines = [
+        f"## {summary['title']}",
+        "",
+        prose(f"**The paper:** {summary['paper']}."),
+        "",
+        prose(f"**Here:** {summary['ours']}."),
+        "",
+        *([prose(f"**Difference:** {summary['difference']}"), ""] if summary["difference"] else []),
+        f"**Checks:** {score(summary)}",
+        "",
+        *map(item, [*failed, *([f"{absent} runs are missing"] if absent else [])]),
+        *map(item, conditions([summary])),
+    ]
+    for one in summary["tables"]:
+        lines += ["", *Table(**one).lines]
+    for plot in summary["plots"]:
+        lines += ["", image(summary["title"], plot)]
+    return "\n".join(lines)

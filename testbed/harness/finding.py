@@ -1,0 +1,106 @@
+"""What a figure shows: checks of what the paper says about it, and a table or two. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from testbed.harness.markdown import table
+
+
+class Verdict(Enum):
+    """What became of a check."""
+
+    PASSED = "ok"
+    FAILED = "failed"
+    MISSING = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A statement about a figure, as a number that has to lie within bounds."""
+
+    statement: str
+    value: float | None
+    """None where it could not be measured."""
+    unit: str = ""
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it holds."""
+        if self.value is None or math.isnan(self.value):
+            return Verdict.MISSING
+        enough = self.least is None or self.value >= self.least
+        fits = enough and (self.most is None or self.value <= self.most)
+        return Verdict.PASSED if fits else Verdict.FAILED
+
+    @property
+    def bounds(self) -> str:
+        """What was to be reached, in words."""
+        if self.least is not None and self.most is not None:
+            return f"{_number(self.least)} to {_number(self.most)}"
+        if self.least is not None:
+            return f"at least {_number(self.least)}"
+        return "" if self.most is None else f"at most {_number(self.most)}"
+
+    @property
+    def measured(self) -> str:
+        """The figure with its unit."""
+        if self.value is None:
+            return "-"
+        return f"{_number(self.value)} {self.unit}".strip()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As it stands in results."""
+        return {
+            **asdict(self), "measured": self.measured, "bounds": self.bounds,
+            "verdict": self.verdict.value,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text, the first column a name."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def lines(self) -> list[str]:
+        """In Markdown."""
+        return [f"{self.title}:", "", *table(self.header, self.rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came out for a figure."""
+
+    checks: Sequence[Check]
+    ours: str
+    """The figures in one sentence, to stand beside the paper's."""
+    difference: str = ""
+    """Why it differs from the paper, where it does; in one sentence."""
+    tables: Sequence[Table] = field(default=())
+
+
+def near(
+    statement: str, value: float | None, target: float, tolerance: float, unit: str = ""
+) -> Check:
+    """A check that a value is within a tolerance of a target."""
+    return Check(statement, value, unit, target - tolerance, target + tolerance)
+
+
+def _number(value: float) -> str:
+    """Three decimals below ten, fewer above."""
+    if not math.isfinite(value):
+        return f"{value}"
+    digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

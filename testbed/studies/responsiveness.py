@@ -1,0 +1,207 @@
+"""How fast each allocator reacts (not in the paper): distributions of t80 over 20 events and more.
+
+A flow joins or leaves, flows are bottlenecked, the limit changes, a limiter dies; five limiters,
+round trips of 40 ms. docs/testbed.md says what is measured. On the testbed, and the same in the
+simulator to compare.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib import rc_context
+
+from testbed.harness.figure import Figure, Series
+from testbed.harness.finding import Check, Finding, Table
+from testbed.harness.results import Results, text
+from testbed.plot import STYLE, save
+from testbed.plot_response import response_figure
+from testbed.reproduce.baseline import FPS, NAMES
+
+_ALLOCATORS = ("ctb", "gtb", "grd", *FPS)
+_JUDGED = ("fps", "fair")
+"""The goals are drld's own, so they are for its allocators, and only these run on the testbed."""
+_QUICK_S = 28
+_HIGHEST = 1.15
+_NEVER = 0.05
+"""Part of the flows that may miss their share until the next event."""
+_PACE = 0.06
+
+
+class _Kind(NamedTuple):
+    """A kind of event, and what is to be reached."""
+
+    name: str
+    what: str
+    most_s: float
+    repeat: int
+    """Runs that have 20 events."""
+
+
+_KINDS = (
+    _Kind("join", "a flow joins", 1.0, 3),
+    _Kind("leave", "a flow leaves", 1.0, 3),
+    _Kind("bottleneck", "others are bottlenecked", 5.0, 5),
+    _Kind("limit", "the limit grows", 1.0, 4),
+    _Kind("death", "a limiter dies, after its detection", 1.0, 5),
+)
+
+
+def _series(kind: _Kind, simulated: bool) -> Series:
+    # A central limiter has nobody whose death it could survive.
+    others = [name for name in _ALLOCATORS if kind.name != "death" or name != "ctb"]
+    able = others if simulated else [*_JUDGED]
+    return Series(
+        f"responsiveness{'-sim' if simulated else ''}/{kind.name}",
+        f"response-{kind.name}",
+        full={"allocators": able, "repeat": kind.repeat},
+        quick={"repeat": 1, "seconds": _QUICK_S},
+        simulated=simulated,
+        pace=_PACE,
+    )
+
+
+TESTBED = {kind.name: _series(kind, simulated=False) for kind in _KINDS}
+SIMULATED = {kind.name: _series(kind, simulated=True) for kind in _KINDS}
+
+
+def events(
+    results: Results, series: Mapping[str, Series], kind: str, allocator: str
+) -> list[Mapping[str, Any]]:
+    """All events of a kind, of the experiment that is about them."""
+    return [
+        event
+        for run in results.runs(series[kind].name, allocator)
+        for event in run["events"]
+        if event["kind"] == kind
+    ]
+
+
+def times_s(found: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
+    """Every t80, in order; infinite for never, and from its detection on for a death."""
+    times = []
+    for event in found:
+        since_s = (event["in_force_s"] or 0.0) if kind == "death" else 0.0
+        for flow in event["flows"]:
+            t80_s = flow["t80_s"]
+            times.append(math.inf if t80_s is None else max(t80_s - since_s, 0.0))
+    return sorted(times)
+
+
+def never(times: Sequence[float]) -> float | None:
+    """Part of the times that are infinite; None where there are none."""
+    return sum(time == math.inf for time in times) / len(times) if times else None
+
+
+def _highest(found: Sequence[Mapping[str, Any]], key: str = "highest_1s_bps") -> float | None:
+    """The highest second of any event, over the limit; None where it was not measured."""
+    ratios = [event[key] / event["limit_bps"] for event in found if event.get(key) is not None]
+    return max(ratios, default=None)
+
+
+def evaluate(results: Results) -> Finding:
+    """Are the medians of drld's allocators what they have to be; do they keep the limit?"""
+    judged = [_judge(results, allocator) for allocator in _JUDGED]
+    return Finding(
+        [check for checks, _ in judged for check in checks],
+        "; ".join(said for _, said in judged),
+        "Flows join limiters that were silent, or that have other long flows: not limiters that "
+        "had a trickle of traffic.",
+        tables=[
+            _table("On the testbed", results, TESTBED),
+            _table("In the simulator", results, SIMULATED),
+        ],
+    )
+
+
+def _judge(results: Results, allocator: str) -> tuple[list[Check], str]:
+    """The checks of an allocator on the testbed, and its figures in a sentence."""
+    name = NAMES[allocator]
+    checks = []
+    said = []
+    highest: list[float] = []
+    first: list[float] = []
+    missed: list[float] = []
+    for kind in _KINDS:
+        found = events(results, TESTBED, kind.name, allocator)
+        times = times_s(found, kind.name)
+        median = statistics.median(times) if times else None
+        checks.append(Check(f"{name}, {kind.what}: t80, median", median, "s", most=kind.most_s))
+        said.append(f"{kind.name} {text(median)} s")
+        for largest, of_kind in (
+            (highest, _highest(found)), (first, _highest(found, "first_1s_bps")),
+            (missed, never(times)),
+        ):  # fmt: skip
+            if of_kind is not None:
+                largest.append(of_kind)
+    checks += [
+        Check(f"{name}: highest 1 s window over the limit, from 1 s after each event",
+              max(highest, default=None), most=_HIGHEST),
+        Check(f"{name}: highest 1 s window over the limit, of those that begin within 1 s after an "
+              "event", max(first, default=None), most=_HIGHEST),
+        Check(f"{name}: part of the flows that never have 0.8 of their share, the most of the "
+              "kinds", max(missed, default=None), most=_NEVER),
+    ]  # fmt: skip
+    return checks, (
+        f"{name}, medians: {', '.join(said)}; highest 1 s {text(max(highest, default=None))}, "
+        f"in the first second after an event {text(max(first, default=None))}"
+    )
+
+
+def _table(title: str, results: Results, series: Mapping[str, Series]) -> Table:
+    rows = []
+    for kind in _KINDS:
+        for allocator in _ALLOCATORS:
+            found = events(results, series, kind.name, allocator)
+            times = times_s(found, kind.name)
+            if not times:
+                continue
+            nine_tenths = times[min(math.ceil(0.9 * len(times)), len(times)) - 1]
+            rows.append(
+                [
+                    f"{kind.what}: {NAMES[allocator]}",
+                    str(sum(bool(event["flows"]) for event in found)),
+                    text(statistics.median(times)),
+                    text(nine_tenths),
+                    f"{never(times):.0%}",
+                    text(_highest(found)),
+                    text(_highest(found, "first_1s_bps")),
+                ]
+            )
+    header = ["event", "events", "t80 s", "of 90 %", "never", "highest 1 s", "of the first second"]
+    return Table(title, header, rows)
+
+
+def draw(results: Results, directory: Path) -> list[Path]:
+    """The distributions, on the testbed and in the simulator."""
+    files = []
+    for series, name in ((TESTBED, "responsiveness"), (SIMULATED, "responsiveness-simulated")):
+        runs: list[dict[str, Any]] = [
+            {
+                "allocator": allocator,
+                "events": events(results, series, kind.name, allocator),
+            }
+            for allocator in _ALLOCATORS
+            for kind in _KINDS
+        ]
+        if any(event["flows"] for run in runs for event in run["events"]):
+            with rc_context(STYLE):
+                files.append(save(response_figure(runs), directory / f"{name}.png"))
+    return files
+
+
+FIGURE = Figure(
+    "responsiveness",
+    "Responsiveness: t80 after joins, departures, bottlenecks, new limits and deaths",
+    "Not in the paper. To reach with FPS and fair, medians: join, leave and change of the limit "
+    "within 1 s; bottleneck within 5 s; death within its detection plus 1 s; at most 5 % of "
+    "the flows never; and no 1 s window above 1.15 of the limit, those of the first second told "
+    "apart",
+    [*TESTBED.values(), *SIMULATED.values()],
+    evaluate,
+    draw,
+)
