@@ -33,7 +33,7 @@ from testbed.bench.contestants import (
     prefixes,
 )
 from testbed.bench.cost import exits_of
-from testbed.bench.lanes import Contestant, Setting, contest, ratios
+from testbed.bench.lanes import Setting, contest, ratios
 from testbed.bench.registry import Benchmark
 from testbed.bench.summary import Outcome, row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast, Tcp
@@ -57,17 +57,21 @@ def workspace() -> Iterator[Setting]:
 
 # As fast as the host can, through what all its namespaces share: the CPUs' queues.
 @pytest.mark.alone
-@pytest.mark.parametrize("contestant", CONTESTANTS, ids=lambda contestant: contestant.name)
-async def test_every_contestant_lets_all_kinds_of_traffic_pass(contestant: Contestant) -> None:
+async def test_every_contestant_lets_all_kinds_of_traffic_pass() -> None:
     with workspace() as setting:
-        async with contest(setting, [Nothing(), contestant]) as field:
+        async with contest(setting, CONTESTANTS) as field:
             tcp = await Tcp.start(field, 2, 0.3, 0.1)
             blast = Blast(field, SMALLEST_FRAME, 0.1, rate=1000, warmup_s=0.1)
             for measure, quantity in ((tcp.measure, "bps"), (blast.measure, "pps")):
                 seen = await field.alternate("test", 2, measure)
-                assert [len(samples) for samples in seen] == [2, 2]
                 # A moment may be the one that the host, or a lost SYN, took away.
-                assert all(any(sample[quantity] > 0 for sample in samples) for samples in seen)
+                nothing = [
+                    contestant.name
+                    for contestant, samples in zip(CONTESTANTS, seen, strict=True)
+                    if not any(sample[quantity] > 0 for sample in samples)
+                ]
+                assert nothing == [], quantity
+                assert [len(samples) for samples in seen] == [2] * len(CONTESTANTS)
         assert netns.own() == []
 
 
@@ -131,11 +135,11 @@ def left_of(owner: str) -> list[Path]:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_benchmark_leaves_nothing(number: signal.Signals) -> None:
+def test_an_interrupted_benchmark_leaves_nothing() -> None:
+    """Both signals: test_testbed_kernel.py."""
     with in_the_middle() as (process, owner):
-        process.send_signal(number)
-        assert process.wait(DEADLINE_S) == 128 + number
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
         assert left_of(owner) == []
 
 
@@ -149,22 +153,20 @@ def test_what_a_killed_benchmark_left_is_removed_by_the_next() -> None:
         assert left_of(owner) == []
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
+async def test_programs_are_measured_and_only_one_refuses() -> None:
+    programs = [
         Program("empty"),
         Program("hash", kind="hash", count=3),
         Program("trie", kind="trie", count=3),
         Program("drld", prefixes(3), [{"fill_rate": 10**9, "depth": 10**6}]),
         Program("refuses", everything(), [{"fill_rate": 1, "depth": 1}]),
-    ],
-    ids=lambda program: program.name,
-)
-async def test_programs_are_measured_and_only_one_refuses(program: Program) -> None:
+    ]
     with workspace() as setting, statistics_on():
-        async with contest(setting, [Program("empty"), program]) as field:
+        async with contest(setting, programs) as field:
             blast = Blast(field, SMALLEST_FRAME, 0.2, rate=1000, addresses=3, warmup_s=0.1)
-            _, seen = await field.alternate("test", 2, timed(exits_of(field), blast.measure))
-    # A process that stands still may find its slice over.
-    assert any(each["ns"] > 0 for each in seen)
-    assert any(each["pps"] > 0 for each in seen) == (program.name != "refuses")
+            seen = await field.alternate("test", 2, timed(exits_of(field), blast.measure))
+    for program, samples in zip(programs, seen, strict=True):
+        # A process that stands still may find its slice over.
+        assert any(each["ns"] > 0 for each in samples), program.name
+        passed = any(each["pps"] > 0 for each in samples)
+        assert passed == (program.name != "refuses"), program.name

@@ -12,7 +12,7 @@ import pytest
 from drld.capture import kernel_layout as layout
 from drld.capture import packet
 from drld.capture.kernel.datapath import limiter_programs
-from drld.ebpf.compiler import SOURCES
+from drld.ebpf.compiler import SOURCES, compiled
 from drld.police import flow_bucket
 
 from .bench import TEST_FLAGS
@@ -102,15 +102,15 @@ def test_only_the_test_build_takes_time_and_randomness_from_a_map(tmp_path: Path
 
 
 def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
-    fresh = limiter_programs(cache=tmp_path)
+    fresh = compiled("arrival", cache=tmp_path)
     (file,) = tmp_path.iterdir()
     kept = json.loads(file.read_text())
-    assert set(kept) == {"police", "apply"}
-    kept["police"]["maps"] = {}
+    assert set(kept) == {"stamp"}
+    kept["stamp"]["maps"] = {"0": "none"}
     file.write_text(json.dumps(kept))
-    assert limiter_programs(cache=tmp_path)["police"].maps == {}
+    assert compiled("arrival", cache=tmp_path)["stamp"].maps == {0: "none"}
     file.write_text("{")
-    assert limiter_programs(cache=tmp_path) == fresh
+    assert compiled("arrival", cache=tmp_path) == fresh
 
 
 def helpers(instructions: bytes) -> set[int]:

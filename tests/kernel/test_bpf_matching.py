@@ -38,6 +38,7 @@ from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.spec import Direction, LimitSpec, Match, Mode
 
+from ..examples import examples
 from ..factories import limit_spec
 from .bench import ETHERNET, TEST_FLAGS, Bench, Draws
 
@@ -58,17 +59,23 @@ MARKS = [(1, 0xFF), (0, 1), (0x10, 0xF0), (0xFFFFFFFF, 0xFFFFFFFF)]
 PASS, REFUSE = Enforcement(), Enforcement(depth=0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def code() -> Mapping[str, Code]:
     return limiter_programs(TEST_FLAGS)
 
 
+@pytest.fixture(scope="session")
+def loaded(code: Mapping[str, Code]) -> Iterator[Bench]:
+    made = Bench(code, [limit_spec(id=1)])
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def made() -> Iterator[list[Bench]]:
-    benches: list[Bench] = []
-    yield benches
-    for bench in benches:
-        bench.close()
+def bench(loaded: Bench) -> Bench:
+    """One limit on all packets, whose bucket none exceeds and whose counters are zero."""
+    loaded.reset([PASS], 0)
+    return loaded
 
 
 def random_limit(rng: Random, number: int) -> LimitSpec:
@@ -149,8 +156,10 @@ def frame(data: bytes, tags: int = 0) -> bytes:
 
 def test_random_packets_under_random_limits(code: Mapping[str, Code]) -> None:
     rng = Random(11)
+    # The verifier takes a third of a second for each program, and scapy 2 ms for each packet.
+    packets = [random_packet(rng) for _ in range(1000)]
     seen = 0
-    for _ in range(80):
+    for _ in range(examples(24)):
         limits = [random_limit(rng, number) for number in range(1, rng.choice([2, 4, 9]))]
         rng.shuffle(limits)
         try:
@@ -160,19 +169,19 @@ def test_random_packets_under_random_limits(code: Mapping[str, Code]) -> None:
                 raise
             continue  # test_kernel_layout.py
         with contextlib.closing(bench):
-            judge_packets(bench, rng, 100)
-        seen += 100
-    assert seen > 5000
+            judge_packets(bench, rng, rng.sample(packets, 400))
+        seen += 400
+    assert seen > 8000
 
 
-def judge_packets(bench: Bench, rng: Random, count: int) -> None:
+def judge_packets(bench: Bench, rng: Random, packets: list[bytes]) -> None:
     limits = bench.limits
     records = [rng.choice([PASS, PASS, REFUSE]) for _ in limits]
     bench.reset(records, 0)
     gate = Gate(Draws([]))
     gate.replace(list(zip(limits, records, strict=True)), 0)
-    for _ in range(count):
-        data, mark = as_in_netfilter(random_packet(rng)), rng.choice([0, 1, 0x11, 0xFFFFFFFF])
+    for packet in packets:
+        data, mark = as_in_netfilter(packet), rng.choice([0, 1, 0x11, 0xFFFFFFFF])
         # TEST_RUN refuses Ethernet frames of IP that end inside its header, tagged ones not.
         short = len(data) < (40 if data[0] >> 4 == 6 else 20)
         sent = frame(data, rng.choice([1, 2] if short else [0, 0, 1, 2]))
@@ -226,16 +235,9 @@ def compare(bench: Bench, gate: Gate, example: object) -> None:
     ids=["IPv4", "IPv6", "IPv4 with options"],
 )
 def test_a_gso_packet_counts_as_its_segments(
-    code: Mapping[str, Code],
-    made: list[Bench],
-    network: Packet,
-    counted: bool,
-    sizes: tuple[int, int, int],
+    bench: Bench, network: Packet, counted: bool, sizes: tuple[int, int, int]
 ) -> None:
     segment, payload, segments = sizes
-    made.append(Bench(code, [limit_spec(id=1)]))
-    bench = made[0]
-    bench.reset([PASS], 0)
     data = bytes(
         network / TCP(sport=1, dport=2, options=[("Timestamp", (1, 2))]) / Raw(bytes(payload))
     )
@@ -247,21 +249,13 @@ def test_a_gso_packet_counts_as_its_segments(
     assert sum(bench.state.flows(0)[1::2]) == payload + segments * headers
 
 
-def test_packets_that_are_not_ip_pass_uncounted(
-    code: Mapping[str, Code], made: list[Bench]
-) -> None:
-    made.append(Bench(code, [limit_spec(id=1)]))
-    made[0].reset([REFUSE], 0)
-    assert made[0].packet(ETHERNET + b"\x08\x06" + bytes(46))
-    assert sum(made[0].state.counts(0)) == sum(made[0].state.parse_anomalies()) == 0
+def test_packets_that_are_not_ip_pass_uncounted(bench: Bench) -> None:
+    bench.reset([REFUSE], 0)
+    assert bench.packet(ETHERNET + b"\x08\x06" + bytes(46))
+    assert sum(bench.state.counts(0)) == sum(bench.state.parse_anomalies()) == 0
 
 
-def test_a_thousand_flows_are_sampled_without_mixing(
-    code: Mapping[str, Code], made: list[Bench]
-) -> None:
-    made.append(Bench(code, [limit_spec(id=1)]))
-    bench = made[0]
-    bench.reset([PASS], 0)
+def test_a_thousand_flows_are_sampled_without_mixing(bench: Bench) -> None:
     frames = [
         frame(bytes(IP() / UDP(sport=port, dport=2) / Raw(bytes(port)))) for port in range(1, 1001)
     ]
