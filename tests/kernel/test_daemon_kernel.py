@@ -28,9 +28,13 @@ Daemons = Callable[[str], DaemonHost]
 
 @pytest.fixture(params=["nfqueue", "kernel"])
 def datapath(request: pytest.FixtureRequest) -> str:
-    """Everything that an operator meets is the same on both."""
+    """What an operator meets of rules and packets is the same on both."""
     name: str = request.param
     return name
+
+
+on_one = pytest.mark.parametrize("datapath", ["kernel"], indirect=True)
+"""Of tests of what no datapath takes part in: files, peers, the control socket."""
 
 
 @pytest.fixture
@@ -217,6 +221,7 @@ def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
     assert not rules(topology)
 
 
+@on_one
 def test_a_reload_that_hangs_keeps_no_daemon_from_stopping(
     topology: Topology, daemons: Daemons
 ) -> None:
@@ -231,6 +236,7 @@ def test_a_reload_that_hangs_keeps_no_daemon_from_stopping(
     assert not rules(topology)
 
 
+@on_one
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -256,7 +262,11 @@ def test_a_bad_reload_keeps_the_running_configuration(
     assert daemon.ask("status")["config"]["reload_error"] is None
 
 
-@pytest.mark.parametrize("fabric", ["mesh", "pushsum", "tree"])
+@pytest.mark.parametrize(
+    ("fabric", "datapath"),
+    [("mesh", "nfqueue"), ("pushsum", "kernel"), ("tree", "kernel")],
+    indirect=["datapath"],
+)
 def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
     daemons: Daemons, fabric: str
 ) -> None:
@@ -274,7 +284,7 @@ def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
     assert alone["fill_rate_bps"] == alone["limit_in_force_bps"] == 5_000_000
     assert alone["depth_bytes"] == 37_500
     assert alone["fleet"]["connected"] == []
-    assert first.ask("peers")[0]["age_s"] is None
+    assert first.get("/v1/peers")[0]["age_s"] is None
 
     second.start()
     # The peer's share counts when it has been connected for a while (docs/conservative-rule.md).
@@ -283,7 +293,7 @@ def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
     )
     assert heard["fleet"]["connected"] == ["lim2"]
     peer = wait_for(
-        lambda: first.ask("peers")[0],
+        lambda: first.get("/v1/peers")[0],
         lambda peer: peer["received"] > 20 and peer["connected"] and peer["age_s"] < 1,
     )
     assert peer["received"] > 20
@@ -307,6 +317,7 @@ def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
     assert again["fleet"]["connected"] == ["lim2"]
 
 
+@on_one
 def test_trace_streams_a_record_a_tick(topology: Topology, daemons: Daemons) -> None:
     daemon = daemons("lim1")
     daemon.configure({"customer-a": CENTRAL})
@@ -320,6 +331,7 @@ def test_trace_streams_a_record_a_tick(topology: Topology, daemons: Daemons) -> 
     assert daemon.stop() == 0
 
 
+@on_one
 def test_datagrams_that_are_no_updates_are_counted_and_change_nothing(
     topology: Topology, daemons: Daemons
 ) -> None:
@@ -340,15 +352,16 @@ def test_datagrams_that_are_no_updates_are_counted_and_change_nothing(
         for size in (0, 19, 20, 21, 1400):
             peer.sendto(bytes(size), ("127.0.0.1", 7946))
         rejected = wait_for(
-            lambda: daemon.ask("status")["gossip"]["rejected"],
+            lambda: daemon.get("/v1/status")["gossip"]["rejected"],
             lambda counts: sum(counts.values()) == 6,
         )
     assert rejected["address"] == 1
     assert (rejected["length"], rejected["version"]) == (2, 3)
     assert sum(rejected.values()) == 6
-    assert daemon.ask("status")["peers"]["connected"] == 0
+    assert daemon.get("/v1/status")["peers"]["connected"] == 0
 
 
+@on_one
 @pytest.mark.parametrize(
     ("listen", "said"),
     [

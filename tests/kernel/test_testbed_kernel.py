@@ -1,4 +1,8 @@
-"""Whole runs on a real kernel: what they measure, and that nothing stays behind."""
+"""Whole runs on a real kernel: what they measure, and that nothing stays behind.
+
+What a datapath does is tested elsewhere, so one of both carries most of these runs. One after
+another, in real time: each is some seconds of the suite.
+"""
 
 from __future__ import annotations
 
@@ -110,9 +114,8 @@ async def test_daemons_limit_and_gossip(make_links: MakeLinks, datapath: str) ->
     assert all(rows[-1][3] is not None for rows in found["series"].values())
 
 
-@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
-    make_links: MakeLinks, datapath: str
+    make_links: MakeLinks,
 ) -> None:
     flows = [
         {"name": "cubic", "limiter": "l1", "count": 1, "rtt": "10ms", "congestion": "cubic"},
@@ -126,7 +129,7 @@ async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
         "on": "500ms", "off": "500ms", "start": "1s",
     }  # fmt: skip
     found = await run(
-        make_links, "fair", datapath, seconds=4, warmup="2s", flows=flows,
+        make_links, "fair", "kernel", seconds=4, warmup="2s", flows=flows,
         udp=[steady, {**ports, "size": "500B"}, drips], limit={"rate": "6mbit", "burst": "75kB"},
     )  # fmt: skip
     assert {flow["id"] for flow in found["flows"]} == {"cubic.1", "bbr.1", "direct.1"}
@@ -146,16 +149,16 @@ async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
     assert 0 < found["aggregate_bps"] < 8e6
 
 
-@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_what_the_limited_hosts_send_themselves_falls_under_the_limit(
-    make_links: MakeLinks, datapath: str
+    make_links: MakeLinks,
 ) -> None:
+    """To a firewall they are not what is forwarded; at an interface both are the same."""
     flows = [
         {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True, "congestion": "cubic"},
         {"limiter": "l2", "count": 2, "rtt": "0s", "egress": True},
         {"limiter": "l2", "count": 1, "rtt": "10ms"},
     ]
-    found = await run(make_links, "fair", datapath, seconds=4, warmup="2s", flows=flows)
+    found = await run(make_links, "fair", "nfqueue", seconds=4, warmup="2s", flows=flows)
     assert len(found["flows"]) == 4
     assert all(flow["connected_s"] is not None for flow in found["flows"])
     assert min(sum(flow["goodput_series_bps"]) for flow in found["flows"]) > 0
@@ -181,10 +184,9 @@ async def test_three_daemons_of_a_tree_share_a_limit(make_links: MakeLinks) -> N
 
 
 @pytest.mark.realtime
-@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
-async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath: str) -> None:
+async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks) -> None:
     found = await run(
-        make_links, "fps", datapath, seconds=4, events=[{"at": "1500ms", "limit": "2mbit"}]
+        make_links, "fps", "nfqueue", seconds=4, events=[{"at": "1500ms", "limit": "2mbit"}]
     )
     (event,) = found["events"]
     assert (event["kind"], event["limit_bps"]) == ("limit", 2e6)
@@ -194,10 +196,9 @@ async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks, datapath
 
 
 @pytest.mark.realtime
-@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
-async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datapath: str) -> None:
+async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks) -> None:
     found = await run(
-        make_links, "fps", datapath, allocators=["fps"], seconds=10, gossip={"fabric": "mesh"},
+        make_links, "fps", "kernel", allocators=["fps"], seconds=10, gossip={"fabric": "mesh"},
         events=[{"at": "1500ms", "kill": "l2"}, {"at": "4s", "start": "l2"}],
     )  # fmt: skip
     death, back = found["events"]
@@ -208,14 +209,13 @@ async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks, datap
     assert back["in_force_s"] is not None
 
 
-async def test_a_daemon_that_does_not_start_is_quoted(make_links: MakeLinks) -> None:
+async def test_a_daemon_that_does_not_start_is_quoted(inexact_links: MakeLinks) -> None:
     with pytest.raises(MeasurementError, match=r"did not become ready(?s:.*)carrier-pigeon"):
-        await run(make_links, "fps", "auto", gossip={"fabric": "carrier-pigeon"})
+        await run(inexact_links, "fps", "auto", gossip={"fabric": "carrier-pigeon"})
 
 
-@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
 async def test_a_daemon_that_dies_in_the_middle_fails_the_run(
-    make_links: MakeLinks, datapath: str
+    inexact_links: MakeLinks,
 ) -> None:
     async def kill_when_running() -> None:
         namespace = netns.NETNS_DIRECTORY / netns.namespace("lim-l1")
@@ -233,7 +233,7 @@ async def test_a_daemon_that_dies_in_the_middle_fails_the_run(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(kill_when_running)
             with pytest.raises(MeasurementError, match=r"daemon l1 .*exit status -9"):
-                await run(make_links, "fps", datapath, seconds=10)
+                await run(inexact_links, "fps", "nfqueue", seconds=10)
 
 
 @contextlib.contextmanager
@@ -307,9 +307,8 @@ def test_an_interrupted_run_leaves_nothing(
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("datapath", ["nfqueue", "kernel"])
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, datapath: str) -> None:
-    with running_testbed(tmp_path, datapath) as (process, owner, children):
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    with running_testbed(tmp_path, "nfqueue") as (process, owner, children):
         process.kill()
         process.wait()
         # Without anybody's help: the kernel tells them.

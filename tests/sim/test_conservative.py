@@ -56,13 +56,11 @@ def test_so_do_limits_whose_interval_is_longer(
     assert excess(made, events, watched=30) <= MOST
 
 
-@pytest.mark.parametrize(
-    ("fabric", "size"), [("mesh", 50), ("pushsum", 30), ("tree", 50), ("tree", 200)]
-)
+@pytest.mark.parametrize(("fabric", "size"), [("mesh", 50), ("pushsum", 30), ("tree", 100)])
 def test_large_fleets(fabric: str, size: int) -> None:
     """A part of a third, in which five die; then the rest of it returns.
 
-    Then all is used but the shares of the five: 0.965 of the limit with 200.
+    Then all is used but the shares of the five.
     """
     flows = [(1, 0, 5, 2)[number % 4] for number in range(size)]
     made = Fleet(fabric, flows, seed=1, loss=0.0 if fabric == "pushsum" else 0.05)
