@@ -21,6 +21,8 @@ from testbed.link import DelayLineLinks, Links
 from testbed.linkcheck import LINK, Check, Line, check, line
 from tests.testbed_factories import ATTEMPTS
 
+from .topology import DEADLINE_S
+
 pytestmark = pytest.mark.kernel
 
 MakeLinks = Callable[[], Links]
@@ -105,7 +107,7 @@ async def test_a_delay_line_that_was_stopped_reports_a_problem(workspace: Path) 
 
 async def test_a_delay_line_that_dies_is_told(workspace: Path) -> None:
     links = DelayLineLinks()
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         async with line(links, DELAY_NS) as wired:
             (delay_line,) = wired.crew.children
             delay_line.process.kill()

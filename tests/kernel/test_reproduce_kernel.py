@@ -22,10 +22,11 @@ from testbed.reproduce.campaign import Campaign
 from testbed.reproduce.figure import Figure, Series
 from testbed.reproduce.runner import REPORT, SUMMARY
 
+from .topology import DEADLINE_S
+
 pytestmark = pytest.mark.kernel
 
 SHORT = {"seconds": 3, "warmup": "1s", "repeat": 1, "allocators": ["ctb", "fps"]}
-_PATIENCE_S = 60.0
 
 
 def test_a_figure_from_its_runs_to_the_report_and_again(
@@ -88,7 +89,7 @@ async def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None
         cwd=Path(command.__file__).parents[2],
     )  # fmt: skip
     try:
-        deadline = trio.current_time() + _PATIENCE_S
+        deadline = trio.current_time() + DEADLINE_S
         running: dict[int, str] = {}
         while not all(namespaces([prefix]) for prefix in running.values()) or len(running) < 2:
             assert process.poll() is None, process.communicate()[0]
@@ -96,7 +97,7 @@ async def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None
             await trio.sleep(0.05)
             running = workers(process.pid)
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=_PATIENCE_S)
+        said, _ = process.communicate(timeout=DEADLINE_S)
     finally:
         process.kill()
         process.wait()
