@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,76 +28,64 @@ def series(**rates: list[tuple[float, float]]) -> Seen:
     return found
 
 
-def test_what_passes_at_the_rate_is_no_overshoot() -> None:
-    even = series(a=[(5, 1000)])
-    assert overshoot(even.all.times, even.all.total(), (0, 5), 1000, 1.0) == pytest.approx(
-        0, abs=1e-6
-    )
+@pytest.mark.parametrize(
+    ("rates", "span", "window_s", "bytes_beyond"),
+    [
+        pytest.param([(5, 1000)], (0, 5), 1.0, 0, id="at the rate"),
+        # A burst is the overshoot whatever window it is in; one that lasts counts for one window.
+        pytest.param([(2, 1000), (0.3, 3000), (2, 1000)], (0, 5), 1.0, 600, id="a burst"),
+        pytest.param([(1, 1000), (5, 1500), (1, 1000)], (0, 9), 1.0, 500, id="one window"),
+        pytest.param([(1, 1000), (5, 1500), (1, 1000)], (0, 9), 99.0, 2500, id="all of it"),
+        pytest.param([(3, 0), (1, 1500), (1, 0)], (0, 5), 99.0, 500, id="idle time is no credit"),
+        pytest.param([(1, 9000), (3, 1000)], (1.5, 4), 1.0, 0, id="before the span"),
+        pytest.param([(1, 9000), (3, 1000)], (7, 8), 1.0, 0, id="after the samples"),
+    ],
+)
+def test_overshoot(
+    rates: list[tuple[float, float]],
+    span: tuple[float, float],
+    window_s: float,
+    bytes_beyond: float,
+) -> None:
+    seen = series(a=rates).all
+    found = overshoot(seen.times, seen.total(), span, 1000, window_s)
+    assert found == pytest.approx(bytes_beyond, abs=1 if bytes_beyond else 1e-6)
 
 
-def test_a_burst_is_the_overshoot_whatever_window_it_is_in() -> None:
-    burst = series(a=[(2, 1000), (0.3, 3000), (2, 1000)])
-    seen = overshoot(burst.all.times, burst.all.total(), (0, 5), 1000, 1.0)
-    assert seen == pytest.approx(600, abs=1)
+EVENLY = {"a": [(2, 500), (6, 500)], "b": [(4, 0), (4, 500)]}
+UNEVENLY = {"a": [(2, 900), (3, 500)], "b": [(2, 100), (3, 500)]}
+GAP = {"a": [(3, 1000), (0.5, 0), (4, 1000)]}
 
 
-def test_an_overshoot_that_lasts_counts_for_one_window() -> None:
-    high = series(a=[(1, 1000), (5, 1500), (1, 1000)])
-    assert overshoot(high.all.times, high.all.total(), (0, 9), 1000, 1.0) == pytest.approx(
-        500, abs=1
-    )
-    assert overshoot(high.all.times, high.all.total(), (0, 9), 1000, 99.0) == pytest.approx(
-        2500, abs=1
-    )
-
-
-def test_idle_time_is_no_credit() -> None:
-    late = series(a=[(3, 0), (1, 1500), (1, 0)])
-    assert overshoot(late.all.times, late.all.total(), (0, 5), 1000, 99.0) == pytest.approx(
-        500, abs=1
-    )
-
-
-def test_only_the_span_counts() -> None:
-    early = series(a=[(1, 9000), (3, 1000)])
-    assert overshoot(early.all.times, early.all.total(), (1.5, 4), 1000, 1.0) == pytest.approx(
-        0, abs=1e-6
-    )
-    assert overshoot(early.all.times, early.all.total(), (7, 8), 1000, 1.0) == 0
-
-
-def test_recovery_is_the_start_of_the_first_full_and_even_second() -> None:
-    seen = series(a=[(2, 500), (6, 500)], b=[(4, 0), (4, 500)])
-    # From 3.8 s on b has 400 in a second: 0.9 of the total.
-    assert recovery_s(seen, 1.0, 1000) == pytest.approx(2.8, abs=0.11)
-    assert recovery_s(seen, 5.0, 1000) == 0
-
-
-def test_who_is_full_for_a_moment_and_then_is_not_has_not_recovered_then() -> None:
-    seen = series(a=[(3, 1000), (0.5, 0), (4, 1000)])
-    # The first second that has no more than 0.1 s of the gap begins at 3.4 s.
-    assert recovery_s(seen, 0.0, 1000) == pytest.approx(3.4, abs=0.11)
-    assert recovery_s(seen, 0.0, 1000, lasts_s=2.9) == pytest.approx(3.4, abs=0.11)
-    assert recovery_s(seen, 0.0, 1000, lasts_s=3.2) is None
-
-
-def test_who_is_not_full_at_the_end_has_not_recovered() -> None:
-    assert recovery_s(series(a=[(3, 1000), (0.5, 0)]), 0.0, 1000) is None
+@pytest.mark.parametrize(
+    ("rates", "healed_s", "asked", "after_s"),
+    [
+        # The start of the first full and even second: from 3.8 s on b has 400 in one, 0.9 of all.
+        (EVENLY, 1.0, {}, 2.8),
+        (EVENLY, 5.0, {}, 0),
+        # Full for a moment is not enough: that second has no more than 0.1 s of the gap.
+        (GAP, 0.0, {}, 3.4),
+        (GAP, 0.0, {"lasts_s": 2.9}, 3.4),
+        (GAP, 0.0, {"lasts_s": 3.2}, None),
+        ({"a": [(3, 1000), (0.5, 0)]}, 0.0, {}, None),
+        (UNEVENLY, 0.0, {"even": False}, 0),
+        (UNEVENLY, 0.0, {}, 1.4),
+        ({"a": [(5, 800)]}, 0.0, {}, None),
+    ],
+)
+def test_recovery(
+    rates: dict[str, list[tuple[float, float]]],
+    healed_s: float,
+    asked: dict[str, Any],
+    after_s: float | None,
+) -> None:
+    found = recovery_s(series(**rates), healed_s, 1000, **asked)
+    assert found == (pytest.approx(after_s, abs=0.11) if after_s else after_s)
 
 
 def test_the_course_of_what_passed() -> None:
     seen = series(a=[(2, 1000), (2, 500)], b=[(4, 100)])
     assert seen.all.steps(1.0, 3.0, 0.5) == {"a": [500, 500, 250, 250], "b": [50] * 4}
-
-
-def test_a_fleet_that_is_full_but_not_even_has_not_recovered() -> None:
-    seen = series(a=[(2, 900), (3, 500)], b=[(2, 100), (3, 500)])
-    assert recovery_s(seen, 0.0, 1000, even=False) == 0
-    assert recovery_s(seen, 0.0, 1000) == pytest.approx(1.4, abs=0.11)
-
-
-def test_no_recovery_is_none() -> None:
-    assert recovery_s(series(a=[(5, 800)]), 0.0, 1000) is None
 
 
 def test_the_lowest_second() -> None:
