@@ -21,6 +21,8 @@ from testbed.linkcheck import LINK, Line, line
 from testbed.topology import WAN, set_offloads
 from testbed.traffic import FIRST_PORT, check_congestion
 
+from .topology import DEADLINE_S
+
 pytestmark = pytest.mark.kernel
 
 MakeLinks = Callable[[], Links]
@@ -82,12 +84,12 @@ async def carry(
     }
     sender = await wired.crew.start_module("sender", wired.source, "traffic", job, "send")
     for process in (receiver, sender):
-        await process.receive()
+        await process.receive(DEADLINE_S)
     start_ns = time.monotonic_ns() + 300_000_000
     for process in (receiver, sender):
         await process.send({"start_ns": start_ns})
-    sent = (await sender.receive())["result"]
-    received = (await receiver.receive())["result"]
+    sent = (await sender.receive(DEADLINE_S))["result"]
+    received = (await receiver.receive(DEADLINE_S))["result"]
     assert all(item["source"] == SOURCE for item in received)
     return sent, {item["port"]: item["bytes"] for item in received}
 
