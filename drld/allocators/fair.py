@@ -55,6 +55,18 @@ more. A limiter whose traffic came in bursts lately has a depth of the largest o
 burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket or its account
 lacks, as a flow claims its rate. So tokens go only to limiters that want them.
 
+Crowds
+
+A flow outside the sample has no bucket of its own. If the limit's bucket refuses most packets, the
+order of arrival decides which flows find tokens, and it lasts: *lock-out* (RFC 2309, section 2).
+The other flows wait for their timers, and every limiter then counts about as many flows as its
+bucket serves in turn. So if a crowd offers A > `CROWD_LOSS` l, its packets are dropped at random
+before they reach the bucket, and all flows lose alike:
+
+    p = min(1 - CROWD_PASS l / A, 2 (1 - CROWD_LOSS l / A))
+
+A counts no sampled flow with more than its bucket passes, so that one flood is not a crowd.
+
 A limiter with the configured weight g gives its flows g times the level: min(d, g f) above.
 
 Units: rates bytes/s, weights flows. Invariants: 0 <= l <= L; w f is at most what the flows want;
@@ -76,6 +88,7 @@ from drld.allocators.base import (
 )
 from drld.allocators.burst_need import BurstNeed
 from drld.allocators.loan import LoanAccount
+from drld.allocators.random_drop import excess_ratio
 from drld.allocators.water_level import water_level
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
@@ -107,6 +120,12 @@ CROWD = 2.0
 """In a crowd, the multiple of the level above which a sampled flow is cut: only outliers are."""
 CROWD_RESERVE = 3
 """In a crowd, the packets' worth of tokens that a flow with an empty bucket leaves to others."""
+CROWD_LOSS = 1.5
+"""In a crowd, what arrives over the fill rate above which packets are dropped at random. At lower
+loss, TCP's fast retransmit still works, and flow buckets are fairer."""
+CROWD_PASS = 1.1
+"""In a crowd, what passes random drop over the fill rate. The bucket refuses the excess, so that
+averages that are late lose no rate. As in `fps-random-drop`."""
 IDLE_S = 0.15
 """Depth of an idle limiter in seconds of its static share. A fleet that wakes up together
 forwards no more than that at once."""
@@ -198,11 +217,15 @@ class Fair(Allocator):
         rates = self._rates(view, limit, weight, local_limit)
         depth = round(self._police(demand, limit, rates, view.news_ns, interval_ns))
         flow_rate = flow_depth = reserve = 0
+        drop_probability = 0.0
         if demand.flows > 1 or demand.rest:
             # The fill rate in force may be below the local limit.
             level = water_level(max(self._fill_rate, 1.0) / copies, wants, unlimited)
             flow_rate, flow_depth, reserve = _flow_buckets(depth, level, demand, copies, limit.item)
+            if copies > CROWD_COPIES:
+                drop_probability = self._drop_probability(demand, flow_rate)
         enforcement = Enforcement(
+            drop_probability=drop_probability,
             fill_rate=round(self._fill_rate),
             depth=depth,
             flow_rate=flow_rate,
@@ -235,6 +258,16 @@ class Fair(Allocator):
         if demand.rest and not sampled:
             wants.append(more * demand.rest)
         return wants, unlimited, copies
+
+    def _drop_probability(self, demand: Demand, flow_rate: int) -> float:
+        """Part of a crowd's packets that are dropped before they reach the bucket."""
+        offered = demand.rest + sum(min(flow.fast, flow_rate) for flow in demand.sample)
+        # A crowd that leaves is not remembered for half a second.
+        offered = min(offered, self._recent)
+        return min(
+            excess_ratio(offered, CROWD_PASS * self._fill_rate),
+            2 * excess_ratio(offered, CROWD_LOSS * self._fill_rate),
+        )
 
     def _refill(self) -> float:
         """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""

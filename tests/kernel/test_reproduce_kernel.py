@@ -24,8 +24,6 @@ from testbed.reproduce.baseline import BASELINE
 
 from .topology import DEADLINE_S
 
-from .topology import DEADLINE_S
-
 pytestmark = pytest.mark.kernel
 
 SHORT = {"seconds": 3, "warmup": "1s", "repeat": 1, "allocators": ["ctb", "fps"]}

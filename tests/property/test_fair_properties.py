@@ -74,6 +74,25 @@ def test_a_weight_is_a_standard_interference_function_of_those_of_the_others(
     assert more <= factor * one * (1 + 1e-9)
 
 
+@given(
+    sent=st.lists(st.floats(1e-4, 4), min_size=1, max_size=64),
+    rest=st.floats(0, 20),
+    remote=st.floats(0, 100),
+)
+def test_random_drop_leaves_a_crowd_all_that_the_bucket_passes(
+    sent: list[float], rest: float, remote: float
+) -> None:
+    """And takes nothing where the flows outside the sample and the level of those in it fit in."""
+    wanted = demand(*(sampled(part * LIMIT) for part in sent), rest=rest * LIMIT)
+    fair = make()
+    for _ in range(40):
+        found = fair.allocate(wanted, believed(remote), in_force(), TICK_NS).enforcement
+    passes = (1 - found.drop_probability) * wanted.rate
+    assert passes >= min(wanted.rate, found.fill_rate) * (1 - 1e-6)
+    if rest * LIMIT + len(sent) * found.flow_rate <= found.fill_rate:
+        assert found.drop_probability == 0
+
+
 # The account
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.allocators.fair import DEPTH_ITEMS, HOLD_NS, IDLE_S
+from drld.allocators.fair import CROWD_LOSS, CROWD_PASS, DEPTH_ITEMS, HOLD_NS, IDLE_S
 from drld.limiter import Limiter, membership
 from drld.model import NS_PER_S, GlobalView, Quantity
 from drld.units import BYTES
@@ -167,6 +167,55 @@ def test_flow_buckets_are_filled_at_the_level_of_what_the_limiter_may_forward() 
     """A slow flow leaves the rest to the others."""
     enforced = settled([*greedy(2), sampled(0.01 * LIMIT)], remote=2).enforcement
     assert 2 * enforced.flow_rate + 0.011 * LIMIT == pytest.approx(enforced.fill_rate, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        (CROWD_LOSS, 0.0),
+        (1.2 * CROWD_LOSS, 2 * (1 - 1 / 1.2)),
+        (2 * CROWD_PASS, 0.5),
+        (5 * CROWD_PASS, 0.8),
+    ],
+)
+def test_a_crowd_far_above_the_limit_loses_packets_at_random(
+    offered: float, expected: float
+) -> None:
+    """Of 64 flows and of many more outside the sample, at a limiter without peers."""
+    crowd = [sampled(0.001 * LIMIT) for _ in range(64)]
+    found = settled(crowd, remote=0, rest=(offered - 0.064) * LIMIT).enforcement
+    assert found.drop_probability == pytest.approx(expected, abs=1e-3)
+
+
+def test_flows_that_are_all_sampled_lose_none_at_random() -> None:
+    """Nor with a few outside, as `CROWD_COPIES` says."""
+    few = [sampled(LIMIT) for _ in range(4)]
+    assert settled(few, remote=0).enforcement.drop_probability == 0
+    assert settled(few, remote=0, rest=LIMIT).enforcement.drop_probability == 0
+
+
+def test_an_outlier_counts_with_what_its_bucket_passes() -> None:
+    """It sends as much as the crowd, three times the limit."""
+    crowd = [sampled(0.001 * LIMIT) for _ in range(63)]
+    found = settled([*crowd, sampled(3 * LIMIT)], remote=0, rest=3 * LIMIT).enforcement
+    assert found.flow_rate < LIMIT
+    offered = 3.063 * LIMIT + found.flow_rate
+    assert found.drop_probability == pytest.approx(1 - CROWD_PASS * LIMIT / offered, abs=1e-3)
+
+
+def test_a_crowd_that_left_is_forgotten_in_half_a_second() -> None:
+    fair, crowd = make(), [sampled(0.001 * LIMIT) for _ in range(64)]
+    drops = [
+        fair.allocate(
+            demand(*crowd, rest=3 * LIMIT, instant_rate=rate * LIMIT),
+            believed(0.0, told=100.0),
+            in_force(),
+            TICK_NS,
+        ).enforcement.drop_probability
+        for rate in [3.0] * 20 + [0.5] * 10
+    ]
+    assert drops[19] > 0.5
+    assert drops[-1] == 0
 
 
 def test_a_limiter_whose_weight_is_news_is_filled_at_its_static_share() -> None:
