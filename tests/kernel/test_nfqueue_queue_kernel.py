@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import socket
+import subprocess
+import sys
 import threading
 from random import Random
 
@@ -14,6 +16,7 @@ import pytest
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue, listed
 from drld.errors import DatapathError
 from drld.model import FlowKey
+from drld.police.policer import DROP
 from drld.spec import OnFailure
 
 from .nfqueue import Start, waiting
@@ -34,6 +37,15 @@ from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
 
+_FLOOD = """
+import contextlib, socket
+link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print("begun", flush=True)
+while True:
+    with contextlib.suppress(OSError):  # EPERM: dropped
+        link.sendto(b"", ("127.0.0.1", 9))
+"""
+
 
 def test_a_queue_that_cannot_be_had_is_refused_and_left_unbound(
     topology: Topology, monkeypatch: pytest.MonkeyPatch
@@ -53,6 +65,25 @@ def test_a_queue_that_cannot_be_had_is_refused_and_left_unbound(
         with pytest.raises(DatapathError, match=r"NFQUEUE: .*Too many open files"):
             topology.within("limiter", make)
     topology.within("limiter", again)
+
+
+def test_packets_may_come_while_a_queue_is_being_bound(topology: Topology) -> None:
+    """Rules of a killed run lead to the queue before anybody has bound it."""
+    flood = ("ip", "netns", "exec", topology.names["limiter"], sys.executable, "-c", _FLOOD)
+    rule = ("OUTPUT", "-o", "lo", "-j", "NFQUEUE", "--queue-num", "77")
+
+    def make() -> None:
+        PacketQueue(77, "lim1", lambda _: DROP).close()
+
+    topology.run("limiter", "iptables", "-w", "-A", *rule)
+    with subprocess.Popen(flood, stdout=subprocess.PIPE) as sender:
+        try:
+            assert sender.stdout is not None
+            assert sender.stdout.readline() == b"begun\n"
+            for _ in range(200):
+                topology.within("limiter", make)
+        finally:
+            sender.kill()
 
 
 @both_families

@@ -16,7 +16,7 @@ import netfilterqueue
 from drld.capture.packet import COPY_BYTES, marked
 from drld.capture.verdicts import Verdicts, copying
 from drld.errors import DatapathError
-from drld.police.policer import MARK
+from drld.police.policer import DROP, MARK
 
 TURN = 256
 """Packets handled in one `drain`: a few milliseconds, so that ticks are not late."""
@@ -71,6 +71,8 @@ class PacketQueue:
         self._judge = judge
         self._left = 0
         self._whole = False
+        self._verdicts: Verdicts | None = None
+        """None while the library binds the queue. Packets of a killed run's rules may come then."""
         try:
             self._queue = netfilterqueue.NetfilterQueue()
             self.number = self._bind(wanted, limiter_name)
@@ -145,6 +147,9 @@ class PacketQueue:
 
     def _on_packet(self, packet: netfilterqueue.Packet) -> None:
         verdict = self._judge(packet)
+        if self._verdicts is None:
+            (packet.drop if verdict == DROP else packet.accept)()
+            return
         if verdict == MARK:
             self._verdicts.rewrite(packet.id, marked(packet.get_payload()))
         else:
@@ -156,8 +161,7 @@ class PacketQueue:
                 raise _TurnOver  # the library passes it on to the caller of `run`
 
     def _send_verdicts(self) -> None:
-        verdicts = self._verdicts.take()
-        if verdicts:
+        if self._verdicts is not None and (verdicts := self._verdicts.take()):
             self._socket.send(verdicts)
 
     def dropped(self) -> int:
