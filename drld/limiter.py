@@ -1,16 +1,17 @@
 """One limit on one limiter: estimator, fabric and allocator put together, without any I/O.
 
-The daemon, the simulator and the tests all drive this class: feed it decoded updates with
-`receive`, and once an estimate interval a `Measurement` with `tick`; do what the `Tick` says. Once
-a gossip interval `publish` says what to tell the round's targets. All limits of a daemon share its
-`Membership`. A limit that is `at_rest` needs neither until something happens to it.
+The daemon, the simulator and the tests drive this class alike. `receive` takes decoded updates.
+Once an estimate interval, `tick` takes a `Measurement` and returns a `Tick` to carry out. Once a
+gossip interval, `publish` returns the updates for the round's targets. All limits of a daemon share
+its `Membership`. A limit that is `at_rest` needs no calls until a packet or an update comes or the
+membership changes.
 
-The conservative rule (paper, section 5.6; docs/conservative-rule.md): for each limiter from which
-no fresh updates come, the limit shrinks by that limiter's static share, and later its estimate
-counts zero. The limit in force falls at once, and rises when more have been connected for
-`Membership.rise_ns`: what they want must be known to all before anybody uses their shares. A
-limiter that hears nobody, and has no estimate left that counts, enforces its static share as a
-plain bucket, whatever the allocator.
+The conservative rule (paper, section 5.6; docs/conservative-rule.md): for each peer without fresh
+updates, the limit shrinks by that peer's static share, and later the peer's demand counts zero. The
+limit in force falls at once. It rises when more peers have been connected for `Membership.rise_ns`,
+because all limiters must know their demand before any limiter uses their shares. A limiter without
+a connected peer and without a fresh sum enforces its static share as a plain bucket, whatever the
+allocator.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from drld.spec import GossipSpec
 
 
 def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membership:
-    """What one limiter of a fleet begins with; `members` are the names of all, its own included."""
+    """A limiter's new membership; `members` are the names of all limiters, its own included."""
     return FABRICS[gossip.fabric].make_membership(
         name, set(members) - {name}, gossip.branching, gossip.interval_ns
     )
@@ -41,7 +42,7 @@ def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membe
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one estimate interval leads to."""
+    """The result of one estimate interval."""
 
     enforcement: Enforcement
     evict: list[FlowId]
@@ -51,7 +52,7 @@ class Tick:
     view: GlobalView
     in_force: InForce
     quantity: Quantity
-    """What `allocation.value` and `view.remote` are."""
+    """The quantity of `allocation.value` and `view.remote`."""
     allocation: Allocation
 
 
@@ -66,21 +67,22 @@ class Limiter:
         self._allocator = allocator(policy.parameters)
         self._demand = DemandEstimator(policy.ewma, policy.unit.item)
         self._value = 0.0
-        """What to tell the fleet."""
+        """The value that the next `publish` sends to the fleet."""
         self._shares = policy.shares
-        """Of the limit, by name; empty: all have the same."""
+        """Static shares by limiter; empty if all are equal."""
         self._reached: tuple[Collection[str], int, float] | None = None
-        """The peers that were connected last, how many more, and the sum of all these shares."""
+        """The connected peers at the last tick, the number of unnamed ones, and the sum of their
+        shares and this limiter's."""
         self._shares_in_force = sliding_min(membership.rise_ns)
-        """That sum, when it has lasted."""
+        """That sum, once it has lasted for `Membership.rise_ns`."""
         self._told = sliding_min(0)
-        """The least value that any other may still believe."""
+        """The least value that a peer may still believe."""
         self._published = False
         self._news_ns = 0
         self._session = membership.numbering.sessions
-        """The newest one that the fabric knows of."""
+        """The newest session that the fabric knows of."""
         self._last_in_force: tuple[float, InForce] | None = None
-        """Of which sum, and what."""
+        """The last sum of shares, and its `InForce`."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
             membership=membership,
             limit_id=policy.id,
@@ -90,8 +92,8 @@ class Limiter:
         self._remember()
 
     def _remember(self) -> None:
-        """Remember what was told for as long as somebody may believe it."""
-        # What others believe is used until their next tick.
+        """Remember published values for as long as a peer may believe them."""
+        # A peer uses a value until its next tick.
         self._news_ns = self.fabric.news_ns + self.policy.interval_ns
         self._told = self._told.over(self._news_ns)
 
@@ -100,8 +102,8 @@ class Limiter:
     ) -> None:
         """Take over a changed policy (same id, allocator and EWMA) and fleet; knowledge stays.
 
-        `departed` are peers of the membership that the limit does not know any more: until they are
-        forgotten nobody's share becomes larger.
+        `departed` are peers of the membership that the configuration has removed. Until they are
+        forgotten, no limiter's share grows.
         """
         reached = self._reached
         shares = policy.shares
@@ -113,7 +115,7 @@ class Limiter:
         self.membership = membership
         self._shares = shares
         self._reached = self._last_in_force = None
-        # The same limiters stay in force, with the shares that they have now.
+        # The shares in force are those of the same limiters, at their new values.
         factor = 1.0
         if reached is not None:
             connected, unnamed, before_sum = reached
@@ -123,18 +125,18 @@ class Limiter:
         self._remember()
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
-        """Take in an update of this limit from a peer."""
+        """Pass a peer's update of this limit to the fabric."""
         self._meet(now_ns)
         self.fabric.receive(peer, update, now_ns)
 
     def initial(self) -> Enforcement:
-        """What to enforce until the first tick: the static share."""
+        """The record to enforce until the first tick: the static share."""
         return self._static(self._shared(self._share(self.membership.name)))
 
     @property
     def at_rest(self) -> bool:
-        """Whether a tick would change nothing, for as long as no packet and no update comes and
-        the membership stays what it is."""
+        """Whether a tick would change nothing, as long as no packet and no update comes and the
+        membership stays the same."""
         idle = self._demand.idle and not self._value and self._told.settled
         settled = self._shares_in_force.settled and self._allocator.settled
         return idle and self.fabric.quiet and settled
@@ -174,18 +176,18 @@ class Limiter:
         return self.fabric.pressing(self._value, now_ns)
 
     def publish(self, targets: Sequence[str], now_ns: int) -> Sequence[tuple[str, Update]]:
-        """End a gossip interval; what to tell which of the targets."""
+        """End a gossip interval; return updates with the targets that they go to."""
         self._meet(now_ns)
         if not self._published:
-            # Before the first word others believe that this limiter wants nothing.
+            # Before its first update, peers believe that this limiter has no demand.
             self._told.update(0.0, now_ns)
             self._published = True
         self._told.update(self._value, now_ns)
         return self.fabric.publish(self._value, targets, now_ns)
 
     def _meet(self, now_ns: int) -> None:
-        """Have the fabric know with whom sessions have begun: not at once, for there may be very
-        many limits, and whoever can open a session could open many."""
+        """Report new sessions to the fabric. A limit does so at its next use, because there may be
+        thousands of limits, and a peer could open many sessions."""
         numbering = self.membership.numbering
         if self._session != numbering.sessions:
             for peer in numbering.met_since(self._session):
@@ -200,7 +202,7 @@ class Limiter:
         return last[1]
 
     def _shared(self, shares: float) -> InForce:
-        """Of so large a part of the policy."""
+        """The limit in force for a sum of shares."""
         policy = self.policy
         own = self._share(self.membership.name)
         return InForce(
@@ -214,8 +216,8 @@ class Limiter:
         )
 
     def _reachable(self, connected: Collection[str], unnamed: int) -> float:
-        """The sum of the shares of those that are connected, and of this limiter."""
-        # Peers come and go seldom, and there may be thousands.
+        """The sum of the shares of all connected peers and of this limiter."""
+        # There may be thousands of peers, and they rarely change.
         reached = self._reached
         if reached is not None and reached[0] is connected and reached[1] == unnamed:
             return reached[2]
@@ -225,7 +227,7 @@ class Limiter:
         if shares:
             others = sum(self._share(peer) for peer in connected)
             if unnamed:
-                # Of those that it may be, the ones with the least.
+                # Unnamed limiters count with the smallest shares that they may have.
                 named = {self.membership.name, *connected}
                 rest = [share for member, share in shares.items() if member not in named]
                 others += sum(sorted(rest)[:unnamed])

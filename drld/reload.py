@@ -1,14 +1,14 @@
-"""What a reload takes over, and what it leaves behind: the membership, and what limits know.
+"""The knowledge that survives a reload: of the membership, and of each limit.
 
-Who leaves. A peer that a reload takes out of the configuration is *departed*: it is spoken to no
-more, and is in the membership as one that is silent until nothing of it counts any more anywhere
-(`Membership.forgotten_ns`). Only then are the limits divided by one less: all others have given up
-its share by then, and what its orphans owe in a tree is paid. By who joins they are divided at
-once (docs/conservative-rule.md).
+Peers that leave. A peer that a reload removes from the configuration is *departed*. The limiter
+sends it nothing more, and keeps it in the membership as a silent peer until it counts nowhere in
+the fleet (`Membership.forgotten_ns`). Only then are the limits divided by one limiter less, because
+by then all others have released its share. A peer that joins counts at once
+(docs/conservative-rule.md).
 
-Who stays goes on being counted in, or out, for as long as it has been: the membership begins anew
-only with other settings of the fabric, or where the limiter has left its fleet. A limit keeps what
-it knows as long as its estimates mean the same.
+Peers that stay keep their connections and ages. A new membership begins only if the settings of the
+fabric change, or if the limiter has left its fleet. A limit keeps its knowledge as long as its
+estimates mean the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from drld.policy import Policy
 from drld.spec import LimiterSpec, PacketsSpec, format_endpoint
 
 FIXED = ("name", "listen", "control", "control_group")
-"""Keys of `[limiter]` that only a restart can change, as it must all of `[packets]`."""
+"""Keys of `[limiter]` that only a restart can change. So are all keys of `[packets]`."""
 
 
 def check(old: LimiterSpec, new: LimiterSpec) -> None:
-    """See that one configuration can follow another while running.
+    """Check that a configuration can follow another while the daemon runs.
 
     Raises:
         ConfigError: a key changed that only a restart can change.
@@ -57,10 +57,10 @@ def _written(value: str | int | tuple[str, int] | None) -> str:
 def departed(
     before: Mapping[str, int], running: Membership, spec: LimiterSpec, now_ns: int
 ) -> dict[str, int]:
-    """Peers that are configured no more, and until when they are in the membership.
+    """Peers that the configuration removes, and the time until which the membership keeps them, ns.
 
     Args:
-        before: those who had departed already.
+        before: peers that departed earlier, with their times.
         running: the membership up to now.
         spec: the configuration from now on.
         now_ns: monotonic.
@@ -75,7 +75,7 @@ def departed(
 def fleet(
     old: LimiterSpec, new: LimiterSpec, running: Membership, departed: Set[str]
 ) -> Membership:
-    """The membership under a new configuration, with those that have departed."""
+    """The membership under a new configuration, departed peers included."""
     peers = {peer.name for peer in new.peers} | departed
     if new.gossip == old.gossip and (new.joined or not old.joined):
         return with_peers(running, peers)
@@ -90,7 +90,7 @@ def with_peers(running: Membership, peers: Set[str]) -> Membership:
 
 
 def knowledge_stays(old: Policy, new: Policy) -> bool:
-    """Whether what a limit knows is of use to what it is to be, with the same fabric."""
+    """Whether a limit's knowledge still applies under its new policy, with the same fabric."""
     return (old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
         new.allocator,
         new.parameters,

@@ -3,15 +3,15 @@
 The engine moves values between the pure `Limiter`s and the shells. `drld.daemon.process` owns the
 clock, the signals and the tasks, and decides when.
 
-Gossip is read at the start of a tick and not when it arrives: updates are only used at ticks, and
-a wake-up for each datagram would cost more than all the rest of an idle daemon.
+The engine reads gossip at the start of a tick, not when it arrives. Only ticks use updates, and a
+wake-up for each datagram would cost more than the rest of an idle daemon.
 
-A limit is awake while there is something to do for it. Where nobody in the fleet wants anything it
-comes to rest (`Limiter.at_rest`): it is not read, ticked, gossiped or programmed until the datapath
-has seen a packet of it, an update of it comes, or the membership changes. So ten thousand limits
-cost what those cost that are in use.
+A limit is awake while the engine has work for it. If no limiter of the fleet has demand, the limit
+comes to rest (`Limiter.at_rest`): the engine does not read, tick, publish or program it. A packet,
+an update or a change of the membership wakes it. So ten thousand limits cost as much as those in
+use.
 
-What a reload takes over, and who has departed since, is `drld.reload`'s.
+`drld.reload` decides which knowledge survives a reload, and which peers have departed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec
 
 GOSSIP = "[gossip]"
-"""In the place of a limit's name: the settings of the fabric."""
+"""Stands for the settings of the fabric where the name of a limit is expected."""
 
 
 class Engine:
@@ -57,28 +57,28 @@ class Engine:
         self.transport = transport
         self.limits: dict[int, ManagedLimit] = {}
         self.membership = membership(spec.name, spec.members, spec.gossip)
-        # A reload hands the numbers on, to whatever membership there is then.
+        # The membership after a reload takes the numbers over.
         self.membership.numbering = Numbering(partial(transport.refuse, "replayed"))
         self.unknown_limit: Counter[str] = Counter()
-        """Updates of a limit that is not configured here, by peer."""
+        """Number of updates of limits that are not configured here, by peer."""
         self._departed: dict[str, int] = {}
-        """Peers that are configured no more, and until when they are in the membership."""
+        """Peers that a reload removed, and the time until which the membership keeps them, ns."""
         self._lives: dict[str, int] = {}
-        """Of the peers that were met."""
+        """Incarnation of each peer that has a session."""
         self.probes = self._prober(spec, None, 0)
-        """None: nobody is probed."""
+        """None if the configuration turns probes off."""
         self.judged: set[str] = set()
-        """Peers of which probes have found something else; whoever has looked clears it."""
+        """Peers whose verdict has changed. The reader clears the set."""
         self._rng = rng
         self._awake: dict[int, ManagedLimit] = {}
         self._by_name: dict[str, ManagedLimit] = {}
         self._look_interval_ns = spec.gossip.interval_ns
         self._look_due_ns = 0
-        """When to look for limits that must wake up."""
+        """Time of the next look for limits that must wake up, ns."""
         self._looked_ns = 0
-        """When the last look was due: those that wake up join its grid."""
+        """Time at which the last look was due, ns. Limits that wake up join its grid."""
         self._looks_ns = (0, 0)
-        """When the one before the last look was, and the last."""
+        """Times of the look before the last, and of the last, ns."""
         self._round_due_ns = 0
         self._seen = self.membership.version
 
@@ -97,7 +97,7 @@ class Engine:
         self._round_due_ns = now_ns + self.spec.gossip.interval_ns
 
     def stop(self) -> None:
-        """Detach the datapath, tell the others, close the socket; safe to call twice."""
+        """Detach the datapath, say farewell to the peers, close the socket; safe to call twice."""
         self.datapath.detach()
         probes, self.probes = self.probes, None
         if probes is not None:
@@ -108,8 +108,8 @@ class Engine:
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
         """Take over a changed configuration; limits whose id stays keep what they know.
 
-        The datapath is attached anew, which may take the kernel's 0.1 s; without `reattach` only
-        if that is what changes.
+        The datapath is attached again, which may take the kernel datapath 0.1 s. Without
+        `reattach` this happens only if limits or `[gossip]` change.
 
         Raises:
             ConfigError: a key changed that only a restart can change, or a peer's address is not
@@ -132,7 +132,7 @@ class Engine:
         for limit in spec.limits:
             limits[limit.id].limiter.reconfigure(limit.policy, fleet, departed)
         if spec.ring != self.spec.ring:
-            # Else the keys stay that were changed since the file was read (`drlctl keys`).
+            # An unchanged ring in the file must not undo changes by `drlctl keys`.
             self.transport.set_ring(spec.ring)
         fleet.numbering.retain(fleet.peers)
         self._departed = departed
@@ -145,11 +145,11 @@ class Engine:
         self.spec = spec
         self.membership = fleet
         self._adopt(limits, now_ns)
-        # Whatever has changed is taken in by the next look, by limits at rest as well.
+        # The next look wakes all limits, quiescent ones too.
         self._seen = -1
 
     def _forget_departed(self, now_ns: int) -> None:
-        """Go on without those of whom nothing counts any more."""
+        """Remove departed peers that no longer count in any limit."""
         self._departed = {k: v for k, v in self._departed.items() if v >= now_ns}
         peers = {peer.name for peer in self.spec.peers} | self._departed.keys()
         fleet = reload.with_peers(self.membership, peers)
@@ -160,7 +160,7 @@ class Engine:
         self.membership = fleet
 
     def next_due_ns(self) -> int:
-        """When the next tick is due."""
+        """Time at which the next tick is due, ns."""
         return min(
             self._look_due_ns,
             self._round_due_ns,
@@ -168,9 +168,9 @@ class Engine:
         )
 
     def tick(self, now_ns: int, watched: Collection[str] = ()) -> list[tuple[str, Tick]]:
-        """Tick every limit that is due and awake; each with its name.
+        """Tick every limit that is due and awake; return the ticks with the limits' names.
 
-        Those whose names are `watched` are not left to rest.
+        Limits whose names are `watched` stay awake.
         """
         if now_ns >= self._look_due_ns:
             self._look(now_ns)
@@ -211,7 +211,7 @@ class Engine:
             self.membership.drained(now_ns)
 
     def _take(self, now_ns: int, peer: str, _kind: int, body: Any) -> None:
-        """Take in a message."""
+        """Pass a received message on to its owner."""
         if isinstance(body, Met):
             self._meet(peer, body.life, now_ns)
         elif isinstance(body, Control):
@@ -222,8 +222,11 @@ class Engine:
                 self._take_update(peer, update, now_ns)
 
     def disagreements(self) -> dict[str, list[str]]:
-        """Peers that are configured otherwise, and in what, as far as found: names of limits, and
-        `GOSSIP`."""
+        """Peers with another configuration, each with the names of the limits that differ.
+
+        `GOSSIP` stands for the settings of the fabric. The list is empty until the differing
+        limits are found.
+        """
         if self.probes is None:
             return {}
         return {
@@ -238,7 +241,7 @@ class Engine:
         return f"{limit_id} (not here)" if managed is None else managed.limiter.policy.name
 
     def _probe(self, now_ns: int) -> None:
-        """Probe, answer, and have the membership know what came of it."""
+        """Send probes and answers, and report changed verdicts to the membership."""
         probes = self.probes
         if probes is None:
             return
@@ -252,9 +255,9 @@ class Engine:
         probes.peer_states.changed.clear()
 
     def _meet(self, peer: str, life: int, now_ns: int) -> None:
-        """A peer has begun another life: what it says counts from 0.
+        """A peer has begun another incarnation: its sequence numbers count from 0.
 
-        The limits learn of it when they are used next.
+        Each limit notices at its next use.
         """
         self.membership.meet(peer, now_ns)
         self._lives[peer] = life
@@ -278,7 +281,7 @@ class Engine:
             self._wake(managed)
 
     def _look(self, now_ns: int) -> None:
-        """Wake the limits where something has happened."""
+        """Wake the limits that had packets, or all if the membership has changed."""
         self._looked_ns = self._look_due_ns
         self._looks_ns = (self._looks_ns[1], now_ns)
         self._look_due_ns = _next(self._look_due_ns, now_ns, self._look_interval_ns)
@@ -294,8 +297,8 @@ class Engine:
             for managed in self.limits.values():
                 self._wake(managed)
         if changed or not (alone or fleet.steady(now_ns)):
-            # However long their intervals are: who is connected, and what others want while that
-            # changes, decides what is safe to enforce.
+            # While connections change, each look ticks all limits, however long their intervals
+            # are: connections and the peers' demand decide what is safe to enforce.
             for managed in self._awake.values():
                 managed.due_ns = min(managed.due_ns, self._looked_ns)
 
@@ -304,9 +307,9 @@ class Engine:
         if limit_id not in self._awake:
             self._awake[limit_id] = managed
             managed.pending = True
-            # It may have been due long ago.
+            # A quiescent limit may have been due long ago.
             managed.due_ns = max(managed.due_ns, self._looked_ns)
-            # What the last look found came after the one before.
+            # The packets that the last look found came after the look before it.
             managed.silent_until_ns = self._looks_ns[0]
 
     def _tick(self, managed: ManagedLimit, now_ns: int) -> Tick:
@@ -324,9 +327,9 @@ class Engine:
         return tick
 
     def _gossip(self, now_ns: int) -> None:
-        """Tell the round's targets, at the tick that is nearest to when the round is due.
+        """Send updates to the round's targets, at the tick nearest to the time of the round.
 
-        At a tick in between only limits speak that have something pressing to say.
+        Between rounds, only limits with pressing news send updates.
         """
         due = now_ns + self._look_interval_ns // 2 >= self._round_due_ns
         speaking = [
@@ -353,7 +356,7 @@ class Engine:
                 self.transport.send(peer, kind, updates[start : start + MAX_UPDATES])
 
     def _adopt(self, limits: dict[int, ManagedLimit], now_ns: int) -> None:
-        """These are the limits from now on."""
+        """Replace all limits by these."""
         self.limits = limits
         self._by_name = {managed.limiter.policy.name: managed for managed in limits.values()}
         self._awake = dict(limits)
@@ -365,7 +368,7 @@ class Engine:
             self.datapath.set_share(limit_id, managed.limiter.initial())
 
     def _prober(self, spec: LimiterSpec, old: Probes | None, now_ns: int) -> Probes | None:
-        """The probes of a configuration; they go on with what the old ones know."""
+        """The probes of a configuration; they keep the knowledge of the old ones."""
         if spec.probes is None:
             return None
         policies = [limit.policy for limit in spec.limits]
@@ -382,12 +385,12 @@ class Engine:
         return probes
 
     def _attach(self, spec: LimiterSpec, limits: dict[int, ManagedLimit], now_ns: int) -> None:
-        """Have the datapath enforce these limits, each as its last tick said."""
+        """Attach the datapath with these limits and the records of their last ticks."""
         pairs = []
         for limit in spec.limits:
             managed = limits[limit.id]
             last = managed.last.enforcement if managed.last else managed.limiter.initial()
-            # To a datapath it is how often a daemon that lives shows it: in every look.
+            # The datapath expects a heartbeat of the daemon in this interval: at every look.
             interval_ns = min(limit.policy.interval_ns, spec.gossip.interval_ns)
             policy = replace(limit.policy, interval_ns=interval_ns)
             pairs.append((replace(limit, policy=policy), last))
@@ -396,7 +399,7 @@ class Engine:
     def _successor(
         self, policy: Policy, spec: LimiterSpec, fleet: Membership, now_ns: int
     ) -> ManagedLimit:
-        """What is kept of a limit after a reload: the running one if its knowledge still fits."""
+        """The limit after a reload: the running one, if its knowledge still applies."""
         managed = self.limits.get(policy.id)
         if (
             managed is not None
@@ -412,6 +415,6 @@ class Engine:
 
 
 def _next(due_ns: int, now_ns: int, interval_ns: int) -> int:
-    """Keep the grid while on time; after a stall begin a new one, as no two may crowd."""
+    """The next due time, ns. After a stall a new grid begins, so that no two ticks crowd."""
     late = now_ns - due_ns >= interval_ns
     return now_ns + interval_ns if late else due_ns + interval_ns

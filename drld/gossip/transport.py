@@ -1,13 +1,13 @@
-"""The gossip socket: sends what is sealed, opens what is received (a shell, no decisions).
+"""The gossip socket: sends sealed datagrams and opens received ones (a shell, no decisions).
 
-One UDP socket, bound to the address that peers know this limiter by, so that they find it by the
-source address. Sessions live here, one `drld.gossip.wire.channel` for each peer. The owner sends
-and receives messages of any kind (`drld.gossip.wire.message`); of a handshake it learns only that a
-peer was `Met`.
+One UDP socket is bound to the address that peers know this limiter by, because they identify it by
+the source address. The transport keeps one `drld.gossip.wire.channel` with its session for each
+peer. The owner sends and receives messages of any kind (`drld.gossip.wire.message`). Of a handshake
+it learns only that a peer was `Met`.
 
-Nothing here blocks and nothing a peer or the network does is fatal: what cannot be sent or does not
-belong is counted by reason. Whoever owns the socket drains it at the start of a tick; until then
-the kernel keeps the datagrams, and the receive buffer is sized for that.
+Nothing here blocks, and no peer and no network error is fatal: refused datagrams and failures to
+send are counted by reason. The owner drains the socket at the start of a tick. Until then the
+kernel keeps the datagrams, and the receive buffer is large enough for them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAST_CHARGE = 512
 _HEADERS = {socket.AF_INET: 20 + 8, socket.AF_INET6: 40 + 8}
 """Bytes of the IP and UDP headers."""
 _SO_RCVBUFFORCE = 33
-"""Of Linux; the socket module does not know it."""
+"""The option's number on Linux; the socket module lacks it."""
 
 MAX_REFUSED = 1024
 """Datagrams and updates that may be refused, and HELLOs that may change nothing, between two ticks.
