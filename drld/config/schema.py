@@ -239,7 +239,8 @@ class LimitTable(Table):
     """Estimate interval: how often demand is measured and the local limit set
     (docs/operations.md#choose-the-intervals). Default: `gossip.interval`."""
     ewma: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Weight that history one second old keeps in the demand; 0 is no filter."""
+    """Weight that history one second old keeps in the demand; 0 is no filter. `fair` shows this
+    demand, and decides by filters of its own."""
     mode: Literal["enforce", "shadow"] = "enforce"
     """`"shadow"` counts what it would drop, and drops nothing."""
     on_failure: Literal["share", "open", "closed"] | None = None
