@@ -74,8 +74,8 @@ class Transport:
         """Datagrams refused: `address` (of no peer), or the reason of the `WireError`. Updates that
         were delivered, and that the owner refused (`refuse`)."""
         self.other_versions: dict[str, int] = {}
-        """Peers from whose address another wire version was spoken since they were last met, and
-        which one. Nothing proves that the peer has sent it."""
+        """The wire version of peers that use another one, by name. It is recorded while there is no
+        session, because any host can forge such a datagram."""
         self._refused = 0
         """Since the last tick, what was refused or changed nothing."""
         self.drained = True
@@ -216,7 +216,7 @@ class Transport:
                 opened = peer.channel.open_untrusted(datagram, self._turn, refused)
             except WireError as error:
                 self.refuse(error.reason)
-                if error.reason == "version":
+                if error.reason == "version" and not peer.channel.session.open:
                     self.other_versions[peer.name] = datagram[0] >> 4
                 answer = peer.channel.answer_refused(datagram, error.reason, self._turn)
                 self._send_hello(peer, answer)
