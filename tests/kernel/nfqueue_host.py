@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 
 from netfilterqueue import Packet
@@ -26,6 +27,7 @@ class Host(datapath_host.Host):
     """See `datapath_host.Host`."""
 
     datapath: BreakableDatapath
+    frozen_ns: int | None = None
 
     def __init__(
         self, limiter: str, firewall: str, queue: int | None, timestamps: str, way: str | None
@@ -37,14 +39,18 @@ class Host(datapath_host.Host):
                 queue,
                 Random(1),
                 self.clock,
+                wall=self.wall,
                 timestamps=timestamps,
                 attachment=WAYS[way],
             )
         )
-        self.frozen_ns: int | None = None
 
     def clock(self) -> int:
         return super().clock() if self.frozen_ns is None else self.frozen_ns
+
+    def wall(self) -> int:
+        """The time of day. It stands still with the other clock, or it would seem to be set."""
+        return time.time_ns() - (super().clock() - self.clock())
 
     def freeze(self, frozen: bool) -> None:
         self.frozen_ns = super().clock() if frozen else None
