@@ -1,11 +1,10 @@
 """Options and profiles of the whole suite, and which tests run at the same time.
 
-With pytest-xdist (`-n`) tests run in several processes. Tests marked `alone` then wait until no
-other test runs, and no other begins until they have ended. They come last, so that the processes
-wait for each other only there. Of those marked `realtime` one runs at a time, beside others: what
-has to keep to the millisecond there has the priority to do so. Both these and other kernel tests
-wait most of the time, so they are spread among those that compute, and the processors are never
-idle; what kernel tests share is made once for the session.
+With pytest-xdist (`-n`) tests run in several processes. Tests marked `alone` or `realtime` then
+wait until no other test runs, and no other begins until they have ended. They come last, so that
+the processes wait for each other only there. Before them kernel tests, which wait most of the time,
+are spread among those that compute, so that the processors are never idle; what kernel tests share
+is made once for the session.
 """
 
 import fcntl
@@ -43,22 +42,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test fails the run")
 
 
-def _has(item: pytest.Item, marker: str) -> bool:
-    return item.get_closest_marker(marker) is not None
+def _runs_alone(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(marker) for marker in ("alone", "realtime"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    groups: dict[tuple[bool, ...], list[pytest.Item]] = {}
-    for item in items:
-        kind = tuple(_has(item, marker) for marker in ("alone", "realtime", "kernel"))
-        groups.setdefault(kind, []).append(item)
     places: dict[pytest.Item, float] = {}
-    for (alone, *_), some in groups.items():
-        # In one process modules stay together.
-        part = 1 / len(some) if "PYTEST_XDIST_WORKER" in os.environ else 0.0
-        places |= {item: alone + (number + 0.5) * part for number, item in enumerate(some)}
-    items.sort(key=places.__getitem__)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for waits in (False, True):
+            some = [
+                item
+                for item in items
+                if not _runs_alone(item) and bool(item.get_closest_marker("kernel")) is waits
+            ]
+            places |= {item: (number + 0.5) / len(some) for number, item in enumerate(some)}
+    items.sort(key=lambda item: 1.0 if _runs_alone(item) else places.get(item, 0.0))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,15 +67,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     # Each process has a directory of its own in the run's; outside fixtures it has no public name.
     own: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     with (
-        (own.parent / "realtime.lock").open("w") as realtime,
         (own.parent / "turnstile.lock").open("w") as turnstile,
-        (own.parent / "running.lock").open("w") as running,
+        (own.parent / "running.lock").open("w") as lock,
     ):
-        if _has(item, "realtime"):
-            fcntl.flock(realtime, fcntl.LOCK_EX)
         # A test that waits to run alone holds the turnstile, or the others would never let it.
         fcntl.flock(turnstile, fcntl.LOCK_EX)
-        fcntl.flock(running, fcntl.LOCK_EX if _has(item, "alone") else fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_EX if _runs_alone(item) else fcntl.LOCK_SH)
         fcntl.flock(turnstile, fcntl.LOCK_UN)
         return (yield)
 

@@ -14,7 +14,7 @@ import trio
 from testbed import netns
 from testbed.chaos.registry import FAULTS
 
-pytestmark = [pytest.mark.kernel, pytest.mark.realtime, pytest.mark.alone]
+pytestmark = [pytest.mark.kernel, pytest.mark.realtime]
 
 _PATIENCE_S = 290.0
 _LAST = "-lim-l3"
