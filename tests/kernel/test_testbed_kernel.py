@@ -321,7 +321,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
 
 @pytest.mark.realtime
 def test_the_command_writes_result_figures_and_table(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "testbed", "run", "baseline", "--seconds", "3"]
+    command = [sys.executable, "-m", "testbed", "run", "baseline", "--once", "--seconds", "3"]
     command += ["--set", "warmup=1s", "--allocator", "ctb", "--repeat", "1"]
     command += ["--datapath", "tbf", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
