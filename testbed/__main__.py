@@ -20,7 +20,7 @@ from testbed.footprint import Footprint, IdleFleet, measure
 from testbed.harness.progress import Progress
 from testbed.harness.suite import RESULT, run_suite
 from testbed.interrupt import run_to_end
-from testbed.link import BACKENDS, choose_links, probed
+from testbed.link import BACKENDS, Links, choose_links, probed
 from testbed.options import OUT, draw, experiment_options, load, show
 from testbed.run import RunOptions
 
@@ -81,15 +81,16 @@ def plot(result: Path, out: Path | None) -> None:
 def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
     """Measure how exact an emulated link is, at RATE packets a second."""
 
-    async def work() -> str:
+    async def work() -> tuple[linkcheck.Check, Links]:
         delay_ns = units.parse_duration(delay)
         with netns.workspace():
             backend = choose_links(links)
-            return linkcheck.describe(
-                await linkcheck.check(backend, rate, seconds, delay_ns), backend
-            )
+            return await linkcheck.check(backend, rate, seconds, delay_ns), backend
 
-    click.echo(run_to_end(work))
+    checked, backend = run_to_end(work)
+    click.echo(linkcheck.describe(checked, backend))
+    if checked.report is not None and (problem := checked.report.problem()):
+        raise click.ClickException(problem)
 
 
 @main.command()

@@ -7,7 +7,7 @@ Any other error ends the measurement at once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from testbed.errors import DisturbedError
 
@@ -15,6 +15,15 @@ Found = TypeVar("Found")
 
 ATTEMPTS = 5
 """Number of attempts."""
+
+
+def refused(disturbance: str) -> NoReturn:
+    """What a measurement does with a disturbance, unless it is to count nevertheless.
+
+    Raises:
+        DisturbedError: always.
+    """
+    raise DisturbedError(disturbance)
 
 
 async def undisturbed(

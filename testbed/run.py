@@ -15,10 +15,11 @@ import trio
 
 from drld.errors import ConfigError
 from testbed import believed, netns
+from testbed.attempts import refused
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
 from testbed.datagrams import PORTS
-from testbed.errors import DisturbedError, MeasurementError, first_of
+from testbed.errors import MeasurementError, first_of
 from testbed.events import Event
 from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
@@ -269,15 +270,16 @@ class _Run:
             group: (await sender.receive(_PATIENCE_S))["result"]
             for group, sender in self._senders.items()
         }
-        web = await self._web.report(_PATIENCE_S)
-        udp = await self._udp.report(_PATIENCE_S)
+        disturbances: list[str] = []
+        disturbed = disturbances.append if self._once else refused
+        web = await self._web.report(_PATIENCE_S, disturbed)
+        udp = await self._udp.report(_PATIENCE_S, disturbed)
         limiters = await self.fleet.report()
         link = await self._links.stop()
         late_ns = worst_lateness(sampled["times_ns"], SAMPLE_NS)
-        problems = (link.problem() if link else None, lateness_problem(late_ns, SAMPLE_NS))
-        disturbances = tuple(problem for problem in problems if problem)
-        if disturbances and not self._once:
-            raise DisturbedError(disturbances[0])
+        for problem in (link.problem() if link else None, lateness_problem(late_ns, SAMPLE_NS)):
+            if problem:
+                disturbed(problem)
         return Observation(
             flows=tuple(self._flows),
             sent=sent,
@@ -285,7 +287,7 @@ class _Run:
             times_s=[time_ns / NS_PER_S for time_ns in sampled["times_ns"]],
             counters=sampled["values"],
             sampler_worst_ms=late_ns / 1e6,
-            disturbances=disturbances,
+            disturbances=tuple(disturbances),
             events=tuple(self._happened),
             local_limits=self._traced("local_limit_bps", begin_unix_s, duration_s),
             limits_in_force=self._traced("limit_in_force_bps", begin_unix_s, duration_s),

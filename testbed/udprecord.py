@@ -5,12 +5,12 @@ Payload is what follows the UDP header. Rates are bits/s.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.attempts import refused
 from testbed.datagrams import UDP_HEADERS, UdpGroup, UdpSource
-from testbed.errors import DisturbedError
 
 LATE_NS = 50_000_000
 """A packet that was sent later than this fails the run."""
@@ -42,6 +42,7 @@ def udp_reports(
     sent: Mapping[str, Any],
     received: Sequence[Mapping[str, Any]],
     steps: int,
+    disturbed: Callable[[str], None] = refused,
 ) -> tuple[UdpReport, ...]:
     """A report of each source, from the reports of a run's processes.
 
@@ -51,12 +52,10 @@ def udp_reports(
         received: `bytes` of payload in each step, of each `source` (its number) of an `address`;
             sources without received packets are missing.
         steps: number of steps in a run.
-
-    Raises:
-        DisturbedError: a packet was sent late.
+        disturbed: called if a packet was sent late.
     """
     if sent["late_ns"] > LATE_NS:
-        raise DisturbedError(
+        disturbed(
             f"a UDP packet was sent {sent['late_ns'] / 1e6:.0f} ms late "
             f"(at most {LATE_NS / 1e6:.0f} ms)"
         )

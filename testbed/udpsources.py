@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from testbed import netns
@@ -57,12 +58,10 @@ class UdpSources:
         """The processes that report when they are ready, and need the start time."""
         return self._processes
 
-    async def report(self, timeout_s: float) -> tuple[UdpReport, ...]:
-        """The reports on the sources' packets.
-
-        Raises:
-            DisturbedError: a packet was sent late (`testbed.udprecord`).
-        """
+    async def report(
+        self, timeout_s: float, disturbed: Callable[[str], None]
+    ) -> tuple[UdpReport, ...]:
+        """The reports on the sources' packets; `disturbed` is called if one was sent late."""
         if not self._processes:
             return ()
         sent, received = [
@@ -70,4 +69,4 @@ class UdpSources:
         ]
         addresses = [self._layout.source_address[group.name] for group in self._groups]
         planned = list(zip(self._groups, addresses, self._sources, strict=True))
-        return udp_reports(planned, sent, received, self._duration_ns // STEP_NS)
+        return udp_reports(planned, sent, received, self._duration_ns // STEP_NS, disturbed)

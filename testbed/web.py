@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from testbed import netns
 from testbed.crew import Child, Crew
 from testbed.experiment import STEP_NS, Experiment
@@ -73,8 +75,10 @@ class Web:
         """The processes that need the start time."""
         return [] if self._client is None else [self._client]
 
-    async def report(self, timeout_s: float) -> tuple[SiteReport, ...]:
-        """The reports on all requests.
+    async def report(
+        self, timeout_s: float, disturbed: Callable[[str], None]
+    ) -> tuple[SiteReport, ...]:
+        """The reports on all requests; `disturbed` is called if they were late.
 
         Raises:
             MeasurementError: a request broke, or the arrivals were not those of the plan.
@@ -84,7 +88,12 @@ class Web:
         told = (await self._client.receive(timeout_s))["result"]
         return tuple(
             site_report(
-                group.name, group.limiter, self._arrivals[group.name], site, group.open_loop
+                group.name,
+                group.limiter,
+                self._arrivals[group.name],
+                site,
+                open_loop=group.open_loop,
+                disturbed=disturbed,
             )
             for group, site in zip(self._experiment.web, told, strict=True)
         )

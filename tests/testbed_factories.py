@@ -12,8 +12,6 @@ from testbed.result import FlowGoodput
 from testbed.topology import Plan
 
 STEP_S = STEP_NS / 1e9
-ATTEMPTS = 15
-"""A test needs one run that the host leaves alone, and has more patience than people."""
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -191,17 +191,16 @@ class _Listing:
 
 
 def _batch(items: Iterator[object]) -> list[bytes]:
-    """The next objects, encoded; none at the end."""
+    """The next objects, encoded; none at the end, and only there."""
     batch: list[bytes] = []
     size = 0
     until = trio.current_time() + _BATCH_S
-    while len(batch) < _BATCH and size < _BATCH_BYTES and trio.current_time() < until:
-        try:
-            item = next(items)
-        except StopIteration:
-            break
+    for item in items:
         batch.append(_encode(item))
         size += len(batch[-1])
+        # Asked after an object, so that a host that stands still never makes a batch empty.
+        if len(batch) == _BATCH or size >= _BATCH_BYTES or trio.current_time() >= until:
+            break
     return batch
 
 

@@ -154,7 +154,7 @@ class Campaign:
         """What a worker has to say in the end."""
         job = worker.Job(
             definition, task.allocator, task.repetition, task.simulated, self._setting.datapath,
-            self._setting.links,
+            self._setting.links, self._setting.once,
         )  # fmt: skip
         silence_s = float("inf") if task.simulated else _SILENCE_S
         log = self._logs / f"{_name(task).replace('/', '-')}-{task.attempt}.log"

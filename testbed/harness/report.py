@@ -90,13 +90,15 @@ def conditions(summaries: Sequence[Summary]) -> list[str]:
     for (name, place, seconds, commit, kernel, cpus, jobs), members in families.items():
         # Figures share series.
         own = {series["name"]: series for series in members}.values()
-        runs, wanted, discarded = (
-            sum(series[key] for series in own) for key in ("runs", "wanted", "discarded")
+        runs, wanted, discarded, disturbed = (
+            sum(series.get(key, 0) for series in own)
+            for key in ("runs", "wanted", "discarded", "disturbed")
         )
+        remark = f", {disturbed} that the host disturbed count (--once)" if disturbed else ""
         lines.append(
             f"{name}: {runs} of {wanted} runs of {seconds:g} s ({place}"
             f"{f', {jobs} at a time' if jobs > 1 else ''}), {discarded} attempts "
-            f"discarded; commit {commit[:12]}, Linux {kernel.partition('-')[0]}, "
+            f"discarded{remark}; commit {commit[:12]}, Linux {kernel.partition('-')[0]}, "
             f"{cpus} processors, {min(series['started_at'] for series in own)}"
         )
     return lines

@@ -39,6 +39,8 @@ class Setting:
     links: str
     room: Room
     """For several runs at a time."""
+    once: bool = False
+    """Whether a run that the host disturbed counts, with a remark."""
 
     def directory(self, series: Series) -> Path:
         """Where the runs of a series are."""

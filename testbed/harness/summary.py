@@ -55,6 +55,7 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
         "runs": len(done),
         "seconds": experiment.table.seconds,
         "discarded": len(result["discarded"]) if result else 0,
+        "disturbed": sum("disturbances" in run for run in runs),
         "missing": [
             {
                 "allocator": allocator,

@@ -46,6 +46,8 @@ class Job:
     simulated: bool
     datapath: str
     links: str
+    once: bool
+    """Whether a run that the host disturbed counts, with a remark."""
 
 
 class _Told(Progress):
@@ -78,7 +80,9 @@ async def _answer(wanted: Experiment, job: Job) -> dict[str, Any]:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             return {RECORD: simulate(wanted, job.allocator, job.repetition)}
         refuse(wanted)
-        options = RunOptions(job.datapath, functools.partial(choose_links, job.links))
+        options = RunOptions(
+            job.datapath, functools.partial(choose_links, job.links), once=job.once
+        )
         record = await run_once(wanted, job.allocator, job.repetition, options, _Told())
     except MeasurementError as error:
         return {DISCARDED: f"{error}"}

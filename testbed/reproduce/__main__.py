@@ -76,6 +76,7 @@ class _Command(click.Command):
     "Simulated runs take what processors are idle, and do not depend on it. Default: "
     f"{_JOBS[False]}, one for every two processors, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
+@click.option("--once", is_flag=True, help="Keep runs that the host disturbed, with a remark.")
 @click.option("--only-report", is_flag=True, help="Measure nothing: check and draw what OUT has.")
 @click.option(
     "--docs",
@@ -89,6 +90,7 @@ def main(
     datapath: str,
     out: Path | None,
     jobs: int | None,
+    once: bool,
     only_report: bool,
     docs: bool,
 ) -> None:
@@ -101,7 +103,8 @@ def main(
     figures = [FIGURES[name] for name in names or FIGURES]
     # A report needs no links.
     links = "auto" if only_report else probed("auto")
-    setting = Setting(directory, quick, datapath, links, Room(jobs or _JOBS[quick], _PROCESSORS))
+    room = Room(jobs or _JOBS[quick], _PROCESSORS)
+    setting = Setting(directory, quick, datapath, links, room, once)
 
     async def work() -> None:
         await Campaign(figures, setting, Board()).carry_out()

@@ -78,7 +78,9 @@ class Site:
         ]
         told = {"fetches": fetches, "steps": self._steps}
         group = self._group
-        return site_report(group.name, group.limiter, self._planned, told, group.open_loop)
+        return site_report(
+            group.name, group.limiter, self._planned, told, open_loop=group.open_loop
+        )
 
 
 class _Client:

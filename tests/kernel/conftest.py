@@ -28,14 +28,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
         metafunc.parametrize("way", WAYS)
     if "make_links" in metafunc.fixturenames:
-        ways = [pytest.param(DelayLineLinks, id="delayline", marks=pytest.mark.realtime)]
-        if has_netem():
-            ways.append(pytest.param(NetemLinks, id="netem"))
+        ways = [DelayLineLinks, NetemLinks] if has_netem() else [DelayLineLinks]
         metafunc.parametrize("make_links", ways)
-    if "inexact_links" in metafunc.fixturenames:
-        # A run that a late delay line spoils is measured again: where nobody asks whether it was
-        # late it need not run alone, and the kind of link that this kernel has is enough.
-        metafunc.parametrize("inexact_links", [NetemLinks if has_netem() else DelayLineLinks])
 
 
 has_netem = functools.cache(kernel_has_netem)

@@ -15,11 +15,9 @@ import pytest
 import trio
 
 from testbed import netns
-from testbed.attempts import undisturbed
 from testbed.errors import MeasurementError
 from testbed.link import DelayLineLinks, Links
 from testbed.linkcheck import LINK, Check, Line, check, line
-from tests.testbed_factories import ATTEMPTS
 
 from .topology import DEADLINE_S
 
@@ -44,11 +42,8 @@ def workspace() -> Iterator[Path]:
 
 
 async def checked(make_links: MakeLinks, packets_per_s: int, loss: float = 0.0) -> Check:
-    async def measure() -> Check:
-        with netns.workspace():
-            return await check(make_links(), packets_per_s, 1.0, DELAY_NS, loss)
-
-    return await undisturbed(measure, attempts=ATTEMPTS)
+    with netns.workspace():
+        return await check(make_links(), packets_per_s, 1.0, DELAY_NS, loss)
 
 
 async def test_packets_arrive_and_never_early(make_links: MakeLinks) -> None:
@@ -58,7 +53,6 @@ async def test_packets_arrive_and_never_early(make_links: MakeLinks) -> None:
     assert found.least_ms > DELAY_NS / 1e6 - 0.05
 
 
-@pytest.mark.realtime
 async def test_a_delay_line_accounts_for_its_packets() -> None:
     found = await checked(DelayLineLinks, 500)
     assert found.report is not None
@@ -67,7 +61,6 @@ async def test_a_delay_line_accounts_for_its_packets() -> None:
     assert found.report.stamped_share == 1
 
 
-@pytest.mark.realtime
 async def test_as_many_packets_are_lost_as_the_seed_says() -> None:
     found = await checked(DelayLineLinks, 1000, loss=0.2)
     rng = Random(0)
@@ -115,14 +108,14 @@ async def test_a_delay_line_that_dies_is_told(workspace: Path) -> None:
                 await delay_line.watch()
 
 
-async def test_rates_come_and_go(workspace: Path, inexact_links: MakeLinks) -> None:
+async def test_rates_come_and_go(workspace: Path, make_links: MakeLinks) -> None:
     def qdiscs() -> list[dict[str, object]]:
         shown = netns.run(
             ["tc", "-j", "-netns", netns.namespace("wan"), "qdisc", "show", "dev", LINK]
         )
         return [qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "tbf"]
 
-    links = inexact_links()
+    links = make_links()
     async with line(links, DELAY_NS):
         assert qdiscs() == []
         for rate in (250_000, 500_000):

@@ -116,9 +116,9 @@ async def test_flows_run_from_their_start_to_their_end(make_links: MakeLinks) ->
         assert report["rtt_ms"] >= DELAY_NS / 1e6
 
 
-async def test_a_window_bounds_what_is_under_way(inexact_links: MakeLinks) -> None:
+async def test_a_window_bounds_what_is_under_way(make_links: MakeLinks) -> None:
     window = 20_000
-    async with line(inexact_links(), DELAY_NS) as wired:
+    async with line(make_links(), DELAY_NS) as wired:
         _, received = await carry(wired, [flow(0, 0.0, 1.6)], 1.6, window=window)
     steps = received[FIRST_PORT]
     assert sum(steps) > 10 * window
@@ -135,7 +135,7 @@ async def test_a_window_bounds_what_is_under_way(inexact_links: MakeLinks) -> No
     ],
 )
 async def test_flows_are_what_was_asked_for_with_selective_acknowledgements(
-    inexact_links: MakeLinks, kind: dict[str, Any], states: set[str]
+    make_links: MakeLinks, kind: dict[str, Any], states: set[str]
 ) -> None:
     async def look(source: str) -> None:
         while True:
@@ -144,7 +144,7 @@ async def test_flows_are_what_was_asked_for_with_selective_acknowledgements(
                 break
             await trio.sleep(0.05)
 
-    async with line(inexact_links(), DELAY_NS) as wired, trio.open_nursery() as nursery:
+    async with line(make_links(), DELAY_NS) as wired, trio.open_nursery() as nursery:
         if kind.get("ecn"):
             netns.within(wired.source, ask_for_ecn)
         nursery.start_soon(look, wired.source)
@@ -156,12 +156,12 @@ async def test_flows_are_what_was_asked_for_with_selective_acknowledgements(
 
 
 async def test_a_flow_without_selective_acknowledgements_is_an_error(
-    inexact_links: MakeLinks,
+    make_links: MakeLinks,
 ) -> None:
     def turn_sack_off() -> None:
         Path("/proc/sys/net/ipv4/tcp_sack").write_text("0", encoding="ascii")
 
-    async with line(inexact_links(), DELAY_NS) as wired:
+    async with line(make_links(), DELAY_NS) as wired:
         netns.within(wired.sink, turn_sack_off)
         sent, _ = await carry(wired, [flow(0, 0.0, 1.6)], 1.8)
     assert sent[0]["error"] == "selective acknowledgements were not agreed on"
@@ -169,9 +169,9 @@ async def test_a_flow_without_selective_acknowledgements_is_an_error(
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_ecn_that_is_not_as_it_was_planned_is_an_error(
-    inexact_links: MakeLinks, asked: bool
+    make_links: MakeLinks, asked: bool
 ) -> None:
-    async with line(inexact_links(), DELAY_NS) as wired:
+    async with line(make_links(), DELAY_NS) as wired:
         if asked:
             netns.within(wired.source, ask_for_ecn)
         sent, _ = await carry(wired, [flow(0, 0.0, 1.6)], 1.8, ecn=not asked)
@@ -180,18 +180,18 @@ async def test_ecn_that_is_not_as_it_was_planned_is_an_error(
 
 
 async def test_a_congestion_control_that_the_kernel_does_not_offer_is_named(
-    inexact_links: MakeLinks,
+    make_links: MakeLinks,
 ) -> None:
     wanted = r"does not offer the congestion control nonesuch \(.*reno"
-    async with line(inexact_links(), DELAY_NS) as wired:
+    async with line(make_links(), DELAY_NS) as wired:
         with pytest.raises(MeasurementError, match=wanted):
             await carry(wired, [flow(0, 0.0, 1.6)], 1.8, congestion="nonesuch")
     with pytest.raises(HostError, match=wanted):
         check_congestion(["reno", "nonesuch"])
 
 
-async def test_super_packets_stay_whole_where_they_are_asked_for(inexact_links: MakeLinks) -> None:
-    async with line(inexact_links(), DELAY_NS) as wired:
+async def test_super_packets_stay_whole_where_they_are_asked_for(make_links: MakeLinks) -> None:
+    async with line(make_links(), DELAY_NS) as wired:
         for namespace, device in ((wired.source, "eth0"), (netns.namespace(WAN), LINK)):
             leave = partial(set_offloads, [device], ("tso", "gso"), on=True)
             netns.within(namespace, leave)
@@ -201,8 +201,8 @@ async def test_super_packets_stay_whole_where_they_are_asked_for(inexact_links: 
     assert carried > 2 * 1514 * packets
 
 
-async def test_a_flow_that_is_refused_is_an_error(inexact_links: MakeLinks) -> None:
-    async with line(inexact_links(), DELAY_NS) as wired:
+async def test_a_flow_that_is_refused_is_an_error(make_links: MakeLinks) -> None:
+    async with line(make_links(), DELAY_NS) as wired:
         sent, received = await carry(wired, [flow(0, 0.0, 1.6)], 1.8, destination_port=PORT + 1)
     assert sent[0]["error"] == "cannot connect: Connection refused"
     assert sent[0]["connected_s"] is None

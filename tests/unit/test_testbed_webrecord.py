@@ -30,7 +30,7 @@ def told(*starts_ms: float, error: str | None = None) -> dict[str, Any]:
 
 
 def read(reported: dict[str, Any], open_loop: bool = True) -> SiteReport:
-    return site_report("w1", "l1", PLANNED if open_loop else [], reported, open_loop)
+    return site_report("w1", "l1", PLANNED if open_loop else [], reported, open_loop=open_loop)
 
 
 def test_requests_that_start_as_planned_count() -> None:

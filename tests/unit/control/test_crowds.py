@@ -15,7 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from drld.control import connection, server
+from drld.control import app, connection, server
 from drld.control.credentials import Credentials
 from drld.control.schema import LimitReport, PeerReport, StatusReport
 from tests.control_fake import PEERS, FakeDaemon, client, many_limits, served
@@ -194,6 +194,14 @@ async def test_a_crowd_gets_long_lists_a_batch_at_a_time(path: Path) -> None:
     await crowd(path, passes, REQUEST.replace(b"status", b"limits"), b"0\r\n\r\n")
     assert sum(passes.events.values()) == CLIENTS * 300
     assert passes.worst() <= 200
+
+
+async def test_a_list_is_whole_though_no_time_is_left_for_a_batch(
+    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "_BATCH_S", 0.0)
+    async with served(daemon, path), client(path) as one:
+        assert len((await one.get("/v1/peers")).json()) == len(PEERS) > 1
 
 
 class Slow(FakeDaemon):
