@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -73,8 +74,14 @@ def send(topology: Topology, family: int, ecn: int, packets: int, port: int = 70
             sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn)
         else:
             sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, ecn)
-        for _ in range(packets):
-            sender.sendto(bytes(PAYLOAD), (SINK[family], 9000))
+        # On one processor they stay in order: each has a queue of its own of what crossed a link.
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(allowed)})
+        try:
+            for _ in range(packets):
+                sender.sendto(bytes(PAYLOAD), (SINK[family], 9000))
+        finally:
+            os.sched_setaffinity(0, allowed)
 
 
 def receiver(topology: Topology, family: int) -> socket.socket:
