@@ -9,11 +9,10 @@ from contextlib import AsyncExitStack
 import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from drld.control.backend import Backend
 from drld.control.changing import changing
@@ -21,9 +20,6 @@ from drld.control.keys import key_routes
 from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
 
-MAX_HEAD_BYTES = 4096
-MAX_BODY_BYTES = 4096
-"""A key and what clients send out of habit fit."""
 MAX_PROBLEMS = 100
 """Mistakes of a configuration that are listed: more help nobody."""
 _BATCH = 100
@@ -77,7 +73,6 @@ def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     """The application that answers for `backend`, and takes turns with whoever else does."""
     app = Starlette(
         routes=[route for routes in ROUTES for route in routes(backend, turns)],
-        middleware=[Middleware(_SizeLimit)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False
@@ -90,7 +85,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, _error: Exception) -> Response:
-    # What happened goes to the log, which hypercorn writes; it is a bug.
+    # What happened goes to the log, which the server writes; it is a bug.
     return JSONResponse({"error": "internal error"}, 500)
 
 
@@ -116,60 +111,6 @@ async def _begin(send: Send, media_type: bytes) -> None:
 
 async def _continue(send: Send, body: bytes, *, more: bool) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-class _SizeLimit:
-    """Refuses requests that are large, or may be; reads the body of all others before they go on.
-
-    hypercorn waits until what the client sent has been received, and while it does sees nothing
-    else: an application that left the body where it is would hold up its own answer.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
-        size = sum(len(name) + len(value) for name, value in scope["headers"])
-        if size + len(scope["raw_path"]) + len(scope["query_string"]) > MAX_HEAD_BYTES:
-            refusal = _too_large(431, f"the head of a request is limited to {MAX_HEAD_BYTES} bytes")
-            await refusal(scope, receive, send)
-        elif b"transfer-encoding" in headers or not _is_small(headers.get(b"content-length", b"0")):
-            refusal = _too_large(413, f"the body of a request is limited to {MAX_BODY_BYTES} bytes")
-            await refusal(scope, receive, send)
-        elif (body := await _body_of(receive)) is not None:
-            await self._app(scope, _after(body, receive), send)
-
-
-def _too_large(status: int, error: str) -> Response:
-    return JSONResponse({"error": error}, status, {"connection": "close"})
-
-
-async def _body_of(receive: Receive) -> bytes | None:
-    """All of a request's body; None if the client has gone before its end."""
-    body = b""
-    while (message := await receive())["type"] == "http.request":
-        body += bytes(message["body"])
-        if not message["more_body"]:
-            return body
-    return None
-
-
-def _after(body: bytes, receive: Receive) -> Receive:
-    """What is received: first this body, then what comes."""
-    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def next_message() -> Message:
-        return first.pop() if first else await receive()
-
-    return next_message
-
-
-def _is_small(length: bytes) -> bool:
-    return len(length) <= 5 and length.isdigit() and int(length) <= MAX_BODY_BYTES
 
 
 class _Listing:
@@ -211,7 +152,7 @@ class _Trace:
         self._backend = backend
         self._turns = turns
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         name = scope["path_params"]["name"]
         async with AsyncExitStack() as stack:
             try:
@@ -220,16 +161,7 @@ class _Trace:
                 raise _no_limit(name) from None
             await _begin(send, b"application/x-ndjson")
             if scope["method"] == "GET":
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
-                    async for record in records:
-                        await self._turns.wait()
-                        await _continue(send, _encode(record) + b"\n", more=True)
-                    nursery.cancel_scope.cancel()
+                async for record in records:
+                    await self._turns.wait()
+                    await _continue(send, _encode(record) + b"\n", more=True)
             await _continue(send, b"", more=False)
-
-
-async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()

@@ -1,135 +1,194 @@
-"""One connection to the control socket: hypercorn's HTTP/1.1, under bounds of our own.
+"""One connection of an HTTP/1.1 server: an ASGI application answers, h11 speaks, under bounds.
 
-hypercorn's server trusts its clients with time, and shields its writes from cancellation. Here
-
-- a request is complete within `REQUEST_S` of the connection, or of the answer before it, be it sent
-  byte by byte;
-- what is written is taken within `WRITE_S`, or the connection ends;
-- it ends at once, and with it what is done for it, when the client has gone or the daemon stops;
-- there is no HTTP/2 and no websocket: a local API of short requests needs neither;
-- requests wait for their turn (`Turns`), so that the daemon's other tasks have theirs.
+- A request, head and body, is complete within `REQUEST_S` of the connection, or of the answer
+  before it, be it sent byte by byte. It is read whole before the application sees it, so that no
+  application waits for a client.
+- What is written is taken within `WRITE_S`, or the connection ends.
+- The connection ends at once, and with it what is done for it, when the client has gone or the
+  daemon stops.
+- There is no HTTP/2, no websocket and no upgrade: a local API of short requests needs none.
+- Requests wait for their turn (`Turns`), so that the daemon's other tasks have theirs.
 """
 
 from __future__ import annotations
 
-import math
+import json
+from contextlib import suppress
+from email.utils import formatdate
+from typing import NoReturn
+from urllib.parse import unquote
 
 import h11
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.trio.task_group import TaskGroup
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState
+from starlette.types import ASGIApp, Message
 
-from drld.control.credentials import Credentials
 from drld.control.turns import Turns
 
 REQUEST_S = 5.0
 WRITE_S = 20.0
+MAX_HEAD_BYTES = 4096
+MAX_BODY_BYTES = 4096
+"""A key and what clients send out of habit fit."""
 _READ_BYTES = 4096
+_MAX_AHEAD_BYTES = 65_536
+"""What a client may send ahead while its last request is being answered."""
+
+
+class _RefusedError(Exception):
+    """A request that is not passed to the application; `status` is of the answer."""
+
+    def __init__(self, status: int, error: str) -> None:
+        super().__init__(error)
+        self.status = status
 
 
 class Connection:
     """A client; `serve` ends with it."""
 
     def __init__(
-        self,
-        app: AppWrapper,
-        config: Config,
-        turns: Turns,
-        stream: trio.abc.HalfCloseableStream,
-        peer: Credentials,
+        self, app: ASGIApp, turns: Turns, stream: trio.abc.HalfCloseableStream, peer: object
     ) -> None:
+        """`peer` is found in the `state` of each request."""
         self._app = app
-        self._config = config
         self._turns = turns
         self._stream = stream
-        self._state = ConnectionState({"peer": peer})
-        self._writing = trio.Lock()
+        self._peer = peer
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._method = b""
         self._whole = trio.CancelScope()
-        self._request = trio.CancelScope()
 
     async def serve(self) -> None:
         """Answer until the client goes, or keeps us waiting for too long."""
         async with self._stream:
-            try:
-                with self._whole:
-                    await self._serve()
-            except Exception:
-                # What hypercorn stumbles over when an answer has lost its client is no error.
-                if not self._whole.cancel_called:
-                    raise
+            with self._whole:
+                while await self._exchange():
+                    self._http.start_next_cycle()
 
-    async def _serve(self) -> None:
-        async with TaskGroup() as tasks:
-            protocol = _Http1(
-                self._app,
-                self._config,
-                WorkerContext(None),
-                tasks,
-                self._state,
-                False,
-                None,
-                None,
-                self._send,
-            )
-            await self._read(protocol)
-            self._whole.cancel()
+    async def _exchange(self) -> bool:
+        """Read a request and answer it; return whether another may follow."""
+        try:
+            request = None
+            with trio.move_on_after(REQUEST_S):
+                request = await self._read()
+            if request is None:
+                return False
+            # However long the answer takes: that is ours to say.
+            await self._answer(*request)
+        except _RefusedError as refusal:
+            await self._refuse(refusal.status, str(refusal))
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint, str(error))
+        return self._http.our_state is self._http.their_state is h11.DONE
 
-    async def _read(self, protocol: _Http1) -> None:
-        self._expect_request()
-        with self._request:
-            while data := await self._receive():
-                await self._turns.wait()
-                await protocol.handle(RawData(data))
-                if protocol.connection.their_state not in (h11.IDLE, h11.SEND_BODY):
-                    # It is complete; how long the answer takes is ours to say.
-                    self._request.deadline = math.inf
+    async def _read(self) -> tuple[h11.Request, bytes]:
+        """The next request, and its body.
 
-    def _expect_request(self) -> None:
-        self._request.deadline = trio.current_time() + REQUEST_S
+        Raises:
+            _RefusedError: the request is too large, or may be.
+            h11.RemoteProtocolError: it is no HTTP.
+        """
+        self._method = b""
+        request = await self._event()
+        assert isinstance(request, h11.Request)
+        self._method = request.method
+        size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+        if size > MAX_HEAD_BYTES:
+            raise _RefusedError(431, f"the head of a request is limited to {MAX_HEAD_BYTES} bytes")
+        headers = dict(request.headers)
+        length = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers or len(length) > 5 or int(length) > MAX_BODY_BYTES:
+            raise _RefusedError(413, f"the body of a request is limited to {MAX_BODY_BYTES} bytes")
+        if self._http.they_are_waiting_for_100_continue:
+            await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+        body = b""
+        while isinstance(event := await self._event(), h11.Data):
+            body += event.data
+        return request, body
+
+    async def _event(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            data = await self._receive()
+            await self._turns.wait()
+            self._http.receive_data(data)
+        return event
 
     async def _receive(self) -> bytes:
+        """What the client sends; where it has gone, the connection ends."""
         try:
-            return bytes(await self._stream.receive_some(_READ_BYTES))
+            if data := bytes(await self._stream.receive_some(_READ_BYTES)):
+                return data
         except trio.BrokenResourceError:
-            return b""
+            pass
+        return await self._end()
 
-    async def _send(self, event: Event) -> None:
-        if isinstance(event, RawData):
-            sent = False
-            with trio.move_on_after(WRITE_S):
-                async with self._writing:
-                    sent = await self._written(event.data)
-            if not sent:
-                self._whole.cancel()
-        elif isinstance(event, Closed):
-            self._whole.cancel()
-        elif isinstance(event, Updated) and event.idle:
-            self._expect_request()
+    async def _end(self) -> NoReturn:
+        self._whole.cancel()
+        await trio.sleep_forever()
 
-    async def _written(self, data: bytes) -> bool:
-        try:
+    async def _answer(self, request: h11.Request, body: bytes) -> None:
+        path, _, query = request.target.partition(b"?")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.http_version.decode(),
+            "method": request.method.decode(),
+            "scheme": "http",
+            "path": unquote(path.decode("latin-1")),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": list(request.headers),
+            "client": None,
+            "server": None,
+            "state": {"peer": self._peer},
+        }
+        received: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if not received:
+                # The application is cancelled when the client goes.
+                await trio.sleep_forever()
+            return received.pop()
+
+        await self._turns.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            await self._app(scope, receive, self._reply)
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self) -> None:
+        """End the connection when the client goes; keep a little of what it sends ahead."""
+        while len(self._http.trailing_data[0]) < _MAX_AHEAD_BYTES:
+            self._http.receive_data(await self._receive())
+
+    async def _reply(self, message: Message) -> None:
+        """Send a part of the application's answer."""
+        if message["type"] == "http.response.start":
+            date = (b"date", formatdate(usegmt=True).encode())
+            headers = [*message.get("headers", ()), date]
+            await self._send(h11.Response(status_code=message["status"], headers=headers))
+            return
+        events: list[h11.Event] = []
+        if message.get("body") and self._method != b"HEAD":
+            events.append(h11.Data(message["body"]))
+        if not message.get("more_body"):
+            events.append(h11.EndOfMessage())
+        await self._send(*events)
+
+    async def _refuse(self, status: int, error: str) -> None:
+        """Answer what is not passed to the application; the connection ends then."""
+        body = json.dumps({"error": error}).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        await self._reply({"type": "http.response.start", "status": status, "headers": headers})
+        await self._reply({"type": "http.response.body", "body": body})
+
+    async def _send(self, *events: h11.Event) -> None:
+        data = b"".join(self._http.send(event) or b"" for event in events)
+        with trio.move_on_after(WRITE_S), suppress(trio.BrokenResourceError):
             await self._stream.send_all(data)
-        except trio.BrokenResourceError:
-            return False
-        return True
-
-
-class _Http1(H11Protocol):
-    """Who asks for another protocol is answered as if he had not."""
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        """HTTP/2 is not looked for."""
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        await super()._create_stream(
-            h11.Request(
-                method=request.method,
-                target=request.target,
-                http_version=request.http_version,
-                headers=[pair for pair in request.headers if pair[0] != b"upgrade"],
-            )
-        )
+            return
+        await self._end()

@@ -16,12 +16,8 @@ import socket
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 import trio
-from hypercorn.config import Config
-from hypercorn.typing import ASGIFramework
-from hypercorn.utils import wrap_app
 
 from drld.control.app import make_app
 from drld.control.backend import Backend
@@ -36,8 +32,6 @@ log = logging.getLogger("drld.control")
 MAX_CONNECTIONS = 64
 KEPT_PLACES = 8
 """Connections that only root and the daemon's own user may have: the group cannot lock them out."""
-MAX_INCOMPLETE_BYTES = 4096
-"""Of a request's head, while more of it is awaited."""
 SOCKET_MODE = 0o660
 _BACKLOG = 16
 _RETRY_S = 0.2
@@ -78,12 +72,7 @@ class Connections:
 
     def __init__(self, backend: Backend) -> None:
         self._turns = Turns()
-        self._config = Config()
-        self._config.errorlog = log
-        self._config.include_server_header = False
-        self._config.h11_max_incomplete_size = MAX_INCOMPLETE_BYTES
-        app = cast(ASGIFramework, make_app(backend, self._turns))
-        self._app = wrap_app(app, self._config.wsgi_max_body_size, "asgi")
+        self._app = make_app(backend, self._turns)
         self._open = 0
         self._warnings = ThrottledLog(log)
 
@@ -126,7 +115,7 @@ class Connections:
     async def serve(self, stream: trio.abc.HalfCloseableStream, peer: Credentials) -> None:
         """Serve one client; whatever that raises harms no other."""
         try:
-            await Connection(self._app, self._config, self._turns, stream, peer).serve()
+            await Connection(self._app, self._turns, stream, peer).serve()
         except Exception:
             log.exception("a control connection ended with an error")
 

@@ -9,7 +9,7 @@ import sys
 
 import atheris
 
-INSTRUMENTED = ["drld", "tomllib", "tomli", "h11", "hypercorn.protocol"]
+INSTRUMENTED = ["drld", "tomllib", "tomli", "h11"]
 
 
 def main(arguments: list[str]) -> None:

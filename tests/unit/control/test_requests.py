@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -104,3 +105,74 @@ async def test_the_head_of_a_request_is_bounded(daemon: FakeDaemon, path: Path, 
                     await stream.send_all(request)
                 status = (await stream.receive_some()).split(b" ")[1]
     assert status == (b"200" if size < 4000 else b"431")
+
+
+STATUS = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\n\r\n"
+LAST = STATUS.replace(b"drld\r\n", b"drld\r\nConnection: close\r\n")
+
+
+async def whole_answer(path: Path, request: bytes) -> bytes:
+    """All that the server sends until it closes; the client stays."""
+    with trio.fail_after(10):
+        async with await trio.open_unix_socket(str(path)) as stream:
+            await stream.send_all(request)
+            return b"".join([bytes(piece) async for piece in stream])
+
+
+async def test_requests_sent_ahead_are_answered_in_order(daemon: FakeDaemon, path: Path) -> None:
+    async with served(daemon, path):
+        reload = b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 3\r\n\r\nabc"
+        answer = await whole_answer(path, STATUS * 3 + reload + LAST)
+    assert answer.count(b"HTTP/1.1 200 ") == 5
+    assert [b'"loaded_at"' in part for part in answer.split(b"HTTP/1.1 ")[1:]] == [True] * 5
+    assert daemon.reloads == 1
+
+
+async def test_an_answer_to_head_has_no_body(daemon: FakeDaemon, path: Path) -> None:
+    async with served(daemon, path):
+        answer = await whole_answer(path, LAST.replace(b"GET", b"HEAD"))
+        missing = await whole_answer(path, LAST.replace(b"GET /v1/status", b"HEAD /v1/nothing"))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert missing.startswith(b"HTTP/1.1 404 ")
+    assert answer.endswith(b"\r\n\r\n")
+    assert missing.endswith(b"\r\n\r\n")
+
+
+async def test_who_waits_with_the_body_is_told_to_go_on(daemon: FakeDaemon, path: Path) -> None:
+    head = b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nExpect: 100-continue\r\nContent-Length: "
+    async with served(daemon, path):
+        async with await trio.open_unix_socket(str(path)) as stream:
+            with trio.fail_after(10):
+                await stream.send_all(head + b"2\r\n\r\n")
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 100 ")
+                await stream.send_all(b"{}")
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        refusal = await whole_answer(path, head + b"5000\r\n\r\n")
+    assert refusal.startswith(b"HTTP/1.1 413 ")
+    assert daemon.reloads == 1
+
+
+async def test_an_old_client_gets_a_list_until_the_connection_ends(
+    daemon: FakeDaemon, path: Path
+) -> None:
+    async with served(daemon, path):
+        answer = await whole_answer(path, b"GET /v1/peers HTTP/1.0\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert len(json.loads(body)) == 2
+
+
+async def test_a_bug_is_logged_and_ends_one_connection(
+    daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reload() -> None:
+        raise RuntimeError("a bug")
+
+    daemon.reload = reload  # type: ignore[method-assign]
+    async with served(daemon, path):
+        answer = await whole_answer(path, b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 500 ")
+        assert answer.endswith(b'{"error":"internal error"}')
+        assert b" 200 " in await whole_answer(path, LAST)
+    (bug,) = (entry for entry in caplog.records if entry.levelname == "ERROR")
+    assert bug.message == "a control connection ended with an error"
