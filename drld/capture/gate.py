@@ -17,10 +17,11 @@ from random import Random
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, ecn_capable, outline, parse
+from drld.capture.rules import pass_without_daemon
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer, police
 from drld.policy import Excess
-from drld.spec import Direction, LimitSpec, OnFailure
+from drld.spec import Direction, LimitSpec
 
 _IN = Direction.IN  # a name is faster than the member of an enumeration
 
@@ -57,7 +58,7 @@ class Gate:
         self._met = bytearray(_SLOTS)
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
         self.fail_open = False
-        """Whether a packet without a verdict passes: only if every limit says `open`."""
+        """Whether a packet without a verdict passes (`drld.capture.rules.pass_without_daemon`)."""
         self.marks = False
         """Whether any limit marks. Then the datapath copies whole packets: a packet of which only
         the headers were copied cannot be rewritten, and counts as not ECN-capable."""
@@ -77,7 +78,7 @@ class Gate:
         self._policers = policers
         self._matcher = Matcher(specs)
         self._known.clear()
-        self.fail_open = all(limit.on_failure is OnFailure.OPEN for limit in specs)
+        self.fail_open = pass_without_daemon(specs)
         self.marks = any(limit.policy.excess is Excess.MARK for limit in specs)
 
     def judge(

@@ -34,6 +34,7 @@ from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 
 from drld.errors import DatapathError
+from drld.policy import Mode
 from drld.spec import Direction, LimitSpec, OnFailure
 
 NFT_PRIORITY = -149
@@ -149,6 +150,18 @@ def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped
     return replace(whole, families=tuple(sorted(families)))
 
 
+def pass_without_daemon(limits: Iterable[LimitSpec]) -> bool:
+    """Whether the packets of these limits pass while no daemon judges them: no limit stops them.
+
+    A limit in shadow mode stops nothing, unless `on_failure` is written for it.
+    """
+    return all(limit.on_failure is OnFailure.OPEN or _is_silent(limit) for limit in limits)
+
+
+def _is_silent(limit: LimitSpec) -> bool:
+    return limit.on_failure is OnFailure.DEFAULT and limit.policy.mode is Mode.SHADOW
+
+
 def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
     for limit in limits:
         if limit.on_failure is OnFailure.SHARE:
@@ -157,13 +170,14 @@ def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
                 'share while the daemon is dead; nfqueue has "open" and "closed"'
             )
     passing = [limit for limit in limits if limit.on_failure is OnFailure.OPEN]
-    if passing and len(passing) < len(limits):
-        other = next(limit for limit in limits if limit.on_failure is not OnFailure.OPEN)
+    passes = pass_without_daemon(limits)
+    if passing and not passes:
+        other = next(limit for limit in limits if not pass_without_daemon([limit]))
         raise DatapathError(
             f'limit {passing[0].name}: on_failure = "open", but limit {other.name} has another: '
             f"with nfqueue all limits on {where} need the same; the kernel datapath can do both"
         )
-    return bool(passing)
+    return passes
 
 
 def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:

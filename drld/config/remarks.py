@@ -78,6 +78,5 @@ def _slow(spec: LimiterSpec) -> list[str]:
     names = some([f"{limit.name} ({format_duration(limit.interval_ns)})" for limit in slow])
     return [
         f"limit.interval: longer than gossip.interval, {format_duration(round_ns)}: {names}: these "
-        "limits react to peers only once per interval, and a partitioned fleet may exceed them "
-        "until then (docs/conservative-rule.md)"
+        "limits follow changes of demand only once per interval"
     ]

@@ -23,6 +23,7 @@ from drld.capture.rules import (
     plan,
 )
 from drld.errors import DatapathError
+from drld.policy import Mode
 from drld.spec import Direction, LimitSpec, Match, OnFailure
 
 from ..factories import limit_spec, with_policy
@@ -69,10 +70,19 @@ def test_one_hook_for_each_interface_and_direction() -> None:
         ("default", False),
         ("closed", False),
         ("closed default", False),
+        ("shadow-default", True),
+        ("shadow-default open", True),
+        ("shadow-default default", False),
+        ("shadow-closed", False),
     ],
 )
-def test_a_hook_is_bypassed_if_every_limit_of_it_is_open(settings: str, bypass: bool) -> None:
-    limits = [limit("eth1", OUT, on_failure=OnFailure(word)) for word in settings.split()]
+def test_a_hook_is_bypassed_if_no_limit_of_it_stops_packets(settings: str, bypass: bool) -> None:
+    limits = [
+        with_policy(limit("eth1", OUT, on_failure=OnFailure(word)), mode=Mode.SHADOW)
+        if mode
+        else limit("eth1", OUT, on_failure=OnFailure(word))
+        for mode, word in (setting.rpartition("shadow-")[1:] for setting in settings.split())
+    ]
     other = limit("eth1", IN, on_failure=OnFailure.CLOSED)
     (_, hook) = plan([*limits, other])
     assert hook.bypass is bypass

@@ -63,6 +63,8 @@ def _check_nfqueue(limits: Sequence[LimitTable | None], problems: Problems) -> N
     for index, limit in enumerate(limits):
         if limit is None:
             continue
+        if limit.on_failure is None and limit.mode == "shadow":
+            continue  # It follows the others.
         where: Location = ["limit", index, "on_failure"]
         is_open = limit.on_failure == "open"
         other, others = first.setdefault((limit.match.in_, limit.match.out), (index, is_open))

@@ -18,6 +18,7 @@ from drld.spec import Direction, GossipSpec, Match, OnFailure, PacketsSpec, Peer
 from tests.factories import example
 from tests.unit.config.good import (
     GOOD,
+    LIMIT,
     changed,
     with_limit_key,
     with_match,
@@ -196,6 +197,13 @@ def test_ipv6_addresses_are_bracketed_and_canonical() -> None:
 )
 def test_matches(text: str, expected: Match) -> None:
     assert match(text) == expected
+
+
+def test_in_shadow_mode_a_limit_of_nfqueue_may_stand_beside_an_open_one() -> None:
+    text = changed(("[limiter]", "[packets]\ndatapath = 'nfqueue'\n[limiter]"))
+    text += LIMIT.replace("id = 1", "id = 2").replace('"a"', "'b'\non_failure = 'open'")
+    shadow = text.replace("[[limit]]", "[[limit]]\nmode = 'shadow'", 1)
+    assert len(config.parse(shadow, "drld.toml").limits) == 2
 
 
 def test_shares_written_with_nine_digits_are_close_enough() -> None:

@@ -14,9 +14,8 @@ from tests.unit.config.good import GOOD, LIMIT, changed
 SHALLOW = changed(("400kB", "75kB"))
 SLOW = GOOD + LIMIT.replace("id = 1", "id = 2").replace('"a"', '"b"\ninterval = "500ms"')
 REMARK = (
-    "limit.interval: longer than gossip.interval, 50ms: b (500ms): these limits react to "
-    "peers only once per interval, and a partitioned fleet may exceed them until then "
-    "(docs/conservative-rule.md)"
+    "limit.interval: longer than gossip.interval, 50ms: b (500ms): these limits follow "
+    "changes of demand only once per interval"
 )
 SHALLOW_REMARK = (
     "limit.burst: below 0.25 s of the rate: a: a lone TCP flow may then "
