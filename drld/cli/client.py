@@ -1,25 +1,20 @@
-"""The daemon behind its control socket, as drlctl's commands see it.
-
-httpx is imported when a command talks to the daemon, not before: help, usage errors and shell
-completion stay fast.
-"""
+"""The daemon behind its control socket, as drlctl's commands see it."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
-if TYPE_CHECKING:
-    import httpx
-
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
+_STRANGER = "the process that answers on the socket is not drld"
 
 
 class Refused(click.ClickException):
@@ -44,8 +39,8 @@ class Daemon:
         Raises:
             Refused: the daemon cannot be reached, or refuses.
         """
-        with self._client() as client:
-            return self._value(client.get(path))
+        with self._asked("GET", path) as response:
+            return _value(response)
 
     def post(self, path: str, body: object = None) -> Any:
         """Ask for something to be done, with a JSON value; return what the daemon says.
@@ -53,8 +48,8 @@ class Daemon:
         Raises:
             Refused: as `get`; its `problems` are those of a configuration that was refused.
         """
-        with self._client() as client:
-            return self._value(client.post(path, json=body))
+        with self._asked("POST", path, json.dumps(body).encode()) as response:
+            return _value(response)
 
     def lines(self, path: str) -> Generator[str, None, None]:
         """Yield the lines of a stream as they come, until the daemon ends it.
@@ -62,44 +57,63 @@ class Daemon:
         Raises:
             Refused: as `get`.
         """
-        with self._client(endless=True) as client, client.stream("GET", path) as response:
-            if response.is_error:
-                response.read()
-                self._value(response)
-            yield from response.iter_lines()
+        with self._asked("GET", path, endless=True) as response:
+            if response.status != http.HTTPStatus.OK:
+                _value(response)
+            rest = b""
+            # `readline` would take a lost connection for the end.
+            while piece := response.read1():
+                *lines, rest = (rest + piece).split(b"\n")
+                yield from (line.decode() for line in lines)
 
     @contextmanager
-    def _client(self, *, endless: bool = False) -> Iterator[httpx.Client]:
-        path = find_socket(self._given)
-        _check_reachable(path)
-        import httpx
+    def _asked(
+        self, method: str, path: str, body: bytes | None = None, *, endless: bool = False
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The daemon's answer, as long as the context lasts."""
+        control = find_socket(self._given)
+        with _connected(control) as sock:
+            connection = http.client.HTTPConnection("drld")
+            connection.sock = sock
+            try:
+                connection.request(method, path, body)
+                with connection.getresponse() as response:
+                    if endless:
+                        sock.settimeout(None)
+                    yield response
+            except TimeoutError as error:
+                raise Refused(f"the daemon at {control} does not answer") from error
+            except (OSError, http.client.IncompleteRead) as error:
+                raise Refused(f"the daemon at {control} closed the connection: {error}") from error
+            except http.client.HTTPException as error:
+                raise Refused(_STRANGER) from error
 
-        timeout = httpx.Timeout(_TIMEOUT_S, read=None if endless else _TIMEOUT_S)
-        transport = httpx.HTTPTransport(
-            uds=str(path), verify=False
-        )  # no TLS in a file: load no certificates
-        try:
-            with httpx.Client(
-                transport=transport, base_url="http://drld", timeout=timeout, trust_env=False
-            ) as client:
-                yield client
-        except httpx.TimeoutException as error:
-            raise Refused(f"the daemon at {path} does not answer") from error
-        except httpx.HTTPError as error:
-            raise Refused(f"the daemon at {path} closed the connection: {error}") from error
 
-    @staticmethod
-    def _value(response: httpx.Response) -> Any:
-        try:
-            value = response.json()
-        except ValueError as error:
-            raise Refused("the process that answers on the socket is not drld") from error
-        if response.is_success:
-            return value
-        if isinstance(value, dict) and "problems" in value:
-            raise Problems(value["problems"])
-        reason = value.get("error") if isinstance(value, dict) else None
-        raise Refused(f"the daemon refuses: {reason or json.dumps(value)}")
+def _connected(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(_TIMEOUT_S)
+    try:
+        sock.connect(str(path))
+    except OSError as error:
+        sock.close()
+        raise Refused(
+            f"cannot reach a daemon at {path}: {error.strerror or error} "
+            "(is drld running, and may you open its socket?)"
+        ) from error
+    return sock
+
+
+def _value(response: http.client.HTTPResponse) -> Any:
+    try:
+        value = json.load(response)
+    except ValueError as error:
+        raise Refused(_STRANGER) from error
+    if response.status == http.HTTPStatus.OK:
+        return value
+    if isinstance(value, dict) and "problems" in value:
+        raise Problems(value["problems"])
+    reason = value.get("error") if isinstance(value, dict) else None
+    raise Refused(f"the daemon refuses: {reason or json.dumps(value)}")
 
 
 class Problems(Refused):
@@ -111,18 +125,6 @@ class Problems(Refused):
             + "\n".join(problems)
         )
         self.problems = problems
-
-
-def _check_reachable(path: Path) -> None:
-    """Find out what httpx would find out later, and say less clearly."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError as error:
-            raise Refused(
-                f"cannot reach a daemon at {path}: {error.strerror or error} "
-                "(is drld running, and may you open its socket?)"
-            ) from error
 
 
 def find_socket(given: str | None) -> Path:

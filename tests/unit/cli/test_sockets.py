@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from drld.cli import client
-from tests.control_fake import STATUS
+from tests.control_fake import STATUS, record
 from tests.unit.cli.drlctl import drlctl, invoke, refused
 
 
@@ -52,7 +52,8 @@ async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
     ("answer", "message"),
     [
         (b"", "closed the connection"),
-        (b"SSH-2.0-OpenSSH\r\n", "closed the connection"),
+        (b"SSH-2.0-OpenSSH\r\n", "is not drld"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}", "closed the connection"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not drld"),
         (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n[]", "the daemon refuses: []"),
     ],
@@ -61,6 +62,14 @@ async def test_something_else_answers(tmp_path: Path, answer: bytes, message: st
     path = tmp_path / "other.sock"
     async with stranger(path, answer):
         assert message in refused(await drlctl(path, "status"))
+
+
+async def test_a_trace_that_breaks_off_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "other.sock"
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    line = json.dumps({**record("a", 1), "number": 0}).encode() + b"\n"
+    async with stranger(path, head + b"%x\r\n%b\r\n" % (len(line), line)):
+        assert "closed the connection" in (await drlctl(path, "trace", "a", "--json")).stderr
 
 
 # Which daemon
