@@ -14,6 +14,7 @@ from drld.cli.fleet import fleet
 from drld.cli.keys import keys
 from drld.cli.limit import limit
 from drld.cli.limits import limits
+from drld.cli.metrics import metrics
 from drld.cli.peers import peers
 from drld.cli.reload import reload
 from drld.cli.status import status
@@ -34,7 +35,9 @@ def main(context: click.Context, socket: str | None) -> None:
     context.obj = Daemon(socket)
 
 
-COMMANDS: tuple[click.Command, ...] = (status, limits, limit, peers, trace, reload, keys, fleet)
+COMMANDS: tuple[click.Command, ...] = (
+    status, limits, limit, peers, trace, metrics, reload, keys, fleet,
+)  # fmt: skip
 """A plane adds its own here, by a line."""
 for command in COMMANDS:
     main.add_command(command)

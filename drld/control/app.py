@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from drld.control.backend import Backend
 from drld.control.changing import changing
 from drld.control.keys import key_routes
+from drld.control.metrics import metrics_routes
+from drld.control.pieces import begin, proceed
 from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
 
@@ -65,7 +67,11 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
     ]
 
 
-ROUTES: tuple[Callable[[Backend, Turns], list[Route]], ...] = (_routes, key_routes)
+ROUTES: tuple[Callable[[Backend, Turns], list[Route]], ...] = (
+    _routes,
+    key_routes,
+    metrics_routes,
+)
 """The paths of the API. A plane registers its own here, by a line."""
 
 
@@ -104,15 +110,6 @@ def _encode(value: object) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def _begin(send: Send, media_type: bytes) -> None:
-    headers = [(b"content-type", media_type)]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-
-async def _continue(send: Send, body: bytes, *, more: bool) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": more})
-
-
 class _Listing:
     """A JSON array, encoded and sent in batches: ten thousand limits are no reason to stall."""
 
@@ -122,13 +119,13 @@ class _Listing:
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         items = iter(self._items())
-        await _begin(send, b"application/json")
+        await begin(send, b"application/json")
         separator = b"["
         while batch := _batch(items):
-            await _continue(send, separator + b",".join(batch), more=True)
+            await proceed(send, separator + b",".join(batch), more=True)
             separator = b","
             await self._turns.wait()
-        await _continue(send, b"[]" if separator == b"[" else b"]", more=False)
+        await proceed(send, b"[]" if separator == b"[" else b"]", more=False)
 
 
 def _batch(items: Iterator[object]) -> list[bytes]:
@@ -159,9 +156,9 @@ class _Trace:
                 records = await stack.enter_async_context(self._backend.trace(name))
             except KeyError:
                 raise _no_limit(name) from None
-            await _begin(send, b"application/x-ndjson")
+            await begin(send, b"application/x-ndjson")
             if scope["method"] == "GET":
                 async for record in records:
                     await self._turns.wait()
-                    await _continue(send, _encode(record) + b"\n", more=True)
-            await _continue(send, b"", more=False)
+                    await proceed(send, _encode(record) + b"\n", more=True)
+            await proceed(send, b"", more=False)
