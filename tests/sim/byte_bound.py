@@ -26,7 +26,7 @@ from testbed.sim.host import Host
 from testbed.sim.network import MS
 
 from ..factories import MBIT, TICK_NS, limit_spec
-from .limiter_fleet import PACKET, Fleet
+from ..fleets.limiters import PACKET, PacketFleet
 
 LIMIT = 10 * MBIT
 BURST = LIMIT // 10
@@ -65,25 +65,24 @@ class Reckless(Fair):
         return replace(found, enforcement=enforcement)
 
 
-def bound(fleet: Fleet, margin: float) -> float:
+def bound(fleet: PacketFleet, margin: float) -> float:
     """B, bytes."""
-    limiter = next(iter(fleet.hosts.values())).managed.limiter
     return byte_bound(
         LIMIT,
         BURST,
-        len(fleet.hosts),
-        limiter.fabric.news_ns,
+        len(fleet.names),
+        fleet.fabric("l0").news_ns,
         margin=margin,
-        interval_ns=limiter.policy.interval_ns,
+        interval_ns=fleet.limit.policy.interval_ns,
     )
 
 
-def beyond(fleet: Fleet, margin: float) -> float:
+def beyond(fleet: PacketFleet, margin: float) -> float:
     """The most bytes beyond (1 + margin) L t in any window."""
     times = sorted(
         time_ns
-        for host in fleet.hosts.values()
-        for time_ns in host.times
+        for node in fleet.nodes.values()
+        for time_ns in node.times
         if time_ns >= BEGIN_S * NS_PER_S
     )
     level = most = 0.0
@@ -96,14 +95,14 @@ def beyond(fleet: Fleet, margin: float) -> float:
 # Traffic: each begins a source at a limiter, or at all of them.
 
 
-def on_off(fleet: Fleet, rng: Random) -> None:
+def on_off(fleet: PacketFleet, rng: Random) -> None:
     """Each limiter sends at random for random times, up to three times the limit in all."""
-    for name in fleet.hosts:
+    for name in fleet.names:
         _on_off(fleet, name, rng, rng.choice((0.2, 1.0, 4.0)))
 
 
-def _on_off(fleet: Fleet, name: str, rng: Random, mean_s: float) -> None:
-    gap_s = PACKET * len(fleet.hosts) / LIMIT / 3
+def _on_off(fleet: PacketFleet, name: str, rng: Random, mean_s: float) -> None:
+    gap_s = PACKET * len(fleet.names) / LIMIT / 3
 
     def begin() -> None:
         end_ns = fleet.now_ns + round(rng.expovariate(1 / mean_s) * NS_PER_S)
@@ -119,24 +118,24 @@ def _on_off(fleet: Fleet, name: str, rng: Random, mean_s: float) -> None:
     fleet.at(_first_ns(rng), begin)
 
 
-def together(fleet: Fleet, rng: Random) -> None:
+def together(fleet: PacketFleet, rng: Random) -> None:
     """All wake up at one moment, send twice the limit each for a while, and fall silent."""
     period_s = rng.choice((1.2, 2.5, 5.0))
     packets = round(min(period_s / 2, 0.6) * LIMIT / PACKET)
     for number in range(int((SECONDS - BEGIN_S) / period_s)):
-        for name in fleet.hosts:
+        for name in fleet.names:
             when_ns = round((BEGIN_S + number * period_s) * NS_PER_S) + rng.randrange(20 * MS)
             fleet.at(when_ns, partial(_train, fleet, name, packets, PACKET / LIMIT / 2))
 
 
-def pulses(fleet: Fleet, rng: Random) -> None:
+def pulses(fleet: PacketFleet, rng: Random) -> None:
     """All send the limit each for as long as news takes, and little for a while, again and again.
 
     So each believes that the others want little whenever it sends.
     """
     period_s, on_s = rng.choice((0.6, 0.8, 1.0)), rng.choice((0.15, 0.25))
     for number in range(int((SECONDS - BEGIN_S) / period_s)):
-        for name in fleet.hosts:
+        for name in fleet.names:
             when_ns = round((BEGIN_S + number * period_s) * NS_PER_S) + rng.randrange(20 * MS)
             fleet.at(
                 when_ns, partial(_train, fleet, name, round(on_s * LIMIT / PACKET), PACKET / LIMIT)
@@ -144,10 +143,10 @@ def pulses(fleet: Fleet, rng: Random) -> None:
             fleet.at(when_ns + round(period_s / 2 * NS_PER_S), partial(fleet.packet, name, 0))
 
 
-def in_turn(fleet: Fleet, rng: Random) -> None:
+def in_turn(fleet: PacketFleet, rng: Random) -> None:
     """One after the other sends twice the limit for a short while: what it had told is not true."""
     turn_s = rng.choice((0.1, 0.3, 1.0))
-    names = list(fleet.hosts)
+    names = fleet.names
     packets = round(2 * turn_s * LIMIT / PACKET)
     for number in range(int((SECONDS - BEGIN_S) / turn_s)):
         when_ns = round((BEGIN_S + number * turn_s) * NS_PER_S)
@@ -157,18 +156,18 @@ def in_turn(fleet: Fleet, rng: Random) -> None:
         )
 
 
-def bursts(fleet: Fleet, rng: Random) -> None:
+def bursts(fleet: PacketFleet, rng: Random) -> None:
     """Twelve packets every 1.15 s at each limiter."""
-    for name in fleet.hosts:
+    for name in fleet.names:
         first_ns = _first_ns(rng)
         for number in range(int((SECONDS - BEGIN_S) / 1.15)):
             when_ns = first_ns + round(1.15 * number * NS_PER_S)
             fleet.at(when_ns, partial(_train, fleet, name, 12, 0.0005))
 
 
-def keepalives(fleet: Fleet, rng: Random) -> None:
+def keepalives(fleet: PacketFleet, rng: Random) -> None:
     """A packet each half second at each limiter, and flows that want all at one, in turn."""
-    for name in fleet.hosts:
+    for name in fleet.names:
         for number in range(2 * SECONDS):
             fleet.at(_first_ns(rng) + number * NS_PER_S // 2, partial(fleet.packet, name, 9))
     in_turn(fleet, rng)
@@ -178,7 +177,7 @@ def _first_ns(rng: Random) -> int:
     return round((BEGIN_S + rng.random()) * NS_PER_S)
 
 
-def _train(fleet: Fleet, name: str, packets: int, gap_s: float) -> None:
+def _train(fleet: PacketFleet, name: str, packets: int, gap_s: float) -> None:
     def send(left: int) -> None:
         fleet.packet(name, left % 3)
         if left > 1:
@@ -187,7 +186,7 @@ def _train(fleet: Fleet, name: str, packets: int, gap_s: float) -> None:
     send(packets)
 
 
-TRAFFIC: Mapping[str, Callable[[Fleet, Random], None]] = {
+TRAFFIC: Mapping[str, Callable[[PacketFleet, Random], None]] = {
     "on and off": on_off,
     "together": together,
     "pulses": pulses,
@@ -210,12 +209,12 @@ class Found:
 class Shares:
     """The strict shares of a fleet, and their largest sum."""
 
-    def __init__(self, fleet: Fleet, margin: float) -> None:
+    def __init__(self, fleet: PacketFleet, margin: float) -> None:
         self.most = 0.0
         self._rate = (1 + margin) * LIMIT
         self._of: dict[str, float] = {}
-        for host in fleet.hosts.values():
-            host.watch = self._take
+        for node in fleet.nodes.values():
+            node.watch = self._take
 
     def _take(self, host: Host, _tick: Tick) -> None:
         allocator = host.managed.limiter._allocator
@@ -251,10 +250,10 @@ def found_in(
         mock.patch("drld.allocators.fair.LoanAccount", LoanAccount if account else NoAccount),
         mock.patch("drld.limiter.ALLOCATORS", {"fair": Reckless if reckless else Fair}),
     ):
-        fleet = Fleet(limit, size, seed=seed, fabric=fabric, delay_ns=round(path * TICK_NS))
+        fleet = PacketFleet(limit, size, seed=seed, fabric=fabric, delay_ns=round(path * TICK_NS))
         shares = Shares(fleet, margin)
         TRAFFIC[traffic](fleet, Random(f"{traffic}/{seed}"))
-        fleet.run(SECONDS)
+        fleet.run_until(SECONDS)
     return Found(beyond(fleet, margin) / bound(fleet, margin), shares.most)
 
 

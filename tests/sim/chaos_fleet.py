@@ -10,10 +10,10 @@ fabric and thing that happens, of N runs, and in which: what `testbed.chaos.prom
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 
 from drld.gossip.fabrics import FABRICS
@@ -32,9 +32,9 @@ from testbed.chaos.scene import FULL_LOAD, GOSSIP_RTT, LIMITERS, RATE, RTT, STRE
 from testbed.chaos.series import WINDOW_S
 from testbed.chaos.source import STALL_S
 from testbed.sim.host import Host
-from testbed.sim.run import Simulation
 
 from ..factories import TICK_NS, flow
+from ..fleets.tcp import TcpFleet
 from ..testbed_factories import experiment
 
 BEGIN_S, AFTER_S = 4.0, 4.0
@@ -43,49 +43,43 @@ STARTS_S = 0.3
 """Within which daemons that are started together are ready."""
 _STEP_NS = NS_PER_S // 50
 _NOTHING = Enforcement(fill_rate=0, depth=0)
+Deed = Callable[[TcpFleet], object]
 
 
-class Fleet:
-    """The scene's, and when what happens to it."""
+class Scene:
+    """The fleet of the scene, and a plan of what happens to it."""
 
     def __init__(self, fabric: str, seed: int, lasts_s: tuple[float, float]) -> None:
-        """`lasts_s`: for how long it happens, at least and at most."""
+        """Draw the times.
+
+        Args:
+            fabric: its name.
+            seed: of the times, the order of the limiters, and the run.
+            lasts_s: shortest and longest duration of the fault.
+        """
         self.rng = Random(seed)
         self.begin_s = BEGIN_S + self.rng.random() * TICK_NS / NS_PER_S
         self.healed_s = self.begin_s + self.rng.uniform(*lasts_s)
-        self.end_s = self.healed_s + AFTER_S
         self.names = [f"l{number}" for number in range(1, LIMITERS + 1)]
         self.rng.shuffle(self.names)
         self._fabric, self._seed = fabric, seed
-        self._plan: list[tuple[float, Callable[[], None]]] = []
-        self._pauses: dict[str, tuple[float, float]] = {}
+        self._plan: list[tuple[float, Deed]] = []
+        self._pauses: dict[str, float] = {}
 
-    @property
-    def now_ns(self) -> int:
-        """The time, while it runs."""
-        return self._run._clock.now_ns
-
-    def host(self, name: str) -> Host:
-        """A limiter, while it runs."""
-        return self._hosts[name]
-
-    def at(self, time_s: float, do: Callable[[], None]) -> None:
-        """Have something happen."""
+    def at(self, time_s: float, do: Deed) -> None:
+        """Plan something."""
         self._plan.append((time_s, do))
 
     def silence(self, name: str, until_s: float) -> None:
         """Give up the TCP flows of a limiter until then, as a client does that tries again."""
-        self._pauses[name] = self.begin_s, until_s
-
-    def cut(self, paths: Sequence[tuple[str, str]]) -> None:
-        """Let nothing through on these paths, and on no others."""
-        self._run.fleet.network.cut = set(paths)
+        self._pauses[name] = until_s
 
     def least(self) -> float:
-        """Let it all happen; the least that is forwarded in any second, over the limit."""
-        self._run = Simulation(
+        """Carry the plan out; return the least that passes in any second, over the limit."""
+        end_s = self.healed_s + AFTER_S
+        fleet = TcpFleet(
             experiment(
-                seconds=math.ceil(self.end_s) + 1,
+                seconds=math.ceil(end_s) + 1,
                 warmup="1s",
                 seed=self._seed,
                 allocators=["fps"],
@@ -94,20 +88,15 @@ class Fleet:
                 flows=[group for name in self.names for group in self._flows(name)],
             ),
             "fps",
-            1,
         )
-        self._hosts = {host.name: host for host in self._run.fleet.hosts}
-        clock = self._run._clock
-        begin_ns = clock.now_ns + NS_PER_S
         for number, name in enumerate(self.names):
-            self._stream(self._hosts[name], 100 + number)
+            self._stream(fleet, name, 100 + number)
         for time_s, do in self._plan:
-            clock.at(begin_ns + round(time_s * NS_PER_S), lambda do: do(), do)
-        passed: list[int] = []
-        end_ns = begin_ns + round(self.end_s * NS_PER_S)
-        for time_ns in range(begin_ns + round(self.begin_s * NS_PER_S), end_ns, _STEP_NS):
-            clock.at(time_ns, lambda _: passed.append(self._passed()))
-        self._run.carry_out()
+            fleet.at(time_s, partial(do, fleet))
+        begin_ns, end_ns = round(self.begin_s * NS_PER_S), round(end_s * NS_PER_S)
+        samples = fleet.sample(range(begin_ns, end_ns, _STEP_NS))
+        fleet.carry_out()
+        passed = [forwarded for _, forwarded in samples]
         span = round(WINDOW_S * NS_PER_S) // _STEP_NS
         return min(b - a for a, b in zip(passed, passed[span:], strict=False)) / WINDOW_S / RATE
 
@@ -115,15 +104,14 @@ class Fleet:
         common = {"limiter": name, "count": FULL_LOAD.flows, "rtt": RTT}
         if name not in self._pauses:
             return [common | {"name": name}]
-        end_s, start_s = self._pauses[name]
-        again = {"start": f"{start_s * 1000:.0f}ms", "spread": f"{STALL_S}s"}
+        again = {"start": f"{self._pauses[name] * 1000:.0f}ms", "spread": f"{STALL_S}s"}
         return [
-            common | {"name": name, "end": f"{end_s * 1000:.0f}ms"},
+            common | {"name": name, "end": f"{self.begin_s * 1000:.0f}ms"},
             common | again | {"name": f"{name}-2"},
         ]
 
-    def _stream(self, host: Host, number: int) -> None:
-        clock = self._run._clock
+    def _stream(self, fleet: TcpFleet, name: str, number: int) -> None:
+        clock, host = fleet.clock, fleet.hosts[name]
         period_ns = STREAM_BYTES * NS_PER_S // FULL_LOAD.stream
 
         def send(_: object) -> None:
@@ -132,77 +120,76 @@ class Fleet:
 
         clock.at(clock.now_ns + self.rng.randrange(period_ns), send)
 
-    def _passed(self) -> int:
-        return sum(host.forwarded for host in self._hosts.values())
 
-
-Act = Callable[[Fleet], None]
+Act = Callable[[Scene], None]
+"""Plans a fault."""
 
 
 def cut(*paths: tuple[int, int]) -> Act:
-    """Paths from and to limiters, by number."""
+    """Cut paths from and to limiters, by number."""
 
-    def act(fleet: Fleet) -> None:
-        broken = [(fleet.names[source], fleet.names[destination]) for source, destination in paths]
-        fleet.at(fleet.begin_s, lambda: fleet.cut(broken))
-        fleet.at(fleet.healed_s, lambda: fleet.cut(()))
+    def act(scene: Scene) -> None:
+        scene.at(scene.begin_s, _cut(scene, paths))
+        scene.at(scene.healed_s, _cut(scene, ()))
 
     return act
+
+
+def _cut(scene: Scene, paths: Iterable[tuple[int, int]]) -> Deed:
+    broken = {(scene.names[source], scene.names[destination]) for source, destination in paths}
+    return lambda fleet: setattr(fleet.network, "cut", set(broken))
 
 
 ALONE = ((0, 1), (1, 0), (0, 2), (2, 0))
 
 
 def flap(*rhythm: float) -> Act:
-    """One is cut off and back, again and again: for so long each, or as `testbed.chaos.partitions`
-    has it, at random."""
+    """Cut one limiter off and connect it, again and again.
 
-    def act(fleet: Fleet) -> None:
-        broken = [(fleet.names[source], fleet.names[destination]) for source, destination in ALONE]
+    Each state lasts for the times of the rhythm, s, or at random as in `testbed.chaos.partitions`.
+    """
+
+    def act(scene: Scene) -> None:
         lasting = itertools.cycle(rhythm)
-        now_s = fleet.begin_s
-        while now_s < fleet.healed_s:
-            for paths in (broken, []):
-                fleet.at(now_s, functools.partial(fleet.cut, paths))
-                now_s += next(lasting, None) or fleet.rng.uniform(*FLAP_S)
+        now_s = scene.begin_s
+        while now_s < scene.healed_s:
+            for paths in (ALONE, ()):
+                scene.at(now_s, _cut(scene, paths))
+                now_s += next(lasting, None) or scene.rng.uniform(*FLAP_S)
 
     return act
 
 
 def killed(count: int, *, closed: bool = False) -> Act:
-    """Some daemons die, and are started again; `closed`: nothing passes their hosts meanwhile."""
+    """Kill some daemons and start them again; `closed`: nothing passes their hosts meanwhile."""
 
-    def act(fleet: Fleet) -> None:
-        for name in fleet.names[:count]:
-            back_s = fleet.healed_s + fleet.rng.random() * STARTS_S
-            fleet.at(fleet.begin_s, functools.partial(_kill, fleet, name))
-            fleet.at(back_s, functools.partial(_revive, fleet, name))
+    def act(scene: Scene) -> None:
+        for name in scene.names[:count]:
+            back_s = scene.healed_s + scene.rng.random() * STARTS_S
+            scene.at(scene.begin_s, _to_host(Host.kill, name))
+            scene.at(back_s, _to_host(Host.revive, name))
             if closed:
-                close = functools.partial(_close, fleet, name)
-                fleet.at(fleet.begin_s, close)
+                scene.at(scene.begin_s, _to_host(_close, name))
                 # Later than it has fallen back to its share.
-                fleet.at(fleet.begin_s + (GRACE_INTERVALS * TICK_NS + 1) / NS_PER_S, close)
-                fleet.silence(name, back_s)
+                fallen_s = scene.begin_s + (GRACE_INTERVALS * TICK_NS + 1) / NS_PER_S
+                scene.at(fallen_s, _to_host(_close, name))
+                scene.silence(name, back_s)
 
     return act
 
 
-def _kill(fleet: Fleet, name: str) -> None:
-    fleet.host(name).kill()
+def _to_host(do: Callable[[Host], object], name: str) -> Deed:
+    return lambda fleet: do(fleet.hosts[name])
 
 
-def _revive(fleet: Fleet, name: str) -> None:
-    fleet.host(name).revive()
+def _close(host: Host) -> None:
+    host.policer.program(_NOTHING, (), host._clock.now_ns)
 
 
-def _close(fleet: Fleet, name: str) -> None:
-    fleet.host(name).policer.program(_NOTHING, (), fleet.now_ns)
-
-
-def freeze(fleet: Fleet) -> None:
-    """One stands still."""
-    for_ns = round((fleet.healed_s - fleet.begin_s) * NS_PER_S)
-    fleet.at(fleet.begin_s, lambda: fleet.host(fleet.names[0]).freeze(for_ns))
+def freeze(scene: Scene) -> None:
+    """Freeze one daemon."""
+    for_ns = round((scene.healed_s - scene.begin_s) * NS_PER_S)
+    scene.at(scene.begin_s, _to_host(lambda host: host.freeze(for_ns), scene.names[0]))
 
 
 ACTS: Mapping[str, tuple[Act, ...]] = {
@@ -223,9 +210,9 @@ LONG_S = 5.0, 5.0
 
 def least(fabric: str, what: str, number: int, seed: int) -> float:
     """The least that is used in any second, over the limit, if one of these things happens."""
-    fleet = Fleet(fabric, seed, LASTS_S.get(what, LONG_S))
-    ACTS[what][number](fleet)
-    return fleet.least()
+    scene = Scene(fabric, seed, LASTS_S.get(what, LONG_S))
+    ACTS[what][number](scene)
+    return scene.least()
 
 
 def main() -> None:

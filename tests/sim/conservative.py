@@ -17,14 +17,14 @@ from drld.gossip.fabrics import FABRICS
 from testbed.sim.network import MS
 
 from ..factories import TICK_NS
-from .engine_fleet import Fleet
-from .schedules import Event, carry_out, random_breaks, random_cut, random_fleet
+from ..fleets.events import Event, carry_out, random_breaks, random_cut, random_fleet
+from ..fleets.limiters import FluidFleet
 
 MOST = 1 + 1e-5
 """Of the limit: local limits are rounded to bytes a second, values to float32."""
 
 
-def excess(fleet: Fleet, events: Sequence[Event], watched: int = 60) -> float:
+def excess(fleet: FluidFleet, events: Sequence[Event], watched: int = 60) -> float:
     """The largest sum of the local limits later than a detection time after the last event.
 
     Over the limit.
@@ -33,14 +33,14 @@ def excess(fleet: Fleet, events: Sequence[Event], watched: int = 60) -> float:
     for event in events:
         carry_out(fleet, event)
     thawed_ns = max(node.frozen_until_ns for node in fleet.nodes.values())
-    fleet.run(max(0, thawed_ns - fleet.clock.now_ns) / TICK_NS)
+    fleet.run(max(0, thawed_ns - fleet.now_ns) / TICK_NS)
     fleet.run(fleet.detection_intervals)
     fleet.watch()
     fleet.run(watched)
     return fleet.most
 
 
-def excess_of_cuts(fleet: Fleet, *cuts: Event, reloads: Sequence[int] = ()) -> float:
+def excess_of_cuts(fleet: FluidFleet, *cuts: Event, reloads: Sequence[int] = ()) -> float:
     """The largest sum of the local limits from before a cut until after its end; over the limit.
 
     Meanwhile limiters may reload: a bit for each of those that do so at once.
@@ -90,7 +90,8 @@ def main() -> int:
             if len(sums) % 20 == 0:
                 print(f"{fabric} {allocator}: {len(sums)}", end="\r", file=sys.stderr, flush=True)
             if sums[-1] > MOST:
-                print(f"{fabric} {allocator} {seed}: {sums[-1]:.4f}, {fleet.network.loss} lost")
+                loss = fleet.network.bounded_loss
+                print(f"{fabric} {allocator} {seed}: {sums[-1]:.4f}, {loss} lost")
                 print(f"    {events}", flush=True)
         over = sum(value > MOST for value in sums)
         print(f"{fabric} {allocator}: {over} of {len(sums)} above, at most {max(sums):.6f}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,12 +19,14 @@ from typing import Any
 from drld.allocators import ALLOCATORS
 from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
+from testbed.sim.host import Host
 from testbed.sim.network import Network
-from testbed.sim.run import SAMPLE_NS, Simulation
+from testbed.sim.run import SAMPLE_NS
 
 from ..factories import MBIT, limit_spec
+from ..fleets.limiters import PACKET, PacketFleet
+from ..fleets.tcp import TcpFleet
 from ..testbed_factories import experiment
-from .limiter_fleet import PACKET, Fleet
 
 LIMIT = 10 * MBIT
 BURST = 75_000
@@ -85,9 +87,19 @@ def summary(
     return Forwarded(max(rate for _, rate in windows), max(settled), sum(settled) / len(settled))
 
 
-def cut_off(network: Network[Any], name: str, names: Sequence[str]) -> None:
-    """One from all others."""
-    network.partition([name], [other for other in names if other != name])
+def faults_of(
+    network: Network[Any], hosts: Mapping[str, Host]
+) -> Iterable[tuple[float, Callable[[], None]]]:
+    """The events, by their times, s: the first limiter is cut off, and the second one dies."""
+    first, second, *_ = hosts
+    others = [name for name in hosts if name != first]
+    what = (
+        partial(network.partition, [first], others),
+        network.heal,
+        hosts[second].kill,
+        hosts[second].revive,
+    )
+    return zip(EVENTS_S, what, strict=True)
 
 
 def under_tcp(kind: Kind, fabric: str, *, faults: bool, seed: int = 1) -> Forwarded:
@@ -106,70 +118,49 @@ def under_tcp(kind: Kind, fabric: str, *, faults: bool, seed: int = 1) -> Forwar
         },
         flows=[{"limiter": name, "count": n, "rtt": "40ms"} for name, n in FLOWS.items()],
     )
-    run = Simulation(made, allocator, 1)
-    hosts = {host.name: host for host in run.fleet.hosts}
-    network = run.fleet.network
-    happens: list[Callable[[], None]] = [
-        lambda: cut_off(network, "l1", list(FLOWS)),
-        network.heal,
-        hosts["l2"].kill,
-        hosts["l2"].revive,
-    ]
-    clock = run._clock
-    begin_ns = clock.now_ns + NS_PER_S
-    samples: list[tuple[float, int]] = []
-
-    def sample(now_s: float) -> None:
-        samples.append((now_s, sum(host.forwarded for host in hosts.values())))
-
-    for step in range(SECONDS * NS_PER_S // SAMPLE_NS):
-        clock.at(begin_ns + step * SAMPLE_NS, sample, step * SAMPLE_NS / NS_PER_S)
+    fleet = TcpFleet(made, allocator)
+    samples = fleet.sample(range(0, SECONDS * NS_PER_S, SAMPLE_NS))
     if faults:
-        for event_s, what in zip(EVENTS_S, happens, strict=True):
-            clock.at(begin_ns + round(event_s * NS_PER_S), lambda do: do(), what)
-    run.carry_out()
-    detection_s = hosts["l1"].managed.limiter.fabric.detection_ns / NS_PER_S
+        for event_s, what in faults_of(fleet.network, fleet.hosts):
+            fleet.at(event_s, what)
+    fleet.carry_out()
+    detection_s = fleet.hosts["l1"].managed.limiter.fabric.detection_ns / NS_PER_S
     return summary(samples, EVENTS_S if faults else (), detection_s)
+
+
+def packet_fleet(kind: Kind, fabric: str, size: int, seed: int) -> PacketFleet:
+    """A fleet without traffic."""
+    parameters = ALLOCATORS[kind.allocator].Parameters(**kind.parameters)
+    limit = limit_spec(kind.allocator, parameters=parameters)
+    return PacketFleet(limit, size, seed=seed, fabric=fabric)
 
 
 def under_constant_demand(kind: Kind, fabric: str, *, faults: bool, seed: int = 1) -> Forwarded:
     """Each flow sends a third of the limit, whatever is dropped."""
-    parameters = ALLOCATORS[kind.allocator].Parameters(**kind.parameters)
-    limit = limit_spec(kind.allocator, parameters=parameters)
-    fleet = Fleet(limit, 3, seed=seed, fabric=fabric)
-    names = list(fleet.hosts)
-    for number, (name, count) in enumerate(zip(names, FLOWS.values(), strict=True)):
+    fleet = packet_fleet(kind, fabric, 3, seed)
+    for number, (name, count) in enumerate(zip(fleet.names, FLOWS.values(), strict=True)):
         for flow in range(count):
             fleet.constant(name, 10 * number + flow, LIMIT / 3)
-    happens: list[Callable[[], None]] = [
-        lambda: cut_off(fleet.network, names[0], names),
-        fleet.network.heal,
-        fleet.hosts[names[1]].kill,
-        fleet.hosts[names[1]].revive,
-    ]
     if faults:
-        for event_s, what in zip(EVENTS_S, happens, strict=True):
+        for event_s, what in faults_of(fleet.network, fleet.nodes):
             fleet.at(round(event_s * NS_PER_S), what)
     samples = []
     for step in range(SECONDS * NS_PER_S // SAMPLE_NS):
-        fleet.run(step * SAMPLE_NS / NS_PER_S)
-        forwarded = sum(len(host.times) for host in fleet.hosts.values())
+        fleet.run_until(step * SAMPLE_NS / NS_PER_S)
+        forwarded = sum(len(node.times) for node in fleet.nodes.values())
         samples.append((step * SAMPLE_NS / NS_PER_S, forwarded * PACKET))
-    detection_s = fleet.hosts["l0"].managed.limiter.fabric.detection_ns / NS_PER_S
+    detection_s = fleet.fabric("l0").detection_ns / NS_PER_S
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 
 def when_all_begin(kind: Kind, fabric: str, limiters: int, seed: int = 1) -> float:
     """The highest 1 s window over the limit: each sends the whole limit, from one moment on."""
-    parameters = ALLOCATORS[kind.allocator].Parameters(**kind.parameters)
-    fleet = Fleet(
-        limit_spec(kind.allocator, parameters=parameters), limiters, seed=seed, fabric=fabric
-    )
-    fleet.run(3)
-    for number, name in enumerate(fleet.hosts):
+    fleet = packet_fleet(kind, fabric, limiters, seed)
+    fleet.run_until(3)
+    for number, name in enumerate(fleet.names):
         fleet.constant(name, number, LIMIT)
-    fleet.run(7)
-    times = sorted(time_ns for host in fleet.hosts.values() for time_ns in host.times)
+    fleet.run_until(7)
+    times = sorted(time_ns for node in fleet.nodes.values() for time_ns in node.times)
     highest = begin = 0
     for end, time_ns in enumerate(times):
         while times[begin] <= time_ns - NS_PER_S:

@@ -29,7 +29,7 @@ from testbed.sim.lives import Sealed
 from testbed.sim.mailbox import Content
 
 from ..factories import MBIT, limit_spec
-from .limiter_fleet import PACKET, Fleet
+from ..fleets.limiters import PACKET, PacketFleet
 
 SIZE = 10
 RATE = 10 * MBIT
@@ -63,16 +63,16 @@ def suffer(
     In a tree it goes to the root, as if from the child with the most below, or from a `stranger`
     who is not its child; or to that child, as if from its `parent`.
     """
-    made = Fleet(limit_spec(allocator, rate=RATE), SIZE, seed=1, fabric=fabric)
-    for number, name in enumerate(made.hosts):
+    made = PacketFleet(limit_spec(allocator, rate=RATE), SIZE, seed=1, fabric=fabric)
+    for number, name in enumerate(made.names):
         made.constant(name, number, 2 * RATE / SIZE)
-    made.run(FORGED_S)
+    made.run_until(FORGED_S)
     sender, victim, epoch, role = "l1", "l0", 0, Role.PARENT
-    root = made.hosts[victim].engine.membership
+    root = made.nodes[victim].engine.membership
     if isinstance(root, TreeMembership):
         memberships = {
             name: host.engine.membership
-            for name, host in made.hosts.items()
+            for name, host in made.nodes.items()
             if isinstance(host.engine.membership, TreeMembership)
         }
         victim = next(name for name, it in memberships.items() if it.parent is None)
@@ -81,10 +81,10 @@ def suffer(
         if seems == "parent":
             sender, victim, role = victim, sender, Role.CHILD
         elif seems == "stranger":
-            sender = next(name for name in made.hosts if name not in {victim, *root.children})
-    elif isinstance(pushed := made.hosts[victim].managed.limiter.fabric, PushSum):
+            sender = next(name for name in made.names if name not in {victim, *root.children})
+    elif isinstance(pushed := made.fabric(victim), PushSum):
         epoch = pushed.epoch
-    next_sequence = made.hosts[sender].engine.membership.numbering.of(victim, 1)._next
+    next_sequence = made.nodes[sender].engine.membership.numbering.of(victim, 1)._next
     quantity = Quantity.RATE if allocator in ("gtb", "grd") else Quantity.WEIGHT
     ahead = 0 if fabric == "pushsum" else MAX_JUMP - 2  # losses would cure pushsum at once
     common = (1, next_sequence + ahead, quantity, True, value)
@@ -97,13 +97,13 @@ def suffer(
         forged = PushsumUpdate(*common, epoch=epoch, weight=weight)
     content = Content(FABRICS[fabric].kind, [forged])
     made.network.send(sender, victim, Sealed(0, 0, content), made.now_ns)
-    made.run(FORGED_S + seconds)
+    made.run_until(FORGED_S + seconds)
     return _harm(made, seconds)
 
 
-def _harm(made: Fleet, seconds: int) -> Harm:
+def _harm(made: PacketFleet, seconds: int) -> Harm:
     counts = [0] * seconds
-    for host in made.hosts.values():
+    for host in made.nodes.values():
         for when_ns in host.times:
             second = when_ns // NS_PER_S - FORGED_S
             if second >= 0:

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..factories import MS
+from ..fleets.events import slow
 from .byte_bound import TRAFFIC, found_in
-from .strategies import slow
 
 ROUNDED = 1 + 1e-6
 """Values are told as float32."""

@@ -16,10 +16,20 @@ from drld.model import NS_PER_S
 from testbed.sim.network import MS
 
 from ..factories import TICK_NS
+from ..fleets.events import (
+    CUTS,
+    Event,
+    carry_out,
+    events,
+    flows,
+    join,
+    leave,
+    parted,
+    random_cut,
+    slow,
+)
+from ..fleets.limiters import FluidFleet
 from .conservative import MOST, excess, excess_of_cuts
-from .engine_fleet import Fleet
-from .schedules import CUTS, Event, carry_out, join, leave, parted, random_cut
-from .strategies import events, flows, slow
 
 FABRICS = ["mesh", "pushsum", "tree"]
 SAFE = ["mesh", "tree"]
@@ -32,7 +42,7 @@ SAFE = ["mesh", "tree"]
 def test_fps_keeps_to_the_limit(
     fabric: str, flows: list[int], events: list[Event], loss: float, seed: int
 ) -> None:
-    assert excess(Fleet(fabric, flows, seed=seed, loss=loss), events, watched=30) <= MOST
+    assert excess(FluidFleet(fabric, flows, seed=seed, loss=loss), events, watched=30) <= MOST
 
 
 @pytest.mark.parametrize("allocator", ["static", "fps-random-drop"])
@@ -42,7 +52,10 @@ def test_fps_keeps_to_the_limit(
 def test_so_do_other_allocators(
     fabric: str, allocator: str, flows: list[int], events: list[Event], seed: int
 ) -> None:
-    assert excess(Fleet(fabric, flows, seed=seed, allocator=allocator), events, watched=30) <= MOST
+    assert (
+        excess(FluidFleet(fabric, flows, seed=seed, allocator=allocator), events, watched=30)
+        <= MOST
+    )
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -52,7 +65,7 @@ def test_so_do_limits_whose_interval_is_longer(
     fabric: str, flows: list[int], events: list[Event], seed: int, intervals: int
 ) -> None:
     """Than that of the gossip."""
-    made = Fleet(fabric, flows, seed=seed, interval_ns=intervals * TICK_NS)
+    made = FluidFleet(fabric, flows, seed=seed, interval_ns=intervals * TICK_NS)
     assert excess(made, events, watched=30) <= MOST
 
 
@@ -63,7 +76,7 @@ def test_large_fleets(fabric: str, size: int) -> None:
     Then all is used but the shares of the five.
     """
     flows = [(1, 0, 5, 2)[number % 4] for number in range(size)]
-    made = Fleet(fabric, flows, seed=1, loss=0.0 if fabric == "pushsum" else 0.05)
+    made = FluidFleet(fabric, flows, seed=1, loss=0.0 if fabric == "pushsum" else 0.05)
     made.run(60)
     made.cut(parted(made.names, set(made.names[::3])))
     made.run(10)
@@ -95,7 +108,7 @@ def test_a_chain_keeps_to_the_limit_and_uses_it(
     A tree does not know whose shares are missing, and leaves some unused. With unequal shares a
     pushsum has the bound of the paper's rule: what two that do not hear each other have in force.
     """
-    made = Fleet(fabric, wanted, seed=1, shares=shares)
+    made = FluidFleet(fabric, wanted, seed=1, shares=shares)
     made.run(80)
     one, other = (name for number, name in enumerate(made.names) if number != middle)
     made.cut({(one, other), (other, one)})
@@ -130,7 +143,7 @@ def test_a_cut_and_its_end_never_exceed_the_limit(
 
     Whether the limit's interval is that of the gossip, or longer, and whoever reloads meanwhile.
     """
-    made = Fleet(fabric, flows, seed=cut.who, loss=loss, interval_ns=intervals * TICK_NS)
+    made = FluidFleet(fabric, flows, seed=cut.who, loss=loss, interval_ns=intervals * TICK_NS)
     assert excess_of_cuts(made, cut, reloads=reloads) <= MOST
 
 
@@ -156,7 +169,7 @@ def test_who_leaves_or_joins_never_makes_the_sum_exceed_the_limit(
     fabric: str, flows: list[int], who: int, after: int, between: int
 ) -> None:
     """Whenever the others reload; and when it is over all of the limit is in use."""
-    made = Fleet(fabric, flows, seed=who)
+    made = FluidFleet(fabric, flows, seed=who)
     made.run(80)
     made.watch()
     name = made.names[who % len(flows)]
@@ -176,7 +189,7 @@ def test_who_leaves_or_joins_never_makes_the_sum_exceed_the_limit(
 
 
 def test_a_schedule_may_have_somebody_join_a_fleet_that_is_whole_again() -> None:
-    made = Fleet("mesh", [1, 1, 2], seed=1)
+    made = FluidFleet("mesh", [1, 1, 2], seed=1)
     for what in ("leave", "join", "join"):
         carry_out(made, Event(0, what, 0, 0))
     assert sorted(made.members) == made.names
@@ -194,7 +207,7 @@ def test_whose_daemon_fails_has_shrunk_before_its_demand_is_taken(
     That may enforce more than it did, its static share, before the others have given that up: so
     much, and not more, the sum may be too large meanwhile.
     """
-    made = Fleet(fabric, flows, seed=who)
+    made = FluidFleet(fabric, flows, seed=who)
     made.run(80)
     made.watch()
     node = made.nodes[made.names[who % len(flows)]]
@@ -236,7 +249,7 @@ def test_who_is_cut_off_and_dies_before_it_has_shrunk(
     They keep to the limit among themselves, so the sum is too large by what the dead had, or by
     their static shares, at the most.
     """
-    made = Fleet(fabric, flows, seed=sooner)
+    made = FluidFleet(fabric, flows, seed=sooner)
     made.run(120)
     dead = {made.names[number % len(flows)] for number in lost}
     others = set(made.names) - dead
@@ -260,7 +273,7 @@ def test_who_is_cut_off_and_dies_before_it_has_shrunk(
 def test_after_healing_the_limit_is_used_again(fabric: str, apart: int) -> None:
     """However long they were apart; with demand at all limiters."""
     for size in (2, 5, 10):
-        made = Fleet(fabric, [1, 9, 2, 2, 1, 1, 5, 1, 1, 3][:size], seed=size)
+        made = FluidFleet(fabric, [1, 9, 2, 2, 1, 1, 5, 1, 1, 3][:size], seed=size)
         made.run(80)
         made.cut(parted(made.names, set(made.names[: size // 2])))
         made.run(apart)
@@ -281,13 +294,13 @@ def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
     """
     flows = [3, 5, 1, 2, 4, 2]
     for restarted in (0, 1, 4):
-        made = Fleet(fabric, flows, seed=restarted)
+        made = FluidFleet(fabric, flows, seed=restarted)
         made.run(80)
         node = made.nodes[f"l{restarted}"]
         if away:
             node.kill()
             made.run(away)
-        node.start(made.clock.now_ns)
+        node.begin(made.now_ns)
         assert made.passes(node.name) == pytest.approx(1 / len(flows), rel=1e-4)
         others = [name for name in made.names if name != node.name]
         made.run(made.detection_intervals)
@@ -304,10 +317,10 @@ def test_a_restart_at_once_is_hardly_felt(fabric: str) -> None:
     """Too quick to be missed: the others believe in nearly the same total all the time."""
     flows = [3, 5, 1, 2, 4, 2]
     for restarted in range(len(flows)):
-        made = Fleet(fabric, flows, seed=restarted)
+        made = FluidFleet(fabric, flows, seed=restarted)
         made.run(80)
         node = made.nodes[f"l{restarted}"]
-        node.start(made.clock.now_ns)
+        node.begin(made.now_ns)
         others = [name for name in made.names if name != node.name]
         for _ in range(60):
             made.run(1)
@@ -324,7 +337,7 @@ def test_detection_times() -> None:
     }
     for fabric, times in documented.items():
         for size, seconds in times.items():
-            made = Fleet(fabric, [0] * size, seed=1)
+            made = FluidFleet(fabric, [0] * size, seed=1)
             limiter = made.nodes["l0"].engine.limits[1].limiter
             assert limiter.fabric.detection_ns / NS_PER_S == pytest.approx(seconds), (fabric, size)
 
@@ -332,7 +345,7 @@ def test_detection_times() -> None:
 def test_the_detection_time_grows_with_the_fleet_and_no_faster_than_its_logarithm() -> None:
     """In a tree."""
     times = [
-        Fleet("tree", [0] * size, seed=1).nodes["l0"].engine.limits[1].limiter.fabric.detection_ns
+        FluidFleet("tree", [0] * size, seed=1).fabric("l0").detection_ns
         for size in (2, 4, 8, 16, 32, 64)
     ]
     assert {later - sooner for sooner, later in pairwise(times)} == {4 * TICK_NS}

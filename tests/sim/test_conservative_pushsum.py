@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from drld.gossip.fabrics.pushsum import PushSum
 
+from ..fleets.events import Event, events, flows, parted, slow
+from ..fleets.limiters import FluidFleet
 from .conservative import MOST, excess
-from .engine_fleet import Fleet
-from .schedules import Event, parted
-from .strategies import events, flows, slow
 
 
 @given(
@@ -27,7 +26,7 @@ from .strategies import events, flows, slow
 def test_fps_keeps_to_the_limit_if_nothing_is_lost(
     flows: list[int], events: list[Event], seed: int
 ) -> None:
-    assert excess(Fleet("pushsum", flows, seed=seed), events, watched=30) <= MOST
+    assert excess(FluidFleet("pushsum", flows, seed=seed), events, watched=30) <= MOST
 
 
 @given(
@@ -41,7 +40,7 @@ def test_loss_gives_nobody_more_than_the_shares_of_its_part(
     flows: list[int], part: int, loss: float, seed: int
 ) -> None:
     """Together those that want something have no more than so much each."""
-    made = Fleet("pushsum", flows, seed=seed, loss=loss)
+    made = FluidFleet("pushsum", flows, seed=seed, loss=loss)
     made.run(80)
     one = {name for number, name in enumerate(made.names) if part >> number & 1}
     made.cut(parted(made.names, one))
@@ -61,11 +60,11 @@ def test_loss_may_give_everybody_all_of_the_limit(flows: list[int]) -> None:
     """
     largest = []
     for seed in range(16):
-        made = Fleet("pushsum", flows, seed=seed)
+        made = FluidFleet("pushsum", flows, seed=seed)
         made.run(80)
         made.watch()
         for loss, intervals in ((1.0, 3), (0.0, 1), (1.0, 9)):
-            made.network.loss = loss
+            made.network.bounded_loss = loss
             made.run(intervals)
         largest.append(made.most)
     assert max(largest) == pytest.approx(len(flows), rel=1e-5)
@@ -73,14 +72,14 @@ def test_loss_may_give_everybody_all_of_the_limit(flows: list[int]) -> None:
 
 def test_a_cut_takes_mass_of_those_that_stay_together() -> None:
     """Until they notice it; from then on a change of demand counts many times, in that epoch."""
-    made = Fleet("pushsum", [3, 5, 2], seed=1)
+    made = FluidFleet("pushsum", [3, 5, 2], seed=1)
     made.run(80)
     others = made.names[1:]
     made.cut(parted(made.names, set(others)))
     made.run(10)
     weight = 0.0
     for name in others:
-        fabric = made.nodes[name].engine.limits[1].limiter.fabric
+        fabric = made.fabric(name)
         assert isinstance(fabric, PushSum)
         weight += fabric.mass.weight
     assert weight < 0.3, "of the two that they had"

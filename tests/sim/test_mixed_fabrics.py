@@ -9,7 +9,7 @@ import pytest
 from drld.gossip.fabrics import FABRICS
 
 from ..factories import gossip_spec
-from .engine_fleet import Fleet
+from ..fleets.limiters import FluidFleet
 
 MIXED = [(most, odd) for most in FABRICS for odd in FABRICS if most != odd]
 
@@ -17,10 +17,10 @@ MIXED = [(most, odd) for most in FABRICS for odd in FABRICS if most != odd]
 @pytest.mark.parametrize(("most", "odd"), MIXED)
 @pytest.mark.parametrize("victim", ["l0", "l3"])
 def test_a_limiter_with_another_fabric_is_on_its_own(most: str, odd: str, victim: str) -> None:
-    fleet = Fleet(most, [3, 3, 3, 3], seed=1)
+    fleet = FluidFleet(most, [3, 3, 3, 3], seed=1)
     fleet.run(100)
     engine = fleet.nodes[victim].engine
-    engine.reconfigure(replace(engine.spec, gossip=gossip_spec(odd)), fleet.clock.now_ns)
+    engine.reconfigure(replace(engine.spec, gossip=gossip_spec(odd)), fleet.now_ns)
     fleet.run(300)
     fleet.watch()
     fleet.run(100)

@@ -1,31 +1,30 @@
-"""A datapath that is a number: what it lets through at a moment.
+"""A datapath whose traffic is a constant rate, and not packets.
 
-Traffic arrives at a constant rate and not in packets. It falls back to the static share as the
-kernel's datapath does.
+It falls back to the static share as the kernel's datapath does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from drld.model import GRACE_INTERVALS, Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
+from testbed.sim.datapath import MemoryDatapath
 
 from ..factories import MBIT
 
 LIMIT = 10 * MBIT
 FLOW_RATE = 2.0 * LIMIT
-"""Of one flow: each wants more than there is."""
+"""Of one flow, bytes/s: more than the limit."""
 
 
-class FluidDatapath:
-    """One limit's traffic that arrives at a constant rate, and what becomes of it."""
+class FluidDatapath(MemoryDatapath):
+    """The traffic of one limit, and the part that passes."""
 
-    name = "fluid"
-
-    def __init__(self) -> None:
-        self.flows = 0
-        """That send as fast as `FLOW_RATE`."""
+    def __init__(self, flows: int) -> None:
+        super().__init__()
+        self.flows = flows
+        """Number of flows, each of which sends `FLOW_RATE`."""
         self.record = Enforcement()
         self.share = Enforcement()
         self._grace_ns = 0
@@ -78,15 +77,8 @@ class FluidDatapath:
         """See `Datapath`: the daemon lives."""
         self._heartbeat_ns = now_ns
 
-    def counters(self) -> Mapping[str, int]:
-        """See `Datapath`."""
-        return {}
-
-    def detach(self) -> None:
-        """See `Datapath`."""
-
     def passes(self, now_ns: int) -> float:
-        """What is let through at that moment, bytes/s, where enough arrives."""
+        """The rate that passes at that moment, bytes/s."""
         old = now_ns - self._heartbeat_ns > self._grace_ns
         record = self.share if old else self.record
         passing = self.flows * FLOW_RATE * (1 - record.drop_probability)

@@ -1,4 +1,4 @@
-"""What may happen to a fleet, at random: schedules of events, and how one is carried out."""
+"""Faults and changes of a `FluidFleet`, at random: schedules of events, and strategies for them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
 from ..factories import TICK_NS
-from .engine_fleet import Fleet
+from .limiters import FluidFleet
 
 CUTS = ("part", "cut", "deafen", "isolate", "mute")
-"""What breaks links."""
+"""Events that break links."""
 EVENTS = (
     "kill", "start", "freeze", "part", "heal", "cut", "deafen", "flap", "isolate", "mute",
     "reload", "leave", "join",
@@ -20,22 +23,41 @@ EVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens to a fleet, `after` so many intervals."""
+    """An event of a fleet."""
 
     after: int
+    """Intervals after the event before."""
     what: str
-    """kill, start, freeze, part, heal, cut (both ways), deafen (one way), flap, isolate (who hears
-    nobody), mute (whom nobody hears), reload (those of some bits), leave (in order; the
-    others drop it later, together or one by one), join (one that has left comes back, if all
-    live)."""
+    """kill, start, freeze, part, heal, cut (both ways), deafen (one way), flap, isolate (it hears
+    no peer), mute (no peer hears it), reload (of the limiters of some bits), leave (in order; the
+    others drop it later, together or one by one), join (a limiter that has left comes back, if all
+    others live)."""
     who: int
-    """A limiter, where it matters; modulo the fleet."""
+    """A limiter, modulo the fleet."""
     whom: int
-    """Another; or a bit for each limiter: its part."""
+    """Another limiter; or a bit for each limiter, and for `part` those of one part."""
 
 
-def carry_out(fleet: Fleet, event: Event) -> None:
-    """Let one thing happen."""
+flows = st.lists(st.sampled_from([0, 1, 1, 2, 5, 30]), min_size=2, max_size=12)
+events = st.lists(
+    st.builds(
+        Event,
+        after=st.sampled_from([0, 1, 5, 10, 20, 40, 80]),
+        what=st.sampled_from(EVENTS),
+        who=st.integers(0, 11),
+        whom=st.integers(0, 4095),
+    ),
+    min_size=1,
+    max_size=6,
+)
+slow = settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+"""For properties of whole fleets."""
+
+
+def carry_out(fleet: FluidFleet, event: Event) -> None:
+    """Carry out one event."""
     fleet.run(event.after)
     names = fleet.names
     members = fleet.members
@@ -46,7 +68,7 @@ def carry_out(fleet: Fleet, event: Event) -> None:
         node.kill()
     elif event.what == "start":
         # A daemon that lives is killed: it is restarted.
-        node.start(fleet.clock.now_ns)
+        node.begin(fleet.now_ns)
     elif event.what == "freeze" and node.alive:
         # That it goes on is an event, too: `excess` waits for it.
         node.freeze((1 + event.whom % 40) * TICK_NS)
@@ -84,7 +106,7 @@ def parted(names: Collection[str], part: Collection[str]) -> set[tuple[str, str]
     return {(a, b) for a in names for b in names if (a in part) != (b in part)}
 
 
-def leave(fleet: Fleet, name: str, after: int, between: int) -> None:
+def leave(fleet: FluidFleet, name: str, after: int, between: int) -> None:
     """A limiter ends; `after` so many intervals the others reload, so many `between` two."""
     fleet.nodes[name].leave()
     fleet.members.remove(name)
@@ -94,7 +116,7 @@ def leave(fleet: Fleet, name: str, after: int, between: int) -> None:
         fleet.run(between)
 
 
-def join(fleet: Fleet, name: str, between: int) -> None:
+def join(fleet: FluidFleet, name: str, between: int) -> None:
     """All reload, so many intervals `between` two, and then the one that is new starts.
 
     Unless one of them is dead: it could not make room.
@@ -108,10 +130,10 @@ def join(fleet: Fleet, name: str, between: int) -> None:
         fleet.run(between)
     thawed_ns = max(node.frozen_until_ns for node in others)
     # What is enforced follows at the next tick.
-    fleet.run(max(0, thawed_ns - fleet.clock.now_ns) / TICK_NS + 2)
+    fleet.run(max(0, thawed_ns - fleet.now_ns) / TICK_NS + 2)
     node = fleet.nodes[name]
-    node.datapath.flows = node.flows
-    node.start(fleet.clock.now_ns)
+    node.fluid.flows = node.flows
+    node.begin(fleet.now_ns)
 
 
 def random_events(rng: Random, size: int) -> list[Event]:
@@ -127,26 +149,26 @@ def random_events(rng: Random, size: int) -> list[Event]:
     ]
 
 
-def random_fleet(fabric: str, allocator: str, seed: int) -> tuple[Fleet, list[Event]]:
+def random_fleet(fabric: str, allocator: str, seed: int) -> tuple[FluidFleet, list[Event]]:
     """A fleet and what happens to it."""
     rng = Random(f"{fabric}/{allocator}/{seed}")
     size = rng.randint(2, 12)
     flows = [rng.choice((0, 1, 1, 2, 5, 30)) for _ in range(size)]
     loss = rng.choice((0.0, 0.0, 0.05, 0.2, 0.4))
-    fleet = Fleet(fabric, flows, seed=seed, allocator=allocator, loss=loss)
+    fleet = FluidFleet(fabric, flows, seed=seed, allocator=allocator, loss=loss)
     return fleet, random_events(rng, size)
 
 
-def random_cut(fabric: str, seed: int, delay_ns: int, **limit: Any) -> tuple[Fleet, Event]:
+def random_cut(fabric: str, seed: int, delay_ns: int, **limit: Any) -> tuple[FluidFleet, Event]:
     """A fleet that shares by FPS, and a cut."""
     rng = Random(f"{fabric}/cut/{seed}")
     flows = [rng.choice((0, 1, 2, 5, 30)) for _ in range(rng.randint(2, 8))]
     what = rng.choice(CUTS)
     event = Event(0, what, rng.randrange(len(flows)), rng.randrange(1 << len(flows)))
-    return Fleet(fabric, flows, seed=seed, delay_ns=delay_ns, **limit), event
+    return FluidFleet(fabric, flows, seed=seed, delay_ns=delay_ns, **limit), event
 
 
-def random_breaks(fabric: str, seed: int, delay_ns: int) -> tuple[Fleet, list[Event]]:
+def random_breaks(fabric: str, seed: int, delay_ns: int) -> tuple[FluidFleet, list[Event]]:
     """A fleet whose links break and come back sooner than it can adapt to it."""
     rng = Random(f"{fabric}/breaks/{seed}")
     flows = [rng.choice((0, 1, 2, 5, 30)) for _ in range(rng.randint(3, 8))]
@@ -159,4 +181,4 @@ def random_breaks(fabric: str, seed: int, delay_ns: int) -> tuple[Fleet, list[Ev
         )
         for _ in range(rng.randint(2, 5))
     ]
-    return Fleet(fabric, flows, seed=seed, delay_ns=delay_ns), events
+    return FluidFleet(fabric, flows, seed=seed, delay_ns=delay_ns), events
