@@ -1,23 +1,21 @@
 """The tree: no loop whoever believes what, no bias by what the network does, sane on any input."""
 
 import math
-from collections import deque
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drld.gossip.fabrics.tree import Tree
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
-from drld.gossip.fabrics.tree_update import MAX_MEMBERS, TreeUpdate
-from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
-from drld.model import HEARTBEAT, Quantity
+from drld.gossip.fabrics.tree_update import MAX_MEMBERS
+from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.model import Quantity
 
 from .. import wire
 from ..examples import examples
-
-TICK = 50_000_000
+from ..factories import TICK_NS
+from ..fleets.fabrics import BareFleet, fabric
 
 names = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12, unique=True)
 
@@ -52,66 +50,6 @@ def test_who_leaves_does_not_change_the_order_of_the_others(
     assert list(after) == [peer for peer in before if peer not in gone]
 
 
-class Fleet:
-    """Trees whose datagrams go through the codec, and arrive as the test says."""
-
-    def __init__(self, size: int) -> None:
-        self.names = [f"l{index}" for index in range(size)]
-        self.demand = dict.fromkeys(self.names, 0.0)
-        self.now_ns = 0
-        self.links: dict[tuple[str, str], deque[TreeUpdate]] = {
-            (a, b): deque() for a in self.names for b in self.names if a != b
-        }
-        self.trees = {name: tree(name, self.names) for name in self.names}
-        self._rng = Random(1)
-
-    def tick(self, name: str) -> None:
-        fabric = self.trees[name]
-        fabric.view(self.now_ns)
-        targets = fabric.membership.targets(self._rng)
-        told = dict(fabric.publish(self.demand[name], targets, self.now_ns))
-        for peer in targets:
-            update = told.get(peer) or fabric.membership.heartbeat(peer, self.now_ns)
-            self.links[name, peer].append(wire.carried(update))
-
-    def deliver(self, sender: str, receiver: str, index: int, keep: bool) -> None:
-        """One of the datagrams under way, whichever; it may come again."""
-        waiting = self.links[sender, receiver]
-        update = waiting[index % len(waiting)]
-        if not keep:
-            del waiting[index % len(waiting)]
-        self.receive(sender, receiver, update)
-
-    def receive(self, sender: str, receiver: str, update: TreeUpdate) -> None:
-        fabric = self.trees[receiver]
-        if update.limit_id == HEARTBEAT:
-            fabric.membership.receive(sender, update, self.now_ns)
-        else:
-            fabric.receive(sender, update, self.now_ns)
-
-    def rounds(self, count: int) -> None:
-        """A network without faults."""
-        for _ in range(count):
-            self.now_ns += TICK
-            for name in self.names:
-                self.tick(name)
-            for (sender, receiver), waiting in self.links.items():
-                while waiting:
-                    self.receive(sender, receiver, waiting.popleft())
-
-    def believed(self) -> list[float]:
-        return [
-            fabric.view(self.now_ns).remote + to_float32(self.demand[name])
-            for name, fabric in self.trees.items()
-        ]
-
-
-def tree(name: str, names: list[str], branching: int = 3) -> Tree:
-    peers = [peer for peer in names if peer != name]
-    membership = Tree.make_membership(name, peers, branching, TICK)
-    return Tree(membership=membership, limit_id=1, quantity=Quantity.RATE)
-
-
 demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(1e-3, 1e3))
 FAULTS = st.lists(
     st.tuples(
@@ -123,20 +61,18 @@ FAULTS = st.lists(
 )
 
 
-def carry_out(fleet: Fleet, faults: list[tuple[str, int, int]]) -> None:
+def carry_out(fleet: BareFleet, faults: list[tuple[str, int, int]]) -> None:
     """Ticks, and any datagram under way delivered, delivered and kept, or lost."""
     for what, which, index in faults:
         if what == "tick":
             fleet.tick(fleet.names[which % len(fleet.names)])
-            continue
-        waiting = [link for link, updates in fleet.links.items() if updates]
-        if not waiting:
-            continue
-        link = waiting[which % len(waiting)]
-        if what == "lose":
-            del fleet.links[link][index % len(fleet.links[link])]
-        else:
-            fleet.deliver(*link, index, keep=what == "repeat")
+        elif waiting := fleet.waiting:
+            link = waiting[which % len(waiting)]
+            place = index % len(fleet.links[link])
+            if what == "lose":
+                del fleet.links[link][place]
+            else:
+                fleet.deliver(link, place, again=what == "repeat")
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -145,7 +81,7 @@ def test_loss_repetition_and_disorder_change_no_total(
     values: list[float], faults: list[tuple[str, int, int]]
 ) -> None:
     """Of a fleet that knows itself, while demands stay as they are."""
-    fleet = Fleet(len(values))
+    fleet = BareFleet("tree", len(values))
     fleet.demand = dict(zip(fleet.names, values, strict=True))
     fleet.rounds(20)
     known = fleet.believed()
@@ -164,16 +100,16 @@ def test_loss_repetition_and_disorder_change_no_total(
 def test_after_any_faults_all_agree_on_the_true_total(
     size: int, changes: list[tuple[int, float, list[tuple[str, int, int]]]], pause: int
 ) -> None:
-    fleet = Fleet(size)
+    fleet = BareFleet("tree", size)
     for which, value, faults in changes:
         fleet.demand[fleet.names[which % size]] = value
         carry_out(fleet, faults)
-        fleet.now_ns += pause * TICK
+        fleet.now_ns += pause * TICK_NS
     fleet.rounds(70)
     total = math.fsum(fleet.demand.values())
     assert fleet.believed() == pytest.approx([total] * size, rel=1e-6)
-    for fabric in fleet.trees.values():
-        view = fabric.view(fleet.now_ns)
+    for made in fleet.fabrics.values():
+        view = made.view(fleet.now_ns)
         assert (len(view.connected), view.unnamed) == (size - 1, 0)
 
 
@@ -196,19 +132,19 @@ def test_after_any_faults_all_agree_on_the_true_total(
 def test_whatever_peers_say_the_fabric_stays_sane(
     said: list[tuple[str, int, Quantity, Role, float, int, int]], value: float
 ) -> None:
-    fabric = tree("a", ["a", "b", "c", "d"])
+    made = fabric("tree", "a", "abcd")
     now_ns = 0
     rng = Random(1)
     for peer, sequence, quantity, role, told, members, pause in said:
-        now_ns += pause * TICK
-        fabric.receive(peer, wire.tree(1, sequence, role, told, members, quantity=quantity), now_ns)
-        view = fabric.view(now_ns)
+        now_ns += pause * TICK_NS
+        made.receive(peer, wire.tree(1, sequence, role, told, members, quantity=quantity), now_ns)
+        view = made.view(now_ns)
         assert 0 <= view.remote < math.inf
         assert 0 <= len(view.connected) + view.unnamed <= 3
-        targets = fabric.membership.targets(rng)
+        targets = made.membership.targets(rng)
         assert len(set(targets)) == len(targets)
-        for _, update in fabric.publish(value, targets, now_ns):
+        for _, update in made.publish(value, targets, now_ns):
             assert wire.carried(update) == update
         for target in targets:
-            update = fabric.membership.heartbeat(target, now_ns)
+            update = made.membership.heartbeat(target, now_ns)
             assert wire.carried(update) == update

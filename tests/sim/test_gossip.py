@@ -11,7 +11,8 @@ import pytest
 
 from testbed.fabrics.fleet import Fleet, cycle, fleet, settling, start_up
 from testbed.sim.network import MS, Conditions
-from tests.sim.fleets import error, push_sums, reload, restless_error, worst_error
+
+from ..fleets.fabrics import error, push_sums, restless_error, set_members, worst_error
 
 FABRICS = ("mesh", "pushsum", "tree")
 FLEETS = [(fabric, size) for fabric in FABRICS for size in (2, 10, 50)]
@@ -329,14 +330,14 @@ def test_a_grown_and_a_shrunk_fleet() -> None:
         rest = made.names[:9]
         made.dead.add("l9")
         for name in rest:
-            reload(made, name, rest)
+            set_members(made.fabrics[name], rest)
         made.run(40)
         assert worst_error(made) < 0.01
         assert all(len(made.views[name].connected) == 8 for name in rest)
         made.dead.clear()
         made.restart("l9")
         for name in rest:
-            reload(made, name, made.names)
+            set_members(made.fabrics[name], made.names)
         made.run(40)
         assert worst_error(made) < 0.01
         assert all(len(view.connected) == 9 for view in made.views.values())

@@ -10,7 +10,8 @@ from drld.gossip.fabrics.tree_membership import LOST
 from testbed.fabrics.fleet import BRANCHING, Fleet, fleet, start_up
 from testbed.sim.known import families
 from testbed.sim.network import MS, Conditions
-from tests.sim.fleets import restless_error, worst_error
+
+from ..fleets.fabrics import restless_error, worst_error
 
 SIZES = [2, 3, 10, 50]
 
