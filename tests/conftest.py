@@ -8,6 +8,7 @@ is made once for the session.
 """
 
 import fcntl
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -36,6 +37,17 @@ for name, examples, same, phases in (
         database=None,
     )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# What is imported and collected stays: each look of the garbage collector at it is for nothing.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    # Simulated fleets allocate many objects that live long.
+    gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

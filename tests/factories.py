@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ def example(key_file: Path | None = None) -> str:
     return found.replace("/etc/drld/fleet.key", str(key_file))
 
 
+@functools.cache
 def flow(number: int) -> FlowId:
     return FlowKey(6, b"\x0a\x00\x00\x01", b"\x0a\x09\x02\x01", 1024 + number, 80)
 

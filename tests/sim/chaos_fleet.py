@@ -79,7 +79,7 @@ class Scene:
         end_s = self.healed_s + AFTER_S
         fleet = TcpFleet(
             experiment(
-                seconds=math.ceil(end_s) + 1,
+                seconds=math.ceil(end_s),
                 warmup="1s",
                 seed=self._seed,
                 allocators=["fps"],

@@ -21,10 +21,10 @@ SEEDS = {
     ("mesh", 10): 2,
     ("pushsum", 2): 10,
     ("pushsum", 10): 5,
-    ("pushsum", 50): 2,
+    ("pushsum", 50): 1,
     ("tree", 2): 4,
     ("tree", 10): 4,
-    ("tree", 50): 2,
+    ("tree", 50): 1,
 }
 KNOWN_AFTER = {"mesh": 3, "pushsum": 10, "tree": 10}
 """Intervals until a step is known."""

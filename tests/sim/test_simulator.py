@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,16 @@ def test_an_upstream_bottleneck_frees_its_share_as_on_the_testbed() -> None:
     assert rates["seven"] == pytest.approx(1.93, abs=0.1)
 
 
+def with_gossip(**changes: Any) -> dict[str, Any]:
+    churn = {"limiters": 12, "most": 3, "every": "20ms", "life": "20s", "rtt": "40ms"}
+    asked = {"fabric": "pushsum", "branching": 3, "rtt": "40ms", **changes}
+    made = experiment(flows=[], churn=churn, detail="fleet", seconds=10, warmup="4s", gossip=asked)
+    return simulate(made, "fps")
+
+
+plain_gossip = functools.cache(with_gossip)
+
+
 @pytest.mark.parametrize(
     "gossip",
     [
@@ -108,16 +119,7 @@ def test_an_upstream_bottleneck_frees_its_share_as_on_the_testbed() -> None:
 def test_gossip_that_is_late_repeated_or_lost_leaves_the_limit_alone(
     gossip: dict[str, Any],
 ) -> None:
-    churn = {"limiters": 12, "most": 3, "every": "20ms", "life": "20s", "rtt": "40ms"}
-
-    def run(**changes: Any) -> dict[str, Any]:
-        asked = {"fabric": "pushsum", "branching": 3, "rtt": "40ms", **changes}
-        made = experiment(
-            flows=[], churn=churn, detail="fleet", seconds=10, warmup="4s", gossip=asked
-        )
-        return simulate(made, "fps")
-
-    record, plain = run(**gossip), run()
+    record, plain = with_gossip(**gossip), plain_gossip()
     assert record["aggregate_bps"] == pytest.approx(10e6, rel=0.06)
     assert record["jain"] > 0.9
     if gossip != {"known": True}:
