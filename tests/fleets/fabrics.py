@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 from typing import Any
 
@@ -83,12 +83,14 @@ class BareFleet:
         of = fabric.membership if update.limit_id == HEARTBEAT else fabric
         of.receive(sender, update, self.now_ns)
 
-    def rounds(self, count: int) -> None:
-        """Have everybody tick and everything arrive, so many times."""
+    def rounds(self, count: int, cut: Collection[tuple[str, str]] = ()) -> None:
+        """Have everybody tick and everything arrive, so many times, but for links that are cut."""
         for _ in range(count):
             for name in self.names:
                 self.tick(name)
             for link in self.links:
+                if link in cut:
+                    self.links[link].clear()
                 while self.links[link]:
                     self.deliver(link)
             self.now_ns += TICK_NS

@@ -10,6 +10,7 @@ from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
 from .. import wire
+from ..fleets.fabrics import BareFleet
 
 TICK = 50_000_000
 RNG = Random(1)
@@ -167,34 +168,19 @@ def test_of_another_allocator_until_it_changes_its_mind() -> None:
     assert fabric.view(0).remote == 2.0
 
 
-CHAIN = {"a": "bc", "b": "ac", "c": "ab"}
+ENDS = {("l0", "l2"), ("l2", "l0")}
 
 
-def chain(wanted: dict[str, float]) -> dict[str, float]:
-    """Parts of the limit in a chain a - b - c, with equal shares."""
-    fabrics = {name: mesh(peers, name) for name, peers in CHAIN.items()}
-    for interval in range(60):
-        now_ns = interval * TICK
-        for name, fabric in fabrics.items():
-            targets = fabric.membership.targets(RNG)
-            told = dict(fabric.publish(wanted[name], targets, now_ns))
-            for peer in targets:
-                if {name, peer} == {"a", "c"}:
-                    continue
-                sent = told.get(peer) or fabric.membership.heartbeat(peer, now_ns)
-                arrived = wire.carried(sent)
-                if arrived.limit_id:
-                    fabrics[peer].receive(name, arrived, now_ns)
-                else:
-                    fabrics[peer].membership.receive(name, arrived, now_ns)
-        for fabric in fabrics.values():
-            fabric.view(now_ns)
-    parts = {}
-    for name, fabric in fabrics.items():
-        view = fabric.view(now_ns)
-        part = (len(view.connected) + 1) / 3
-        parts[name] = part * wanted[name] / (wanted[name] + view.remote) if wanted[name] else 0.0
-    return parts
+def chain(*wanted: float) -> list[float]:
+    """Parts of the limit in a chain l0 - l1 - l2, with equal shares."""
+    fleet = BareFleet("mesh", 3)
+    fleet.demand = dict(zip(fleet.names, wanted, strict=True))
+    fleet.rounds(60, cut=ENDS)
+    views = [fabric.view(fleet.now_ns) for fabric in fleet.fabrics.values()]
+    return [
+        (len(view.connected) + 1) / 3 * own / (own + view.remote) if own else 0.0
+        for own, view in zip(wanted, views, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -202,14 +188,14 @@ def chain(wanted: dict[str, float]) -> dict[str, float]:
 )
 def test_a_chain_shares_the_limit_exactly(wanted: tuple[float, float, float]) -> None:
     """The end of one does not know of the other; the middle knows of both, and wants nothing."""
-    parts = chain(dict(zip("abc", wanted, strict=True)))
-    assert sum(parts.values()) == pytest.approx(1, rel=1e-6)
+    parts = chain(*wanted)
+    assert sum(parts) == pytest.approx(1, rel=1e-6)
     if wanted == (1.0, 0.0, 1.0):
-        assert parts == pytest.approx({"a": 0.5, "b": 0.0, "c": 0.5})
+        assert parts == pytest.approx([0.5, 0.0, 0.5])
 
 
 def test_the_part_of_an_end_is_what_the_shares_say() -> None:
-    """l_a = 1/3 (1 / (1 + 9) + 1 / (1 + 9 + 3)); nobody divides the share of c with a."""
-    parts = chain({"a": 1.0, "b": 9.0, "c": 3.0})
-    assert parts["a"] == pytest.approx((1 / 10 + 1 / 13) / 3, rel=1e-6)
-    assert parts["c"] == pytest.approx((3 / 12 + 3 / 13) / 3, rel=1e-6)
+    """The first has 1/3 (1 / (1 + 9) + 1 / (1 + 9 + 3)); its share with the last is its own."""
+    parts = chain(1.0, 9.0, 3.0)
+    assert parts[0] == pytest.approx((1 / 10 + 1 / 13) / 3, rel=1e-6)
+    assert parts[2] == pytest.approx((3 / 12 + 3 / 13) / 3, rel=1e-6)

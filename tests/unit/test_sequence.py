@@ -41,25 +41,45 @@ def test_serial_distance(number: int, reference: int, distance: int) -> None:
     assert serial_distance(number, reference) == distance
 
 
-def test_in_order() -> None:
-    assert verdicts(0, 1, 2) == [0, 0, 0]
-
-
-def test_the_first_number_says_nothing_of_losses() -> None:
-    assert verdicts(MAX_JUMP - 1, MAX_JUMP + 1) == [0, 1]
-
-
-def test_a_leap_is_believed_at_the_second_number() -> None:
-    assert verdicts(0, MAX_JUMP, MAX_JUMP + MAX_JUMP + 1) == [0, MAX_JUMP - 1, LATE]
-    assert verdicts(0, 1000, 1001, 1002) == [0, LATE, 1000, 0]
-    assert verdicts(1000, 1003, 1004) == [LATE, 0, 0]
-
-
-def test_one_forged_number_keeps_nothing_out_for_long() -> None:
-    assert verdicts(0, 2**31 - 1, 1, 2, 10**6, 3) == [0, LATE, 0, 0, LATE, 0]
-    assert verdicts(2**31 - 1, 0, 1) == [LATE, 0, 0]
-    farthest = verdicts(0, MAX_JUMP, *range(1, MAX_JUMP + 2))
-    assert farthest == [0, MAX_JUMP - 1, *([LATE] * (MAX_JUMP - 1)), AGAIN, 0]
+@pytest.mark.parametrize(
+    ("numbers", "judged"),
+    [
+        pytest.param([0, 1, 2], [0, 0, 0], id="in order"),
+        pytest.param([0, 4, 5], [0, 3, 0], id="a gap"),
+        pytest.param(
+            [MAX_JUMP - 1, MAX_JUMP + 1], [0, 1], id="the first number says nothing of losses"
+        ),
+        # A leap is believed at the second number.
+        ([0, MAX_JUMP, MAX_JUMP + MAX_JUMP + 1], [0, MAX_JUMP - 1, LATE]),
+        ([0, 1000, 1001, 1002], [0, LATE, 1000, 0]),
+        ([1000, 1003, 1004], [LATE, 0, 0]),
+        # One forged number keeps nothing out for long.
+        ([0, 2**31 - 1, 1, 2, 10**6, 3], [0, LATE, 0, 0, LATE, 0]),
+        ([2**31 - 1, 0, 1], [LATE, 0, 0]),
+        pytest.param(
+            [0, MAX_JUMP, *range(1, MAX_JUMP + 2)],
+            [0, MAX_JUMP - 1, *([LATE] * (MAX_JUMP - 1)), AGAIN, 0],
+            id="the farthest that is forged",
+        ),
+        # Numbers that do not follow one another prove nothing.
+        ([0, 1000, 2000, 1001, 3000, 1], [0, LATE, AGAIN, AGAIN, AGAIN, 0]),
+        ([0, 1000, 1000, 999, 1], [0, LATE, AGAIN, AGAIN, 0]),
+        ([0, 1000, 2000, 2001, 3000, 3001], [0, LATE, AGAIN, 2000, LATE, 999]),  # two outages
+        # An overtaken number is late once, and a replay after that.
+        ([0, 0, 3, 1, 3, 2, 4], [0, AGAIN, 2, LATE, AGAIN, LATE, 0]),
+        ([0, 3, 1, 1, 2, 2, 0, 3], [0, 2, LATE, AGAIN, LATE, AGAIN, AGAIN, AGAIN]),
+        ([5, 6, 4, 4], [0, 0, LATE, AGAIN]),
+        # A leap is no overtaking, and a number that was not believed has not come.
+        ([0, 1000, 1001, 1000], [0, LATE, 1000, LATE]),
+        pytest.param(
+            [999, 1000, *range(100), 1001],
+            [LATE, 0, *([AGAIN] * 100), 0],
+            id="a run of old numbers is no restart",
+        ),
+    ],
+)
+def test_what_is_accepted_and_lost(numbers: list[int], judged: list[int | Refusal]) -> None:
+    assert verdicts(*numbers) == judged
 
 
 def test_after_an_outage_all_limits_may_leap_as_far_as_it_was_long() -> None:
@@ -83,28 +103,6 @@ def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
     assert quiet.accept(1, 100) == Acceptance(0)
     # Nor one that is unknown here, whose rounds nobody counts.
     assert Sequences(peer).accept(MAX_JUMP + 1) is Refusal.LATE
-
-
-def test_numbers_that_do_not_follow_one_another_prove_nothing() -> None:
-    assert verdicts(0, 1000, 2000, 1001, 3000, 1) == [0, LATE, AGAIN, AGAIN, AGAIN, 0]
-    assert verdicts(0, 1000, 1000, 999, 1) == [0, LATE, AGAIN, AGAIN, 0]
-    # One outage after the other.
-    assert verdicts(0, 1000, 2000, 2001, 3000, 3001) == [0, LATE, AGAIN, 2000, LATE, 999]
-
-
-def test_a_gap_is_counted() -> None:
-    assert verdicts(0, 4, 5) == [0, 3, 0]
-
-
-def test_duplicates_and_overtaken_ones_are_discarded() -> None:
-    assert verdicts(0, 0, 3, 1, 3, 2, 4) == [0, AGAIN, 2, LATE, AGAIN, LATE, 0]
-
-
-def test_what_was_overtaken_is_late_once_and_a_replay_after() -> None:
-    assert verdicts(0, 3, 1, 1, 2, 2, 0, 3) == [0, 2, LATE, AGAIN, LATE, AGAIN, AGAIN, AGAIN]
-    assert verdicts(5, 6, 4, 4) == [0, 0, LATE, AGAIN]
-    # A leap is no overtaking, and nothing that was not believed counts as having come.
-    assert verdicts(0, 1000, 1001, 1000) == [0, LATE, 1000, LATE]
 
 
 def test_what_is_older_than_the_window_is_a_replay() -> None:
@@ -143,10 +141,6 @@ def test_the_counter_wraps() -> None:
     assert accepted == [Acceptance(0), Refusal.REPLAYED, Acceptance(1)]
     sequences._next = MODULUS - 1
     assert [sequences.take() for _ in range(2)] == [MODULUS - 1, 0]
-
-
-def test_a_run_of_old_numbers_is_a_replay_and_no_restart() -> None:
-    assert verdicts(999, 1000, *range(100), 1001) == [LATE, 0, *([AGAIN] * 100), 0]
 
 
 def test_what_is_sent_is_counted_from_zero() -> None:
