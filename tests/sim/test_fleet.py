@@ -13,7 +13,7 @@ LIMIT = 10 * MBIT
 FABRICS = ["mesh", "pushsum", "tree"]
 
 
-def baseline(allocator: str, seed: int, fabric: str = "mesh", seconds: float = 30) -> PacketFleet:
+def baseline(allocator: str, seed: int, fabric: str = "mesh", seconds: float = 20) -> PacketFleet:
     """The paper's baseline: 3 flows at one limiter, 7 at the other, 40 ms."""
     fleet = PacketFleet(limit_spec(allocator), 2, seed=seed, fabric=fabric)
     for number in range(10):

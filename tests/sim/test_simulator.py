@@ -71,7 +71,7 @@ def test_the_baseline_comes_out_as_on_the_testbed(
     allocator: str, aggregate: float, share: float, jain: float
 ) -> None:
     """The figures are medians of real daemons and Linux's TCP, in runs of 60 s (5710894)."""
-    baseline = load(find("baseline"), {"seconds": 60.0})
+    baseline = load(find("baseline"), {"seconds": 40.0})
     run = simulate(baseline, allocator)
     limit_bps = baseline.table.limit.rate * 8
     assert run["aggregate_bps"] / limit_bps == pytest.approx(aggregate, abs=0.03)
