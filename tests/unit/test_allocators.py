@@ -113,12 +113,6 @@ def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
         assert allocation.enforcement.depth == 12 * BYTES.item
 
 
-@pytest.mark.parametrize("lead", [-0.1, 1.1])
-def test_a_lead_is_a_part(lead: float) -> None:
-    with pytest.raises(ValueError, match=r"^lead: "):
-        make("grd", lead=lead)
-
-
 def test_quantities() -> None:
     assert {name: allocator.quantity for name, allocator in ALLOCATORS.items()} == {
         "ctb": Quantity.RATE,
@@ -254,10 +248,10 @@ def test_fps_idle_limiter_lets_a_new_flow_begin() -> None:
     assert again.credit_id != records[0].credit_id
 
 
-def test_fps_idle_fleet_has_static_shares() -> None:
-    allocation = allocate(make("fps"), IDLE, view(0))
-    assert allocation.value == 0
-    assert allocation.local_limit == 5 * MBIT
+@pytest.mark.parametrize("name", ["fps", "fps-paper"])
+def test_fps_idle_fleet_has_static_shares(name: str) -> None:
+    allocation = allocate(make(name), IDLE, view(0))
+    assert (allocation.value, allocation.local_limit) == (0, 5 * MBIT)
 
 
 def test_fps_empty_sample_carries_the_last_weight() -> None:
@@ -346,22 +340,24 @@ def test_fps_random_drop_is_guarded_by_the_bucket_of_fps(local: Demand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("name", "field", "value"),
     [
-        ("headroom", 0.01),
-        ("saturation", 0.0),
-        ("saturation", 1.5),
-        ("hold_s", -1.0),
-        ("growth", 1.0),
-        ("start_s", -0.1),
-        ("min_weight", 0.0),
-        ("depth_packets", 0),
-        ("reach", 1.09),
+        ("grd", "lead", -0.1),
+        ("grd", "lead", 1.1),
+        ("fps", "headroom", 0.01),
+        ("fps", "saturation", 0.0),
+        ("fps", "saturation", 1.5),
+        ("fps", "hold_s", -1.0),
+        ("fps", "growth", 1.0),
+        ("fps", "start_s", -0.1),
+        ("fps", "min_weight", 0.0),
+        ("fps", "depth_packets", 0),
+        ("fps", "reach", 1.09),
     ],
 )
-def test_fps_refuses_bad_parameters_by_name(field: str, value: float) -> None:
+def test_bad_parameters_are_refused_by_name(name: str, field: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{field}"):
-        make("fps", **{field: value})
+        make(name, **{field: value})
 
 
 # The paper's FPS
@@ -414,11 +410,6 @@ def test_the_paper_counts_flows_where_line_9_has_no_answer(rate: float, remote: 
 def test_the_papers_weight_stays_while_no_flow_is_sampled() -> None:
     allocator = papers_fps(demand(3 * MBIT, flow_rate=1 * MBIT), view(7))
     assert allocate(allocator, demand(4 * MBIT), view(7)).value == pytest.approx(3)
-
-
-def test_the_papers_idle_fleet_has_static_shares() -> None:
-    allocation = allocate(make("fps-paper"), IDLE, view(0))
-    assert (allocation.value, allocation.local_limit) == (0, 5 * MBIT)
 
 
 def test_the_papers_bucket_is_whole_and_lets_a_flow_begin() -> None:

@@ -66,16 +66,6 @@ def test_equal_verdicts_are_one_message() -> None:
     assert messages(verdicts.take()) == [(1, 11)]
 
 
-def test_a_packet_is_not_decided_twice() -> None:
-    verdicts = Verdicts(QUEUE)
-    assert verdicts.take() == b""
-    verdicts.give(1, False)
-    assert messages(verdicts.take()) == [(0, 1)]
-    assert verdicts.take() == b""
-    verdicts.give(2, False)
-    assert messages(verdicts.take()) == [(0, 2)]
-
-
 @pytest.mark.parametrize("first", [1, 2**32 - 5])
 @given(given_verdicts=st.lists(st.lists(st.booleans())))
 def test_the_kernel_decides_every_packet_as_given(
