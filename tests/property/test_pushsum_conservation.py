@@ -180,8 +180,11 @@ def carry_out(fleet: Ledger, what: str, index: int, demand: float) -> None:
     ),
     wanted=st.sampled_from([1.0, 1.0, 1.0, 0.0]),
 )
-def test_reordering_and_repetition(size: int, steps: Steps, wanted: float) -> None:
-    """In one epoch: time stands still, so that nobody times out and none is begun."""
+def test_mass_is_conserved(size: int, steps: Steps, wanted: float) -> None:
+    """In one epoch, whatever is reordered or repeated.
+
+    Time stands still, so that no limiter times out and no epoch begins.
+    """
     fleet = Ledger(size)
     for what, index, demand in steps:
         carry_out(fleet, what, index, wanted * demand)
