@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def _measure(name: str, quick: bool, progress: Progress) -> dict[str, Any]:
 
     began = time.monotonic()
     outcome = run_to_end(work)
-    return report.record(benchmark.title, time.monotonic() - began, outcome)
+    seconds = round(time.monotonic() - began, 1)
+    return {"title": benchmark.title, "seconds": seconds, **asdict(outcome)}
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from drld.gossip.wire.session import Session
 from drld.gossip.wire.update_codec import TAG_SIZE
 from drld.model import Quantity
 from testbed.bench.lanes import Setting
-from testbed.bench.summary import Outcome, row
+from testbed.bench.summary import Outcome, Row
 from testbed.errors import MeasurementError
 from testbed.sim.datapath import MemoryDatapath
 
@@ -174,5 +174,5 @@ async def measure(setting: Setting) -> Outcome:
     rows = []
     for case, taken in times.items():
         ratios = [mine / theirs for mine, theirs in zip(taken, true, strict=True)]
-        rows += [row("", case, RATIO, ratios), row("", case, TIME, [1e6 * it for it in taken])]
+        rows += [Row("", case, *RATIO, ratios), Row("", case, *TIME, [1e6 * it for it in taken])]
     return Outcome(rows, RATIO[0])
