@@ -100,7 +100,7 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         ready_s = max(ready_s, healed_s - started_s)
         away_s += healed_s - killed_s + 0.2 if nobody else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
-    least = promised(RESTARTED_CLOSED, scene.fabric)
+    least = promised(RESTARTED_CLOSED, scene.load.fabric)
     # Two starts, each with a remark on the burst; and that the kernel's buckets begin full again.
     lines = 2 * _LINES + 1
     bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least, lines=lines)
@@ -134,10 +134,10 @@ def _bounds(
             recover_s=_RECOVER_S,
             lines=lines,
             lost_s=len(victims) * (absent_s + 0.2),
-            least=promised(CLOSED[len(victims)], scene.fabric),
+            least=promised(CLOSED[len(victims)], scene.load.fabric),
             known=FULL * left_by(len(victims)),
         )
-    least = promised(going_on, scene.fabric)
+    least = promised(going_on, scene.load.fabric)
     return Bounds(recover_s=_RECOVER_S, lines=lines, least=least, known=FULL)
 
 

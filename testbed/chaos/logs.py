@@ -51,14 +51,3 @@ def most_news(lines: Iterable[str]) -> int:
     """The number of lines about the subject with the most lines."""
     things = Counter(thing for thing in map(news, lines) if thing is not None)
     return max(things.values(), default=0)
-
-
-def repeated(lines: list[str]) -> int:
-    """The count of the most frequent line, with numbers ignored."""
-    counts: dict[str, int] = {}
-    for line in lines:
-        shape = "".join("#" if character.isdigit() else character for character in line)
-        while "##" in shape:
-            shape = shape.replace("##", "#")
-        counts[shape] = counts.get(shape, 0) + 1
-    return max(counts.values(), default=0)

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,9 @@ from typing import Any
 import httpx
 import trio
 
-from drld import units
-from drld.allocators import DEFAULT_ALLOCATOR
 from testbed import control, netns
 from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
-from testbed.chaos.series import depths
 from testbed.chaos.urgency import RAISED
 from testbed.crew import Child, Crew
 from testbed.errors import MeasurementError
@@ -95,16 +91,15 @@ class Member:
             seen = Path(f"/proc/{self.pid}/root{self.log}")
         self.logs.append(Log(seen))
 
-    async def ready(self, timeout_s: float = READY_S) -> dict[str, Any]:
-        """Wait until packets are policed and the daemon answers; return its status.
+    async def ready(self) -> None:
+        """Wait until packets are policed and the daemon answers.
 
         Raises:
             MeasurementError: the daemon ended, or took too long.
         """
         assert self.daemon is not None
-        status = await control.await_ready(self.socket, self.daemon, timeout_s, peers_too=False)
+        await control.await_ready(self.socket, self.daemon, READY_S, peers_too=False)
         self.look()
-        return status
 
     def look(self) -> None:
         """Record its BPF objects, to check for them after its end."""
@@ -119,10 +114,6 @@ class Member:
     def signal(self, number: signal.Signals) -> None:
         """Send its daemon a signal."""
         os.kill(self.pid, number)
-
-    def hang_up(self) -> None:
-        """Reload its configuration, as systemd does."""
-        self.signal(signal.SIGHUP)
 
     def kill(self) -> None:
         """Kill its daemon, like a crash."""
@@ -188,41 +179,3 @@ class Member:
             found.append(f"{self.control}")
         found += await left(self.namespace, self.objects)
         return [f"{self.name}: {each}" for each in found]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The settings of the load's limit."""
-
-    rate: int
-    """Bytes/s."""
-    burst: int
-    allocator: str = DEFAULT_ALLOCATOR
-
-    def depths(self, limiters: int) -> float:
-        """Most bytes that the fleet's buckets hold."""
-        return depths(limiters, self.burst)
-
-
-def limits_of(
-    match_load: Mapping[str, Any], match_canary: Mapping[str, Any], limits: Limits, canary_rate: int
-) -> list[dict[str, Any]]:
-    """The two limits of every daemon."""
-    return [
-        {
-            "id": 1,
-            "name": LOAD,
-            "rate": units.format_rate(limits.rate),
-            "burst": units.format_size(limits.burst),
-            "allocator": limits.allocator,
-            "match": dict(match_load),
-        },
-        {
-            "id": 2,
-            "name": WATCHED,
-            "rate": units.format_rate(canary_rate),
-            "burst": "60kB",
-            "allocator": "static",
-            "match": dict(match_canary),
-        },
-    ]

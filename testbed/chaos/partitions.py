@@ -55,7 +55,7 @@ def _partition(which: Callable[[Scene], Cut]) -> Callable[[Scene, bool], Awaitab
             scene.cut(source, destination)
         await trio.sleep(_CUT_S[quick])
         scene.heal()
-        bounds = replace(_BOUNDS, least=promised(CUT, scene.fabric), known=FULL)
+        bounds = replace(_BOUNDS, least=promised(CUT, scene.load.fabric), known=FULL)
         healed_s = time.monotonic()
         return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
 
@@ -70,7 +70,7 @@ async def _flap(scene: Scene, quick: bool) -> Episode:
         await trio.sleep(scene.rng.uniform(*FLAP_S))
         scene.heal()
         await trio.sleep(scene.rng.uniform(*FLAP_S))
-    bounds = replace(_BOUNDS, least=promised(FLAPPING, scene.fabric))
+    bounds = replace(_BOUNDS, least=promised(FLAPPING, scene.load.fabric))
     return Episode(bounds, begin_s, time.monotonic())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import signal
 import socket
 import time
 from dataclasses import replace
@@ -72,7 +73,7 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
             bounds,
             recover_s=4.0,
             lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
-            least=promised(what, scene.fabric),
+            least=promised(what, scene.load.fabric),
         )
     return Episode(
         bounds,
@@ -110,7 +111,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
                     break
             # A reload needs programs, tables or rules, and has no descriptor for them.
             while time.monotonic() - begin_s < _SECONDS[quick]:
-                victim.hang_up()
+                victim.signal(signal.SIGHUP)
                 await trio.sleep(0.5)
     finally:
         resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))

@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,11 +21,10 @@ import trio
 from testbed import child, control
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.logs import TRACE
-from testbed.chaos.members import LOAD, Limits, Member
+from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import Load, Scene, scene
 from testbed.errors import MeasurementError
 from testbed.harness.finding import Check
-from testbed.link import choose_links
 
 SOAK, BOTH = "soak", "both"
 """Name of the soak, and its datapath."""
@@ -35,14 +33,14 @@ _SETTLE_S = 300.0
 _SAMPLE_S = 5.0
 _PAUSE_S = (1.0, 6.0)
 """Time between two events."""
-_GROWTH_BYTES = 1 << 20
+_GROWTH_KB = (1 << 20) / 1000
 """Largest growth in an hour."""
-_MOST_BYTES = 100_000_000
+_MOST_KB = 100_000
 _DESCRIPTORS = 16
 """Largest increase of descriptors: those of clients, and of a reload."""
 _LAST = 20
 """Number of last samples, whose median is the final use."""
-_LIMITS = Limits(2_000_000 // 8, 20_000)
+_RATE = 2_000_000 // 8
 _RATES = ("1500kbit", "2mbit", "2500kbit")
 _BAD = "this is no configuration"
 
@@ -170,23 +168,15 @@ class Soak:
         for name, life in self.lives.items():
             where = f"{name} ({self._fleet.members[name].document['packets']['datapath']})"
             first = life.descriptors[0]
+            last = round(statistics.median(life.descriptors[-_LAST:]))
+            slope, most = life.slope(settled_s) / 1000, max(life.resident) / 1000
             found += [
-                Check(
-                    f"{where} memory grows by",
-                    round(life.slope(settled_s)),
-                    "B/h",
-                    most=_GROWTH_BYTES,
-                ),
-                Check(f"{where} memory at most", max(life.resident), "B", most=_MOST_BYTES),
-                Check(
-                    f"{where} more descriptors in the end",
-                    round(statistics.median(life.descriptors[-_LAST:])) - first,
-                    most=0,
-                ),
-                Check(
-                    f"{where} descriptors at most", max(life.descriptors), most=first + _DESCRIPTORS
-                ),
-            ]
+                Check(f"{where} memory grows by", slope, "kB/h", most=_GROWTH_KB),
+                Check(f"{where} memory at most", most, "kB", most=_MOST_KB),
+                Check(f"{where} more descriptors in the end", last - first, most=0),
+                Check(f"{where} descriptors at most", max(life.descriptors),
+                      most=first + _DESCRIPTORS),
+            ]  # fmt: skip
         said = {name: self._fleet.members[name].lines() for name in self.lives}
         traces = sum(TRACE in line for lines in said.values() for line in lines)
         found.append(Check("traces in logs", traces, most=0))
@@ -206,8 +196,8 @@ async def carry_out(
         DrldError: the host lacks something, or a daemon failed.
     """
     rng = Random(f"{seed}/{SOAK}")
-    load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12, fabric=fabric)
-    async with scene(partial(choose_links, links), KERNEL, rng, _prepare, load) as fleet:
+    load = Load(_RATE, 20_000, flows=2, stream=_RATE // 12, fabric=fabric)
+    async with scene(links, KERNEL, rng, _prepare, load) as fleet:
         soak = Soak(fleet, seconds)
         try:
             await soak.run()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.flood import checksummed
 from testbed.chaos.forger import corrupted, forged, packet
-from testbed.chaos.logs import Log, most_news, news, repeated
+from testbed.chaos.logs import Log, most_news, news
 from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import Canary
 from testbed.chaos.soak import Life
@@ -33,11 +33,6 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
         more.write("o\nthree\n")
     assert log.look() == 3
     assert log.lines == ["one", "two", "three"]
-
-
-def test_lines_that_differ_by_numbers_are_the_same() -> None:
-    assert repeated(["error 1 of 20", "error 22 of 3", "else"]) == 2
-    assert repeated([]) == 0
 
 
 @pytest.mark.parametrize(
