@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 
 import trio
 
 from testbed import MTU, netns
-from testbed.chaos.fault import NFQUEUE, Bounds, Episode, Fault, took_s
+from testbed.chaos.fault import NFQUEUE, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import STEADY, left_by
 from testbed.chaos.scene import RATE, Scene, watched_address
@@ -53,7 +52,7 @@ async def _down(scene: Scene, quick: bool) -> Episode:
     _ip(near.role, _neighbour(near, far))
     _routes(scene, victim)
     healed_s = time.monotonic()
-    return Episode(_bounds(healed_s - begin_s), begin_s, healed_s)
+    return _episode(begin_s, healed_s)
 
 
 async def _recreate(scene: Scene, quick: bool) -> Episode:
@@ -65,7 +64,8 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
     _make(link)
     _routes(scene, victim)
     healed_s = time.monotonic()
-    checks = []
+    episode = _episode(begin_s, healed_s)
+    episode.overshoot, episode.lines = RATE // 5, 1
     if scene.datapath != NFQUEUE:
 
         async def limited() -> bool:
@@ -73,13 +73,14 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
             return bool(counters["reattached"])
 
         took = await took_s(limited, healed_s, _PATIENCE_S)
-        checks.append(Check("limited again", took, "s", most=_AGAIN_S))
-    bounds = replace(_bounds(healed_s - begin_s), overshoot=RATE // 5, lines=1)
-    return Episode(bounds, begin_s, healed_s, checks=checks)
+        episode.checks.append(Check("limited again", took, "s", most=_AGAIN_S))
+    return episode
 
 
-def _bounds(absent_s: float) -> Bounds:
-    return Bounds(recover_s=6.0, lost_s=absent_s + 0.2, least=STEADY * left_by(1))
+def _episode(begin_s: float, healed_s: float) -> Episode:
+    """Packets of the interface are lost, and the other limiters keep their shares."""
+    lost_s = healed_s - begin_s + 0.2
+    return Episode(begin_s, healed_s, recover_s=6.0, lost_s=lost_s, least=STEADY * left_by(1))
 
 
 def _make(link: Veth) -> None:

@@ -64,13 +64,13 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """Of its daemon."""
+        """Process id of its daemon."""
         assert self.daemon is not None, "not started"
         return self.daemon.pid
 
     @property
     def socket(self) -> Path:
-        """Its control socket, also if only the daemon sees the socket's directory."""
+        """Its control socket, as this process sees it."""
         return Path(f"/proc/{self.pid}/root{self.control}") if self.shell else self.control
 
     def write(self) -> None:

@@ -8,9 +8,8 @@ from testbed.chaos import (
     clocks,
     configs,
     deaths,
-    hostile,
+    floods,
     interfaces,
-    overload,
     partitions,
     rekey,
     resources,
@@ -20,8 +19,7 @@ from testbed.chaos.soak import BOTH, SOAK
 
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
-    for kind in (deaths, partitions, hostile, rekey, clocks, overload, configs, resources,
-                 interfaces)
+    for kind in (deaths, partitions, floods, rekey, clocks, configs, resources, interfaces)
     for fault in kind.FAULTS
 }  # fmt: skip
 """In the order of the help."""

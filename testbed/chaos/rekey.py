@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
 from testbed.harness.finding import Check
@@ -66,9 +66,7 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
     lost = [after - was for was, after in zip(before, await _lost(scene), strict=True)]
     kept = [(await member.ask("/v1/keys"))["as_configured"] for member in members]
     return Episode(
-        Bounds(recover_s=2.0, lines=12 * _CHANGES[quick]),
-        begin_s,
-        healed_s,
+        begin_s, healed_s, recover_s=2.0, lines=12 * _CHANGES[quick],
         checks=[
             Check("changes of the key", 2 * _CHANGES[quick], least=1),
             Check("updates lost", lost[0], most=0),

@@ -128,7 +128,7 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     child.send(step=fault.name)
     episode = await fault.act(fleet, job.quick)
     child.send(step=f"{fault.name}: recovery")
-    patience_s = episode.bounds.recover_s + _SLACK_S
+    patience_s = episode.recover_s + _SLACK_S
     back_s = await fleet.recovered(episode.healed_s, _LASTS_S, patience_s)
     if fleet.load.allocator == FAIR:
         settled_s = episode.healed_s + _detected_s(fleet)
@@ -144,7 +144,7 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     checks = [
         *_traffic(fleet, episode, end_s, back_s),
         *episode.checks,
-        *_logs(said, episode.bounds.lines, time.monotonic() - looked_s),
+        *_logs(said, episode.lines, time.monotonic() - looked_s),
         *(await _growth(stayed) if stayed else []),
     ]
     begin_s = episode.begin_s - _BEFORE_S
@@ -200,23 +200,22 @@ async def _growth(stayed: Sequence[tuple[Member, Health]]) -> list[Check]:
 
 def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None) -> list[Check]:
     """The checks of what passed, from the beginning of the fault on."""
-    bounds, span = episode.bounds, (episode.begin_s, end_s)
-    allowed = depths(LIMITERS, fleet.load.burst) + bounds.overshoot
+    span = episode.begin_s, end_s
+    allowed = depths(LIMITERS, fleet.load.burst) + episode.overshoot
     beyond = fleet.seen.all.overshoot(span, RATE, WINDOW_S)
     lost = sum(canary.lost(*span) for canary in fleet.canaries.values())
-    most_lost = math.ceil(bounds.lost_s * CANARIES_PER_S)
+    most_lost = math.ceil(episode.lost_s * CANARIES_PER_S)
     checks = [
         Check("beyond limit x time", beyond / 1000, "kB", most=allowed / 1000),
-        Check("recovery", back_s, "s", most=bounds.recover_s),
-        Check("in use at least", lowest(fleet.seen, *span) / RATE, least=bounds.least),
+        Check("recovery", back_s, "s", most=episode.recover_s),
+        Check("in use at least", lowest(fleet.seen, *span) / RATE, least=episode.least),
         Check("lost to the fault", lost, "packets", most=most_lost),
     ]
     if fleet.load.allocator == FAIR:
         checks.append(_bounded(fleet, episode, end_s))
-    if bounds.known is not None:
-        assert episode.known_s is not None
+    if episode.known_s is not None:
         used = lowest(fleet.seen, *episode.known_s) / RATE
-        checks.append(Check("in use once it is known", used, least=bounds.known))
+        checks.append(Check("in use once it is known", used, least=episode.known))
     return checks
 
 
