@@ -27,19 +27,19 @@ as one of two empty lanes may be some per cent faster for its lifetime."""
 
 async def measure(setting: Setting) -> Outcome:
     """Compare all contestants, with and without offloads."""
-    peers = {peer.name: peer for peer in (NFT, HASHLIMIT, POLICE)}
+    peers = (NFT, HASHLIMIT, POLICE)
     missing: dict[str, str] = {}
-    for name, peer in peers.items():
+    for peer in peers:
         try:
             async with contest(setting, [peer]):
                 pass
         except HostError as error:
-            missing[name] = f"{name} is not available here: {_reason(error)}"
+            missing[peer.name] = f"{peer.name} is not available here: {_reason(error)}"
     rows: list[Row] = []
+    there = [peer for peer in peers if peer.name not in missing]
+    rivals = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), *there]
     notes = list(missing.values())
     for group, offloads in OFFLOADS.items():
-        there = [peer for name, peer in peers.items() if name not in missing]
-        rivals = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), *there]
         found, disqualified = await _against_none(setting, rivals, group, offloads)
         rows += found
         notes += [f"{group}: {reason}." for reason in disqualified]

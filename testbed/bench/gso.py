@@ -34,11 +34,8 @@ async def measure(setting: Setting) -> Outcome:
     """All cases at once, in windows of some seconds."""
     cases = list(product(_RTTS, _SENDERS, _DEPTHS))
     lanes = [Lane(number, "limiter") for number in range(1, len(cases) + 1)]
-    limits = [
-        limit | {"id": lane.number, "name": f"limit-{lane.number}"}
-        for lane in lanes
-        for limit in everything()(lane)
-    ]
+    limits = [{**everything()(lane)[0], "id": lane.number, "name": f"limit-{lane.number}"}
+              for lane in lanes]  # fmt: skip
     records = [{"fill_rate": _RATE, "depth": depth} for _, _, depth in cases]
     police = Program("drld", lambda _: limits, records)
     notes = []

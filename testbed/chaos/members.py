@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
 from testbed.chaos.urgency import RAISED
 from testbed.crew import Child, Crew
-from testbed.errors import MeasurementError
 from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
@@ -65,8 +63,12 @@ class Member:
     @property
     def pid(self) -> int:
         """Process id of its daemon."""
+        return self._child.pid
+
+    @property
+    def _child(self) -> Child:
         assert self.daemon is not None, "not started"
-        return self.daemon.pid
+        return self.daemon
 
     @property
     def socket(self) -> Path:
@@ -97,8 +99,7 @@ class Member:
         Raises:
             MeasurementError: the daemon ended, or took too long.
         """
-        assert self.daemon is not None
-        await control.await_ready(self.socket, self.daemon, READY_S, peers_too=False)
+        await control.await_ready(self.socket, self._child, READY_S, peers_too=False)
         self.look()
 
     def look(self) -> None:
@@ -118,8 +119,7 @@ class Member:
     def kill(self) -> None:
         """Kill its daemon, like a crash."""
         self.look()
-        assert self.daemon is not None
-        self.daemon.kill()
+        self._child.kill()
 
     async def ask(self, path: str) -> Any:
         """Its daemon's answer to a request.
@@ -129,33 +129,22 @@ class Member:
         """
         return await control.ask(self.socket, path)
 
-    async def post(self, path: str, body: Any = None) -> None:
-        """Send its daemon a command.
-
-        Raises:
-            MeasurementError: the daemon refuses, or does not answer.
-        """
+    async def post(self, path: str, body: Any = None) -> int:
+        """Send its daemon a command; return the HTTP status, or 0 if there is no answer."""
         try:
             async with control.client(self.socket, _ASK_S) as client:
-                (await client.post(path, json=body)).raise_for_status()
-        except httpx.HTTPError as error:
-            raise MeasurementError(f"{self.name}{path}: {error!r}") from error
-
-    async def reload(self) -> int:
-        """Reload its configuration; return the HTTP status, or 0 if there is no answer."""
-        try:
-            async with control.client(self.socket, _ASK_S) as client:
-                return (await client.post("/v1/reload")).status_code
+                return (await client.post(path, json=body)).status_code
         except httpx.HTTPError:
             return 0
 
+    async def reload(self) -> int:
+        """Reload its configuration; return as `post`."""
+        return await self.post("/v1/reload")
+
     def health(self) -> Health:
         """Its present use of the host's resources."""
-        assert self.daemon is not None
-        return Health(
-            status_bytes(self.daemon, "VmRSS"),
-            sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir()),
-        )
+        descriptors = sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+        return Health(status_bytes(self._child, "VmRSS"), descriptors)
 
     def lines(self) -> list[str]:
         """All that its daemons have logged."""
@@ -168,12 +157,11 @@ class Member:
         if not self.alive:
             return [f"{self.name}: its daemon is not running"]
         self.look()
-        assert self.daemon is not None
-        self.daemon.terminate()
-        deadline = time.monotonic() + _STOP_S
-        while self.daemon.process.poll() is None and time.monotonic() < deadline:
-            await trio.sleep(0.02)
-        status = self.daemon.process.poll()
+        self._child.terminate()
+        with trio.move_on_after(_STOP_S):
+            while self.alive:
+                await trio.sleep(0.02)
+        status = self._child.process.poll()
         found = [] if status == 0 else [f"stopped with exit status {status}"]
         if self.control.exists():
             found.append(f"{self.control}")

@@ -12,6 +12,7 @@ import trio
 from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.errors import MeasurementError
 from testbed.harness.finding import Check
 
 _CHANGES = {False: 10, True: 2}
@@ -49,7 +50,9 @@ async def _change(members: list[Member], old: int, new: int, key: str) -> None:
         (f"/v1/keys/{old}/remove", None),
     ):
         for member in members:
-            await member.post(path, body)
+            status = await member.post(path, body)
+            if status not in range(200, 300):
+                raise MeasurementError(f"{member.name}{path}: HTTP status {status}")
         await trio.sleep(_STEP_S)
 
 

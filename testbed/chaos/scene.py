@@ -54,8 +54,7 @@ STREAM_BYTES = 1000
 """Size of a packet of constant UDP, with headers."""
 _STREAM_PORT, _HEADERS = 5002, 28
 CANARIES_PER_S = 100
-_CANARY = {"port": 5003, "per_s": CANARIES_PER_S}
-_CANARY_RATE = 1_200_000 // 8
+_CANARY_PORT, _CANARY_RATE = 5003, 1_200_000 // 8
 _KEY = "gossip.key"
 _SETTLE_S = 40.0
 _TRIP_S = 0.3
@@ -260,7 +259,7 @@ async def scene(
                 member.write()
                 member.launch(processes)
             job: dict[str, Any] = {
-                "port": TRAFFIC_PORT, "stream": _STREAM_PORT, "canary": _CANARY["port"],
+                "port": TRAFFIC_PORT, "stream": _STREAM_PORT, "canary": _CANARY_PORT,
                 "sources": len(members),
             }  # fmt: skip
             inside = netns.namespace(SINK)
@@ -358,21 +357,19 @@ async def _start_traffic(
     processes: Crew, layout: Plan, rng: Random, load: Load
 ) -> dict[str, Child]:
     """The sources, by limiter."""
-    stream = {
-        "port": _STREAM_PORT, "bytes": STREAM_BYTES - _HEADERS,
-        "per_s": load.stream / STREAM_BYTES,
-    }  # fmt: skip
     traffic = {}
     for number, (group, limiter) in enumerate(layout.path.items()):
+        sink = layout.sink_address[limiter]
         job = {
             "number": number,
             "offset_s": rng.random() / 10,
-            "load": layout.sink_address[limiter],
-            "watched": watched_address(limiter, layout),
-            "port": TRAFFIC_PORT,
             "flows": load.flows,
-            "stream": stream,
-            "canary": _CANARY,
+            "flows_to": (sink, TRAFFIC_PORT),
+            "stream_to": (sink, _STREAM_PORT),
+            "stream_per_s": load.stream / STREAM_BYTES,
+            "stream_bytes": STREAM_BYTES - _HEADERS,
+            "canary_to": (watched_address(limiter, layout), _CANARY_PORT),
+            "canary_per_s": CANARIES_PER_S,
         }
         traffic[limiter] = await processes.start_module(
             f"source {group}", netns.namespace(source_role(group)), "chaos.source", job

@@ -102,19 +102,19 @@ def work() -> None:
     # Before the threads, which inherit it.
     priority = child.raise_priority()
     begin_s = time.monotonic() + job["offset_s"]
-    stream, canary = job["stream"], job["canary"]
-    content, sent = bytes(stream["bytes"]), deque[float]()
-    _pace((job["load"], stream["port"]), stream["per_s"], lambda _: content, begin_s,
-          deque(maxlen=0))  # fmt: skip
-    _pace((job["watched"], canary["port"]), canary["per_s"],
-          lambda number: CANARY.pack(job["number"], number), begin_s, sent)  # fmt: skip
+    stream, sent = bytes(job["stream_bytes"]), deque[float]()
+    # JSON has lists for tuples.
+    to, stream_to, canary_to = (tuple(job[key]) for key in ("flows_to", "stream_to", "canary_to"))
+    _pace(stream_to, job["stream_per_s"], lambda _: stream, begin_s, deque(maxlen=0))
+    _pace(canary_to, job["canary_per_s"], lambda number: CANARY.pack(job["number"], number),
+          begin_s, sent)  # fmt: skip
     flows: list[_Flow] = []
 
     def keep(count: int) -> None:
         while len(flows) > count:
             flows.pop().ended.set()
         while len(flows) < count:
-            flows.append(_Flow((job["load"], job["port"])))
+            flows.append(_Flow(to))
 
     keep(job["flows"])
     child.send(ready=True, priority=priority)

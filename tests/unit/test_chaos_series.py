@@ -117,34 +117,43 @@ def stopping(*stops: float, rate: float = 1000, passing: float = 0) -> Seen:
     return found
 
 
-def test_a_host_that_does_not_stop() -> None:
-    seen = stopping()
+def one_late_processor() -> Seen:
+    """Ten seconds, in which one processor stands still at 3 s and is a little late at 5 s."""
+    found = Seen()
+    for number in range(500):
+        found.add(number * SAMPLE_S, {"a": number}, {150: 0.12, 250: SAMPLE_S}.get(number, 0.001))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seen", "span", "late_s"),
+    [
+        (Seen(), (0.0, 4.0), 0),
+        (stopping(), (0.0, 10.0), 0),
+        # What counts is from one sample to the next; the stops are more than a second apart.
+        (stopping(0.0, 0.18, 0.08), (0.0, 9.0), 0.2),
+        (stopping(0.0, 0.18, 0.08), (3.3, 9.0), 0.1),
+        (stopping(0.0, 0.18, 0.08), (4.5, 9.0), 0),
+        (stopping(0.0, 0.18, 0.08), (0.0, 1.9), 0),
+        (one_late_processor(), (0.0, 9.0), 0.12),
+        # In the second before the time, too: what it held up may come after it.
+        (one_late_processor(), (3.9, 9.0), 0.12),
+        (one_late_processor(), (4.1, 9.0), 0),
+        (one_late_processor(), (0.0, 2.9), 0),
+    ],
+)
+def test_how_long_a_host_stood_still(seen: Seen, span: tuple[float, float], late_s: float) -> None:
+    assert seen.late_s(*span) == pytest.approx(late_s)
+
+
+@pytest.mark.parametrize("seen", [stopping(), one_late_processor()])
+def test_a_host_whose_samples_come_in_time_is_always_awake(seen: Seen) -> None:
     assert seen.awake.times == pytest.approx(seen.all.times)
     assert seen.awake.forwarded == seen.all.forwarded
-    assert seen.late_s(0.0, 10.0) == pytest.approx(0)
-    assert Seen().late_s(0.0, 4.0) == 0
 
 
-def test_a_host_of_which_one_processor_stands_still() -> None:
-    seen = Seen()
-    for number in range(500):
-        seen.add(number * SAMPLE_S, {"a": number}, {150: 0.12, 250: SAMPLE_S}.get(number, 0.001))
-    assert seen.late_s(0.0, 9.0) == pytest.approx(0.12)
-    # In the second before the time, too: what it held up may come after it.
-    assert seen.late_s(3.9, 9.0) == pytest.approx(0.12)
-    assert seen.late_s(4.1, 9.0) == pytest.approx(0)
-    assert seen.late_s(0.0, 2.9) == pytest.approx(0)
-    assert seen.awake.times == pytest.approx(seen.all.times)
-
-
-def test_a_host_that_stands_still() -> None:
-    seen = stopping(0.0, 0.18, 0.08)
-    # What counts is from one sample to the next; the stops are more than a second apart.
-    assert seen.late_s(0.0, 9.0) == pytest.approx(0.2)
-    assert seen.late_s(3.3, 9.0) == pytest.approx(0.1)
-    assert seen.late_s(4.5, 9.0) == pytest.approx(0)
-    assert seen.late_s(0.0, 1.9) == pytest.approx(0)
-    assert seen.awake_at(9.0) == pytest.approx(9.0 - 0.3)
+def test_the_clock_of_the_awake_host_leaves_out_late_samples() -> None:
+    assert stopping(0.0, 0.18, 0.08).awake_at(9.0) == pytest.approx(9.0 - 0.3)
 
 
 @pytest.mark.parametrize("passing", [0, 500, 2000])
