@@ -65,7 +65,7 @@ class Tool(Contestant):
     """A meter of the kernel, set up by commands; `EXIT` in them is the lane's exit."""
 
     def __init__(self, name: str, set_up: Sequence[str], show: str, dropped: str) -> None:
-        """`dropped` finds the number of dropped packets in what the command `show` prints."""
+        """`dropped` finds the number of dropped packets in the output of the command `show`."""
         super().__init__()
         self.name = name
         self._set_up = set_up

@@ -58,12 +58,12 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
         for member in scene.members.values():
             nursery.start_soon(reload, member)
     healed_s = time.monotonic()
-    count = answers.total()
+    count, answered = answers.total(), answers[200] + answers[422]
     return Episode(
         begin_s, healed_s, recover_s=2.0, lines=_LINES * count,
         checks=[
             Check("reloads a second", count / (healed_s - begin_s), least=1.0),
-            Check("neither taken nor refused", count - answers[200] - answers[422], most=0),
+            Check("reloads neither accepted nor refused", count - answered, most=0),
         ],
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     checks.append(await _told(scene, victim, []))
     line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
-    checks.append(Check("limiters that logged it once", once, least=len(others)))
+    checks.append(Check("limiters that logged the difference once", once, least=len(others)))
     # A limiter can exceed its share by this, and by half more while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
     return Episode(begin_s, healed_s, recover_s=6.0, overshoot=claimed + RATE // 10, lines=4,
@@ -116,7 +116,7 @@ async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
                 return False
         return True
 
-    what = "status says so after" if limits else "status does not say so any more after"
+    what = f"status reports {'the' if limits else 'no'} difference after"
     return Check(what, await took_s(said, begin_s, 2 * _TOLD_S), "s", most=_TOLD_S)
 
 

@@ -43,13 +43,13 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
         # Verdicts take too long for a quick run.
         told = scene.others(victims) if count == 1 and not quick else []
         await trio.sleep(_DEAD_S[quick])
-        checks = [await _said_to_be(DEAD, victims[0], told, begin_s, _DEATH_S)] if told else []
+        checks = [await _reported(DEAD, victims[0], told, begin_s, _DEATH_S)] if told else []
         started_s = time.monotonic()
         await scene.revive(victims)
         healed_s = time.monotonic()
         checks.append(_ready(healed_s - started_s))
         if told:
-            checks.append(await _said_to_be(ALIVE, victims[0], told, healed_s, _RETURN_S))
+            checks.append(await _reported(ALIVE, victims[0], told, healed_s, _RETURN_S))
         episode = _episode(scene, count, KILLED[count], begin_s=begin_s, healed_s=healed_s,
                            until_s=started_s)  # fmt: skip
         episode.lines, episode.checks = _LINES, checks
@@ -63,7 +63,7 @@ def _ready(after_s: float) -> Check:
     return Check("ready after", after_s, "s", most=_READY_S)
 
 
-async def _said_to_be(
+async def _reported(
     verdict: str, victim: Member, others: list[Member], since_s: float, within_s: float
 ) -> Check:
     """A check of the time until all peers have this verdict in `drlctl peers`."""
@@ -73,7 +73,7 @@ async def _said_to_be(
         return {peer["verdict"] for peer in peers if peer["name"] == victim.name} == {verdict}
 
     took = await took_s(said, since_s, _PATIENCE * within_s)
-    return Check(f"said to be {verdict} after", took, "s", most=within_s)
+    return Check(f"reported {verdict} after", took, "s", most=within_s)
 
 
 async def _change(scene: Scene, quick: bool) -> Episode:
@@ -82,7 +82,8 @@ async def _change(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
     away_s = ready_s = 0.0
     for datapath in (KERNEL if scene.datapath == NFQUEUE else NFQUEUE, scene.datapath):
-        nobody = victim.document["packets"]["datapath"] == NFQUEUE
+        # A kernel datapath goes on without its daemon.
+        closed = victim.document["packets"]["datapath"] == NFQUEUE
         killed_s = time.monotonic()
         victim.kill()
         await trio.sleep(_AWAY_S)
@@ -92,7 +93,7 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         await scene.revive(victims)
         healed_s = time.monotonic()
         ready_s = max(ready_s, healed_s - started_s)
-        away_s += healed_s - killed_s + 0.2 if nobody else 0.0
+        away_s += healed_s - killed_s + 0.2 if closed else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
     return Episode(
         begin_s, healed_s, recover_s=_RECOVER_S, lost_s=away_s,

@@ -1,4 +1,4 @@
-"""A fault: what is done, and what is promised of it."""
+"""A fault, and its promises."""
 
 from __future__ import annotations
 

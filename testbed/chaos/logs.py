@@ -31,7 +31,7 @@ class Log:
                 log.seek(self._read)
                 new = log.read()
         except (FileNotFoundError, ProcessLookupError):
-            return len(self.lines)  # gone with the process whose disk it was on
+            return len(self.lines)  # it was on a disk of its process, which has ended
         self._read += len(new)
         *whole, self._rest = (self._rest + new.decode("utf-8", "replace")).split("\n")
         self.lines += whole

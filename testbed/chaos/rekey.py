@@ -74,8 +74,8 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
             Check("changes of the key", 2 * _CHANGES[quick], least=1),
             Check("updates lost", lost[0], most=0),
             Check("datagrams refused", lost[1], most=0),
-            Check("sessions begun anew", lost[2], most=0),
-            Check("limiters without the file's key in the end", kept.count(False), most=0),
+            Check("sessions begun again", lost[2], most=0),
+            Check("limiters without the file's key at the end", kept.count(False), most=0),
         ],
     )  # fmt: skip
 

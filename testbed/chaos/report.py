@@ -76,7 +76,7 @@ def _figure(check: Mapping[str, Any]) -> str:
 
 
 def _holds(check: Mapping[str, Any]) -> bool:
-    """Whether a promise is kept; what could not be measured is not."""
+    """Whether a promise is kept; a promise without a figure is not."""
     return bool(check["verdict"] == Verdict.PASSED.value)
 
 
@@ -93,11 +93,11 @@ def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
     yield ["fault", "datapath", *_COLUMNS, "besides"]
     for record in _records(result):
         checks = {check["statement"]: check for check in record["checks"]}
-        named = [_cell(checks.pop(what)) if what in checks else "" for what in _COLUMNS]
+        named = [_cell(checks.pop(name)) if name in checks else "" for name in _COLUMNS]
         besides = "; ".join(
-            f"{what} {_cell(check)}"
-            for what, check in checks.items()
-            if what not in _USUAL or not _holds(check)
+            f"{name} {_cell(check)}"
+            for name, check in checks.items()
+            if name not in _USUAL or not _holds(check)
         )
         yield [record["fault"], record["datapath"], *named, besides]
 

@@ -1,12 +1,12 @@
-"""A fleet of real daemons under load, the actions on it, and what passes it.
+"""A fleet of real daemons under load, actions on it, and measurements.
 
     src-f1 ==== wan ==== l1 ==== sink        (testbed.topology)
     src-f2 ====     ==== l2 ====
     src-f3 ====     ==== l3 ====
 
-Every limiter has TCP flows, a constant stream of UDP, and a canary (`testbed.chaos.source`), whose
-packets go to another address of the sink and are under a limit of their own. Gossip passes `wan`,
-where links are cut: by rules of its routing, each for one direction.
+Every limiter has TCP flows, a constant stream of UDP, and a canary (`testbed.chaos.source`). The
+canary's packets go to another address of the sink, and are under a limit of their own. Gossip
+passes `wan`. Rules of its routing cut links, each in one direction.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Soak:
             found += [
                 Check(f"{where} memory grows by", growth, "kB/h", most=_GROWTH_KB),
                 Check(f"{where} memory at most", most, "kB", most=_MOST_KB),
-                Check(f"{where} more descriptors in the end", last - first, most=0),
+                Check(f"{where} more descriptors at the end", last - first, most=0),
                 Check(f"{where} descriptors at most", max(descriptors),
                       most=first + _DESCRIPTORS),
             ]  # fmt: skip

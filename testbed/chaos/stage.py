@@ -168,7 +168,7 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
 def _logs(said: Mapping[str, Sequence[str]], most: int, seconds: float) -> list[Check]:
     """The checks of the daemons' log lines in a time.
 
-    A line about a peer may be about what was before the fault, so it does not count as the fault's.
+    A line about a peer may be about an earlier event, so it does not count as the fault's.
     """
     logs = said.values()
     others = [sum(news(line) is None for line in each) for each in logs]
@@ -199,7 +199,7 @@ async def _growth(stayed: Sequence[tuple[Member, Health]]) -> list[Check]:
 
 
 def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None) -> list[Check]:
-    """The checks of what passed, from the beginning of the fault on."""
+    """The checks of the traffic from the beginning of the fault on."""
     span = episode.begin_s, end_s
     allowed = depths(LIMITERS, fleet.load.burst) + episode.overshoot
     beyond = fleet.seen.all.overshoot(span, RATE, WINDOW_S)
@@ -238,7 +238,7 @@ def _detected_s(fleet: Scene) -> float:
 
 
 async def _told(job: Job) -> None:
-    """Carry the job out, and send what was left, or the error."""
+    """Carry the job out, and send the leftovers, or the error."""
     try:
         left = await carry_out(job)
     except BaseException as error:
