@@ -328,10 +328,7 @@ def _member(layout: Plan, name: str, datapath: str, state: Path, load: Load) -> 
     socket = state / f"{name}.sock"
     document["limiter"]["control"] = str(socket)
     # All other settings are defaults.
-    document["gossip"] = {
-        "fabric": load.fabric,
-        "keys": [{"id": 1, "file": str(state / _KEY)}],
-    }
+    document["gossip"] = {"fabric": load.fabric, "keys": [{"id": 1, "file": str(state / _KEY)}]}
     document["limit"] = [
         {
             "id": 1,
