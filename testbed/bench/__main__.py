@@ -1,10 +1,11 @@
-"""`python -m testbed.bench`: run benchmarks, or show what an earlier run found."""
+"""`python -m testbed.bench`: runs benchmarks, or shows an earlier result."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from testbed.bench import report
 from testbed.bench.lanes import Setting
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome
+from testbed.harness.markdown import aligned
 from testbed.harness.page import PLOTS, RESULTS
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
@@ -23,15 +25,18 @@ from testbed.provenance import head
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+_EPILOG = aligned([[name, benchmark.title] for name, benchmark in BENCHMARKS.items()])
+
+
+@click.command(epilog=f"\b\nBenchmarks:\n{_EPILOG}")
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="Shorter and rougher.")
-@click.option("--json", "json_file", type=_FILE, help="Write the result there.")
-@click.option("--plot", "figure", type=_FILE, help="Draw it there (PNG).")
-@click.option("--docs", is_flag=True, help="Write it into results/performance.md.")
+@click.option("--json", "json_file", type=_FILE, help="Write the result to this file.")
+@click.option("--plot", "figure", type=_FILE, help="Draw the result into this file (PNG).")
+@click.option("--docs", is_flag=True, help="Write the result into results/performance.md.")
 @click.option(
     "--from", "earlier", type=_FILE,
-    help="A result of --json: what NAMES find takes its place in there; without, it is only shown.",
+    help="A file of --json: replace the benchmarks NAME in its result. Without a NAME, show it.",
 )  # fmt: skip
 def main(
     *,
@@ -42,7 +47,7 @@ def main(
     docs: bool,
     earlier: Path | None,
 ) -> None:
-    """Measure the cost of limiting: NAMES of benchmarks, or all of them."""
+    """Run each benchmark NAME (default: all) of the cost of limiting."""
     progress = Progress()
     result = {**head(quick=quick), "benchmarks": {}}
     if earlier is not None:
@@ -79,7 +84,8 @@ def _measure(name: str, quick: bool, progress: Progress) -> dict[str, Any]:
 
     began = time.monotonic()
     outcome = run_to_end(work)
-    return report.record(benchmark.title, time.monotonic() - began, outcome)
+    seconds = round(time.monotonic() - began, 1)
+    return {"title": benchmark.title, "seconds": seconds, **asdict(outcome)}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from drld.ebpf import bpf
 from testbed import netns
-from testbed.bench.lanes import Lane, Sample
+from testbed.bench.lanes import Field, Lane, Sample
 from testbed.errors import HostError, MeasurementError
 
 
@@ -34,30 +34,49 @@ def statistics_on() -> Iterator[None]:
         os.close(descriptor)
 
 
-class Exit:
-    """The program at the exit of a lane, found by its process and its hook."""
+def timed(
+    field: Field, traffic: Callable[[Lane], Awaitable[Sample]]
+) -> Callable[[Lane], Awaitable[Sample]]:
+    """A slice of traffic, with nanoseconds a run of the program at the lane's exit (`ns`).
 
-    def __init__(self, lane: Lane, pid: int) -> None:
-        """The process has a descriptor of the program."""
-        show = ["tc", "-json", "-netns", lane.namespace, "filter", "show", "dev", lane.exit]
-        filters = json.loads(netns.run([*show, "egress"]))
-        found = [each["options"]["prog"]["id"] for each in filters if "options" in each]
-        found += netns.within(lane.namespace, partial(_on_tcx, lane.exit))
-        if len(found) != 1:
-            raise MeasurementError(f"{lane.exit}: {len(found)} BPF programs")
-        for file in Path(f"/proc/{pid}/fdinfo").iterdir():
-            # Descriptors may be opened and closed meanwhile.
-            if file.exists() and re.search(rf"^prog_id:\t{found[0]}$", file.read_text(), re.M):
-                self._file = file
-                return
-        raise MeasurementError(f"process {pid} has no BPF program {found[0]}")
+    Each contestant of the field is a process that holds such a program.
+    """
+    exits = {
+        lane.number: _information(lane, contestant.processes[0].pid)
+        for lane, contestant in zip(field.lanes, field.contestants, strict=True)
+    }
 
-    def read(self) -> tuple[int, int]:
-        """Total nanoseconds and runs."""
-        fields = dict(
-            line.split(":\t", 1) for line in self._file.read_text(encoding="ascii").splitlines()
-        )
-        return int(fields["run_time_ns"]), int(fields["run_cnt"])
+    async def measure(lane: Lane) -> Sample:
+        before_ns, before = _read(exits[lane.number])
+        sample = await traffic(lane)
+        after_ns, after = _read(exits[lane.number])
+        if after == before:
+            raise MeasurementError(f"{lane.exit.device}: the program did not run")
+        return {**sample, "ns": (after_ns - before_ns) / (after - before)}
+
+    return measure
+
+
+def _information(lane: Lane, pid: int) -> Path:
+    """The kernel's file about the program at a lane's exit, through a descriptor of the process."""
+    device = lane.exit.device
+    show = ["tc", "-json", "-netns", lane.namespace, "filter", "show", "dev", device, "egress"]
+    found = [each["options"]["prog"]["id"] for each in json.loads(netns.run(show))
+             if "options" in each]  # fmt: skip
+    found += netns.within(lane.namespace, partial(_on_tcx, device))
+    if len(found) != 1:
+        raise MeasurementError(f"{device}: {len(found)} BPF programs")
+    for file in Path(f"/proc/{pid}/fdinfo").iterdir():
+        # Descriptors may be opened and closed meanwhile.
+        if file.exists() and re.search(rf"^prog_id:\t{found[0]}$", file.read_text(), re.M):
+            return file
+    raise MeasurementError(f"process {pid} has no BPF program {found[0]}")
+
+
+def _read(file: Path) -> tuple[int, int]:
+    """Total nanoseconds and runs of a program."""
+    fields = dict(line.split(":\t", 1) for line in file.read_text(encoding="ascii").splitlines())
+    return int(fields["run_time_ns"]), int(fields["run_cnt"])
 
 
 def _on_tcx(interface: str) -> list[int]:
@@ -65,19 +84,3 @@ def _on_tcx(interface: str) -> list[int]:
         return bpf.attached(socket.if_nametoindex(interface), bpf.TCX_EGRESS)
     except OSError:  # a kernel without it
         return []
-
-
-def timed(
-    exits: dict[int, Exit], traffic: Callable[[Lane], Awaitable[Sample]]
-) -> Callable[[Lane], Awaitable[Sample]]:
-    """A slice of traffic, with nanoseconds a run of the program (`ns`); exits by lane number."""
-
-    async def measure(lane: Lane) -> Sample:
-        before_ns, before = exits[lane.number].read()
-        sample = await traffic(lane)
-        after_ns, after = exits[lane.number].read()
-        if after == before:
-            raise MeasurementError(f"{lane.exit}: the program did not run")
-        return {**sample, "ns": (after_ns - before_ns) / (after - before)}
-
-    return measure

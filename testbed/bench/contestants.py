@@ -1,15 +1,13 @@
-"""The contestants of a lane: no limiter, drld, and alternatives to it.
+"""The contestants of a lane besides none: drld, and alternatives to it.
 
 All have a limit that never binds, so that only metering is compared.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-import os
 import re
-import signal
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS
 from drld.capture.packet import COPY_BYTES
 from testbed import netns
-from testbed.bench.lanes import Lane, Place, Setting
+from testbed.bench.lanes import Contestant, Lane, Place, Setting
 from testbed.bench.traffic import tool
 from testbed.control import ask, await_ready
 from testbed.crew import Child
@@ -30,188 +28,122 @@ from testbed.link import delayline_rules
 NEVER = {"rate": "100gbit", "burst": "1GB"}
 """A limit that never binds."""
 
-_NFT_NEVER = "rate over 10000 mbytes/second burst 1000 mbytes"
 _QUEUE = 7
 _READY_S = 120.0
 """Longest wait for a daemon; one that needs more than a core answers slowly."""
 
-
-class Nothing:
-    """No limiter: a lane that only forwards."""
-
-    name = "none"
-
-    async def start(self, place: Place) -> None:
-        """See `Contestant`."""
-
-    def pause(self) -> None:
-        """See `Contestant`."""
-
-    def resume(self) -> None:
-        """See `Contestant`."""
-
-    async def check(self) -> str:
-        """See `Contestant`."""
-        return ""
+Limits = Callable[[Lane], list[dict[str, Any]]]
+"""Makes the limits of a lane, as a configuration has them."""
 
 
-class _Process(Nothing):
-    """A contestant with a process."""
-
-    process: Child | None = None
-
-    @property
-    def pid(self) -> int:
-        """Id of the process, once it is started."""
-        assert self.process is not None
-        return self.process.pid
-
-    def pause(self) -> None:
-        """See `Contestant`."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """See `Contestant`."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.process is not None:
-            tell(self.process, number)
-
-
-def tell(process: Child, number: signal.Signals) -> None:
-    """Send a signal to a process that may have ended."""
-    if process.process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
-
-
-class Daemon(_Process):
+class Daemon(Contestant):
     """A drld daemon with one limit on the lane's exit."""
 
     def __init__(self, datapath: str) -> None:
+        super().__init__()
         self.name = f"drld {datapath}"
         self._datapath = datapath
 
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
-        limits = everything()(place.lane)
-        self.process = launch_daemon(place, self._datapath, limits)
-        status = await ready(place, self.process)
+        file = write_configuration(place, self._datapath, everything()(place.lane))
+        self.processes = [launch_daemon(place, file)]
+        status = await ready(place, self.processes[0])
         if status["datapath"]["name"] != self._datapath:
             raise HostError(f"{self.name}: {status['datapath']['reason']}")
-        self._control = place.control
 
-    async def check(self) -> str:
+    async def check(self, place: Place) -> str:
         """See `Contestant`."""
-        (limit,) = await ask(self._control, "/v1/limits")
+        (limit,) = await ask(place.control, "/v1/limits")
         metered, dropped = limit["forwarded_packets"], limit["dropped_packets"]
         if dropped or not metered:
             raise MeasurementError(f"{self.name}: metered {metered}, dropped {dropped} packets")
         return ""
 
 
-class Nft(Nothing):
-    """nftables' limit statement."""
+class Tool(Contestant):
+    """A meter of the kernel, set up by commands; `EXIT` in them is the lane's exit."""
 
-    name = "nft limit"
-
-    async def start(self, place: Place) -> None:
-        """See `Contestant`."""
-        self._inside = ["ip", "netns", "exec", place.lane.namespace]
-        netns.run([*self._inside, "nft", "-f", "-"], stdin=f"""
-            table ip bench {{
-                chain forward {{
-                    type filter hook forward priority 0
-                    oifname "{place.lane.exit}" limit {_NFT_NEVER} counter drop
-                }}
-            }}
-            """)  # fmt: skip
-
-    async def check(self) -> str:
-        """See `Contestant`."""
-        listed = netns.run([*self._inside, "nft", "list", "ruleset"])
-        return _drops(self.name, listed, r"counter packets (\d+)")
-
-
-class Hashlimit(Nothing):
-    """iptables' hashlimit match, counting bytes."""
-
-    name = "iptables hashlimit"
+    def __init__(self, name: str, set_up: Sequence[str], show: str, dropped: str) -> None:
+        """`dropped` finds the number of dropped packets in the output of the command `show`."""
+        super().__init__()
+        self.name = name
+        self._set_up = set_up
+        self._show = show
+        self._dropped = dropped
 
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
-        self._inside = ["ip", "netns", "exec", place.lane.namespace]
-        # The highest possible rate, 16 Gbit/s, and burst, the bytes of a second at 32 Gbit/s.
-        netns.run(
-            [
-                *(*self._inside, "iptables", "-A", "FORWARD", "-o", place.lane.exit),
-                *("-m", "hashlimit", "--hashlimit-name", "bench"),
-                *("--hashlimit-above", "2000mb/s", "--hashlimit-burst", "4000mb", "-j", "DROP"),
-            ]
-        )
+        for command in self._set_up:
+            _run(place.lane, command)
 
-    async def check(self) -> str:
+    async def check(self, place: Place) -> str:
         """See `Contestant`."""
-        listed = netns.run([*self._inside, "iptables", "-vxnL", "FORWARD"])
-        return _drops(self.name, listed, r"(\d+) +\d+ DROP")
+        listed = _run(place.lane, self._show)
+        found = re.search(self._dropped, listed)
+        if found is None:
+            raise MeasurementError(f"{self.name} is not there: {listed}")
+        if not int(found[1]):
+            return ""
+        return f"{self.name} dropped {found[1]} packets: the highest limit it can have was too low"
 
 
-class Police(Nothing):
-    """tc's police action."""
-
-    name = "tc police"
-
-    async def start(self, place: Place) -> None:
-        """See `Contestant`."""
-        at = ["dev", place.lane.exit]
-        self._tc = ["tc", "-netns", place.lane.namespace]
-        netns.run([*self._tc, "qdisc", "add", *at, "clsact"])
-        netns.run(
-            [
-                *(*self._tc, "filter", "add", *at, "egress", "protocol", "ip", "u32"),
-                *("match", "u32", "0", "0", "police", "rate", "34gbit", "burst", "1gb"),
-                *("conform-exceed", "drop"),
-            ]
-        )
-        self._show = [*self._tc, "-s", "filter", "show", *at, "egress"]
-
-    async def check(self) -> str:
-        """See `Contestant`."""
-        return _drops(self.name, netns.run(self._show), r"dropped (\d+)")
+def _run(lane: Lane, command: str) -> str:
+    words = shlex.split(command.replace("EXIT", lane.exit.device))
+    return netns.run(["ip", "netns", "exec", lane.namespace, *words])
 
 
-def _drops(name: str, listed: str, pattern: str) -> str:
-    found = re.search(pattern, listed)
-    if found is None:
-        raise MeasurementError(f"{name} is not there: {listed}")
-    dropped = int(found[1])
-    return (
-        f"{name} dropped {dropped} packets: the highest limit it can have was too low"
-        if dropped
-        else ""
-    )
+NFT = Tool(
+    "nft limit",
+    [
+        "nft add table ip bench",
+        "nft add chain ip bench forward '{ type filter hook forward priority 0 ; }'",
+        "nft add rule ip bench forward oifname EXIT "
+        "limit rate over 10000 mbytes/second burst 1000 mbytes counter drop",
+    ],
+    "nft list ruleset",
+    r"counter packets (\d+)",
+)
+HASHLIMIT = Tool(
+    "iptables hashlimit",
+    # The highest possible rate, 16 Gbit/s, and burst, the bytes of a second at 32 Gbit/s.
+    [
+        "iptables -A FORWARD -o EXIT -m hashlimit --hashlimit-name bench "
+        "--hashlimit-above 2000mb/s --hashlimit-burst 4000mb -j DROP"
+    ],
+    "iptables -vxnL FORWARD",
+    r"(\d+) +\d+ DROP",
+)
+POLICE = Tool(
+    "tc police",
+    [
+        "tc qdisc add dev EXIT clsact",
+        "tc filter add dev EXIT egress protocol ip u32 match u32 0 0 "
+        "police rate 34gbit burst 1gb conform-exceed drop",
+    ],
+    "tc -s filter show dev EXIT egress",
+    r"dropped (\d+)",
+)
 
 
-class Queue(_Process):
+class Queue(Contestant):
     """A program that accepts every packet of a queue, which is as long as drld's."""
 
     def __init__(self, name: str, command: Callable[[Setting], list[str]]) -> None:
+        super().__init__()
         self.name = name
         self._command = command
 
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
-        arguments = [str(_QUEUE), str(QUEUE_PACKETS), str(COPY_BYTES)]
-        self.process = place.members.start(
-            f"queue-{place.lane.number}",
-            place.lane.namespace,
-            [*self._command(place.setting), *arguments],
-        )
-        await self.process.receive(_READY_S)
+        lane = place.lane
+        command = [*self._command(place.setting), *map(str, (_QUEUE, QUEUE_PACKETS, COPY_BYTES))]
+        process = place.members.start(f"queue-{lane.number}", lane.namespace, command)
+        self.processes = [process]
+        await process.receive(_READY_S)
         netns.run(
-            ["ip", "netns", "exec", place.lane.namespace, "iptables-restore"],
-            stdin=delayline_rules({place.lane.exit: _QUEUE}),
+            ["ip", "netns", "exec", lane.namespace, "iptables-restore"],
+            stdin=delayline_rules({lane.exit.device: _QUEUE}),
         )
 
 
@@ -229,13 +161,13 @@ def loop_in_c() -> Queue:
     )
 
 
-class Program(_Process):
+class Program(Contestant):
     """A BPF program without a daemon (`testbed.bench.program`)."""
 
     def __init__(
         self,
         name: str,
-        limits: Callable[[Lane], list[dict[str, Any]]] | None = None,
+        limits: Limits | None = None,
         records: Sequence[Mapping[str, int]] = (),
         *,
         kind: str = "empty",
@@ -245,6 +177,7 @@ class Program(_Process):
 
         A `hash` or `trie` knows `count` of the lane's addresses that lead nowhere.
         """
+        super().__init__()
         self.name = name
         self._limits = limits
         self._records = records
@@ -255,28 +188,27 @@ class Program(_Process):
         """See `Contestant`."""
         lane = place.lane
         job: dict[str, Any] = {
-            "kind": self._kind,
-            "device": lane.exit,
-            "first": lane.nowhere,
+            "kind": self._kind, "device": lane.exit.device, "first": lane.nowhere,
             "count": self._count,
-        }
+        }  # fmt: skip
         if self._limits is not None:
             # With a long interval the program does not take a stopped process for dead.
             limits = [{**limit, "interval": "10s"} for limit in self._limits(lane)]
             file = write_configuration(place, "auto", limits)
             job = {"kind": "drld", "config": str(file), "records": self._records}
         command = [sys.executable, "-m", "testbed.bench.program"]
-        self.process = place.members.start(f"program-{lane.number}", lane.namespace, command)
-        await self.process.send(job)
-        await self.process.receive(_READY_S)
+        process = place.members.start(f"program-{lane.number}", lane.namespace, command)
+        self.processes = [process]
+        await process.send(job)
+        await process.receive(_READY_S)
 
 
-def everything(count: int = 1, **match: str) -> Callable[[Lane], list[dict[str, Any]]]:
+def everything(count: int = 1, **match: str) -> Limits:
     """Limits on all packets that leave a lane."""
     return lambda lane: [_limit(number, lane, match) for number in range(count)]
 
 
-def prefixes(count: int) -> Callable[[Lane], list[dict[str, Any]]]:
+def prefixes(count: int) -> Limits:
     """A limit for each of the first addresses that lead nowhere."""
 
     def make(lane: Lane) -> list[dict[str, Any]]:
@@ -291,26 +223,8 @@ def prefixes(count: int) -> Callable[[Lane], list[dict[str, Any]]]:
 def _limit(number: int, lane: Lane, match: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": number + 1, "name": f"limit-{number}", **NEVER,
-        "match": {"out": lane.exit, **match},
+        "match": {"out": lane.exit.device, **match},
     }  # fmt: skip
-
-
-def launch_daemon(
-    place: Place,
-    datapath: str,
-    limits: Sequence[Mapping[str, Any]],
-    fleet: Mapping[str, Any] = MappingProxyType({}),
-    listen: str = "",
-) -> Child:
-    """Start a daemon in a lane; `fleet` are its tables about gossip and peers."""
-    file = write_configuration(place, datapath, limits, fleet, listen)
-    command = [sys.executable, "-m", "drld", "--config", str(file)]
-    return place.members.start(place.name, place.lane.namespace, command)
-
-
-async def ready(place: Place, daemon: Child) -> dict[str, Any]:
-    """Wait until a daemon is ready and hears its peers; return its status."""
-    return await await_ready(place.control, daemon, _READY_S)
 
 
 def write_configuration(
@@ -320,11 +234,14 @@ def write_configuration(
     fleet: Mapping[str, Any] = MappingProxyType({}),
     listen: str = "",
 ) -> Path:
-    """A daemon's configuration in a lane; by default it listens there."""
+    """Write a daemon's configuration in a lane, where it listens unless told otherwise.
+
+    `fleet`: its tables about gossip and peers.
+    """
     document = {
         "limiter": {
             "name": place.name,
-            "listen": listen or f"{place.lane.exit_address}:7946",
+            "listen": listen or f"{place.lane.exit.address}:7946",
             "control": str(place.control),
         },
         "packets": {"datapath": datapath},
@@ -334,3 +251,14 @@ def write_configuration(
     file = place.setting.state / f"{place.name}.toml"
     file.write_text(toml(document), encoding="utf-8")
     return file
+
+
+def launch_daemon(place: Place, file: Path) -> Child:
+    """Start a daemon in a lane with this configuration."""
+    command = [sys.executable, "-m", "drld", "--config", str(file)]
+    return place.members.start(place.name, place.lane.namespace, command)
+
+
+async def ready(place: Place, daemon: Child) -> dict[str, Any]:
+    """Wait until a daemon is ready and hears its peers; return its status."""
+    return await await_ready(place.control, daemon, _READY_S)

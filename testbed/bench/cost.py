@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testbed.bench.bpf_stats import Exit, statistics_on, timed
+from testbed.bench.bpf_stats import statistics_on, timed
 from testbed.bench.contestants import Daemon, Program, everything, prefixes
 from testbed.bench.forward import FLOWS, OFFLOADS
-from testbed.bench.lanes import Field, Setting, contest, differences, values
-from testbed.bench.summary import Outcome, Row, Target, row
+from testbed.bench.lanes import Setting, contest, differences, values
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import LARGE_FRAME, Blast, Tcp
 
 OVER_EMPTY = ("over an empty program", "ns a packet")
@@ -24,17 +24,7 @@ _FULL, _REFUSING = [_BUCKET], [{"fill_rate": 1, "depth": 1}]
 _FLOWS = [{**_BUCKET, "flow_rate": 10**9, "flow_depth": 5 * 10**8, "reserve": 5 * 10**8}]
 """Flow buckets with a level that no flow reaches."""
 _WITH_FLOWS = "a limit with flow buckets in force"
-_TARGET = Target(40.0, at_least=False)
-_FLOWS_TARGET = Target(30.0, at_least=False)
-
-
-def exits_of(field: Field) -> dict[int, Exit]:
-    """The programs of a field with one in every lane."""
-    found = {}
-    for lane, contestant in zip(field.lanes, field.contestants, strict=True):
-        assert isinstance(contestant, (Program, Daemon))
-        found[lane.number] = Exit(lane, contestant.pid)
-    return found
+_GOAL_NS, _FLOWS_GOAL_NS = 40.0, 30.0
 
 
 async def measure(setting: Setting) -> Outcome:
@@ -59,15 +49,15 @@ async def _configurations(setting: Setting) -> list[Row]:
     async with contest(setting, [Program("empty"), *cases]) as field:
         blast = Blast(field, LARGE_FRAME, _SLICE_S, warmup_s=_WARMUP_S)
         empty, *others = await field.alternate(
-            "UDP", setting.choose(25, 3), timed(exits_of(field), blast.measure)
+            "UDP", setting.choose(25, 3), timed(field, blast.measure)
         )
     group = "UDP, 1,428 bytes"
-    targets = {"a limit with a bucket": _TARGET, _WITH_FLOWS: _FLOWS_TARGET}
+    goals = {"a limit with a bucket": _GOAL_NS, _WITH_FLOWS: _FLOWS_GOAL_NS}
     return [
-        row(group, case.name, OVER_EMPTY, differences(seen, empty, "ns"),
-            target=targets.get(case.name))
+        Row(group, case.name, *OVER_EMPTY, differences(seen, empty, "ns"),
+            below=goals.get(case.name))
         for case, seen in zip(cases, others, strict=True)
-    ] + [row(group, "empty program", _EMPTY, values(empty, "ns"))]  # fmt: skip
+    ] + [Row(group, "empty program", *_EMPTY, values(empty, "ns"))]  # fmt: skip
 
 
 async def _under_tcp(setting: Setting, group: str, offloads: Sequence[str]) -> list[Row]:
@@ -75,22 +65,11 @@ async def _under_tcp(setting: Setting, group: str, offloads: Sequence[str]) -> l
     async with contest(setting, [Program("empty"), Daemon("kernel"), flows], offloads) as field:
         tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
         empty, with_it, with_flows = await field.alternate(
-            group, setting.choose(25, 3), timed(exits_of(field), tcp.measure)
+            group, setting.choose(25, 3), timed(field, tcp.measure)
         )
+    cases = (("drld kernel", with_it, _GOAL_NS), (_WITH_FLOWS, with_flows, _FLOWS_GOAL_NS))
     return [
-        row(
-            group,
-            "drld kernel",
-            OVER_EMPTY,
-            differences(with_it, empty, "ns"),
-            target=None if offloads else _TARGET,
-        ),
-        row(
-            group,
-            _WITH_FLOWS,
-            OVER_EMPTY,
-            differences(with_flows, empty, "ns"),
-            target=None if offloads else _FLOWS_TARGET,
-        ),
-        row(group, "empty program", _EMPTY, values(empty, "ns")),
-    ]
+        Row(group, case, *OVER_EMPTY, differences(seen, empty, "ns"),
+            below=None if offloads else goal_ns)
+        for case, seen, goal_ns in cases
+    ] + [Row(group, "empty program", *_EMPTY, values(empty, "ns"))]  # fmt: skip

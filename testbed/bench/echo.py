@@ -1,9 +1,8 @@
 """Stand-ins for the peers of a daemon: they send its updates back.
 
 So each peer is connected, and a daemon gets as many updates as it sends, as in a real fleet, at a
-small part of the cost. In push-sum an echo returns the mass; in a mesh each peer seems to have the
-daemon's demand. In push-sum, a peer says that it
-hears the daemon with a little mass.
+small part of the cost. In a mesh each peer seems to have the daemon's demand. In push-sum an echo
+returns the mass, or a little mass if it has none, which shows that the peer hears the daemon.
 """
 
 from __future__ import annotations

@@ -13,18 +13,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
 from testbed import netns
 from testbed.bench.lanes import Setting
-from testbed.bench.summary import Outcome, Row, row
+from testbed.bench.summary import Outcome, Row
 from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
@@ -58,82 +57,83 @@ EVENTS = {
 """The measurements, in the order of the table."""
 
 
-@dataclass(slots=True)
-class _Wait:
-    """A task's wait for a condition."""
-
-    true: Callable[[], bool]
-    over: trio.Event = field(default_factory=trio.Event)
-    since: tuple[float, int] | None = None
+Values = dict[str, dict[str, Any]]
+"""The registry's values by key."""
 
 
-@dataclass(slots=True)
+class _State(NamedTuple):
+    """The registry after an event."""
+
+    at: float
+    """When the event came, in seconds of the monotonic clock."""
+    revision: int
+    values: Values
+
+
 class _Registry:
-    """The registry as seen by the watcher."""
+    """The registry as seen by the watcher: its state after each event."""
 
-    values: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Values by key."""
-    _waiting: list[_Wait] = field(default_factory=list)
-    _last: tuple[float, int] = (0.0, 0)
-    """Time and revision of the last event."""
+    def __init__(self) -> None:
+        self.states = [_State(0.0, 0, {})]
+        self._changed = trio.Event()
 
     async def follow(self, watcher: Child) -> None:
         while True:
             event = await watcher.receive(float("inf"))
-            self._last = event["at"], event["revision"]
+            values = dict(self.states[-1].values)
             if event["value"] is None:
-                self.values.pop(event["key"], None)
+                values.pop(event["key"], None)
             elif event["key"] != "fleet":
-                self.values[event["key"]] = json.loads(event["value"])
-            # Before the next event, as that may come before a waiting task wakes up.
-            for wait in [wait for wait in self._waiting if wait.true()]:
-                self._waiting.remove(wait)
-                wait.since = self._last
-                wait.over.set()
+                values[event["key"]] = json.loads(event["value"])
+            self.states.append(_State(event["at"], event["revision"], values))
+            self._changed.set()
+            self._changed = trio.Event()
 
-    async def when(self, what: str, true: Callable[[], bool]) -> tuple[float, int]:
-        """Time and revision of the event that made a condition true, or of the last one if it is
-        true.
+    async def when(
+        self, what: str, true: Callable[[Values], bool], since: int | None = None
+    ) -> _State:
+        """The first state in which a condition holds, from the present one on (or number `since`).
 
         Raises:
-            MeasurementError: it never became true.
+            MeasurementError: it never held.
         """
-        if true():
-            return self._last
-        wait = _Wait(true)
-        self._waiting.append(wait)
+        number = len(self.states) - 1 if since is None else since
         with trio.move_on_after(_PATIENCE_S):
-            await wait.over.wait()
-        if wait.since is None:
-            raise MeasurementError(f"never happened: {what}")
-        return wait.since
+            while True:
+                while number == len(self.states):
+                    await self._changed.wait()
+                if true(self.states[number].values):
+                    return self.states[number]
+                number += 1
+        raise MeasurementError(f"never happened: {what}")
 
-    async def new(self, begin: str) -> tuple[float, int]:
-        """Time and revision at which a new key with this beginning is written."""
-        there = set(self.values)
+    async def new(self, begin: str) -> _State:
+        """The state in which a new key with this beginning is written."""
+        there = set(self.states[-1].values)
+        return await self.when(
+            f"{begin} is written",
+            lambda values: any(key.startswith(begin) and key not in there for key in values),
+        )
 
-        def written() -> list[str]:
-            return [key for key in self.values if key.startswith(begin) and key not in there]
+    async def gone(self, key: str) -> _State:
+        """The state in which a key is deleted."""
+        return await self.when(f"{key} is deleted", lambda values: key not in values)
 
-        return await self.when(f"{begin} is written", lambda: bool(written()))
-
-    async def gone(self, name: str) -> tuple[float, int]:
-        """Time and revision at which a member's key is deleted."""
+    async def joined(self, name: str, since: int | None = None) -> _State:
+        """The state in which all members count a limiter."""
         key = f"members/{name}"
-        return await self.when(f"{name} leaves", lambda: key not in self.values)
+        return await self.when(
+            f"{name} joins", lambda values: bool(values.get(key, {}).get("joined")), since
+        )
 
-    async def applied(self, names: Iterable[str], revision: int) -> float:
+    async def applied(self, names: Sequence[str], revision: int) -> float:
         """When all of these members have a revision in force."""
 
-        def have() -> bool:
-            said = [self.values.get(f"alive/{name}") for name in names]
+        def have(values: Values) -> bool:
+            said = [values.get(f"alive/{name}") for name in names]
             return all(value is not None and value["applied"] >= revision for value in said)
 
-        return (await self.when(f"revision {revision} is in force", have))[0]
-
-    def joined(self, name: str) -> bool:
-        """Whether all members count a limiter."""
-        return bool(self.values.get(f"members/{name}", {}).get("joined"))
+        return (await self.when(f"revision {revision} is in force", have, 0)).at
 
 
 class _Fleet:
@@ -222,7 +222,9 @@ async def measure(setting: Setting) -> Outcome:
                 for event, seconds in (await _round(fleet, size)).items():
                     found[event].append(seconds)
         rows += [
-            row(EVENTS[event], f"{size} + 1 limiters", TIME, [1e3 * each for each in times], x=size)
+            Row(
+                EVENTS[event], f"{size} + 1 limiters", *TIME, [1e3 * each for each in times], x=size
+            )
             for event, times in found.items()
         ]
     rows.sort(key=lambda each: [*EVENTS.values()].index(each.group))
@@ -248,15 +250,12 @@ async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
         build({_ROLE: devices}, [])
         async with crew(state) as members, trio.open_nursery() as nursery:
             namespace = netns.namespace(_ROLE)
-            urls = ("--listen-client-urls", _URL, "--advertise-client-urls", _URL)
-            peers = ("--listen-peer-urls", _PEER_URL, "--initial-advertise-peer-urls", _PEER_URL)
-            cluster = (
-                "--initial-cluster",
-                f"default={_PEER_URL}",
-                "--data-dir",
-                str(state / "etcd"),
+            options = (
+                f"--listen-client-urls {_URL} --advertise-client-urls {_URL} "
+                f"--listen-peer-urls {_PEER_URL} --initial-advertise-peer-urls {_PEER_URL} "
+                f"--initial-cluster default={_PEER_URL} --data-dir {state}/etcd"
             )
-            members.start("etcd", namespace, [program(), *urls, *peers, *cluster])
+            members.start("etcd", namespace, [program(), *options.split()])
             job = {"url": _URL, "prefix": _PREFIX}
             watcher = await members.start_module("watcher", namespace, "bench.etcd_events", job)
             registry = _Registry()
@@ -265,7 +264,7 @@ async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
             for number in range(1, size + 1):
                 fleet.start(number)
             for name in fleet.daemons:
-                await registry.when(f"{name} joins", partial(registry.joined, name))
+                await registry.joined(name)
             await fleet.drlctl("add-limit", "--name", "first", *_LIMIT)
             await fleet.in_force(fleet.daemons, 1.0)
             yield fleet
@@ -282,8 +281,8 @@ async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
     began = time.monotonic()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fleet.drlctl, "add-limit", "--name", "more", *_LIMIT)
-        written, revision = await registry.new("limits/")
-        found["added"] = await registry.applied(before, revision) - written
+        written = await registry.new("limits/")
+        found["added"] = await registry.applied(before, written.revision) - written.at
     found["command"] = time.monotonic() - began
     await fleet.drlctl("remove-limit", "more")
 
@@ -292,40 +291,31 @@ async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
 
     killed = await fleet.end(new, killed=True)
     found["silent"] = await fleet.in_force(before, size / (size + 1)) - killed
-    ended, _ = await registry.when("its lease ends", lambda: f"alive/{new}" not in registry.values)
-    found["lease"] = ended - killed
+    found["lease"] = (await registry.gone(f"alive/{new}")).at - killed
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fleet.drlctl, "remove", new)
-        removed, revision = await registry.gone(new)
-        found["removed"] = await registry.applied(before, revision) - removed
+        removed = await registry.gone(f"members/{new}")
+        found["removed"] = await registry.applied(before, removed.revision) - removed.at
 
     await _join(fleet, size, before)
     async with trio.open_nursery() as nursery:
         asked = time.monotonic()
         nursery.start_soon(partial(fleet.end, new, killed=False))
-        left, revision = await registry.gone(new)
-        found["leaving"] = left - asked
-        found["left"] = await registry.applied(before, revision) - left
+        left = await registry.gone(f"members/{new}")
+        found["leaving"] = left.at - asked
+        found["left"] = await registry.applied(before, left.revision) - left.at
     await fleet.in_force(before, 1.0)
     return found
 
 
 async def _join(fleet: _Fleet, size: int, before: list[str]) -> tuple[str, dict[str, float]]:
+    """Start another limiter; return its name and the times from its registration on."""
     registry = fleet.registry
-    async with trio.open_nursery() as nursery:
-        new = fleet.start(size + 1)
-        joined: list[float] = []
-
-        async def wait() -> None:
-            at, _ = await registry.when(f"{new} joins", partial(registry.joined, new))
-            joined.append(at)
-
-        nursery.start_soon(wait)
-        registered, revision = await registry.new(f"members/{new}")
-        counted = await registry.applied(before, revision)
-        share = await fleet.in_force([*before, new], 1.0)
-    return new, {
-        "counted": counted - registered,
-        "joined": joined[0] - registered,
-        "share": share - registered,
-    }
+    begin = len(registry.states)
+    new = fleet.start(size + 1)
+    registered = await registry.new(f"members/{new}")
+    counted = await registry.applied(before, registered.revision)
+    share = await fleet.in_force([*before, new], 1.0)
+    joined = await registry.joined(new, begin)
+    ends = {"counted": counted, "joined": joined.at, "share": share}
+    return new, {event: at - registered.at for event, at in ends.items()}

@@ -9,14 +9,23 @@ daemons included.
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Sequence
 
-from testbed.bench.contestants import Nothing, everything, launch_daemon, ready, tell
-from testbed.bench.lanes import Field, Lane, Place, Sample, Setting, ratios, values, wired
-from testbed.bench.summary import Outcome, Target, row
+from testbed.bench.contestants import everything, launch_daemon, ready, write_configuration
+from testbed.bench.lanes import (
+    Contestant,
+    Field,
+    Lane,
+    Place,
+    Sample,
+    Setting,
+    ratios,
+    values,
+    wired,
+)
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import Tcp
 from testbed.control import ask
-from testbed.crew import Child
 from testbed.errors import MeasurementError
 
 FLOWS = 5000
@@ -28,43 +37,29 @@ _GBPS = ("rate", "Gbit/s")
 _DROPPED = ("dropped", "% of the packets")
 
 
-class _Fleet(Nothing):
+class _Fleet(Contestant):
     """Two daemons of one fleet."""
 
     name = "two limiters"
 
-    def __init__(self) -> None:
-        self._daemons: dict[Place, Child] = {}
-
-    async def start_both(self, places: tuple[Place, Place]) -> None:
+    async def start_both(self, places: Sequence[Place]) -> None:
         """A daemon in each lane."""
         for place, other in (places, places[::-1]):
-            peer = {"name": other.name, "address": f"{other.lane.exit_address}:7946"}
+            peer = {"name": other.name, "address": f"{other.lane.exit.address}:7946"}
             fleet = {"gossip": {"fabric": "mesh"}, "peer": [peer]}
             limits = everything(protocol="tcp")(place.lane)
-            self._daemons[place] = launch_daemon(place, "kernel", limits, fleet)
-        for place, daemon in self._daemons.items():
+            file = write_configuration(place, "kernel", limits, fleet)
+            self.processes.append(launch_daemon(place, file))
+        for place, daemon in zip(places, self.processes, strict=True):
             await ready(place, daemon)
 
-    def pause(self) -> None:
-        """See `Contestant`."""
-        for daemon in self._daemons.values():
-            tell(daemon, signal.SIGSTOP)
 
-    def resume(self) -> None:
-        """See `Contestant`."""
-        for daemon in self._daemons.values():
-            tell(daemon, signal.SIGCONT)
-
-    async def dropped(self) -> list[float]:
-        """Part of the packets that each daemon dropped, in per cent."""
-        found = []
-        for place in self._daemons:
-            (limit,) = await ask(place.control, "/v1/limits")
-            if not limit["forwarded_packets"]:
-                raise MeasurementError(f"{place.name}: no packet came by")
-            found.append(100 * limit["dropped_packets"] / limit["arrived_packets"])
-        return found
+async def _dropped(place: Place) -> float:
+    """Part of the packets that a daemon dropped, in per cent."""
+    (limit,) = await ask(place.control, "/v1/limits")
+    if not limit["forwarded_packets"]:
+        raise MeasurementError(f"{place.name}: no packet came by")
+    return 100 * float(limit["dropped_packets"] / limit["arrived_packets"])
 
 
 async def measure(setting: Setting) -> Outcome:
@@ -73,13 +68,12 @@ async def measure(setting: Setting) -> Outcome:
     pairs = {lane.number: pair for pair in (lanes[:2], lanes[2:]) for lane in pair}
     fleet = _Fleet()
     async with wired(setting, lanes) as members:
+        places = [Place(setting, members, lane) for lane in lanes[2:]]
         try:
             setting.progress.step("starting two daemons")
-            await fleet.start_both(
-                (Place(setting, members, lanes[2]), Place(setting, members, lanes[3]))
-            )
+            await fleet.start_both(places)
             fleet.pause()
-            field = Field(setting, members, [lanes[0], lanes[2]], [Nothing(), fleet])
+            field = Field(setting, members, [lanes[0], lanes[2]], [Contestant(), fleet])
             tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S, _BUFFER)
 
             async def through(lane: Lane) -> Sample:
@@ -87,19 +81,18 @@ async def measure(setting: Setting) -> Outcome:
 
             none, limited = await field.alternate(f"{FLOWS} flows", setting.choose(21, 3), through)
             fleet.resume()
-            dropped = await fleet.dropped()
+            dropped = [await _dropped(place) for place in places]
         finally:
             fleet.resume()
     group, case = f"{FLOWS:,} flows", "two limiters"
-    gbps = [[bps / 1e9 for bps in values(seen, "bps")] for seen in (none, limited)]
+    rates = [[bps / 1e9 for bps in values(seen, "bps")] for seen in (none, limited)]
     return Outcome(
         [
-            row(group, case, _RATE, ratios(limited, none, "bps"), target=Target(0.97)),
-            row(group, case, _CPU, ratios(limited, none, "cpu_s_per_gb"),
-                target=Target(1.03, at_least=False)),
-            row(group, case, _DROPPED, dropped),
-            row(group, "none", _GBPS, gbps[0]),
-            row(group, case, _GBPS, gbps[1]),
+            Row(group, case, *_RATE, ratios(limited, none, "bps"), at_least=0.97),
+            Row(group, case, *_CPU, ratios(limited, none, "cpu_s_per_gb"), below=1.03),
+            Row(group, case, *_DROPPED, dropped),
+            Row(group, "none", *_GBPS, rates[0]),
+            Row(group, case, *_GBPS, rates[1]),
         ],
         _RATE[0],
-    )  # fmt: skip
+    )

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testbed.bench.contestants import Daemon, Hashlimit, Nft, Nothing, Police
+from testbed.bench.contestants import HASHLIMIT, NFT, POLICE, Daemon
 from testbed.bench.lanes import Contestant, Setting, contest, ratios, values
-from testbed.bench.summary import Outcome, Row, Target, row
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import Tcp
 from testbed.errors import HostError
 
@@ -27,19 +27,19 @@ as one of two empty lanes may be some per cent faster for its lifetime."""
 
 async def measure(setting: Setting) -> Outcome:
     """Compare all contestants, with and without offloads."""
-    peers = {peer.name: peer for peer in (Nft(), Hashlimit(), Police())}
+    peers = (NFT, HASHLIMIT, POLICE)
     missing: dict[str, str] = {}
-    for name, peer in peers.items():
+    for peer in peers:
         try:
             async with contest(setting, [peer]):
                 pass
         except HostError as error:
-            missing[name] = f"{name} is not available here: {_reason(error)}"
+            missing[peer.name] = f"{peer.name} is not available here: {_reason(error)}"
     rows: list[Row] = []
+    there = [peer for peer in peers if peer.name not in missing]
+    rivals = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), *there]
     notes = list(missing.values())
     for group, offloads in OFFLOADS.items():
-        there = [peer for name, peer in peers.items() if name not in missing]
-        rivals = [Nothing(), Daemon("kernel"), Daemon("nfqueue"), *there]
         found, disqualified = await _against_none(setting, rivals, group, offloads)
         rows += found
         notes += [f"{group}: {reason}." for reason in disqualified]
@@ -53,7 +53,7 @@ async def _against_none(
     ratio: dict[str, list[float]] = {rival.name: [] for rival in rivals}
     rate: dict[str, list[float]] = {rival.name: [] for rival in rivals}
     disqualified: dict[str, str] = {}
-    none = Nothing()
+    none = Contestant()
     for number in range(setting.choose(_FIELDS, 1)):
         lanes = [none, *rivals]
         if number % 2:
@@ -73,10 +73,10 @@ async def _against_none(
     rows = []
     for rival in rivals:
         if rival.name not in disqualified:
-            target = Target(0.97) if rival.name == "drld kernel" else None
+            goal = 0.97 if rival.name == "drld kernel" else None
             rows += [
-                row(group, rival.name, RATIO, ratio[rival.name], target=target),
-                row(group, rival.name, _RATE, rate[rival.name]),
+                Row(group, rival.name, *RATIO, ratio[rival.name], at_least=goal),
+                Row(group, rival.name, *_RATE, rate[rival.name]),
             ]
     return rows, list(disqualified.values())
 

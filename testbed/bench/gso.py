@@ -15,7 +15,7 @@ from itertools import product
 from testbed import netns
 from testbed.bench.contestants import Program, everything
 from testbed.bench.lanes import SOURCE, Field, Lane, Place, Setting, wired
-from testbed.bench.summary import Outcome, row
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import Tcp
 from testbed.link import Link, choose_links
 from testbed.topology import set_offloads
@@ -34,22 +34,19 @@ async def measure(setting: Setting) -> Outcome:
     """All cases at once, in windows of some seconds."""
     cases = list(product(_RTTS, _SENDERS, _DEPTHS))
     lanes = [Lane(number, "limiter") for number in range(1, len(cases) + 1)]
-    limits = [
-        limit | {"id": lane.number, "name": f"limit-{lane.number}"}
-        for lane in lanes
-        for limit in everything()(lane)
-    ]
+    limits = [{**everything()(lane)[0], "id": lane.number, "name": f"limit-{lane.number}"}
+              for lane in lanes]  # fmt: skip
     records = [{"fill_rate": _RATE, "depth": depth} for _, _, depth in cases]
     police = Program("drld", lambda _: limits, records)
     notes = []
     async with wired(setting, lanes, _OFFLOADS) as members:
         setting.progress.step("starting")
         for lane, (_, sender, _) in zip(lanes, cases, strict=True):
-            _set_sender(lane.source_device, sender)
+            _set_sender(lane.source.device, sender)
         await police.start(Place(setting, members, lanes[0]))
         links = choose_links("auto")
         delayed = (
-            Link(lane.entry, _RTTS[rtt])
+            Link(lane.entry.device, _RTTS[rtt])
             for lane, (rtt, _, _) in zip(lanes, cases, strict=True)
             if _RTTS[rtt]
         )
@@ -64,7 +61,7 @@ async def measure(setting: Setting) -> Outcome:
         if report is not None and (problem := report.problem()):
             notes.append(f"the round trips were not exact: {problem}")
     rows = [
-        row(f"{rtt}, {sender}", f"{depth // 1000} kB", USED,
+        Row(f"{rtt}, {sender}", f"{depth // 1000} kB", *USED,
             [bps / 8 / _RATE for bps in seen], x=depth / 1000)
         for (rtt, sender, depth), seen in zip(cases, zip(*windows, strict=True), strict=True)
     ]  # fmt: skip

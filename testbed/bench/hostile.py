@@ -14,8 +14,8 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from random import Random
 
 from drld import config
@@ -33,7 +33,7 @@ from drld.gossip.wire.session import Session
 from drld.gossip.wire.update_codec import TAG_SIZE
 from drld.model import Quantity
 from testbed.bench.lanes import Setting
-from testbed.bench.summary import Outcome, row
+from testbed.bench.summary import Outcome, Row
 from testbed.errors import MeasurementError
 from testbed.sim.datapath import MemoryDatapath
 
@@ -62,6 +62,8 @@ burst = "75kB"
 match = {{ out = "eth0" }}
 """
 _PATIENCE_S = 5.0
+_TRUE, _FOREIGN = "a true update", "from an address of no peer"
+"""The kinds of datagrams to compare with, and of a stranger."""
 
 
 def _update(sequence: int) -> TreeUpdate:
@@ -70,11 +72,12 @@ def _update(sequence: int) -> TreeUpdate:
 
 
 class _Scene:
-    """A limiter, and a sender at its peer's address."""
+    """A limiter, a sender at its peer's address, and a stranger."""
 
-    def __init__(self, victim: Transport, peer: socket.socket) -> None:
+    def __init__(self, victim: Transport, peer: socket.socket, stranger: socket.socket) -> None:
         self.victim = victim
         self._peer = peer
+        self._stranger = stranger
         self._rng = Random(1)
         self._now_ns = 0
         self._sequence = 0
@@ -84,17 +87,17 @@ class _Scene:
         self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING)
         self._tagger = Tagger(session_secret(_KEY, _PEER, _VICTIM), HELLO, LONG_TAG_SIZE)
         self._meet()
-        self._updates = self.updates()
+        self._old = self._updates()
         probe = Control(Kind.PROBE, 0, 0, 0)
         self._probes = [self._channel.seal(Kind.PROBE, probe) for _ in range(60)]
         self._hello = self._channel.greet(-2)
-        self.tick_s(peer, [*self._updates, *self._probes])
+        self.tick_s([*self._old, *self._probes])
 
     def _meet(self) -> None:
         """Make a session, as two limiters do."""
         answer = self._channel.greet(0)
         while not (self._channel.session.open and self.victim.met):
-            self.tick_s(self._peer, [answer])
+            self.tick_s([answer])
             try:
                 opened = self._channel.open_untrusted(self._peer.recv(MAX_DATAGRAM), 0)
             except WireError:
@@ -102,20 +105,21 @@ class _Scene:
             answer = opened.answer
 
     def kinds(self) -> dict[str, Callable[[], Sequence[bytes | None]]]:
-        """The datagrams of each kind, true updates first."""
+        """Makers of the datagrams of each kind, true updates first."""
         body = TREE.encode([_update(7)], 1)
         each, random = range(PER_TICK), self._rng.randbytes
         return {
-            "a true update": self.updates,
+            _TRUE: self._updates,
             "a forged update": lambda: [body + random(TAG_SIZE) for _ in each],
-            "a replayed update": lambda: self._updates,
+            "a replayed update": lambda: self._old,
             "a replayed probe": lambda: [self._probes[index % 60] for index in each],
             "a forged HELLO": lambda: [self._made_up()[:-1] + random(1) for _ in each],
             "a replayed HELLO": lambda: [self._hello] * PER_TICK,
             "a made-up HELLO, where there are no keys": lambda: [self._made_up() for _ in each],
+            _FOREIGN: self._updates,
         }
 
-    def updates(self) -> list[bytes | None]:
+    def _updates(self) -> list[bytes | None]:
         """True updates."""
         first, self._sequence = self._sequence, self._sequence + PER_TICK
         return [
@@ -129,8 +133,9 @@ class _Scene:
         hello = Hello(End(bits(64) | 1, 1), NOBODY, bits(64) | 1, 0)
         return self._tagger.seal(codec_of(Kind.HELLO).encode(hello, 1, 0))
 
-    def tick_s(self, sender: socket.socket, datagrams: Sequence[bytes | None]) -> float:
+    def tick_s(self, datagrams: Sequence[bytes | None], kind: str = "") -> float:
         """Processor time of a tick with these datagrams."""
+        sender = self._stranger if kind == _FOREIGN else self._peer
         for datagram in datagrams:
             if datagram is not None:
                 sender.sendto(datagram, self.victim.address)
@@ -140,9 +145,9 @@ class _Scene:
         return time.process_time() - began_s
 
 
-@contextmanager
-def _scene() -> Iterator[tuple[_Scene, socket.socket, socket.socket]]:
-    """A limiter, the socket of its peer, and one of a stranger."""
+async def measure(setting: Setting) -> Outcome:
+    """All kinds in turn, round by round."""
+    times: dict[str, list[float]] = {}
     with (
         closing(Transport((_HOST, 0), _VICTIM, {}, _RING)) as victim,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
@@ -151,28 +156,17 @@ def _scene() -> Iterator[tuple[_Scene, socket.socket, socket.socket]]:
         for made in (peer, stranger):
             made.bind((_HOST, 0))
             made.settimeout(_PATIENCE_S)
-        yield _Scene(victim, peer), peer, stranger
-
-
-async def measure(setting: Setting) -> Outcome:
-    """All kinds in turn, round by round."""
-    times: dict[str, list[float]] = {}
-    with _scene() as (scene, peer, stranger):
+        scene = _Scene(victim, peer, stranger)
         for _ in range(setting.choose(40, 8)):
-            nothing_s = statistics.median(scene.tick_s(peer, []) for _ in range(5))
-            seen = {
-                case: scene.tick_s(peer, make()) - nothing_s for case, make in scene.kinds().items()
-            }
-            foreign = scene.updates()
-            seen["from an address of no peer"] = scene.tick_s(stranger, foreign) - nothing_s
-            for case, taken_s in seen.items():
-                times.setdefault(case, []).append(taken_s / PER_TICK)
-        rejected, floods = scene.victim.rejected, scene.victim.floods
+            nothing_s = statistics.median(scene.tick_s([]) for _ in range(5))
+            for kind, make in scene.kinds().items():
+                taken_s = scene.tick_s(make(), kind) - nothing_s
+                times.setdefault(kind, []).append(taken_s / PER_TICK)
+        rejected, floods = victim.rejected, victim.floods
     if floods or min(rejected[reason] for reason in ("tag", "replayed", "address")) < PER_TICK:
         raise MeasurementError(f"not all came: {rejected}, {floods} floods")
-    true = times["a true update"]
     rows = []
-    for case, taken in times.items():
-        ratios = [mine / theirs for mine, theirs in zip(taken, true, strict=True)]
-        rows += [row("", case, RATIO, ratios), row("", case, TIME, [1e6 * it for it in taken])]
+    for kind, taken in times.items():
+        ratios = [mine / theirs for mine, theirs in zip(taken, times[_TRUE], strict=True)]
+        rows += [Row("", kind, *RATIO, ratios), Row("", kind, *TIME, [1e6 * it for it in taken])]
     return Outcome(rows, RATIO[0])

@@ -14,18 +14,20 @@ as it sees their Ethernet address.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from testbed import netns
-from testbed.crew import Crew, crew
+from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.harness.progress import Progress
-from testbed.topology import build, set_offloads, veth
+from testbed.topology import End, Veth, build, set_offloads, veth
 
 SOURCE, SINK = "source", "sink"
 _NOWHERE_MAC = "02:00:00:00:00:01"
@@ -64,50 +66,38 @@ class Lane:
         return netns.namespace(self.role)
 
     @property
-    def source_device(self) -> str:
-        """Interface of the source."""
-        return f"s{self.number}"
+    def veths(self) -> tuple[Veth, Veth]:
+        """The pairs before and behind the lane's namespace."""
+        n = self.number
+        return (
+            veth(1, n, (SOURCE, f"s{n}"), (self.role, f"in{n}")),
+            veth(2, n, (self.role, f"out{n}"), (SINK, f"k{n}")),
+        )
 
     @property
-    def entry(self) -> str:
-        """Interface of the lane towards the source."""
-        return f"in{self.number}"
+    def source(self) -> End:
+        """The source's end."""
+        return self.veths[0].near
 
     @property
-    def exit(self) -> str:
-        """Interface of the lane towards the sink."""
-        return f"out{self.number}"
+    def entry(self) -> End:
+        """The lane's end towards the source."""
+        return self.veths[0].far
 
     @property
-    def sink_device(self) -> str:
-        """Interface of the sink."""
-        return f"k{self.number}"
+    def exit(self) -> End:
+        """The lane's end towards the sink, where packets are limited."""
+        return self.veths[1].near
 
     @property
-    def source_address(self) -> str:
-        """Address of the source, in this lane."""
-        return f"10.1.{self.number}.1"
-
-    @property
-    def exit_address(self) -> str:
-        """Address of the lane, towards the sink."""
-        return f"10.2.{self.number}.1"
-
-    @property
-    def sink_address(self) -> str:
-        """Address of the sink, in this lane."""
-        return f"10.2.{self.number}.2"
+    def sink(self) -> End:
+        """The sink's end."""
+        return self.veths[1].far
 
     @property
     def nowhere(self) -> str:
         """First address of those behind the sink that lead nowhere."""
         return f"10.{16 + self.number}.0.0"
-
-    @property
-    def macs(self) -> tuple[str, str]:
-        """MAC addresses of the source, and of the lane towards it."""
-        pair = veth(1, self.number, (SOURCE, self.source_device), (self.role, self.entry))
-        return pair.near.mac, pair.far.mac
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +110,22 @@ class Place:
 
     @property
     def name(self) -> str:
-        """For a daemon there."""
+        """Name of a daemon in this lane."""
         return f"daemon-{self.lane.number}"
 
     @property
     def control(self) -> Path:
-        """Its control socket."""
+        """Control socket of that daemon."""
         return self.setting.state / f"{self.name}.sock"
 
 
-class Contestant(Protocol):
-    """The contestant of a lane."""
+class Contestant:
+    """The contestant of a lane. Without a subclass: no limiter, the lane only forwards."""
 
-    name: str
+    name = "none"
+
+    def __init__(self) -> None:
+        self.processes: list[Child] = []
 
     async def start(self, place: Place) -> None:
         """Start in a lane; return when ready.
@@ -141,13 +134,7 @@ class Contestant(Protocol):
             HostError: the host lacks something.
         """
 
-    def pause(self) -> None:
-        """Stop, to take no processor time."""
-
-    def resume(self) -> None:
-        """Go on."""
-
-    async def check(self) -> str:
+    async def check(self, place: Place) -> str:  # noqa: ARG002 -- for those that need it
         """Check at the end that the contestant did its work.
 
         Returns:
@@ -156,6 +143,21 @@ class Contestant(Protocol):
         Raises:
             MeasurementError: it failed.
         """
+        return ""
+
+    def pause(self) -> None:
+        """Stop all processes, so that they take no processor time."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let all processes go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self.processes:
+            if process.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
 
 
 @asynccontextmanager
@@ -164,30 +166,28 @@ async def wired(
 ) -> AsyncIterator[Crew]:
     """Build lanes with these offloads; on exit remove them and end all processes."""
     commands: dict[str, list[str]] = {SOURCE: [], SINK: []}
-    veths = []
+    veths = [each for lane in lanes for each in lane.veths]
     for lane in lanes:
-        before = veth(1, lane.number, (SOURCE, lane.source_device), (lane.role, lane.entry))
-        behind = veth(2, lane.number, (lane.role, lane.exit), (SINK, lane.sink_device))
-        veths += [before, behind]
-        way_on, nowhere = f"via {before.far.address}", f"10.2.{lane.number}.9"
+        device, way_on = lane.exit.device, f"via {lane.entry.address}"
+        nowhere = f"10.2.{lane.number}.9"
         commands[SOURCE] += [
             f"route add 10.2.{lane.number}.0/24 {way_on}",
             f"route add {lane.nowhere}/16 {way_on}",
         ]
-        commands[SINK].append(f"route add 10.1.{lane.number}.0/24 via {behind.near.address}")
+        commands[SINK].append(f"route add 10.1.{lane.number}.0/24 via {lane.exit.address}")
         commands.setdefault(lane.role, []).extend(
             [
-                f"neighbour add {nowhere} lladdr {_NOWHERE_MAC} dev {lane.exit} nud permanent",
+                f"neighbour add {nowhere} lladdr {_NOWHERE_MAC} dev {device} nud permanent",
                 f"route add {lane.nowhere}/16 via {nowhere}",
                 # To the other lanes, for gossip.
-                f"route replace 10.2.0.0/16 via {behind.far.address}",
+                f"route replace 10.2.0.0/16 via {lane.sink.address}",
             ]
         )
     try:
         build(commands, veths)
         for role in commands:
-            devices = [end.device for each in veths for end in (each.near, each.far)
-                       if end.role == role]  # fmt: skip
+            ends = (end for each in veths for end in (each.near, each.far))
+            devices = [end.device for end in ends if end.role == role]
             netns.within(netns.namespace(role), partial(set_offloads, devices, offloads, on=True))
         async with crew(setting.state) as members:
             yield members
@@ -240,23 +240,23 @@ async def contest(
         HostError: the host cannot do one of them.
     """
     lanes = [Lane(number, f"lane{number}") for number in range(1, len(contestants) + 1)]
-    started: list[Contestant] = []
     async with wired(setting, lanes, offloads) as members:
+        taken = [(each, Place(setting, members, lane)) for each, lane in
+                 zip(contestants, lanes, strict=True)]  # fmt: skip
         try:
-            for contestant, lane in zip(contestants, lanes, strict=True):
+            for contestant, place in taken:
                 setting.progress.step(f"starting {contestant.name}")
-                started.append(contestant)
-                await contestant.start(Place(setting, members, lane))
+                await contestant.start(place)
                 contestant.pause()
             there = Field(setting, members, lanes, contestants)
             yield there
-            for contestant in contestants:
+            for contestant, place in taken:
                 contestant.resume()
-                if reason := await contestant.check():
+                if reason := await contestant.check(place):
                     there.disqualified[contestant.name] = reason
         finally:
             # A stopped process does not handle the signal to end.
-            for contestant in started:
+            for contestant in contestants:
                 contestant.resume()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from testbed.bench.contestants import Daemon, Nft, Nothing
+from testbed.bench.contestants import NFT, Daemon
 from testbed.bench.lanes import (
     SINK,
     SOURCE,
@@ -22,7 +22,7 @@ from testbed.bench.lanes import (
     differences,
     values,
 )
-from testbed.bench.summary import Outcome, Row, row
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import start_pinned
 from testbed.errors import MeasurementError
 from testbed.linkcheck import quantile_ms
@@ -35,9 +35,9 @@ _SETTLE_S, _PATIENCE_S = 0.1, 20.0
 
 async def measure(setting: Setting) -> Outcome:
     """All datapaths in one run, a slice each in turn."""
-    rivals: list[Contestant] = [Nothing(), Daemon("kernel"), Daemon("nfqueue"), Nft()]
+    rivals: list[Contestant] = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), NFT]
     stream = {"rate": _RATE, "seconds": setting.choose(3, 1)}
-    async with contest(setting, [Nothing(), *rivals]) as field:
+    async with contest(setting, [Contestant(), *rivals]) as field:
 
         async def time_packets(lane: Lane) -> Sample:
             return await _time_packets(field, lane, stream)
@@ -45,18 +45,18 @@ async def measure(setting: Setting) -> Outcome:
         none, *others = await field.alternate("all", setting.choose(7, 2), time_packets)
     rows: list[Row] = []
     for name in _QUANTILES:
-        rows.append(row(name, "none", _WHOLE, values(none, name)))
+        rows.append(Row(name, "none", *_WHOLE, values(none, name)))
         for rival, seen in zip(rivals, others, strict=True):
             case = "none again" if rival.name == "none" else rival.name
             rows += [
-                row(name, case, _ADDED, differences(seen, none, name)),
-                row(name, case, _WHOLE, values(seen, name)),
+                Row(name, case, *_ADDED, differences(seen, none, name)),
+                Row(name, case, *_WHOLE, values(seen, name)),
             ]
     return Outcome(rows, _ADDED[0])
 
 
 async def _time_packets(field: Field, lane: Lane, stream: dict[str, int]) -> Sample:
-    job = {"destination": lane.sink_address, **stream}
+    job = {"destination": lane.sink.address, **stream}
     receiver = await start_pinned(field, SINK, "udp", job, "receive")
     sender = await start_pinned(field, SOURCE, "udp", job, "send")
     processes = (receiver, sender)

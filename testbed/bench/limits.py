@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from testbed.bench.bpf_stats import statistics_on, timed
 from testbed.bench.contestants import Program, prefixes
-from testbed.bench.cost import OVER_EMPTY, exits_of
+from testbed.bench.cost import OVER_EMPTY
 from testbed.bench.lanes import Lane, Sample, Setting, contest, differences
-from testbed.bench.summary import Outcome, Row, row
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import LARGE_FRAME, Blast
 
 COUNTS = (1, 10, 100, 1_000, 10_000)
@@ -44,7 +44,6 @@ async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) 
         patterns[f"{group}, packets to one"] = False
     rows = []
     async with contest(setting, [Program("empty"), *programs.values()]) as field:
-        exits = exits_of(field)
         for pattern, spread in patterns.items():
             most = dict(enumerate([1, *programs], 1)) if spread else {}
 
@@ -56,10 +55,10 @@ async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) 
                 return await blast.measure(lane)
 
             empty, *others = await field.alternate(
-                pattern, setting.choose(11, 2), timed(exits, through)
+                pattern, setting.choose(11, 2), timed(field, through)
             )
             rows += [
-                row(pattern, f"{count:,}", OVER_EMPTY, differences(seen, empty, "ns"), x=count)
+                Row(pattern, f"{count:,}", *OVER_EMPTY, differences(seen, empty, "ns"), x=count)
                 for count, seen in zip(programs, others, strict=True)
             ]
     return rows
@@ -75,16 +74,15 @@ async def _by_processors(setting: Setting) -> list[Row]:
     async with contest(
         setting, [Program("empty"), Program("2 limits", prefixes(2), _RECORDS)]
     ) as field:
-        exits = exits_of(field)
         for case, (senders, apart) in cases.items():
             blast = Blast(
                 field, LARGE_FRAME, _SLICE_S,
                 cpus=setting.cpus[:senders], apart=apart, warmup_s=_WARMUP_S,
             )  # fmt: skip
             seen[case] = await field.alternate(
-                case, setting.choose(11, 2), timed(exits, blast.measure)
+                case, setting.choose(11, 2), timed(field, blast.measure)
             )
     return [
-        row("contention", case, OVER_EMPTY, differences(loaded, empty, "ns"))
+        Row("contention", case, *OVER_EMPTY, differences(loaded, empty, "ns"))
         for case, (empty, loaded) in seen.items()
     ]

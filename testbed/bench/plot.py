@@ -79,8 +79,8 @@ def _points(axes: Axes, rows: Sequence[Row]) -> None:
         axes.plot([summary.lower, summary.upper], [place, place], color=colour, linewidth=4,
                   alpha=0.5)  # fmt: skip
         axes.plot(summary.median, place, "o", color=colour, markersize=5)
-        if row.target is not None:
-            axes.plot(row.target.bound, place, "|", color="#b00020", markersize=12)
+        if (bound := row.at_least if row.below is None else row.below) is not None:
+            axes.plot(bound, place, "|", color="#b00020", markersize=12)
     axes.set_yticks(list(places), [f"{row.group}: {row.case}" for row in rows], fontsize=8)
     axes.set_ylim(0.4, len(rows) + 0.6)
     middles = sorted(abs(row.summary.median) for row in rows)

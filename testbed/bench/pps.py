@@ -8,9 +8,9 @@ C on the same queue is measured, too.
 
 from __future__ import annotations
 
-from testbed.bench.contestants import Daemon, Nothing, bare_loop, loop_in_c
-from testbed.bench.lanes import Setting, contest, ratios, values
-from testbed.bench.summary import Outcome, Row, Target, row
+from testbed.bench.contestants import Daemon, bare_loop, loop_in_c
+from testbed.bench.lanes import Contestant, Setting, contest, ratios, values
+from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast
 
 RATIO = ("ratio", "")
@@ -22,25 +22,25 @@ async def measure(setting: Setting) -> Outcome:
     """Compare the datapaths, two at a time."""
     contestants = {
         each.name: each
-        for each in (Nothing(), Daemon("kernel"), Daemon("nfqueue"), bare_loop(), loop_in_c())
+        for each in (Contestant(), Daemon("kernel"), Daemon("nfqueue"), bare_loop(), loop_in_c())
     }
     none, kernel, nfqueue, bare, in_c = contestants
-    pairs = [(none, kernel, None), (none, nfqueue, None), (bare, nfqueue, Target(0.85)),
+    pairs = [(none, kernel, None), (none, nfqueue, None), (bare, nfqueue, 0.85),
              (bare, in_c, None)]  # fmt: skip
     rows: list[Row] = []
     async with contest(setting, list(contestants.values())) as field:
         blast = Blast(field, SMALLEST_FRAME, _SLICE_S, warmup_s=_WARMUP_S)
         places = {name: place for place, name in enumerate(contestants)}
-        for reference, rival, target in pairs:
+        for reference, rival, goal in pairs:
             first, second = await field.alternate(
                 f"{rival} over {reference}", setting.choose(15, 3), blast.measure,
                 (places[reference], places[rival]),
             )  # fmt: skip
             group = f"over {reference}"
             found = ratios(second, first, "pps")
-            rows.append(row(group, rival, RATIO, found, target=target))
+            rows.append(Row(group, rival, *RATIO, found, at_least=goal))
             for name, seen in ((reference, first), (rival, second)):
                 for metric, quantity in ((_RATE, "pps"), (_PER_CORE, "pps_per_core")):
                     rates = [pps / 1e3 for pps in values(seen, quantity)]
-                    rows.append(row(group, name, metric, rates))
+                    rows.append(Row(group, name, *metric, rates))
     return Outcome(rows, RATIO[0])

@@ -19,14 +19,14 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "forward": Benchmark("TCP through a limit that never binds", forward.measure),
-    "latency": Benchmark("what a packet's way takes longer", latency.measure),
-    "cost": Benchmark("a packet in the kernel datapath", cost.measure),
-    "limits": Benchmark("a packet under many limits", limits.measure),
-    "pps": Benchmark("smallest packets", pps.measure),
-    "control": Benchmark("a daemon", control.measure),
+    "latency": Benchmark("latency that a limiter adds", latency.measure),
+    "cost": Benchmark("the cost of a packet in the kernel datapath", cost.measure),
+    "limits": Benchmark("the cost of a packet under many limits", limits.measure),
+    "pps": Benchmark("smallest packets per second", pps.measure),
+    "control": Benchmark("the cost of a daemon", control.measure),
     "fleet": Benchmark("members and limits of a fleet come and go", fleet.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
-    "hostile": Benchmark("a gossip datagram that is nobody's", hostile.measure),
+    "hostile": Benchmark("the cost of a hostile gossip datagram", hostile.measure),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """The benchmarks in the order in which they run."""

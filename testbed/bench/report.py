@@ -1,17 +1,16 @@
-"""A result of the benchmark as data, as text and as the section of a page. Pure.
+"""A result of the benchmark as text and as the section of a page. Pure.
 
-A result is a JSON document: `taken` (date), `quick`, `host` (what it ran on), and by name of a
-benchmark its `title`, `seconds`, and what is in a `summary.Outcome`.
+A result is a JSON document: `testbed.provenance.head`, and `benchmarks`: by name a `title`,
+`seconds`, and the fields of a `summary.Outcome`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from testbed.bench.summary import Outcome, Row, Summary, Target
+from testbed.bench.summary import Row
 from testbed.harness.markdown import aligned, item, prose, table
 from testbed.harness.page import Page, image
 from testbed.provenance import conditions
@@ -20,23 +19,9 @@ PAGE = Page("performance", "Benchmarks", "scripts/bench --docs", "../docs/perfor
 FIGURE = "performance.png"
 
 
-def record(title: str, seconds: float, outcome: Outcome) -> dict[str, Any]:
-    """A benchmark's part of a result."""
-    return {"title": title, "seconds": round(seconds, 1), **asdict(outcome)}
-
-
 def rows_of(benchmark: Mapping[str, Any]) -> list[Row]:
     """The rows of a benchmark's part of a result."""
-    return [
-        Row(
-            **{
-                **row,
-                "summary": Summary(**row["summary"]),
-                "target": Target(**row["target"]) if row["target"] else None,
-            }
-        )
-        for row in benchmark["rows"]
-    ]
+    return [Row(**row) for row in benchmark["rows"]]
 
 
 def number(value: float) -> str:
@@ -48,16 +33,18 @@ def number(value: float) -> str:
 
 
 def cell(row: Row) -> str:
-    """Median, quartiles, and the missed goal, if any."""
-    summary, target = row.summary, row.target
-    text = number(summary.median)
-    if summary.count > 1:
-        text += f" [{number(summary.lower)}, {number(summary.upper)}]"
-    if target is not None:
-        sign = "≥" if target.at_least else "<"
-        met = "ok" if target.met_by(summary.median) else "short of"
-        text += f" {met} {sign} {number(target.bound)}"
-    return text
+    """Median, quartiles, and whether the goal is met."""
+    summary = row.summary
+    parts = [number(summary.median)]
+    if len(row.values) > 1:
+        parts.append(f"[{number(summary.lower)}, {number(summary.upper)}]")
+    if row.at_least is not None:
+        met = summary.median >= row.at_least
+        parts.append(f"{'ok' if met else 'short of'} ≥ {number(row.at_least)}")
+    if row.below is not None:
+        met = summary.median < row.below
+        parts.append(f"{'ok' if met else 'short of'} < {number(row.below)}")
+    return " ".join(parts)
 
 
 def grid(rows: Sequence[Row]) -> list[list[str]]:
@@ -97,6 +84,5 @@ def section(result: Mapping[str, Any]) -> str:
     for name, benchmark in result["benchmarks"].items():
         header, *lines = grid(rows_of(benchmark))
         parts += [f"## {name}: {benchmark['title']}", "", *table(header, lines), ""]
-        parts += map(item, benchmark["notes"])
-        parts += [""] if benchmark["notes"] else []
+        parts += [*map(item, benchmark["notes"]), ""] if benchmark["notes"] else []
     return "\n".join(parts)

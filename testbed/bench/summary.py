@@ -1,10 +1,10 @@
-"""A benchmark's findings: medians with their spread, and goals. Pure."""
+"""What a benchmark found: samples of figures, their medians with their spread, goals. Pure."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,6 @@ class Summary:
     """Third quartile."""
     least: float
     most: float
-    count: int
 
 
 def summarize(values: Sequence[float]) -> Summary:
@@ -31,20 +30,7 @@ def summarize(values: Sequence[float]) -> Summary:
     lower = upper = middle
     if len(values) > 1:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
-    return Summary(middle, lower, upper, min(values), max(values), len(values))
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A goal for a median."""
-
-    bound: float
-    at_least: bool = True
-    """Whether the median must be at least the bound; if not, below it."""
-
-    def met_by(self, value: float) -> bool:
-        """Whether a value meets the goal."""
-        return value >= self.bound if self.at_least else value < self.bound
+    return Summary(middle, lower, upper, min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +44,19 @@ class Row:
     metric: str
     unit: str
     """Empty for a ratio."""
-    summary: Summary
-    target: Target | None = None
+    values: Sequence[float]
+    _: KW_ONLY
+    at_least: float | None = None
+    """The goal: the median is at least this."""
+    below: float | None = None
+    """The goal: the median is below this."""
     x: float | None = None
     """The case as a number, if the cases of the group are numbers."""
 
-
-def row(
-    group: str,
-    case: str,
-    metric: tuple[str, str],
-    values: Sequence[float],
-    *,
-    target: Target | None = None,
-    x: float | None = None,
-) -> Row:
-    """A figure from its sample; `metric` is a name and a unit."""
-    return Row(group, case, *metric, summarize(values), target, x)
+    @property
+    def summary(self) -> Summary:
+        """The sample in five numbers."""
+        return summarize(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +66,7 @@ class Outcome:
     rows: Sequence[Row]
     headline: str
     """The metric that is drawn."""
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
     """Remarks, such as missing measurements with their reasons."""
     axis: str = ""
     """The meaning of the rows' `x`, if they have one."""

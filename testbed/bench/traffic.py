@@ -86,12 +86,12 @@ class Tcp:
     async def each(self, lanes: Sequence[Lane]) -> list[float]:
         """Goodput of each lane, bits/s; bytes under way at the end do not count."""
         found: dict[str, float] = (await self._ask(lanes, drain=False))["each"]
-        return [found[lane.sink_address] for lane in lanes]
+        return [found[lane.sink.address] for lane in lanes]
 
     async def _ask(self, lanes: Sequence[Lane], *, drain: bool) -> dict[str, Any]:
         await self._sender.send(
             {
-                "destinations": [lane.sink_address for lane in lanes],
+                "destinations": [lane.sink.address for lane in lanes],
                 "seconds": self._seconds,
                 "warmup": self._warmup_s,
                 "drain": drain,
@@ -130,10 +130,10 @@ class Blast:
 
     async def measure(self, lane: Lane) -> Sample:
         """Packets that arrived (`pps`), and those per busy processor (`pps_per_core`)."""
-        setting, (source, gateway) = self.field.setting, lane.macs
+        setting, source = self.field.setting, lane.source
         command = [
-            *(str(tool(setting, "blast")), lane.source_device, source, gateway),
-            lane.source_address,
+            *(str(tool(setting, "blast")), source.device, source.mac, lane.entry.mac),
+            source.address,
         ]
         duration = str(self.warmup_s + self.seconds + _MARGIN_S)
         first = IPv4Address(lane.nowhere)
@@ -163,6 +163,6 @@ def _arrived(lane: Lane) -> int:
     """Total packets that the sink received through a lane."""
     table = netns.within(netns.namespace(SINK), _DEVICES.read_text)
     line = next(
-        line for line in table.splitlines() if line.strip().startswith(lane.sink_device + ":")
+        line for line in table.splitlines() if line.strip().startswith(lane.sink.device + ":")
     )
     return int(line.partition(":")[2].split()[1])

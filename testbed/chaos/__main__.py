@@ -1,4 +1,4 @@
-"""`python -m testbed.chaos`: carries out faults by name, and checks the promises."""
+"""`python -m testbed.chaos`: carries out faults by name, and checks the promises about them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import FABRIC
 from testbed.chaos.soak import SOAK
 from testbed.chaos.stage import Job
+from testbed.harness.markdown import aligned
 from testbed.harness.page import Page
 from testbed.harness.progress import Board
 from testbed.interrupt import run_to_end
@@ -33,40 +34,37 @@ _JOBS = {False: 1, True: 3}
 """Default number of fleets at a time, by `--quick`."""
 
 
-class _Command(click.Command):
-    """Its help ends with the faults."""
+_EPILOG = aligned(
+    [
+        *([fault.name, fault.title] for fault in FAULTS.values()),
+        [SOAK, "churn for --seconds; only if it is named"],
+    ]
+)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
-        with formatter.section("Faults"):
-            rows = [(fault.name, fault.title) for fault in FAULTS.values()]
-            formatter.write_dl([*rows, (SOAK, "churn for --seconds; only if it is named")])
 
-
-@click.command(cls=_Command)
+@click.command(epilog=f"\b\nFaults:\n{_EPILOG}", context_settings={"show_default": True})
 @click.argument("names", nargs=-1, type=click.Choice([*FAULTS, SOAK]), metavar="[FAULT]...")
 @click.option("--quick", is_flag=True, help="Shorter faults, each on one datapath.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1)
 @click.option(
-    "--datapath", type=click.Choice([KERNEL, NFQUEUE]), help="Default: both, if not quick."
-)
-@click.option(
-    "--seconds", type=click.FloatRange(60), default=3600, show_default=True, help="Of the soak."
-)
-@click.option(
-    "--fabric", type=click.Choice(list(FABRICS)), default=FABRIC, show_default=True,
-    help="Of the fleets.",
+    "--datapath", type=click.Choice([KERNEL, NFQUEUE]),
+    help="Datapath of the daemons. Default: both, or one for each fault with --quick.",
 )  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(60), default=3600, help="Length of the soak.")
+@click.option(
+    "--fabric", type=click.Choice(list(FABRICS)), default=FABRIC, help="Fabric of the fleets."
+)
 @click.option(
     "--allocator", type=click.Choice(list(ALLOCATORS)), default=DEFAULT_ALLOCATOR,
-    show_default=True, help="Of the load's limit.",
+    help="Allocator of the limit.",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("chaos-out"),
-    show_default=True,
+    help=f"Directory for {_RESULT}.",
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(1, 16),
-    help=f"So many fleets at a time. Default: {_JOBS[False]}, and {_JOBS[True]} with --quick.",
+    help=f"Number of fleets at a time. Default: {_JOBS[False]}, or {_JOBS[True]} with --quick.",
 )  # fmt: skip
 @click.option("--docs", is_flag=True, help="Write a full run, or a soak, into results/chaos.md.")
 def main(
@@ -82,8 +80,8 @@ def main(
     jobs: int | None,
     docs: bool,
 ) -> None:
-    """Do FAULTS (or all) to fleets of real daemons under load; exit status 1 if a promise of
-    results/faults.md is broken."""
+    """Do each FAULT (default: all) to a fleet of real daemons under load. The exit status is 1 if a
+    promise of results/faults.md is broken."""
     whole = names in ((), (SOAK,))
     if docs and (not whole or quick or datapath or allocator != DEFAULT_ALLOCATOR):
         raise click.UsageError(

@@ -28,15 +28,10 @@ class Campaign:
 
     def __init__(self, jobs: Sequence[Job], at_a_time: int, board: Board) -> None:
         self.stages: list[dict[str, Any]] = [
-            {
-                "faults": job.faults,
-                "datapath": job.datapath,
-                "records": [],
-                "left": [],
-                "error": None,
-            }
+            {"faults": job.faults, "datapath": job.datapath, "records": [], "left": [],
+             "error": None}
             for job in jobs
-        ]
+        ]  # fmt: skip
         """The record of each stage, in order."""
         self._jobs = jobs
         self._room = trio.CapacityLimiter(at_a_time)
@@ -56,35 +51,27 @@ class Campaign:
                 self._board.end()
 
     async def _stage(self, index: int, log: Path) -> None:
+        name, job, known = f"stage {index + 1}", self._jobs[index], self.stages[index]
         async with self._room:
-            job = asdict(self._jobs[index])
             try:
-                async with worker(
-                    f"stage {index + 1}", stage.__name__, job, log, _GRACE_S
-                ) as child:
-                    while stage.END not in (answer := await child.receive(_SILENCE_S)):
-                        self._take(index, answer)
+                async with worker(name, stage.__name__, asdict(job), log, _GRACE_S) as child:
+                    while stage.LEFT not in (answer := await child.receive(_SILENCE_S)):
+                        if stage.STEP in answer:
+                            self._doing[index] = f"{job.datapath}: {answer[stage.STEP]}"
+                        else:
+                            self._add(known["records"], answer[stage.RECORD])
+                        self._show()
+                    known["left"] = answer[stage.LEFT]
             except MeasurementError as error:
-                self.stages[index]["error"] = f"{error}"
+                known["error"] = f"{error}"
                 self._board.note(f"{error}")
             self._doing.pop(index, None)
             self._show()
 
-    def _take(self, index: int, answer: dict[str, Any]) -> None:
-        known = self.stages[index]
-        for key in (stage.LEFT, stage.FAILED):
-            known[key] = answer.get(key, known[key])
-        if stage.STEP in answer:
-            self._doing[index] = answer[stage.STEP]
-        if stage.RECORD in answer:
-            record = answer[stage.RECORD]
-            known["records"].append(record)
-            found = broken_of(record)
-            verdict = "BROKEN" if found else "ok"
-            self._board.note(f"{record['fault']} ({record['datapath']}): {verdict}")
-        self._show()
+    def _add(self, records: list[dict[str, Any]], record: dict[str, Any]) -> None:
+        records.append(record)
+        verdict = "BROKEN" if broken_of(record) else "ok"
+        self._board.note(f"{record['fault']} ({record['datapath']}): {verdict}")
 
     def _show(self) -> None:
-        self._board.show(
-            [f"{self._jobs[index].datapath}: {text}" for index, text in sorted(self._doing.items())]
-        )
+        self._board.show([text for _, text in sorted(self._doing.items())])

@@ -1,26 +1,25 @@
 """Wall clocks that jump.
 
-The machine's clock stays unchanged, as all processes use it. Each daemon runs with a few replaced
-functions of libc (`clock_shim.c`) that add an offset from a file to the wall clock only. This is
-harder than a real jump if packets have the kernel's wall-clock stamps: those do not jump, and stay
-wrong as long as the offset lasts.
+The host's clock stays unchanged, as all processes use it. Each daemon runs with a few replaced
+functions of libc (`clock_shim.c`), which add an offset from a file to the wall clock only. The
+kernel's wall-clock stamps of packets do not jump, and are wrong as long as the offset lasts. So
+this is harder than a real jump.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-import subprocess
 import time
 from pathlib import Path
 
 import trio
 
-from testbed import control
-from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed import control, netns
+from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import Scene
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import MeasurementError
 
 _SHIM = Path(__file__).with_name("clock_shim.c")
 _OFFSET = struct.Struct("=q")
@@ -36,18 +35,9 @@ def _file(member: Member) -> Path:
 def _prepare(member: Member, state: Path) -> None:
     library = state / "clock_shim.so"
     if not library.exists():
-        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SHIM), "-ldl"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise HostError(f"clock jumps need a C compiler: {error}") from error
-        if done.returncode:
-            raise HostError(f"clock jumps need a C compiler that works: {done.stderr.strip()}")
+        netns.run(f"cc -shared -fPIC -O1 -o {library} {_SHIM} -ldl".split())
     _set(member, 0)
-    member.environment |= {
-        "LD_PRELOAD": str(library),
-        "DRLD_CHAOS_CLOCK": str(_file(member)),
-    }
+    member.environment |= {"LD_PRELOAD": str(library), "DRLD_CHAOS_CLOCK": str(_file(member))}
 
 
 def _set(member: Member, offset_s: int) -> None:
@@ -57,10 +47,10 @@ def _set(member: Member, offset_s: int) -> None:
 
 
 async def _expect(member: Member, offset_s: int) -> None:
-    """See that the daemon lives at that time.
+    """Check that the daemon's clock has the offset.
 
     Raises:
-        MeasurementError: it does not, and nothing was shown.
+        MeasurementError: it does not, so the fault did not happen.
     """
     async with (
         control.client(member.socket) as client,
@@ -80,18 +70,10 @@ async def _jump(scene: Scene, quick: bool) -> Episode:
             await _expect(member, offset_s)
         if ahead_s:
             await trio.sleep(_EACH_S[quick])
-    return Episode(
-        Bounds(recover_s=2.0),
-        begin_s,
-        time.monotonic(),
-    )
+    return Episode(begin_s, time.monotonic(), recover_s=2.0)
 
 
 FAULTS = (
-    Fault(
-        "clock-jumps",
-        "wall clocks an hour ahead and an hour behind, and back",
-        _jump,
-        prepare=_prepare,
-    ),
-)
+    Fault("clock-jumps", "wall clocks an hour ahead and an hour behind, and back", _jump,
+          prepare=_prepare),
+)  # fmt: skip

@@ -1,15 +1,16 @@
-"""Configurations: a storm of reloads, and one that differs from the others."""
+"""Configurations: many reloads, and one configuration that differs from the others."""
 
 from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from typing import Any
 
 import trio
 
 from drld import units
-from testbed.chaos.fault import Bounds, Episode, Fault, took_s
+from testbed.chaos.fault import Episode, Fault, took_s
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import LIMITERS, RATE, Scene
 from testbed.harness.finding import Check
@@ -34,7 +35,7 @@ def _another_limit(document: dict[str, Any]) -> None:
 
 async def _storm(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
-    answers: dict[int, int] = {}
+    answers: Counter[int] = Counter()
 
     async def reload(member: Member) -> None:
         original = copy.deepcopy(member.document)
@@ -48,26 +49,21 @@ async def _storm(scene: Scene, quick: bool) -> Episode:
             member.write()
             if kind == 2:
                 member.file.write_text(_BAD, encoding="utf-8")
-            status = await member.reload()
-            answers[status] = answers.get(status, 0) + 1
+            answers[await member.reload()] += 1
         member.document = original
         member.write()
-        status = await member.reload()
-        answers[status] = answers.get(status, 0) + 1
+        answers[await member.reload()] += 1
 
     async with trio.open_nursery() as nursery:
         for member in scene.members.values():
             nursery.start_soon(reload, member)
     healed_s = time.monotonic()
-    count = sum(answers.values())
+    count, answered = answers.total(), answers[200] + answers[422]
     return Episode(
-        Bounds(recover_s=2.0, lines=_LINES * count),
-        begin_s,
-        healed_s,
+        begin_s, healed_s, recover_s=2.0, lines=_LINES * count,
         checks=[
-            Check("reloads a second", round(count / (healed_s - begin_s), 1), least=1.0),
-            Check("neither taken nor refused", count - answers.get(200, 0)
-                  - answers.get(422, 0), most=0),
+            Check("reloads a second", count / (healed_s - begin_s), least=1.0),
+            Check("reloads neither accepted nor refused", count - answered, most=0),
         ],
     )  # fmt: skip
 
@@ -93,25 +89,22 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     checks.append(await _told(scene, victim, []))
     line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
-    checks.append(Check("limiters that logged it once", once, least=len(others)))
+    checks.append(Check("limiters that logged the difference once", once, least=len(others)))
     # A limiter can exceed its share by this, and by half more while it settles.
     claimed = round(1.5 * (_FACTOR - 1) * RATE / LIMITERS)
-    return Episode(
-        Bounds(recover_s=6.0, overshoot=claimed + RATE // 10, lines=4),
-        begin_s,
-        healed_s,
-        checks=checks,
-    )
+    return Episode(begin_s, healed_s, recover_s=6.0, overshoot=claimed + RATE // 10, lines=4,
+                   checks=checks)  # fmt: skip
 
 
 def _once(line: str, lines: list[str], before: int) -> bool:
-    """Whether a line came, and not again: where the fault is repeated, it need not come anew."""
+    """Whether a line came at any time, and no more than once since the fault: a repeated fault need
+    not log it again."""
     return any(line in each for each in lines) and sum(line in each for each in lines[before:]) <= 1
 
 
 async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
-    """When all peers report a difference in these limits, and the limiter reports it of all
-    peers."""
+    """A check of the time until all peers report a difference in these limits with one limiter, and
+    that limiter with all peers."""
     begin_s = time.monotonic()
     others = scene.others([victim])
     pairs = [(victim, other) for other in others] + [(other, victim) for other in others]
@@ -123,7 +116,7 @@ async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
                 return False
         return True
 
-    what = "status says so after" if limits else "status does not say so any more after"
+    what = f"status reports {'the' if limits else 'no'} difference after"
     return Check(what, await took_s(said, begin_s, 2 * _TOLD_S), "s", most=_TOLD_S)
 
 

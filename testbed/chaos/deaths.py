@@ -8,16 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault, took_s
+from testbed.chaos.fault import KERNEL, NFQUEUE, Episode, Fault, took_s
 from testbed.chaos.members import Member
-from testbed.chaos.promises import (
-    CLOSED,
-    FROZEN,
-    KILLED,
-    RESTARTED_CLOSED,
-    left_by,
-    promised,
-)
+from testbed.chaos.promises import CLOSED, FROZEN, KILLED, RESTARTED_CLOSED, left_by, promised
 from testbed.chaos.scene import LIMITERS, Scene
 from testbed.chaos.series import FULL
 from testbed.harness.finding import Check
@@ -28,17 +21,17 @@ _FROZEN_S = {False: 10.0, True: 4.0}
 DETECTED_S = 2.0
 DEAD, ALIVE = "dead", "alive"
 _DEATH_S = 16.0
-"""Time until all call a limiter dead: 5 s until both peers have probed it in vain, R + Q + F, and
+"""Time until all peers report a limiter dead: 5 s until both have probed it in vain, R + Q + F, and
 1 s (drld/gossip/health/probe_times.py)."""
 _RETURN_S = 3.0
-"""Time until all have met it again, and report that."""
+"""Time until all peers report that it is back."""
 _RECOVER_S = 4.0
 _READY_S = 10.0
 """Longest start on a busy host; an idle one starts a daemon in less than a second."""
 _LINES = 2
 """Log lines of a start: the daemon is ready; with new maps, buckets are full."""
 _PATIENCE = 2
-"""Factor of the longest wait over the promise, so that a broken promise has a figure, too."""
+"""Longest wait over the promise, so that a broken promise has a figure, too."""
 
 
 def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
@@ -50,26 +43,27 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
         # Verdicts take too long for a quick run.
         told = scene.others(victims) if count == 1 and not quick else []
         await trio.sleep(_DEAD_S[quick])
-        checks = [await _said_to_be(DEAD, victims[0], told, begin_s, _DEATH_S)] if told else []
+        checks = [await _reported(DEAD, victims[0], told, begin_s, _DEATH_S)] if told else []
         started_s = time.monotonic()
         await scene.revive(victims)
         healed_s = time.monotonic()
         checks.append(_ready(healed_s - started_s))
         if told:
-            checks.append(await _said_to_be(ALIVE, victims[0], told, healed_s, _RETURN_S))
-        bounds = _bounds(scene, victims, healed_s - begin_s, KILLED[count], _LINES)
-        known_s = begin_s + DETECTED_S, started_s
-        return Episode(bounds, begin_s, healed_s, known_s, checks)
+            checks.append(await _reported(ALIVE, victims[0], told, healed_s, _RETURN_S))
+        episode = _episode(scene, count, KILLED[count], begin_s=begin_s, healed_s=healed_s,
+                           until_s=started_s)  # fmt: skip
+        episode.lines, episode.checks = _LINES, checks
+        return episode
 
     return act
 
 
 def _ready(after_s: float) -> Check:
-    """The checks of the times until daemons had started, and until they policed."""
-    return Check("ready after", round(after_s, 2), "s", most=_READY_S)
+    """A check of the time until started daemons police."""
+    return Check("ready after", after_s, "s", most=_READY_S)
 
 
-async def _said_to_be(
+async def _reported(
     verdict: str, victim: Member, others: list[Member], since_s: float, within_s: float
 ) -> Check:
     """A check of the time until all peers have this verdict in `drlctl peers`."""
@@ -79,7 +73,7 @@ async def _said_to_be(
         return {peer["verdict"] for peer in peers if peer["name"] == victim.name} == {verdict}
 
     took = await took_s(said, since_s, _PATIENCE * within_s)
-    return Check(f"said to be {verdict} after", took, "s", most=within_s)
+    return Check(f"reported {verdict} after", took, "s", most=within_s)
 
 
 async def _change(scene: Scene, quick: bool) -> Episode:
@@ -88,7 +82,8 @@ async def _change(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
     away_s = ready_s = 0.0
     for datapath in (KERNEL if scene.datapath == NFQUEUE else NFQUEUE, scene.datapath):
-        nobody = victim.document["packets"]["datapath"] == NFQUEUE
+        # A kernel datapath goes on without its daemon.
+        closed = victim.document["packets"]["datapath"] == NFQUEUE
         killed_s = time.monotonic()
         victim.kill()
         await trio.sleep(_AWAY_S)
@@ -98,17 +93,18 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         await scene.revive(victims)
         healed_s = time.monotonic()
         ready_s = max(ready_s, healed_s - started_s)
-        away_s += healed_s - killed_s + 0.2 if nobody else 0.0
+        away_s += healed_s - killed_s + 0.2 if closed else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
-    least = promised(RESTARTED_CLOSED, scene.fabric)
-    # Two starts, each with a remark on the burst; and that the kernel's buckets begin full again.
-    lines = 2 * _LINES + 1
-    bounds = Bounds(recover_s=_RECOVER_S, lost_s=away_s, least=least, lines=lines)
-    return Episode(bounds, begin_s, healed_s, checks=[_ready(ready_s)])
+    return Episode(
+        begin_s, healed_s, recover_s=_RECOVER_S, lost_s=away_s,
+        least=promised(RESTARTED_CLOSED, scene.load.fabric),
+        # Two starts, each with a remark on the burst; and that the kernel's buckets begin full.
+        lines=2 * _LINES + 1, checks=[_ready(ready_s)],
+    )  # fmt: skip
 
 
 async def _freeze(scene: Scene, quick: bool) -> Episode:
-    (victim,) = victims = scene.pick(1)
+    (victim,) = scene.pick(1)
     begin_s = time.monotonic()
     victim.signal(signal.SIGSTOP)
     try:
@@ -116,29 +112,24 @@ async def _freeze(scene: Scene, quick: bool) -> Episode:
     finally:
         victim.signal(signal.SIGCONT)
     healed_s = time.monotonic()
-    bounds = _bounds(scene, victims, healed_s - begin_s, FROZEN, 0)
-    return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
+    return _episode(scene, 1, FROZEN, begin_s=begin_s, healed_s=healed_s, until_s=healed_s)
 
 
-def _bounds(
-    scene: Scene,
-    victims: list[Member],
-    absent_s: float,
-    going_on: str,
-    lines: int,
-) -> Bounds:
-    """On nfqueue no packet passes a host without its daemon, and the others keep to their
-    shares."""
+def _episode(
+    scene: Scene, struck: int, going_on: str, *, begin_s: float, healed_s: float, until_s: float
+) -> Episode:
+    """Daemons that are struck until a time; `going_on` is promised where their datapaths go on.
+
+    On nfqueue no packet passes a host without its daemon, and the others keep to their shares.
+    """
+    fabric = scene.load.fabric
+    episode = Episode(begin_s, healed_s, recover_s=_RECOVER_S, least=promised(going_on, fabric),
+                      known_s=(begin_s + DETECTED_S, until_s))  # fmt: skip
     if scene.datapath == NFQUEUE:
-        return Bounds(
-            recover_s=_RECOVER_S,
-            lines=lines,
-            lost_s=len(victims) * (absent_s + 0.2),
-            least=promised(CLOSED[len(victims)], scene.fabric),
-            known=FULL * left_by(len(victims)),
-        )
-    least = promised(going_on, scene.fabric)
-    return Bounds(recover_s=_RECOVER_S, lines=lines, least=least, known=FULL)
+        episode.lost_s = struck * (healed_s - begin_s + 0.2)
+        episode.least = promised(CLOSED[struck], fabric)
+        episode.known = FULL * left_by(struck)
+    return episode
 
 
 FAULTS = (

@@ -1,10 +1,10 @@
-"""A fault, its promises, and its measurements."""
+"""A fault, and its promises."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import trio
@@ -18,47 +18,39 @@ KERNEL, NFQUEUE = "kernel", "nfqueue"
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The promises of every fault."""
-
-    recover_s: float
-    """Time from the end of the fault until the fleet is full and even again."""
-    overshoot: int = RATE // 10
-    """Bytes beyond limit x time + depths in any second."""
-    lost_s: float = 0.0
-    """Packets lost to the fault itself, in seconds of the canaries of all limiters."""
-    lines: int = 0
-    """Log lines of a daemon, without those about its peers."""
-    least: float = FULL
-    """Least part of the limit in use in every second, from the fault until the fleet is back."""
-    known: float | None = None
-    """Least part of the limit in use in every second after detection of the fault, if larger."""
-
-
 @dataclass(slots=True)
 class Episode:
-    """A completed fault; times of the monotonic clock."""
+    """A completed fault: its times by the monotonic clock, its promises, and its own checks."""
 
-    bounds: Bounds
     begin_s: float
     healed_s: float
     """When the cause was gone."""
+    _: KW_ONLY
+    recover_s: float
+    """Longest time from the end of the fault until the fleet is full and even again."""
+    overshoot: int = RATE // 10
+    """Most bytes beyond limit x time + depths in any second."""
+    lost_s: float = 0.0
+    """Most packets lost to the fault itself, in seconds of one canary."""
+    lines: int = 0
+    """Most log lines of a daemon, without those about its peers."""
+    least: float = FULL
+    """Least part of the limit in use in every second, from the fault until the fleet is back."""
     known_s: tuple[float, float] | None = None
-    """The latest time of the fault's detection, and the fault's end, if `Bounds.known` is
-    promised."""
+    """When the fault is detected at the latest, and when it ends, if `known` is promised."""
+    known: float = FULL
+    """Least part of the limit in use in every second of `known_s`."""
     checks: list[Check] = field(default_factory=list)
-    """Checks of this fault's own promises."""
 
 
 async def took_s(
     so: Callable[[], Awaitable[bool]], since_s: float, patience_s: float
 ) -> float | None:
-    """Ask until a condition holds; return the time since a given time, or None: not in time."""
+    """Ask until a condition holds; return how long after `since_s` it did, or None: not in time."""
     with trio.move_on_after(patience_s):
         while not await so():
             await trio.sleep(_POLL_S)
-        return round(time.monotonic() - since_s, 2)
+        return time.monotonic() - since_s
     return None
 
 

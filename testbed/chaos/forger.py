@@ -1,10 +1,9 @@
-"""Forged packets: 10,000 a second to the gossip ports of a fleet, each from a peer's address.
+"""Sends hostile packets to the gossip ports of a fleet, each from a peer's address.
 
-It runs where all gossip passes, records some of it, and sends
-    `corrupt`   recorded datagrams with a few bits flipped, bytes cut off or put on;
-    `forge`     random bytes, and updates and handshakes as drld's codec writes them, under
-                random tags;
-    `replay`    recorded datagrams, unchanged.
+It runs where all gossip passes, records some datagrams, and sends
+    `corrupt`   recorded ones with bits flipped, or bytes cut off or added;
+    `forge`     random bytes, and updates and handshakes of drld's codecs under random tags;
+    `replay`    recorded ones, unchanged.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Finds leftovers of a stopped daemon, with the system's tools and not with drld's, as drld would
-only leave objects behind that it does not know of.
+"""Finds what a stopped daemon left behind.
 
-It checks rules of nft and iptables, filters and qdiscs of tc, programs on tcx, and NFQUEUE queues
-in the daemon's namespace. It checks BPF programs and maps by the ids in `/proc/PID/fdinfo` of the
-running daemon, and of the programs on its interfaces.
+It asks the system's tools and not drld's, as drld only leaves objects behind that it does not know
+of: rules of nft and iptables, filters and qdiscs of tc, programs on tcx, and NFQUEUE queues in the
+daemon's namespace. BPF programs and maps are found by their ids in `/proc/PID/fdinfo` of the
+running daemon.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ _PATIENCE_S = 10.0
 """The kernel frees programs and maps some time after the last reference is gone."""
 _POLL_S = 0.1
 _TABLES = ("raw", "mangle", "filter", "nat", "security")
-_NFT_FRAME = re.compile(r"(table|chain|type|policy|set|map)\b|[{}]|#")
+_NFT_FRAME = re.compile(r"(table|chain|type|policy|set|map)\b|[{}]|#|$")
+"""Lines of a ruleset that are no rule."""
 _QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
 _KINDS = {"prog_id": "BPF program", "map_id": "BPF map"}
 
@@ -59,48 +61,35 @@ async def left(namespace: str, objects: Held) -> list[str]:
     with trio.move_on_after(_PATIENCE_S):
         while any(_exists(*each) for each in objects):
             await trio.sleep(_POLL_S)
-    found = [
-        f"{_KINDS[kind]} {number}" for kind, number in sorted(objects) if _exists(kind, number)
-    ]
-    found += _rules(namespace)
-    found += _filters(namespace)
-    found += netns.within(namespace, lambda: [*_on_tcx(), *_queues()])
-    return found
+    kept = [f"{_KINDS[kind]} {number}" for kind, number in sorted(objects) if _exists(kind, number)]
+    inside = netns.within(namespace, lambda: [*_on_tcx(), *_queues()])
+    return [*kept, *_rules(namespace), *_filters(namespace), *inside]
 
 
 def _rules(namespace: str) -> list[str]:
-    inside = ["ip", "netns", "exec", namespace]
+    inside = f"ip netns exec {namespace}"
     found = []
-    for tool in ("iptables", "ip6tables"):
-        for table in _TABLES:
-            listed = netns.run([*inside, tool, "-t", table, "-S"], check=False)
-            found += [
-                f"{tool} -t {table} {line}"
-                for line in listed.splitlines()
-                if line.startswith(("-A", "-N"))
-            ]
-    for line in netns.run([*inside, "nft", "list", "ruleset"], check=False).splitlines():
-        word = line.strip()
-        if "drld" in word or (word and not _NFT_FRAME.match(word)):
-            found.append(f"nft {word}")
+    for tool, table in itertools.product(("iptables", "ip6tables"), _TABLES):
+        lines = _lines(f"{inside} {tool} -t {table} -S")
+        found += [f"{tool} -t {table} {line}" for line in lines if line.startswith(("-A", "-N"))]
+    words = (line.strip() for line in _lines(f"{inside} nft list ruleset"))
+    found += [f"nft {word}" for word in words if "drld" in word or not _NFT_FRAME.match(word)]
     return found
 
 
 def _filters(namespace: str) -> list[str]:
-    found = []
-    for line in netns.run(["tc", "-netns", namespace, "qdisc", "show"], check=False).splitlines():
-        if line.startswith("qdisc clsact"):
-            found.append(line)
-    for device in _devices(namespace):
-        for direction in ("ingress", "egress"):
-            command = ["tc", "-netns", namespace, "filter", "show", "dev", device, direction]
-            listed = netns.run(command, check=False)
-            found += [f"{device} {direction}: {line}" for line in listed.splitlines()]
+    tc = f"tc -netns {namespace}"
+    found = [line for line in _lines(f"{tc} qdisc show") if line.startswith("qdisc clsact")]
+    devices = netns.within(namespace, lambda: [name for _, name in socket.if_nameindex()])
+    for device, way in itertools.product(devices, ("ingress", "egress")):
+        lines = _lines(f"{tc} filter show dev {device} {way}")
+        found += [f"{device} {way}: {line}" for line in lines]
     return found
 
 
-def _devices(namespace: str) -> list[str]:
-    return netns.within(namespace, lambda: [name for _, name in socket.if_nameindex()])
+def _lines(command: str) -> list[str]:
+    """What a command prints; nothing where the kernel lacks its subject."""
+    return netns.run(command.split(), check=False).splitlines()
 
 
 def _on_tcx() -> Iterator[str]:

@@ -31,7 +31,7 @@ class Log:
                 log.seek(self._read)
                 new = log.read()
         except (FileNotFoundError, ProcessLookupError):
-            return len(self.lines)  # gone with the process whose disk it was on
+            return len(self.lines)  # it was on a disk of its process, which has ended
         self._read += len(new)
         *whole, self._rest = (self._rest + new.decode("utf-8", "replace")).split("\n")
         self.lines += whole
@@ -51,14 +51,3 @@ def most_news(lines: Iterable[str]) -> int:
     """The number of lines about the subject with the most lines."""
     things = Counter(thing for thing in map(news, lines) if thing is not None)
     return max(things.values(), default=0)
-
-
-def repeated(lines: list[str]) -> int:
-    """The count of the most frequent line, with numbers ignored."""
-    counts: dict[str, int] = {}
-    for line in lines:
-        shape = "".join("#" if character.isdigit() else character for character in line)
-        while "##" in shape:
-            shape = shape.replace("##", "#")
-        counts[shape] = counts.get(shape, 0) + 1
-    return max(counts.values(), default=0)

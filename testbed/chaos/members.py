@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,15 +12,11 @@ from typing import Any
 import httpx
 import trio
 
-from drld import units
-from drld.allocators import DEFAULT_ALLOCATOR
 from testbed import control, netns
 from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
-from testbed.chaos.series import depths
 from testbed.chaos.urgency import RAISED
 from testbed.crew import Child, Crew
-from testbed.errors import MeasurementError
 from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
@@ -68,13 +62,17 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """Of its daemon."""
+        """Process id of its daemon."""
+        return self._child.pid
+
+    @property
+    def _child(self) -> Child:
         assert self.daemon is not None, "not started"
-        return self.daemon.pid
+        return self.daemon
 
     @property
     def socket(self) -> Path:
-        """Its control socket, also if only the daemon sees the socket's directory."""
+        """Its control socket, as this process sees it."""
         return Path(f"/proc/{self.pid}/root{self.control}") if self.shell else self.control
 
     def write(self) -> None:
@@ -95,16 +93,14 @@ class Member:
             seen = Path(f"/proc/{self.pid}/root{self.log}")
         self.logs.append(Log(seen))
 
-    async def ready(self, timeout_s: float = READY_S) -> dict[str, Any]:
-        """Wait until packets are policed and the daemon answers; return its status.
+    async def ready(self) -> None:
+        """Wait until packets are policed and the daemon answers.
 
         Raises:
             MeasurementError: the daemon ended, or took too long.
         """
-        assert self.daemon is not None
-        status = await control.await_ready(self.socket, self.daemon, timeout_s, peers_too=False)
+        await control.await_ready(self.socket, self._child, READY_S, peers_too=False)
         self.look()
-        return status
 
     def look(self) -> None:
         """Record its BPF objects, to check for them after its end."""
@@ -120,15 +116,10 @@ class Member:
         """Send its daemon a signal."""
         os.kill(self.pid, number)
 
-    def hang_up(self) -> None:
-        """Reload its configuration, as systemd does."""
-        self.signal(signal.SIGHUP)
-
     def kill(self) -> None:
         """Kill its daemon, like a crash."""
         self.look()
-        assert self.daemon is not None
-        self.daemon.kill()
+        self._child.kill()
 
     async def ask(self, path: str) -> Any:
         """Its daemon's answer to a request.
@@ -138,33 +129,22 @@ class Member:
         """
         return await control.ask(self.socket, path)
 
-    async def post(self, path: str, body: Any = None) -> None:
-        """Send its daemon a command.
-
-        Raises:
-            MeasurementError: the daemon refuses, or does not answer.
-        """
+    async def post(self, path: str, body: Any = None) -> int:
+        """Send its daemon a command; return the HTTP status, or 0 if there is no answer."""
         try:
             async with control.client(self.socket, _ASK_S) as client:
-                (await client.post(path, json=body)).raise_for_status()
-        except httpx.HTTPError as error:
-            raise MeasurementError(f"{self.name}{path}: {error!r}") from error
-
-    async def reload(self) -> int:
-        """Reload its configuration; return the HTTP status, or 0 if there is no answer."""
-        try:
-            async with control.client(self.socket, _ASK_S) as client:
-                return (await client.post("/v1/reload")).status_code
+                return (await client.post(path, json=body)).status_code
         except httpx.HTTPError:
             return 0
 
+    async def reload(self) -> int:
+        """Reload its configuration; return as `post`."""
+        return await self.post("/v1/reload")
+
     def health(self) -> Health:
         """Its present use of the host's resources."""
-        assert self.daemon is not None
-        return Health(
-            status_bytes(self.daemon, "VmRSS"),
-            sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir()),
-        )
+        descriptors = sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+        return Health(status_bytes(self._child, "VmRSS"), descriptors)
 
     def lines(self) -> list[str]:
         """All that its daemons have logged."""
@@ -177,52 +157,13 @@ class Member:
         if not self.alive:
             return [f"{self.name}: its daemon is not running"]
         self.look()
-        assert self.daemon is not None
-        self.daemon.terminate()
-        deadline = time.monotonic() + _STOP_S
-        while self.daemon.process.poll() is None and time.monotonic() < deadline:
-            await trio.sleep(0.02)
-        status = self.daemon.process.poll()
+        self._child.terminate()
+        with trio.move_on_after(_STOP_S):
+            while self.alive:
+                await trio.sleep(0.02)
+        status = self._child.process.poll()
         found = [] if status == 0 else [f"stopped with exit status {status}"]
         if self.control.exists():
             found.append(f"{self.control}")
         found += await left(self.namespace, self.objects)
         return [f"{self.name}: {each}" for each in found]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The settings of the load's limit."""
-
-    rate: int
-    """Bytes/s."""
-    burst: int
-    allocator: str = DEFAULT_ALLOCATOR
-
-    def depths(self, limiters: int) -> float:
-        """Most bytes that the fleet's buckets hold."""
-        return depths(limiters, self.burst)
-
-
-def limits_of(
-    match_load: Mapping[str, Any], match_canary: Mapping[str, Any], limits: Limits, canary_rate: int
-) -> list[dict[str, Any]]:
-    """The two limits of every daemon."""
-    return [
-        {
-            "id": 1,
-            "name": LOAD,
-            "rate": units.format_rate(limits.rate),
-            "burst": units.format_size(limits.burst),
-            "allocator": limits.allocator,
-            "match": dict(match_load),
-        },
-        {
-            "id": 2,
-            "name": WATCHED,
-            "rate": units.format_rate(canary_rate),
-            "burst": "60kB",
-            "allocator": "static",
-            "match": dict(match_canary),
-        },
-    ]

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 
 import trio
 
 from testbed.chaos.deaths import DETECTED_S
-from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.promises import CUT, FLAPPING, promised
 from testbed.chaos.scene import Scene
-from testbed.chaos.series import FULL
 
 _CUT_S = {False: 10.0, True: 3.4}
 _FLAPPING_S = {False: 15.0, True: 4.0}
 FLAP_S = (0.2, 1.6)
 """Length of each cut, and of each time between: about a detection time."""
 _LOSS = 0.5
-_BOUNDS = Bounds(recover_s=6.0)
-"""No limiter may forward more, and after detection none needs to forward less."""
+_RECOVER_S = 6.0
 
 Cut = Iterable[tuple[Member, Member]]
 
@@ -55,9 +52,11 @@ def _partition(which: Callable[[Scene], Cut]) -> Callable[[Scene, bool], Awaitab
             scene.cut(source, destination)
         await trio.sleep(_CUT_S[quick])
         scene.heal()
-        bounds = replace(_BOUNDS, least=promised(CUT, scene.fabric), known=FULL)
         healed_s = time.monotonic()
-        return Episode(bounds, begin_s, healed_s, (begin_s + DETECTED_S, healed_s))
+        return Episode(
+            begin_s, healed_s, recover_s=_RECOVER_S, least=promised(CUT, scene.load.fabric),
+            known_s=(begin_s + DETECTED_S, healed_s),
+        )  # fmt: skip
 
     return act
 
@@ -70,8 +69,8 @@ async def _flap(scene: Scene, quick: bool) -> Episode:
         await trio.sleep(scene.rng.uniform(*FLAP_S))
         scene.heal()
         await trio.sleep(scene.rng.uniform(*FLAP_S))
-    bounds = replace(_BOUNDS, least=promised(FLAPPING, scene.fabric))
-    return Episode(bounds, begin_s, time.monotonic())
+    least = promised(FLAPPING, scene.load.fabric)
+    return Episode(begin_s, time.monotonic(), recover_s=_RECOVER_S, least=least)
 
 
 async def _lose(scene: Scene, quick: bool) -> Episode:
@@ -79,13 +78,17 @@ async def _lose(scene: Scene, quick: bool) -> Episode:
     scene.lose(_LOSS)
     await trio.sleep(_FLAPPING_S[quick])
     scene.lose(0.0)
-    return Episode(_BOUNDS, begin_s, time.monotonic())
+    return Episode(begin_s, time.monotonic(), recover_s=_RECOVER_S)
 
 
 FAULTS = (
-    Fault("partition", "one limiter cut off from the others", _partition(_clean)),
-    Fault("partition-one-way", "one limiter that hears and is not heard", _partition(_one_way)),
-    Fault("partition-chain", "two that hear a third and not each other", _partition(_chain)),
-    Fault("partition-flapping", "a limiter cut off and back, again and again", _flap),
-    Fault("gossip-loss", "half of all gossip lost", _lose),
+    Fault("partition", "one limiter is cut off from the others", _partition(_clean)),
+    Fault(
+        "partition-one-way",
+        "one limiter hears the others, unheard",
+        _partition(_one_way),
+    ),
+    Fault("partition-chain", "two limiters hear a third, and not each other", _partition(_chain)),
+    Fault("partition-flapping", "one limiter is cut off and back, again and again", _flap),
+    Fault("gossip-loss", "half of all gossip is lost", _lose),
 )

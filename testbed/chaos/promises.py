@@ -1,35 +1,17 @@
-"""The least use of the limit while limiters leave the count and return.
+"""What the suite promises: the least use of the limit, and the bound on bytes.
 
-Three limiters have equal shares and a large demand. The unused part of the limit in the worst
-second is the sum of five terms, in the order of their effect.
-
-1. The rule (docs/conservative-rule.md). A limiter's share leaves before its demand, and its demand
-   is back before its share. In a mesh one of three that has died leaves 2/3 of the limit to be
-   divided by what all three want for 7 intervals; if all start anew, each has its own third, and
-   divides it by three, for 4 intervals: 1/3 of the limit.
-2. Order. Limiters tick at phases of their own, and daemons that are started together are ready at
-   different times, so that it happens to one pair after the other.
-3. Weights. Flows that have been held down take some round trips to fill a larger share. FPS
-   claims at most 1.5 times the arrivals, so all weights fall and rise again. A falling limiter
-   divides by the others' older weights: for 0.1 to 0.2 s local limits sum to 0.7, and then to 1.3.
-4. TCP itself. Windows have shrunk to a packet or two; a flow that has lost all of its window waits
-   0.2 s for its timer. In a limiter that is alone all three flows may.
-5. A late host, by at most `LATE_S`, as later measurements are discarded: it prolongs the low use.
-
-The first term depends on the fabric, and the next three have no formula. So a simulation in virtual
-time passes the suite's traffic, TCP and UDP, through the daemon's own code (`python -m
-tests.sim.chaos_fleet`). `LEAST` is the use in the worst second of 16 seeds or more (pushsum: 8;
-each rhythm of flapping: 4 to 12). `tests/sim/test_chaos.py` checks it.
-
-If two of three daemons of a tree are started at once, one start in thirteen uses less: the living
-limiter may find another parent just as its lost parent comes back, and is then counted with both
-for up to 1.5 s.
-
-The bound on bytes is `fair`'s (docs/conservative-rule.md, "A bound on bytes"): from one detection
-time after the last event on, a fleet forwards no more than (1 + margin) L t + B in any window.
+The least use of the limit while limiters leave the count and return is the sum of five terms
+(docs/chaos.md, "What stays in use"). The first depends on the fabric, and the next three have no
+formula. So a simulation in virtual time passes the suite's traffic through the daemon's own code
+(`python -m tests.sim.chaos_fleet`). `LEAST` is the use in the worst second of its seeds, and
+`tests/sim/test_chaos.py` checks it. The fifth term, a late host, is at most `LATE_S`, as later
+measurements are discarded.
 
 Canaries add no term, as their bytes do not count as use. Sampling adds none, as windows begin at
 samples, and each sample has its own time.
+
+The bound on bytes is `fair`'s (docs/conservative-rule.md, "A bound on bytes"): from one detection
+time after the last event on, a fleet forwards no more than (1 + margin) L t + B in any window.
 """
 
 from __future__ import annotations

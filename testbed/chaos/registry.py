@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
 
 from testbed.chaos import (
     clocks,
     configs,
     deaths,
-    hostile,
+    floods,
     interfaces,
-    overload,
     partitions,
     rekey,
     resources,
 )
 from testbed.chaos.fault import KERNEL, NFQUEUE, Fault
-from testbed.chaos.members import Member
 from testbed.chaos.soak import BOTH, SOAK
 
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
-    for kind in (
-        deaths,
-        partitions,
-        hostile,
-        rekey,
-        clocks,
-        overload,
-        configs,
-        resources,
-        interfaces,
-    )
+    for kind in (deaths, partitions, floods, rekey, clocks, configs, resources, interfaces)
     for fault in kind.FAULTS
-}
-"""In the order of the report."""
+}  # fmt: skip
+"""In the order of the help."""
 
 _WAYS = (KERNEL, NFQUEUE)
 
@@ -73,14 +60,3 @@ def stages(names: Collection[str], datapath: str | None, quick: bool) -> list[St
         if chosen:
             found.append((way, chosen))
     return found
-
-
-def preparation(faults: Sequence[Fault]) -> Callable[[Member, Path], None]:
-    """Prepares the start of a fleet's daemons for these faults."""
-
-    def prepare(member: Member, state: Path) -> None:
-        for fault in faults:
-            if fault.prepare is not None:
-                fault.prepare(member, state)
-
-    return prepare

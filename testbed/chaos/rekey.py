@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import trio
 
-from testbed.chaos.fault import Bounds, Episode, Fault
+from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.members import Member
 from testbed.chaos.scene import Scene
+from testbed.errors import MeasurementError
 from testbed.harness.finding import Check
 
 _CHANGES = {False: 10, True: 2}
@@ -49,7 +50,9 @@ async def _change(members: list[Member], old: int, new: int, key: str) -> None:
         (f"/v1/keys/{old}/remove", None),
     ):
         for member in members:
-            await member.post(path, body)
+            status = await member.post(path, body)
+            if status not in range(200, 300):
+                raise MeasurementError(f"{member.name}{path}: HTTP status {status}")
         await trio.sleep(_STEP_S)
 
 
@@ -66,15 +69,13 @@ async def _rekey(scene: Scene, quick: bool) -> Episode:
     lost = [after - was for was, after in zip(before, await _lost(scene), strict=True)]
     kept = [(await member.ask("/v1/keys"))["as_configured"] for member in members]
     return Episode(
-        Bounds(recover_s=2.0, lines=12 * _CHANGES[quick]),
-        begin_s,
-        healed_s,
+        begin_s, healed_s, recover_s=2.0, lines=12 * _CHANGES[quick],
         checks=[
             Check("changes of the key", 2 * _CHANGES[quick], least=1),
             Check("updates lost", lost[0], most=0),
             Check("datagrams refused", lost[1], most=0),
-            Check("sessions begun anew", lost[2], most=0),
-            Check("limiters without the file's key in the end", kept.count(False), most=0),
+            Check("sessions begun again", lost[2], most=0),
+            Check("limiters without the file's key at the end", kept.count(False), most=0),
         ],
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """A result as a table for a terminal, and as a section of results/chaos.md. Pure.
 
-A result is a JSON document: `taken` (date), `commit`, `quick`, `seed`, `host`, and `stages`, each
-with its `datapath`, the `records` of its faults (with the attempts at them that were `discarded`),
-what was `left` after it, and an `error` or none.
+A result is a JSON document: `testbed.provenance.head`, `seed`, `fabric`, `allocator`, `seconds`,
+and `stages`. A stage has its `faults` and `datapath`, the `records` of its faults (with the
+attempts that were `discarded`), what was `left` behind, and an `error` or none.
 """
 
 from __future__ import annotations
@@ -14,12 +14,28 @@ from testbed.harness.finding import Verdict
 from testbed.harness.markdown import aligned, item, prose, table
 from testbed.provenance import conditions
 
+_COLUMNS = (
+    "beyond limit x time",
+    "recovery",
+    "in use at least",
+    "in use once it is known",
+    "lost to the fault",
+    "log lines of a daemon",
+)
+"""Promises of nearly every fault; other promises follow them."""
+_USUAL = (
+    "log lines of one thing about peers",
+    "traces in logs",
+    "memory of a daemon grew by",
+    "descriptors of a daemon grew by",
+)
+"""Further promises of every fault."""
+
 
 def broken_of(record: Mapping[str, Any]) -> list[str]:
     """Descriptions of a fault's broken promises."""
     return [
-        f"{record['fault']} ({record['datapath']}): {check['statement']}: {_figure(check)}, "
-        f"promised {_bound(check)}"
+        f"{_of(record)}: {check['statement']}: {_figure(check)}, promised {check['bounds']}"
         for check in record["checks"]
         if not _holds(check)
     ]
@@ -50,48 +66,22 @@ def spoiled(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _number(value: float, unit: str) -> str:
-    if unit in ("B", "B/h"):
-        return f"{value / 1000:.0f} k{unit}"
-    text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value}"
-    return f"{text} {unit}".strip() if unit != "of the limit" else text
+def _of(record: Mapping[str, Any]) -> str:
+    return f"{record['fault']} ({record['datapath']})"
 
 
 def _figure(check: Mapping[str, Any]) -> str:
-    return "never" if check["value"] is None else _number(check["value"], check["unit"])
-
-
-def _bound(check: Mapping[str, Any]) -> str:
-    sign, bound = ("≤", check["most"]) if check["least"] is None else ("≥", check["least"])
-    return f"{sign} {_number(bound, check['unit'])}"
+    """The measured figure. A state that never came has none."""
+    return "never" if check["value"] is None else str(check["measured"])
 
 
 def _holds(check: Mapping[str, Any]) -> bool:
-    """Whether a promise is kept; it is not, if it never came to that."""
+    """Whether a promise is kept; a promise without a figure is not."""
     return bool(check["verdict"] == Verdict.PASSED.value)
 
 
 def _cell(check: Mapping[str, Any]) -> str:
-    broken = "" if _holds(check) else " BROKEN"
-    return f"{_figure(check)} ({_bound(check)}){broken}"
-
-
-_COLUMNS = (
-    "beyond limit x time",
-    "recovery",
-    "in use at least",
-    "in use once it is known",
-    "lost to the fault",
-    "log lines of a daemon",
-)
-"""Promises of nearly every fault; other promises follow them."""
-_USUAL = (
-    "log lines of one thing about peers",
-    "traces in logs",
-    "memory of a daemon grew by",
-    "descriptors of a daemon grew by",
-)
-"""Further promises of every fault."""
+    return f"{_figure(check)} ({check['bounds']}){'' if _holds(check) else ' BROKEN'}"
 
 
 def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -103,11 +93,11 @@ def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
     yield ["fault", "datapath", *_COLUMNS, "besides"]
     for record in _records(result):
         checks = {check["statement"]: check for check in record["checks"]}
-        named = [_cell(checks.pop(what)) if what in checks else "" for what in _COLUMNS]
+        named = [_cell(checks.pop(name)) if name in checks else "" for name in _COLUMNS]
         besides = "; ".join(
-            f"{what} {_cell(check)}"
-            for what, check in checks.items()
-            if what not in _USUAL or not _holds(check)
+            f"{name} {_cell(check)}"
+            for name, check in checks.items()
+            if name not in _USUAL or not _holds(check)
         )
         yield [record["fault"], record["datapath"], *named, besides]
 
@@ -124,23 +114,24 @@ def _usual(result: Mapping[str, Any]) -> str:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """The text for a terminal: the usual figures, and all broken promises."""
+    """The text for a terminal: the figures of the columns, other promises, all broken ones."""
     lines = [row[:-1] for row in rows(result)]
-    parts = [aligned(lines)]
-    parts += [
-        f"{record['fault']} ({record['datapath']}): {check['statement']}: {_cell(check)}"
-        for record in _records(result)
-        for check in record["checks"]
-        if check["statement"] not in (*_COLUMNS, *_USUAL)
-    ]
-    parts += ["", *spoiled(result)]
-    found = broken(result)
-    parts += [f"BROKEN: {each}" for each in found]
-    count = sum(len(record["checks"]) for record in _records(result))
+    records, found = _records(result), broken(result)
+    count = sum(len(record["checks"]) for record in records)
     verdict = f"{len(found)} do not hold" if found else "all hold, and nothing is left behind"
-    parts.append(
-        f"{count} promises of {len(lines) - 1} faults in {result['seconds']:.0f} s: {verdict}"
-    )
+    parts = [
+        aligned(lines),
+        *(
+            f"{_of(record)}: {check['statement']}: {_cell(check)}"
+            for record in records
+            for check in record["checks"]
+            if check["statement"] not in (*_COLUMNS, *_USUAL)
+        ),
+        "",
+        *spoiled(result),
+        *(f"BROKEN: {each}" for each in found),
+        f"{count} promises of {len(records)} faults in {result['seconds']:.0f} s: {verdict}",
+    ]
     return "\n".join(parts)
 
 

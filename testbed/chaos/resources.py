@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import signal
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import trio
 
-from testbed.chaos.fault import KERNEL, NFQUEUE, Bounds, Episode, Fault, took_s
+from testbed.chaos.fault import KERNEL, NFQUEUE, Episode, Fault, took_s
 from testbed.chaos.members import Member
 from testbed.chaos.promises import RESTARTED, RESTARTED_CLOSED, promised
 from testbed.chaos.scene import Scene
@@ -64,22 +64,18 @@ async def _disk_full(scene: Scene, quick: bool) -> Episode:
         await victim.ask("/v1/status")
         await trio.sleep(0.2)
     _empty(disk)
-    bounds = Bounds(recover_s=2.0, lines=2 * len(answers) + 4)
-    if not quick:
-        absent_s = await _start_full(scene, victim)
-        what = RESTARTED if scene.datapath == KERNEL else RESTARTED_CLOSED
-        bounds = replace(
-            bounds,
-            recover_s=4.0,
-            lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
-            least=promised(what, scene.fabric),
-        )
+    refused = len(answers) - answers.count(_TAKEN)
+    checks = [Check("reloads refused", refused, most=0)]
+    lines = 2 * len(answers) + 4
+    if quick:
+        return Episode(begin_s, time.monotonic(), recover_s=2.0, lines=lines, checks=checks)
+    absent_s = await _start_full(scene, victim)
+    what = RESTARTED if scene.datapath == KERNEL else RESTARTED_CLOSED
     return Episode(
-        bounds,
-        begin_s,
-        time.monotonic(),
-        checks=[Check("reloads refused", len(answers) - answers.count(200), most=0)],
-    )
+        begin_s, time.monotonic(), recover_s=4.0, lines=lines, checks=checks,
+        lost_s=absent_s if scene.datapath == NFQUEUE else 0.0,
+        least=promised(what, scene.load.fabric),
+    )  # fmt: skip
 
 
 async def _start_full(scene: Scene, victim: Member) -> float:
@@ -110,7 +106,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
                     break
             # A reload needs programs, tables or rules, and has no descriptor for them.
             while time.monotonic() - begin_s < _SECONDS[quick]:
-                victim.hang_up()
+                victim.signal(signal.SIGHUP)
                 await trio.sleep(0.5)
     finally:
         resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -122,14 +118,12 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
 
     again_s = await took_s(reloads, healed_s, _PATIENCE_S)
     return Episode(
-        Bounds(recover_s=2.0, lines=4 + 4 * round((healed_s - begin_s) / 0.5)),
-        begin_s,
-        healed_s,
+        begin_s, healed_s, recover_s=2.0, lines=4 + 4 * round((healed_s - begin_s) / 0.5),
         checks=[Check("reloads again after", again_s, "s", most=5.0)],
-    )
+    )  # fmt: skip
 
 
 FAULTS = (
     Fault("disk-full", "no room for log, socket or cache", _disk_full, prepare=_own_disk),
-    Fault("descriptors", "no descriptor left, and clients that want some", _descriptors),
+    Fault("descriptors", "no descriptor is left, while clients connect", _descriptors),
 )

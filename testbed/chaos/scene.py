@@ -1,12 +1,12 @@
-"""A fleet of real daemons under load, and the actions on it.
+"""A fleet of real daemons under load, actions on it, and measurements.
 
     src-f1 ==== wan ==== l1 ==== sink        (testbed.topology)
     src-f2 ====     ==== l2 ====
     src-f3 ====     ==== l3 ====
 
-Every limiter has TCP flows, a constant stream of UDP, and a canary (`testbed.chaos.source`), whose
-packets go to another address of the sink and are under a limit of their own. Gossip passes `wan`,
-where links are cut: by rules of its routing, each for one direction.
+Every limiter has TCP flows, a constant stream of UDP, and a canary (`testbed.chaos.source`). The
+canary's packets go to another address of the sink, and are under a limit of their own. Gossip
+passes `wan`. Rules of its routing cut links, each in one direction.
 """
 
 from __future__ import annotations
@@ -22,20 +22,31 @@ from typing import Any
 
 import trio
 
+from drld import units
+from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.schema import GossipTable
 from testbed import experiment, netns
-from testbed.chaos.members import READY_S, Limits, Member, limits_of
+from testbed.chaos.members import LOAD, READY_S, WATCHED, Member
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s
 from testbed.chaos.source import CANARY
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.fleet import daemon_document
-from testbed.link import Links
-from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, build, plan, sink_device, source_role
+from testbed.link import choose_links
+from testbed.topology import (
+    SINK,
+    TRAFFIC_PORT,
+    WAN,
+    Plan,
+    build,
+    limiter_role,
+    plan,
+    sink_device,
+    source_role,
+)
 
 LIMITERS = 3
 RATE = 12_000_000 // 8
-BURST = 60_000
 FABRIC = GossipTable().fabric
 """The default fabric."""
 RTT, GOSSIP_RTT = "30ms", "10ms"
@@ -43,8 +54,7 @@ STREAM_BYTES = 1000
 """Size of a packet of constant UDP, with headers."""
 _STREAM_PORT, _HEADERS = 5002, 28
 CANARIES_PER_S = 100
-_CANARY = {"port": 5003, "per_s": CANARIES_PER_S}
-_CANARY_RATE = 1_200_000 // 8
+_CANARY_PORT, _CANARY_RATE = 5003, 1_200_000 // 8
 _KEY = "gossip.key"
 _SETTLE_S = 40.0
 _TRIP_S = 0.3
@@ -54,9 +64,12 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a fleet."""
+    """The limit of a fleet, and the traffic under it."""
 
-    limits: Limits
+    rate: int = RATE
+    """Bytes/s."""
+    burst: int = 60_000
+    allocator: str = DEFAULT_ALLOCATOR
     flows: int = 3
     """TCP flows of each limiter."""
     stream: int = RATE // 12
@@ -64,7 +77,7 @@ class Load:
     fabric: str = FABRIC
 
 
-FULL_LOAD = Load(Limits(RATE, BURST))
+FULL_LOAD = Load()
 
 
 @dataclass(slots=True)
@@ -95,16 +108,14 @@ class Scene:
     seen: Seen
     """At the sink up to now."""
     rng: Random
-    state: Path
     datapath: str
-    fabric: str
-    limits: Limits
+    load: Load
     canaries: dict[str, Canary]
     _cuts: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def names(self) -> list[str]:
-        """Of the limiters."""
+        """Names of the limiters."""
         return list(self.members)
 
     @property
@@ -137,12 +148,6 @@ class Scene:
         """Set the number of TCP flows at a limiter."""
         await self.traffic[limiter].send({"flows": count})
 
-    def reconfigure(self, change: Callable[[dict[str, Any]], None], some: Iterable[Member]) -> None:
-        """Write other configurations."""
-        for member in some:
-            change(member.document)
-            member.write()
-
     # The network between limiters
 
     def cut(self, source: Member, destination: Member) -> None:
@@ -157,37 +162,27 @@ class Scene:
         self._cuts.clear()
 
     def _rule(self, verb: str, source: Member, destination: Member) -> None:
-        address = self.layout.gossip_address[destination.name]
-        netns.run(
-            [
-                *("ip", "-n", self.wan, "rule", verb, "priority", "50"),
-                *("iif", f"c-{source.name}", "to", address, "blackhole"),
-            ]
-        )
+        way = f"iif c-{source.name} to {self.layout.gossip_address[destination.name]}"
+        netns.run(f"ip -n {self.wan} rule {verb} priority 50 {way} blackhole".split())
 
     def lose(self, share: float) -> None:
         """Lose this part of all gossip, at random; 0: none."""
-        inside = ["ip", "netns", "exec", self.wan, "iptables"]
-        netns.run([*inside, "-F", "FORWARD"])
+        iptables = f"ip netns exec {self.wan} iptables"
+        netns.run(f"{iptables} -F FORWARD".split())
+        at_random = f"-m statistic --mode random --probability {share} -j DROP"
         for name in self.names if share else ():
-            netns.run(
-                [
-                    *(*inside, "-A", "FORWARD", "-i", f"c-{name}", "-m", "statistic"),
-                    *("--mode", "random", "--probability", f"{share}", "-j", "DROP"),
-                ]
-            )
+            netns.run(f"{iptables} -A FORWARD -i c-{name} {at_random}".split())
 
     # Measurements
 
-    async def settled(self, timeout_s: float = _SETTLE_S) -> float:
-        """Wait until all are connected and the fleet is full and even; return the time it took.
+    async def settled(self) -> None:
+        """Wait until all are connected and the fleet is full and even.
 
         Raises:
             MeasurementError: that does not happen in time.
         """
-        begin_s = time.monotonic()
         status: dict[str, Any] = {}
-        with trio.move_on_after(timeout_s):
+        with trio.move_on_after(_SETTLE_S):
             for member in self.members.values():
                 while True:
                     status[member.name] = peers = (await member.ask("/v1/status"))["peers"]
@@ -195,33 +190,33 @@ class Scene:
                         break
                     await trio.sleep(_POLL_S)
             since_s = time.monotonic()
-            while (found := recovery_s(self.seen, since_s, self.limits.rate)) is None:
+            while recovery_s(self.seen, since_s, self.load.rate) is None:
                 await trio.sleep(_POLL_S)
-            return since_s + found - begin_s
-        raise MeasurementError(f"the fleet did not settle in {timeout_s:g} s: {status}")
+            return
+        raise MeasurementError(f"the fleet did not settle in {_SETTLE_S:g} s: {status}")
 
     async def recovered(self, since_s: float, lasts_s: float, timeout_s: float) -> float | None:
-        """Wait until the fleet is full and even, and has been for some time, that from now on and
-        a second more included; when that began, in seconds after a time, or None: not in time."""
-        rate = self.limits.rate
+        """Wait until the fleet is full and even, and has been for `lasts_s`; return when that
+        began, in seconds after `since_s`, or None: not in time."""
         with trio.move_on_after(timeout_s):
             await trio.sleep(lasts_s + WINDOW_S)
-            while recovery_s(self.seen, since_s, rate, lasts_s=lasts_s) is None:
+            while True:
+                found = recovery_s(self.seen, since_s, self.load.rate, lasts_s)
+                if found is not None:
+                    return found
                 await trio.sleep(_POLL_S)
-        return recovery_s(self.seen, since_s, rate, lasts_s=lasts_s)
+        return None
 
     async def look_at_canaries(self) -> None:
         """Read the canaries' packets sent and received up to now."""
-        for number, source in enumerate(self.traffic.values()):
+        for limiter, source in self.traffic.items():
             await source.send({"report": True})
-            canary = self.canaries[self.names[number]]
-            canary.sent += (await source.receive())["sent"]
+            self.canaries[limiter].sent += (await source.receive())["sent"]
         await trio.sleep(_TRIP_S)
         await self.sink.send({"report": True})
-        for canary, numbers in zip(
-            self.canaries.values(), (await self.sink.receive())["received"], strict=True
-        ):
-            canary.received.update(numbers)
+        received = (await self.sink.receive())["received"]
+        for limiter, numbers in zip(self.traffic, received, strict=True):
+            self.canaries[limiter].received.update(numbers)
 
     async def stop(self) -> list[str]:
         """Stop all daemons; return failures and leftovers."""
@@ -233,68 +228,54 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    make_links: Callable[[], Links],
+    links: str,
     datapath: str,
     rng: Random,
-    prepare: Callable[[Member, Path], None] | None = None,
+    prepare: Callable[[Member, Path], None],
     load: Load = FULL_LOAD,
 ) -> AsyncIterator[Scene]:
     """A fleet that is up and under load; on exit it is removed.
 
-    `prepare` may change how a daemon is started.
+    Args:
+        links: the backend of the emulated links (`testbed.link.choose_links`).
+        datapath: that of the daemons.
+        rng: chooses keys, phases and losses.
+        prepare: may change how a daemon is started.
+        load: the limit and the traffic.
     """
     with netns.workspace() as state:
         key = state / _KEY
         key.touch(0o600)
         key.write_text(rng.randbytes(32).hex(), encoding="ascii")
-        layout = plan(_definition(load.limits), "fps", rng.randrange(1 << 16))
+        layout = plan(_definition(load), "fps", rng.randrange(1 << 16))
         _build(layout)
         async with crew(state) as processes:
-            links = make_links()
-            await links.start(processes, netns.namespace(WAN), layout.links)
+            await choose_links(links).start(processes, netns.namespace(WAN), layout.links)
             members = {
                 name: _member(layout, name, datapath, state, load) for name in layout.limiters
             }
             for member in members.values():
-                if prepare is not None:
-                    prepare(member, state)
+                prepare(member, state)
                 member.write()
                 member.launch(processes)
-            sink = await processes.start_module(
-                "sink",
-                netns.namespace(SINK),
-                "chaos.sink",
-                {
-                    "port": TRAFFIC_PORT,
-                    "stream": _STREAM_PORT,
-                    "canary": _CANARY["port"],
-                    "sources": len(members),
-                },
-            )
+            job: dict[str, Any] = {
+                "port": TRAFFIC_PORT, "stream": _STREAM_PORT, "canary": _CANARY_PORT,
+                "sources": len(members),
+            }  # fmt: skip
+            inside = netns.namespace(SINK)
+            sink = await processes.start_module("sink", inside, "chaos.sink", job)
             await sink.receive()
             for member in members.values():
                 await member.ready()
             traffic = await _start_traffic(processes, layout, rng, load)
-            devices = {limiter: sink_device(limiter) for limiter in layout.limiters}
-            meter = await processes.start_module(
-                "meter", netns.namespace(SINK), "chaos.meter", {"devices": devices}
-            )
+            job = {"devices": {limiter: sink_device(limiter) for limiter in layout.limiters}}
+            meter = await processes.start_module("meter", inside, "chaos.meter", job)
             seen = Seen(canary=CANARIES_PER_S * (CANARY.size + _HEADERS))
             async with trio.open_nursery() as nursery:
                 await nursery.start(_follow, meter, seen)
+                canaries = {name: Canary() for name in members}
                 yield Scene(
-                    layout=layout,
-                    members=members,
-                    traffic=traffic,
-                    sink=sink,
-                    crew=processes,
-                    seen=seen,
-                    rng=rng,
-                    state=state,
-                    datapath=datapath,
-                    fabric=load.fabric,
-                    limits=load.limits,
-                    canaries={name: Canary() for name in members},
+                    layout, members, traffic, sink, processes, seen, rng, datapath, load, canaries
                 )
                 nursery.cancel_scope.cancel()
 
@@ -308,14 +289,14 @@ async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) 
             task_status.started()
 
 
-def _definition(limits: Limits) -> experiment.Experiment:
+def _definition(load: Load) -> experiment.Experiment:
     """The network, as an experiment has it."""
     return experiment.build(
         {
             "name": "chaos",
             "seconds": 1.0,
             "allocators": ["fps"],
-            "limit": {"rate": f"{limits.rate * 8}bit", "burst": f"{limits.burst}B"},
+            "limit": {"rate": f"{load.rate * 8}bit", "burst": f"{load.burst}B"},
             "gossip": {"rtt": GOSSIP_RTT},
             "flows": [
                 {"name": f"f{number}", "limiter": f"l{number}", "count": 1, "rtt": RTT}
@@ -336,53 +317,59 @@ def _build(layout: Plan) -> None:
     for limiter in layout.limiters:
         watched = watched_address(limiter, layout)
         commands[SINK].append(f"address add {watched}/32 dev lo")
-        commands[f"lim-{limiter}"].append(
+        commands[limiter_role(limiter)].append(
             f"route add {watched}/32 via {layout.sink_address[limiter]}"
         )
     build(commands, layout.veths)
 
 
 def _member(layout: Plan, name: str, datapath: str, state: Path, load: Load) -> Member:
-    document = daemon_document(_definition(load.limits), "fps", layout, name, datapath)
+    document = daemon_document(_definition(load), "fps", layout, name, datapath)
     socket = state / f"{name}.sock"
     document["limiter"]["control"] = str(socket)
     # All other settings are defaults.
-    document["gossip"] = {
-        "fabric": load.fabric,
-        "keys": [{"id": 1, "file": str(state / _KEY)}],
-    }
-    document["limit"] = limits_of(
-        {"out": "out", "destination": "10.4.0.0/16"},
-        {"out": "out", "destination": "10.5.0.0/16"},
-        load.limits,
-        _CANARY_RATE,
-    )
+    document["gossip"] = {"fabric": load.fabric, "keys": [{"id": 1, "file": str(state / _KEY)}]}
+    document["limit"] = [
+        {
+            "id": 1,
+            "name": LOAD,
+            "rate": units.format_rate(load.rate),
+            "burst": units.format_size(load.burst),
+            "allocator": load.allocator,
+            "match": {"out": "out", "destination": "10.4.0.0/16"},
+        },
+        {
+            "id": 2,
+            "name": WATCHED,
+            "rate": units.format_rate(_CANARY_RATE),
+            "burst": "60kB",
+            "allocator": "static",
+            "match": {"out": "out", "destination": "10.5.0.0/16"},
+        },
+    ]
     return Member(name, document, state / f"{name}.toml", socket)
 
 
 async def _start_traffic(
     processes: Crew, layout: Plan, rng: Random, load: Load
 ) -> dict[str, Child]:
+    """The sources, by limiter."""
     traffic = {}
     for number, (group, limiter) in enumerate(layout.path.items()):
+        sink = layout.sink_address[limiter]
+        job = {
+            "number": number,
+            "offset_s": rng.random() / 10,
+            "flows": load.flows,
+            "flows_to": (sink, TRAFFIC_PORT),
+            "stream_to": (sink, _STREAM_PORT),
+            "stream_per_s": load.stream / STREAM_BYTES,
+            "stream_bytes": STREAM_BYTES - _HEADERS,
+            "canary_to": (watched_address(limiter, layout), _CANARY_PORT),
+            "canary_per_s": CANARIES_PER_S,
+        }
         traffic[limiter] = await processes.start_module(
-            f"source {group}",
-            netns.namespace(source_role(group)),
-            "chaos.source",
-            {
-                "number": number,
-                "offset_s": rng.random() / 10,
-                "load": layout.sink_address[limiter],
-                "watched": watched_address(limiter, layout),
-                "port": TRAFFIC_PORT,
-                "flows": load.flows,
-                "stream": {
-                    "port": _STREAM_PORT,
-                    "bytes": STREAM_BYTES - _HEADERS,
-                    "per_s": load.stream / STREAM_BYTES,
-                },
-                "canary": _CANARY,
-            },
+            f"source {group}", netns.namespace(source_role(group)), "chaos.source", job
         )
     for source in traffic.values():
         await source.receive()

@@ -1,12 +1,12 @@
-"""Bytes at the sink over time, and the figures of a limit: overshoot, recovery, split. Pure.
+"""Bytes at the sink over time, and the figures of a limit: overshoot, recovery, use. Pure.
 
-A series is cumulative bytes at points of time, which need not be evenly spaced: a sample that comes
-late makes a figure coarser and not wrong, for it is stamped with its own time. While the host
-stands still nothing can pass: what is promised to pass in a second is promised of a second in which
-samples came (`Seen.awake`). Overshoot is of all time.
+A series is cumulative bytes at points of time, which need not be evenly spaced. Each sample has its
+own time, so a late sample makes a figure coarser and not wrong. While the host stands still nothing
+can pass: use and recovery are of seconds in which samples came (`Seen.awake`). Overshoot is of all
+time.
 
-The canaries pass the same interfaces under a limit of their own. Use and recovery are without what
-they send, which is known beforehand; overshoot is with it, as more is not less.
+The canaries pass the same interfaces under a limit of their own. Their rate is known beforehand,
+and is taken out of use and recovery. Overshoot includes it, which can only make it larger.
 """
 
 from __future__ import annotations
@@ -61,6 +61,26 @@ class Series:
             for name, values in self.forwarded.items()
         }
 
+    def overshoot(self, span: tuple[float, float], rate: float, window_s: float) -> float:
+        """The most bytes beyond rate x time in any window of at most this length.
+
+        Windows begin and end at samples of the `span` of time. 0 where there is no sample.
+        """
+        chosen = slice(bisect.bisect_left(self.times, span[0]),
+                       bisect.bisect_right(self.times, span[1]))  # fmt: skip
+        least: deque[tuple[float, float]] = deque()
+        # (time, excess) of the samples within the window, excess rising: the first is the least.
+        most = 0.0
+        for time_s, value in zip(self.times[chosen], self.total()[chosen], strict=True):
+            excess = value - rate * time_s
+            while least and least[-1][1] >= excess:
+                least.pop()
+            least.append((time_s, excess))
+            while time_s - least[0][0] > window_s + 1e-9:
+                least.popleft()
+            most = max(most, excess - least[0][1])
+        return most
+
     def at(self, values: Sequence[float], time_s: float) -> float:
         """A series at a time, interpolated; its first or last value outside."""
         index = bisect.bisect_right(self.times, time_s)
@@ -79,14 +99,14 @@ class Seen:
 
     all: Series = field(default_factory=Series)
     awake: Series = field(default_factory=Series)
-    """Without the time before a late sample, and without what passed in it; by a clock that stood
-    still meanwhile, and was right at the first sample. And without the canaries."""
+    """Without the canaries, and without the time before a late sample and the bytes of that time.
+    Its clock is right at the first sample, and stands still before a late one."""
     canary: float = 0.0
     """Rate of each limiter's canary, bytes/s."""
     _late: list[float] = field(default_factory=list)
 
     def add(self, time_s: float, values: Mapping[str, int], late_s: float = 0.0) -> None:
-        """Append a sample; `late_s`: since the last some processor was late by so much."""
+        """Append a sample; `late_s`: most lateness of a processor since the last sample."""
         self._late.append(late_s if late_s > SAMPLE_S else 0.0)
         if not self.all.times:
             self.awake.add(time_s, values)
@@ -110,9 +130,8 @@ class Seen:
         return self.all.at(self.awake.times, time_s)
 
     def late_s(self, begin_s: float, end_s: float) -> float:
-        """For how long that clock, or one processor at a stretch, stood still at most, in a second
-        that ends between two times.
-        """
+        """The longest time for which the clock of `awake`, or one processor at a stretch, stood
+        still in a second that ends between two times."""
         times = self.all.times
         stood_s = [
             time_s - awake_s for time_s, awake_s in zip(times, self.awake.times, strict=True)
@@ -131,40 +150,10 @@ def depths(limiters: int, burst: float) -> float:
     return max(math.sqrt(2 * limiters) * burst, limiters * _FLOOR_PACKETS * _PACKET_BYTES)
 
 
-def overshoot(
-    times: Sequence[float],
-    values: Sequence[float],
-    span: tuple[float, float],
-    rate: float,
-    window_s: float,
-) -> float:
-    """The most bytes beyond rate x time in any window of at most this length.
-
-    Windows begin and end at samples of the `span` of time. 0 where there is no sample.
-    """
-    begin_s, end_s = span
-    first = bisect.bisect_left(times, begin_s)
-    last = bisect.bisect_right(times, end_s)
-    least: deque[tuple[float, float]] = deque()
-    """(time, excess) of the samples within the window, excess rising: the first is the least."""
-    most = 0.0
-    for time_s, value in zip(times[first:last], values[first:last], strict=True):
-        excess = value - rate * time_s
-        while least and least[-1][1] >= excess:
-            least.pop()
-        least.append((time_s, excess))
-        while time_s - least[0][0] > window_s + 1e-9:
-            least.popleft()
-        most = max(most, excess - least[0][1])
-    return most
-
-
-def recovery_s(
-    seen: Seen, since_s: float, rate: float, *, even: bool = True, lasts_s: float = 0.0
-) -> float | None:
+def recovery_s(seen: Seen, since_s: float, rate: float, lasts_s: float = 0.0) -> float | None:
     """How long after a time the fleet is back for good: from then on, in every window of `WINDOW_S`
     up to the end of the series, the total is at least `FULL` of the rate, bytes/s, and each
-    limiter at least `LEAST_SHARE` of its even share (unless not `even`).
+    limiter at least `LEAST_SHARE` of its even share.
 
     None: it is not at the end, or has not been for `lasts_s` (from the first such window's begin to
     the last one's).
@@ -178,9 +167,8 @@ def recovery_s(
         if start_s + WINDOW_S > series.times[-1]:
             break
         last_s = start_s
-        if series.mean(total, start_s) < FULL * rate or (
-            even
-            and any(series.mean(values, start_s) < least for values in series.forwarded.values())
+        if series.mean(total, start_s) < FULL * rate or any(
+            series.mean(values, start_s) < least for values in series.forwarded.values()
         ):
             back_s = None
         elif back_s is None:

@@ -1,20 +1,20 @@
 """An hour of usual events in a fleet, to find resources that grow.
 
-One daemon on each datapath lives all the time; a third dies and comes back, on one datapath or the
-other. Meanwhile configurations are reloaded, good ones and bad ones, flows come and go, links
-between limiters break and lose, clients ask and hang up in the middle.
+One daemon on each datapath lives all the time. A third is killed and started again, on one
+datapath or the other. Meanwhile configurations are reloaded, good ones and bad ones; flows come and
+go; links between limiters break and lose packets; clients send requests, and hang up in the middle
+of a trace.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import trio
@@ -22,55 +22,49 @@ import trio
 from testbed import child, control
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.logs import TRACE
-from testbed.chaos.members import LOAD, Limits, Member
+from testbed.chaos.members import LOAD, Health, Member
 from testbed.chaos.scene import Load, Scene, scene
 from testbed.errors import MeasurementError
 from testbed.harness.finding import Check
-from testbed.link import choose_links
 
 SOAK, BOTH = "soak", "both"
 """Name of the soak, and its datapath."""
 _SETTLE_S = 300.0
-"""Memory counts from this time on, as all code has run once; in a shorter soak: from a third."""
+"""Memory counts from this time on, when all code has run once, or from a third of the soak on."""
 _SAMPLE_S = 5.0
 _PAUSE_S = (1.0, 6.0)
 """Time between two events."""
-_GROWTH_BYTES = 1 << 20
+_GROWTH_KB = (1 << 20) / 1000
 """Largest growth in an hour."""
-_MOST_BYTES = 100_000_000
+_MOST_KB = 100_000
 _DESCRIPTORS = 16
 """Largest increase of descriptors: those of clients, and of a reload."""
 _LAST = 20
 """Number of last samples, whose median is the final use."""
-_LIMITS = Limits(2_000_000 // 8, 20_000)
+_RATE = 2_000_000 // 8
 _RATES = ("1500kbit", "2mbit", "2500kbit")
 _BAD = "this is no configuration"
 
 
-@dataclass(slots=True)
-class Life:
-    """Samples of a daemon that lived all the time."""
+class Sample(NamedTuple):
+    """A sample of a daemon that lives all the time."""
 
-    times: list[float] = field(default_factory=list)
-    resident: list[int] = field(default_factory=list)
-    descriptors: list[int] = field(default_factory=list)
+    time_s: float
+    health: Health
 
-    def slope(self, since_s: float) -> float:
-        """Growth of its memory from a time on, bytes an hour, by least squares."""
-        chosen = [
-            (time_s, size)
-            for time_s, size in zip(self.times, self.resident, strict=True)
-            if time_s >= since_s
-        ]
-        return 3600 * statistics.linear_regression(*zip(*chosen, strict=True)).slope
+
+def slope(samples: Iterable[Sample], since_s: float) -> float:
+    """Growth of a daemon's memory from a time on, bytes an hour, by least squares."""
+    chosen = [(time_s, health.resident_bytes) for time_s, health in samples if time_s >= since_s]
+    return 3600 * statistics.linear_regression(*zip(*chosen, strict=True)).slope
 
 
 class Soak:
     """One soak."""
 
     def __init__(self, fleet: Scene, seconds: float) -> None:
-        self.lives = {"l1": Life(), "l2": Life()}
-        self.happened: dict[str, int] = {}
+        self.lives: dict[str, list[Sample]] = {"l1": [], "l2": []}
+        self.happened: Counter[str] = Counter()
         self._fleet = fleet
         self._seconds = seconds
         self._rng = fleet.rng
@@ -94,8 +88,7 @@ class Soak:
             nursery.start_soon(self._watch, begin_s)
             while time.monotonic() - begin_s < self._seconds:
                 kind = self._rng.choice(kinds)
-                name = kind.__name__.strip("_").replace("_", " ")
-                self.happened[name] = self.happened.get(name, 0) + 1
+                self.happened[kind.__name__.strip("_").replace("_", " ")] += 1
                 await kind()
                 await trio.sleep(self._rng.uniform(*_PAUSE_S))
             nursery.cancel_scope.cancel()
@@ -104,10 +97,7 @@ class Soak:
         while True:
             now_s = time.monotonic() - begin_s
             for name, life in self.lives.items():
-                health = self._fleet.members[name].health()
-                life.times.append(now_s)
-                life.resident.append(health.resident_bytes)
-                life.descriptors.append(health.descriptors)
+                life.append(Sample(now_s, self._fleet.members[name].health()))
             child.send(step=f"soak: {now_s:.0f} of {self._seconds:.0f} s")
             await trio.sleep(_SAMPLE_S)
 
@@ -169,24 +159,17 @@ class Soak:
         found = []
         for name, life in self.lives.items():
             where = f"{name} ({self._fleet.members[name].document['packets']['datapath']})"
-            first = life.descriptors[0]
+            descriptors = [health.descriptors for _, health in life]
+            first, last = descriptors[0], round(statistics.median(descriptors[-_LAST:]))
+            growth = slope(life, settled_s) / 1000
+            most = max(health.resident_bytes for _, health in life) / 1000
             found += [
-                Check(
-                    f"{where} memory grows by",
-                    round(life.slope(settled_s)),
-                    "B/h",
-                    most=_GROWTH_BYTES,
-                ),
-                Check(f"{where} memory at most", max(life.resident), "B", most=_MOST_BYTES),
-                Check(
-                    f"{where} more descriptors in the end",
-                    round(statistics.median(life.descriptors[-_LAST:])) - first,
-                    most=0,
-                ),
-                Check(
-                    f"{where} descriptors at most", max(life.descriptors), most=first + _DESCRIPTORS
-                ),
-            ]
+                Check(f"{where} memory grows by", growth, "kB/h", most=_GROWTH_KB),
+                Check(f"{where} memory at most", most, "kB", most=_MOST_KB),
+                Check(f"{where} more descriptors at the end", last - first, most=0),
+                Check(f"{where} descriptors at most", max(descriptors),
+                      most=first + _DESCRIPTORS),
+            ]  # fmt: skip
         said = {name: self._fleet.members[name].lines() for name in self.lives}
         traces = sum(TRACE in line for lines in said.values() for line in lines)
         found.append(Check("traces in logs", traces, most=0))
@@ -206,8 +189,8 @@ async def carry_out(
         DrldError: the host lacks something, or a daemon failed.
     """
     rng = Random(f"{seed}/{SOAK}")
-    load = Load(_LIMITS, flows=2, stream=_LIMITS.rate // 12, fabric=fabric)
-    async with scene(partial(choose_links, links), KERNEL, rng, _prepare, load) as fleet:
+    load = Load(_RATE, 20_000, flows=2, stream=_RATE // 12, fabric=fabric)
+    async with scene(links, KERNEL, rng, _prepare, load) as fleet:
         soak = Soak(fleet, seconds)
         try:
             await soak.run()
@@ -225,12 +208,9 @@ async def carry_out(
         "discarded": [],
         "happened": soak.happened,
         "lives": {
-            name: {
-                "times": [round(time_s) for time_s in life.times],
-                "resident": life.resident,
-                "descriptors": life.descriptors,
-            }
+            name: [[round(time_s), health.resident_bytes, health.descriptors]
+                   for time_s, health in life]
             for name, life in soak.lives.items()
         },
-    }
+    }  # fmt: skip
     return record, left

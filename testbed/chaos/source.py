@@ -1,8 +1,8 @@
 """The traffic of one source: TCP flows that are opened again when they stall, a constant stream of
-UDP, and a canary.
+UDP, and a canary. Each is a thread.
 
 The canary is a slow stream of numbered packets under a limit of its own, far below its rate. No
-limit drops one, so that each packet missing at the sink was lost to a fault.
+limit drops one, so each packet missing at the sink was lost to a fault.
 
 The standard input has a job, and then a line for each request: `{"flows": 3}` sets the number of
 TCP flows, and `{"report": true}` returns the sending times of the canary's packets since the last
@@ -12,16 +12,16 @@ report. The end of the input ends the process.
 from __future__ import annotations
 
 import json
-import os
-import selectors
 import socket
 import struct
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from testbed import child
-from testbed.errors import HostError
 from testbed.traffic import CONGESTION_CONTROL
 
 CANARY = struct.Struct("!HI")
@@ -33,134 +33,96 @@ _TCP_NOTSENT_LOWAT = 25
 STALL_S = 0.7
 """A flow that could not send for this time is given up, as by a client, so that TCP's back-off does
 not prolong an outage."""
-_PACE_S = 0.004
+_PAUSE_S = 0.004
+"""Pause before the next connection, as some fail at once."""
 
 
 class _Flow:
-    """A TCP connection, or the next one of its kind."""
+    """A TCP connection, and then the next one of its kind, until it is ended."""
 
-    def __init__(self, to: tuple[str, int], selector: selectors.BaseSelector) -> None:
-        self._to = to
-        self._selector = selector
-        self._socket: socket.socket | None = None
-        self._active_s = 0.0
+    def __init__(self, to: tuple[str, int]) -> None:
+        self.ended = threading.Event()
+        threading.Thread(target=self._run, args=(to,), daemon=True).start()
 
-    def look(self, now_s: float) -> None:
-        """Open the connection, and again if it has stalled."""
-        if self._socket is not None and now_s - self._active_s > STALL_S:
-            self.close()
-        if self._socket is None:
-            self._open(now_s)
-
-    def _open(self, now_s: float) -> None:
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.setblocking(False)
-        connection.setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL.encode()
-        )
-        connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT)
-        # A given-up connection ends with a reset, and leaves no packets behind.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection.connect_ex(self._to)
-        self._socket = connection
-        self._active_s = now_s
-        self._selector.register(connection, selectors.EVENT_WRITE, self.push)
-
-    def push(self) -> None:
-        """Send what fits."""
-        assert self._socket is not None
-        try:
-            self._socket.send(_CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
-            return
-        self._active_s = time.monotonic()
-
-    def close(self) -> None:
-        """End the connection at once."""
-        if self._socket is not None:
-            self._selector.unregister(self._socket)
-            self._socket.close()
-            self._socket = None
+    def _run(self, to: tuple[str, int]) -> None:
+        while not self.ended.wait(_PAUSE_S):
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
+                algorithm = CONGESTION_CONTROL.encode()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, algorithm)
+                connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT)
+                # It ends with a reset, and leaves no packets behind.
+                lingering = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
+                connection.settimeout(STALL_S)
+                with suppress(OSError):
+                    connection.connect(to)
+                    while not self.ended.is_set():
+                        connection.send(_CHUNK)
 
 
-class _Paced:
-    """Packets at a constant rate; late packets are not made up for."""
+def _pace(
+    to: tuple[str, int],
+    per_s: float,
+    payload: Callable[[int], bytes],
+    due_s: float,
+    sent: deque[float],
+) -> None:
+    """Start to send numbered packets at a constant rate at a time; append their sending times.
 
-    def __init__(
-        self, to: tuple[str, int], per_s: float, payload: Callable[[int], bytes], begin_s: float
-    ) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.connect(to)
-        self._socket.setblocking(False)
-        self._period_s = 1 / per_s
-        self._payload = payload
-        self._due_s = begin_s
-        self.number = 0
+    Packets that are late are made up for, unless it is more than ten.
+    """
 
-    def send(self, now_s: float) -> list[float]:
-        """Send what is due; the times at which packets left."""
-        sent = []
-        if now_s - self._due_s > 10 * self._period_s:
-            self._due_s = now_s
-        while self._due_s <= now_s:
-            self._due_s += self._period_s
-            try:
-                self._socket.send(self._payload(self.number))
-            except OSError as error:
-                if not isinstance(error, (BlockingIOError, ConnectionRefusedError)):
-                    raise HostError(f"a source cannot send: {error}") from error
-                continue
-            self.number += 1
-            sent.append(now_s)
-        return sent
+    def run() -> None:
+        next_s, number = due_s, 0
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(to)
+            sender.setblocking(False)
+            while True:
+                time.sleep(max(next_s - time.monotonic(), 0.0))
+                now_s = time.monotonic()
+                if now_s - next_s > 10 / per_s:
+                    next_s = now_s
+                next_s += 1 / per_s
+                try:
+                    sender.send(payload(number))
+                except (BlockingIOError, ConnectionRefusedError):
+                    continue
+                except OSError as error:
+                    child.send(error=f"a source cannot send: {error}")
+                    return
+                number += 1
+                sent.append(now_s)
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def work() -> None:
     """Send until the standard input ends."""
     job = child.receive()
+    # Before the threads, which inherit it.
+    priority = child.raise_priority()
     begin_s = time.monotonic() + job["offset_s"]
-    stream = bytes(job["stream"]["bytes"])
-    streams = _Paced(
-        (job["load"], job["stream"]["port"]), job["stream"]["per_s"], lambda _: stream, begin_s
-    )
-    canary = _Paced(
-        (job["watched"], job["canary"]["port"]),
-        job["canary"]["per_s"],
-        lambda number: CANARY.pack(job["number"], number),
-        begin_s,
-    )
-    sent: list[float] = []
-    os.set_blocking(sys.stdin.fileno(), False)
-    with selectors.DefaultSelector() as selector:
-        flows = [_Flow((job["load"], job["port"]), selector) for _ in range(job["flows"])]
-        wishes = b""
-        selector.register(sys.stdin, selectors.EVENT_READ)
-        child.send(ready=True, priority=child.raise_priority())
-        while True:
-            for key, _ in selector.select(_PACE_S):
-                if isinstance(key.fileobj, socket.socket):
-                    key.data()
-                    continue
-                if not (read := os.read(sys.stdin.fileno(), 4096)):
-                    return
-                *lines, wishes = (wishes + read).split(b"\n")
-                for wish in map(json.loads, lines):
-                    if "flows" in wish:
-                        while len(flows) > wish["flows"]:
-                            flows.pop().close()
-                        while len(flows) < wish["flows"]:
-                            flows.append(_Flow((job["load"], job["port"]), selector))
-                    else:
-                        child.send(sent=sent)
-                        sent = []
-            now_s = time.monotonic()
-            streams.send(now_s)
-            sent += canary.send(now_s)
-            for flow in flows:
-                flow.look(now_s)
+    stream, sent = bytes(job["stream_bytes"]), deque[float]()
+    # JSON has lists for tuples.
+    to, stream_to, canary_to = (tuple(job[key]) for key in ("flows_to", "stream_to", "canary_to"))
+    _pace(stream_to, job["stream_per_s"], lambda _: stream, begin_s, deque(maxlen=0))
+    _pace(canary_to, job["canary_per_s"], lambda number: CANARY.pack(job["number"], number),
+          begin_s, sent)  # fmt: skip
+    flows: list[_Flow] = []
+
+    def keep(count: int) -> None:
+        while len(flows) > count:
+            flows.pop().ended.set()
+        while len(flows) < count:
+            flows.append(_Flow(to))
+
+    keep(job["flows"])
+    child.send(ready=True, priority=priority)
+    for wish in map(json.loads, sys.stdin):
+        if "flows" in wish:
+            keep(wish["flows"])
+        else:
+            child.send(sent=[sent.popleft() for _ in range(len(sent))])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How urgent to the host a fleet's processes are: as scripts/drld.service has a daemon.
+"""The priority of a fleet's processes: that of a daemon in scripts/drld.service.
 
-Niceness says what a process is worth within its scheduling group. Where the kernel makes a group of
-every session (sched(7): autogroup), and here each process has its own, the group's says the rest.
+Niceness counts within a scheduling group. Where the kernel makes a group of every session
+(sched(7): autogroup), the group has a niceness of its own, and here each process is a session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RAISED = f'echo {NICE} 2>/dev/null >{_GROUP}; exec nice -n {NICE} "$@"'
 
 
 def be_urgent() -> None:
-    """Have this process be as urgent as a daemon."""
+    """Give this process the priority of a daemon."""
     os.nice(NICE)
     with contextlib.suppress(OSError):
         Path(_GROUP).write_text(f"{NICE}", encoding="ascii")

@@ -84,7 +84,7 @@ class Scene:
                 seed=self._seed,
                 allocators=["fps"],
                 gossip={"fabric": self._fabric, "rtt": GOSSIP_RTT},
-                limit={"rate": f"{8 * RATE}bit", "burst": f"{FULL_LOAD.limits.burst}B"},
+                limit={"rate": f"{8 * RATE}bit", "burst": f"{FULL_LOAD.burst}B"},
                 flows=[group for name in self.names for group in self._flows(name)],
             ),
             "fps",

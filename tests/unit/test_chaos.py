@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.flood import checksummed
 from testbed.chaos.forger import corrupted, forged, packet
-from testbed.chaos.logs import Log, most_news, news, repeated
+from testbed.chaos.logs import Log, most_news, news
+from testbed.chaos.members import Health
 from testbed.chaos.registry import FAULTS, stages
 from testbed.chaos.scene import Canary
-from testbed.chaos.soak import Life
+from testbed.chaos.soak import Sample, slope
 
 
 def test_canaries_that_did_not_come() -> None:
@@ -33,11 +34,6 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
         more.write("o\nthree\n")
     assert log.look() == 3
     assert log.lines == ["one", "two", "three"]
-
-
-def test_lines_that_differ_by_numbers_are_the_same() -> None:
-    assert repeated(["error 1 of 20", "error 22 of 3", "else"]) == 2
-    assert repeated([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -106,9 +102,7 @@ def test_a_header_s_checksum_makes_its_sum_all_ones() -> None:
     assert header[2:4] == bytes([0, 31])
 
 
-def test_a_life_that_grows() -> None:
-    life = Life()
-    for time_s in range(0, 1000, 10):
-        life.times.append(time_s)
-        life.resident.append(50_000_000 + (0 if time_s < 300 else (time_s - 300) * 10))
-    assert life.slope(300.0) == pytest.approx(36_000)
+def test_memory_that_grows() -> None:
+    sizes = {time_s: 50_000_000 + max(time_s - 300, 0) * 10 for time_s in range(0, 1000, 10)}
+    samples = [Sample(time_s, Health(size, 9)) for time_s, size in sizes.items()]
+    assert slope(samples, 300.0) == pytest.approx(36_000)

@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from testbed.chaos import stage
-from testbed.chaos.fault import Bounds, Episode
+from testbed.chaos.fault import Episode
 from testbed.chaos.promises import MARGIN, byte_bound, fabric
-from testbed.chaos.scene import LIMITERS, RATE, Scene
+from testbed.chaos.scene import LIMITERS, RATE, Load, Scene
 from testbed.chaos.series import Seen
 from testbed.harness.finding import Verdict
 
@@ -50,10 +50,8 @@ def seen(rates: Mapping[int, float]) -> Seen:
 
 def bounded(rates: Mapping[int, float], known_s: tuple[float, float] | None = None) -> bool:
     """Whether the promise holds of a fault from 4 to 9 s."""
-    fleet = SimpleNamespace(
-        seen=seen(rates), fabric="tree", limits=SimpleNamespace(rate=RATE, burst=60_000)
-    )
-    episode = Episode(Bounds(recover_s=1.0), 4.0, 9.0, known_s)
+    fleet = SimpleNamespace(seen=seen(rates), load=Load(fabric="tree"))
+    episode = Episode(4.0, 9.0, recover_s=1.0, known_s=known_s)
     check = stage._bounded(cast(Scene, fleet), episode, 20.0)
     return check.verdict is Verdict.PASSED
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testbed.chaos.meter import Counters, timed
-from testbed.chaos.series import SAMPLE_S, Seen, depths, lowest, overshoot, recovery_s
+from testbed.chaos.series import SAMPLE_S, Seen, depths, lowest, recovery_s
 from testbed.chaos.urgency import NICE
 
 
@@ -47,8 +46,7 @@ def test_overshoot(
     window_s: float,
     bytes_beyond: float,
 ) -> None:
-    seen = series(a=rates).all
-    found = overshoot(seen.times, seen.total(), span, 1000, window_s)
+    found = series(a=rates).all.overshoot(span, 1000, window_s)
     assert found == pytest.approx(bytes_beyond, abs=1 if bytes_beyond else 1e-6)
 
 
@@ -58,28 +56,27 @@ GAP = {"a": [(3, 1000), (0.5, 0), (4, 1000)]}
 
 
 @pytest.mark.parametrize(
-    ("rates", "healed_s", "asked", "after_s"),
+    ("rates", "healed_s", "lasts_s", "after_s"),
     [
         # The start of the first full and even second: from 3.8 s on b has 400 in one, 0.9 of all.
-        (EVENLY, 1.0, {}, 2.8),
-        (EVENLY, 5.0, {}, 0),
+        (EVENLY, 1.0, 0.0, 2.8),
+        (EVENLY, 5.0, 0.0, 0),
         # Full for a moment is not enough: that second has no more than 0.1 s of the gap.
-        (GAP, 0.0, {}, 3.4),
-        (GAP, 0.0, {"lasts_s": 2.9}, 3.4),
-        (GAP, 0.0, {"lasts_s": 3.2}, None),
-        ({"a": [(3, 1000), (0.5, 0)]}, 0.0, {}, None),
-        (UNEVENLY, 0.0, {"even": False}, 0),
-        (UNEVENLY, 0.0, {}, 1.4),
-        ({"a": [(5, 800)]}, 0.0, {}, None),
+        (GAP, 0.0, 0.0, 3.4),
+        (GAP, 0.0, 2.9, 3.4),
+        (GAP, 0.0, 3.2, None),
+        ({"a": [(3, 1000), (0.5, 0)]}, 0.0, 0.0, None),
+        (UNEVENLY, 0.0, 0.0, 1.4),
+        ({"a": [(5, 800)]}, 0.0, 0.0, None),
     ],
 )
 def test_recovery(
     rates: dict[str, list[tuple[float, float]]],
     healed_s: float,
-    asked: dict[str, Any],
+    lasts_s: float,
     after_s: float | None,
 ) -> None:
-    found = recovery_s(series(**rates), healed_s, 1000, **asked)
+    found = recovery_s(series(**rates), healed_s, 1000, lasts_s)
     assert found == (pytest.approx(after_s, abs=0.11) if after_s else after_s)
 
 
@@ -101,7 +98,7 @@ def test_canaries_are_no_use_of_the_limit_and_may_be_overshoot() -> None:
     assert lowest(seen, 0.0, 3.0) == pytest.approx(950)
     assert recovery_s(seen, 0.0, 1000) == 0
     assert recovery_s(seen, 0.0, 1060) is None
-    assert overshoot(seen.all.times, seen.all.total(), (0, 3), 1000, 1.0) == pytest.approx(150)
+    assert seen.all.overshoot((0, 3), 1000, 1.0) == pytest.approx(150)
 
 
 def stopping(*stops: float, rate: float = 1000, passing: float = 0) -> Seen:
@@ -120,34 +117,43 @@ def stopping(*stops: float, rate: float = 1000, passing: float = 0) -> Seen:
     return found
 
 
-def test_a_host_that_does_not_stop() -> None:
-    seen = stopping()
+def one_late_processor() -> Seen:
+    """Ten seconds, in which one processor stands still at 3 s and is a little late at 5 s."""
+    found = Seen()
+    for number in range(500):
+        found.add(number * SAMPLE_S, {"a": number}, {150: 0.12, 250: SAMPLE_S}.get(number, 0.001))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seen", "span", "late_s"),
+    [
+        (Seen(), (0.0, 4.0), 0),
+        (stopping(), (0.0, 10.0), 0),
+        # What counts is from one sample to the next; the stops are more than a second apart.
+        (stopping(0.0, 0.18, 0.08), (0.0, 9.0), 0.2),
+        (stopping(0.0, 0.18, 0.08), (3.3, 9.0), 0.1),
+        (stopping(0.0, 0.18, 0.08), (4.5, 9.0), 0),
+        (stopping(0.0, 0.18, 0.08), (0.0, 1.9), 0),
+        (one_late_processor(), (0.0, 9.0), 0.12),
+        # In the second before the time, too: what it held up may come after it.
+        (one_late_processor(), (3.9, 9.0), 0.12),
+        (one_late_processor(), (4.1, 9.0), 0),
+        (one_late_processor(), (0.0, 2.9), 0),
+    ],
+)
+def test_how_long_a_host_stood_still(seen: Seen, span: tuple[float, float], late_s: float) -> None:
+    assert seen.late_s(*span) == pytest.approx(late_s)
+
+
+@pytest.mark.parametrize("seen", [stopping(), one_late_processor()])
+def test_a_host_whose_samples_come_in_time_is_always_awake(seen: Seen) -> None:
     assert seen.awake.times == pytest.approx(seen.all.times)
     assert seen.awake.forwarded == seen.all.forwarded
-    assert seen.late_s(0.0, 10.0) == pytest.approx(0)
-    assert Seen().late_s(0.0, 4.0) == 0
 
 
-def test_a_host_of_which_one_processor_stands_still() -> None:
-    seen = Seen()
-    for number in range(500):
-        seen.add(number * SAMPLE_S, {"a": number}, {150: 0.12, 250: SAMPLE_S}.get(number, 0.001))
-    assert seen.late_s(0.0, 9.0) == pytest.approx(0.12)
-    # In the second before the time, too: what it held up may come after it.
-    assert seen.late_s(3.9, 9.0) == pytest.approx(0.12)
-    assert seen.late_s(4.1, 9.0) == pytest.approx(0)
-    assert seen.late_s(0.0, 2.9) == pytest.approx(0)
-    assert seen.awake.times == pytest.approx(seen.all.times)
-
-
-def test_a_host_that_stands_still() -> None:
-    seen = stopping(0.0, 0.18, 0.08)
-    # What counts is from one sample to the next; the stops are more than a second apart.
-    assert seen.late_s(0.0, 9.0) == pytest.approx(0.2)
-    assert seen.late_s(3.3, 9.0) == pytest.approx(0.1)
-    assert seen.late_s(4.5, 9.0) == pytest.approx(0)
-    assert seen.late_s(0.0, 1.9) == pytest.approx(0)
-    assert seen.awake_at(9.0) == pytest.approx(9.0 - 0.3)
+def test_the_clock_of_the_awake_host_leaves_out_late_samples() -> None:
+    assert stopping(0.0, 0.18, 0.08).awake_at(9.0) == pytest.approx(9.0 - 0.3)
 
 
 @pytest.mark.parametrize("passing", [0, 500, 2000])
