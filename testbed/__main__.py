@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import statistics
@@ -17,12 +16,12 @@ from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
+from testbed.harness.ledger import RESULT
 from testbed.harness.progress import Progress
-from testbed.harness.suite import RESULT, run_suite
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, Links, choose_links, probed
-from testbed.options import OUT, draw, experiment_options, load, show
-from testbed.run import RunOptions
+from testbed.options import OUT, draw, experiment_options, once_option, run_experiment
+from testbed.run import refuse
 
 
 @click.group()
@@ -35,34 +34,11 @@ def main() -> None:
 @click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
-@click.option("--once", is_flag=True, help="Keep runs that the host disturbed, with a remark.")
-def run(
-    *,
-    experiment: str,
-    settings: tuple[str, ...],
-    datapath: str,
-    links: str,
-    out: Path | None,
-    resume: bool,
-    traces: bool,
-    once: bool,
-    plots: bool,
-    **changes: Any,
-) -> None:
+@once_option
+def run(experiment: str, settings: tuple[str, ...], out: Path | None, **chosen: Any) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    loaded = load(experiment, settings, **changes)
-    directory = out or OUT / loaded.table.name
-    progress = Progress()
-
-    async def work() -> dict[str, Any]:
-        make_links = functools.partial(choose_links, probed(links))
-        kept = directory / "traces" if traces else None
-        options = RunOptions(datapath, make_links, kept, once)
-        return await run_suite(loaded, options, directory, progress, resumed=resume)
-
-    result = run_to_end(work)
-    progress.end()
-    show(result, directory, plots=plots)
+    chosen["links"] = probed(chosen["links"])
+    run_experiment(experiment, settings, out, refuse, **chosen)
 
 
 @main.command()

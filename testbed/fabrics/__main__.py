@@ -12,8 +12,8 @@ from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
+from testbed.harness.ledger import read
 from testbed.harness.progress import Progress
-from testbed.harness.suite import read
 
 _OUT = Path("fabrics-out")
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from testbed.fabrics.case import Case
 from testbed.fabrics.measure import measure
+from testbed.harness.ledger import PREVIOUS, RESULT, read, write
 from testbed.harness.progress import Progress
-from testbed.harness.suite import PREVIOUS, RESULT, read, write
 from testbed.provenance import digest, provenance
 
 _LOW_PRIORITY = 10

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Finding, Verdict
+from testbed.harness.series import Series
 
 SCHEMA = 1
 NOT_RUN = "not run"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.harness.figure import Series
+from testbed.harness.series import Series
 
 FPS = ("fps", "fps-paper", "fair")
 """The allocators that stand for the paper's FPS: each statement about FPS is a check of them all.

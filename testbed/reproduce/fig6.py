@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
 from testbed.harness.results import windows as windows_of
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS, NAMES
 from testbed.result import GOODPUT_SHARE
 

@@ -12,9 +12,10 @@ from itertools import count, takewhile
 
 from drld import units
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, near
 from testbed.harness.results import Results, Run, forwarded, goodput, text
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS, NAMES
 
 _TOP_MBIT = 15.0

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, difference, ratio, text
+from testbed.harness.series import Series
 from testbed.plot import COLOURS, LIMIT_COLOUR
 from testbed.reproduce.baseline import HASTY as NO_FILTER
 from testbed.reproduce.baseline import NAMES

@@ -6,9 +6,10 @@ import statistics
 
 from drld import units
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import Results, Run, share_within, text, totals
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS
 from testbed.reproduce.baseline import NAMES as ALLOCATORS
 

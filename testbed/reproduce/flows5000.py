@@ -13,9 +13,10 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Finding, Table, near
 from testbed.harness.results import Results, ratio, text
+from testbed.harness.series import Series
 from testbed.plot import COLOURS
 from testbed.reproduce.baseline import FPS, NAMES, papers
 

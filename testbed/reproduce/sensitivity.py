@@ -21,9 +21,10 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, Run, difference, text, totals
+from testbed.harness.series import Series
 from testbed.plot import STYLE, save
 from testbed.reproduce.baseline import FPS, NAMES
 

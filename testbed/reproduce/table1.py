@@ -10,9 +10,10 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import Results, Run, difference, mean_and_spread, ratio, text
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS, NAMES, papers
 
 _KBIT = 1e3

@@ -5,9 +5,10 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import Results, difference, mean_and_spread, ratio, text
+from testbed.harness.series import Series
 from testbed.plot import COLOURS, MBIT
 from testbed.reproduce.baseline import FPS, NAMES, papers
 

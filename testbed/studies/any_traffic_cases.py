@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from testbed.experiment import ALLOCATOR_NAMES
-from testbed.harness.figure import Series
+from testbed.harness.series import Series
 from testbed.studies.any_traffic_measures import (
     AFTER_EVENTS,
     AGGREGATE,

@@ -15,9 +15,10 @@ from functools import partial
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import OfRun, Results, Run, difference, text, totals
+from testbed.harness.series import Series
 from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT
 
 _ALLOCATOR = "fps"

@@ -13,9 +13,10 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
 from drld.gossip.fabrics import FABRICS
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, text
+from testbed.harness.series import Series
 from testbed.plot import COLOURS, STYLE, save
 from testbed.studies import scale
 from testbed.studies.fleets import control, error, fleet, highest

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.harness.figure import Series
 from testbed.harness.results import Results, ratio
+from testbed.harness.series import Series
 
 PAPERS_LIMITERS = 490
 BRANCHING = 3

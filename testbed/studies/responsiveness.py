@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from matplotlib import rc_context
 
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, text
+from testbed.harness.series import Series
 from testbed.plot import STYLE, save
 from testbed.plot_response import response_figure
 from testbed.reproduce.baseline import FPS, NAMES

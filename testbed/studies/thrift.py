@@ -20,9 +20,10 @@ from drld.config.probes import PROFILES
 from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, text, totals
+from testbed.harness.series import Series
 from testbed.plot import COLOURS, LIMIT_COLOUR
 from testbed.studies import scale
 from testbed.studies.fleets import PAPERS_LIMITERS, WARMUP_S, control, error, fleet, highest

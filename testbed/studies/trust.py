@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import OfRun, Results, Run, goodput, text, totals
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, NAMES
 from testbed.reproduce.fig7 import ALLOCATORS as BOTTLENECKED
 from testbed.reproduce.fig7 import BOTTLENECK

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from drld.gossip.fabrics.tree import Tree
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.results import Results
+from testbed.harness.series import Series
 from testbed.studies import fabrics, fleets, scale, thrift
 from tests.reproduce_factories import Rate, a_result, a_run, constant, failed
 from tests.reproduce_results import LIMIT_MBIT, PAPERS, fleet_figure

@@ -13,7 +13,7 @@ from drld.errors import ConfigError
 from testbed.datagrams import UdpGroup
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
-from testbed.harness.suite import table_of
+from testbed.harness.tables import table_of
 from testbed.record import record
 from testbed.run import refuse
 from testbed.topology import plan
