@@ -135,7 +135,7 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
 def draw(result: dict[str, Any], directory: Path) -> None:
     """Draw the figures of a result, and print their directory."""
     # matplotlib takes a second to import, and a run does not need it.
-    from testbed.plot import plot_result
+    from testbed.plot_result import plot_result
 
     for path in plot_result(result, directory):
         click.echo(f"{path}")
