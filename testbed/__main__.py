@@ -45,7 +45,7 @@ def run(experiment: str, settings: tuple[str, ...], out: Path | None, **chosen: 
 @click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Default: next to the result.")
 def plot(result: Path, out: Path | None) -> None:
-    """Draw the figures of a RESULT (a result.json) again."""
+    """Draw the plots of a RESULT (a result.json) again."""
     draw(json.loads(result.read_text(encoding="utf-8")), out or result.parent)
 
 
@@ -55,7 +55,7 @@ def plot(result: Path, out: Path | None) -> None:
 @click.option("--delay", default="20ms", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
 def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
-    """Measure how exact an emulated link is, at RATE packets a second."""
+    """Measure the exactness of an emulated link at RATE packets a second."""
 
     async def work() -> tuple[linkcheck.Check, Links]:
         delay_ns = units.parse_duration(delay)
@@ -76,7 +76,7 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
 @click.option("--interval", default="50ms", show_default=True)
 @click.option("--datapath", default="auto", show_default=True)
 def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: str) -> None:
-    """Measure what an idle daemon costs in a fleet with so many peers and one limit."""
+    """Measure the cost of an idle daemon with --peers peers and one limit."""
     progress = Progress()
 
     async def work() -> list[Footprint]:
@@ -97,7 +97,7 @@ def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: 
 @main.command("arrival")
 @click.option(
     "--source", "sources", multiple=True, type=click.Choice(arrival.SOURCES),
-    help="Only this one; may be repeated.",
+    help="Only this source; may be repeated.",
 )  # fmt: skip
 @click.option("--rate", default="20mbit", show_default=True)
 @click.option("--burst", default="15kB", show_default=True, help="Depth of the bucket.")
@@ -120,7 +120,7 @@ def arrival_command(
     busy: int,
     out: Path,
 ) -> None:
-    """Does a bucket drop packets of a conforming stream because its daemon is run late?"""
+    """Count a conforming stream's drops that are due to a late daemon."""
     progress = Progress()
 
     async def work() -> dict[str, Any]:
@@ -140,9 +140,9 @@ def arrival_command(
 
 @main.command()
 def clean() -> None:
-    """Remove what killed runs left behind."""
+    """Remove namespaces and directories of killed runs."""
     if os.geteuid() != 0:
-        raise click.ClickException("network namespaces need root")
+        raise click.ClickException("network namespaces need root: run the command as root")
     try:
         for name in netns.remove_stale():
             click.echo(f"removed {name}")

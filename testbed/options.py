@@ -43,17 +43,17 @@ _OPTIONS = (
     click.option("--seconds", type=float, help="Length of a run, warm-up included."),
     click.option(
         "--allocator", "allocators", multiple=True, type=click.Choice(ALLOCATOR_NAMES),
-        help="Only this one; may be repeated.",
+        help="Only this allocator; may be repeated.",
     ),
     click.option("--repeat", type=int, help="Runs of each allocator."),
-    click.option("--seed", type=int),
+    click.option("--seed", type=int, help="Seed of start times, losses and web requests."),
     click.option(
         "--set", "settings", multiple=True, metavar="KEY=VALUE",
         help="Replace another key of the experiment, such as gossip.interval=500ms.",
     ),
     click.option("--out", type=click.Path(path_type=Path), help="Default: testbed-out/NAME."),
     resume_option(default=False),
-    click.option("--plots/--no-plots", default=True),
+    click.option("--plots/--no-plots", default=True, help="Draw the result, too."),
 )  # fmt: skip
 
 
