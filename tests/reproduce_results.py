@@ -411,7 +411,7 @@ def both(
         name = pair.testbed.name
         rates = FIGURE_7 if name == "bottleneck" else EVEN
         seconds = 60.0 if name == "bottleneck" else 20.0
-        allocators = list(pair.allocators)
+        allocators = list(pair.testbed.full["allocators"])
         found[name] = a_side(allocators, rates, 0.98, seconds, 1.0)
         found[pair.simulated.name] = a_side(
             allocators, (simulated or {}).get(name, rates), (jain or {}).get(name, 0.96), seconds,

@@ -5,6 +5,7 @@ Rates are bits/s, times seconds from the start of a run, as in result.json (docs
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -108,6 +109,17 @@ def forwarded(run: Run, limiter: str, begin_s: float, end_s: float) -> float:
         end_s,
     )
     return rate
+
+
+def t80_times(events: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Every flow's t80 in order, s: infinite for never, and from the detection for a death."""
+    times = []
+    for event in events:
+        since_s = (event["in_force_s"] or 0.0) if "death" in event["kind"] else 0.0
+        for flow in event["flows"]:
+            t80_s = flow["t80_s"]
+            times.append(math.inf if t80_s is None else max(t80_s - since_s, 0.0))
+    return sorted(times)
 
 
 def goodput(flow: Mapping[str, Any], step_s: float, begin_s: float, end_s: float) -> float:

@@ -12,14 +12,14 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from testbed import MTU
 from testbed.datagrams import UdpSource
 from testbed.experiment import NS_PER_S, Experiment, Flow
 from testbed.fair import deserved, udp_sources
 from testbed.fields import spread_out
-from testbed.harness.results import Run
+from testbed.harness.results import Run, t80_times
 from testbed.result import GOODPUT_SHARE, jain
 
 _BURSTS = 3
@@ -135,31 +135,18 @@ def _shares(seen: Seen, rates: Mapping[str, float], group: str | None) -> list[f
     return [rates[flow] / seen.deserved[flow] for flow in seen.ids(group)]
 
 
-def least_share(group: str | None = None) -> Measure:
-    """The worst-off of the TCP flows, or of a group."""
-    who = "each TCP flow" if group is None else f"each of '{group}'"
+def _share(which: str, of: Callable[[list[float]], float], group: str | None = None) -> Measure:
+    """A value over all TCP flows, or over a group."""
+    flows = "each TCP flow" if group is None else f"each of '{group}'"
     return _of_rates(
-        f"{who} over its max-min share, the least",
-        lambda seen, rates: min(_shares(seen, rates, group)),
+        f"{flows} over its max-min share, the {which}",
+        lambda seen, rates: of(_shares(seen, rates, group)),
     )
 
 
-def most_share(group: str | None = None) -> Measure:
-    """The best-off of the TCP flows, or of a group."""
-    who = "each TCP flow" if group is None else f"each of '{group}'"
-    return _of_rates(
-        f"{who} over its max-min share, the most",
-        lambda seen, rates: max(_shares(seen, rates, group)),
-    )
-
-
-def mean_share(group: str | None = None) -> Measure:
-    """All TCP flows, or those of a group, on average."""
-    who = "TCP flows" if group is None else f"'{group}'"
-    return _of_rates(
-        f"{who} over their max-min shares, on average",
-        lambda seen, rates: statistics.fmean(_shares(seen, rates, group)),
-    )
+least_share = partial(_share, "least", min)
+most_share = partial(_share, "most", max)
+mean_share = partial(_share, "mean", statistics.fmean)
 
 
 def _mean(rates: Mapping[str, float], flows: Iterable[str]) -> float:
@@ -262,13 +249,7 @@ def in_use_after(start_s: float) -> Measure:
 
 
 def _t80(seen: Seen) -> float:
-    """The median over all flows of all events; for a death, from its detection."""
-    times = []
-    for event in seen.run["events"]:
-        since_s = (event["in_force_s"] or 0.0) if "death" in event["kind"] else 0.0
-        for flow in event["flows"]:
-            reached_s = flow["t80_s"]
-            times.append(math.inf if reached_s is None else max(reached_s - since_s, 0.0))
+    times = t80_times(seen.run["events"])
     return statistics.median(times) if times else math.nan
 
 

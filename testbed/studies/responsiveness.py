@@ -17,7 +17,7 @@ from matplotlib import rc_context
 
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
-from testbed.harness.results import Results, text
+from testbed.harness.results import Results, t80_times, text
 from testbed.harness.series import Series
 from testbed.plot import STYLE, save
 from testbed.plot_response import response_figure
@@ -82,17 +82,6 @@ def events(
     ]
 
 
-def times_s(found: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
-    """The values of t80 in order: infinite for never, and from the detection for a death."""
-    times = []
-    for event in found:
-        since_s = (event["in_force_s"] or 0.0) if kind == "death" else 0.0
-        for flow in event["flows"]:
-            t80_s = flow["t80_s"]
-            times.append(math.inf if t80_s is None else max(t80_s - since_s, 0.0))
-    return sorted(times)
-
-
 def never(times: Sequence[float]) -> float | None:
     """The infinite part of the times; None without times."""
     return sum(time == math.inf for time in times) / len(times) if times else None
@@ -129,7 +118,7 @@ def _judge(results: Results, allocator: str) -> tuple[list[Check], str]:
     missed: list[float] = []
     for kind in _KINDS:
         found = events(results, TESTBED, kind.name, allocator)
-        times = times_s(found, kind.name)
+        times = t80_times(found)
         median = statistics.median(times) if times else None
         checks.append(Check(f"{name}, {kind.what}: t80, median", median, "s", most=kind.most_s))
         said.append(f"{kind.name} {text(median)} s")
@@ -158,7 +147,7 @@ def _table(title: str, results: Results, series: Mapping[str, Series]) -> Table:
     for kind in _KINDS:
         for allocator in _ALLOCATORS:
             found = events(results, series, kind.name, allocator)
-            times = times_s(found, kind.name)
+            times = t80_times(found)
             if not times:
                 continue
             nine_tenths = times[min(math.ceil(0.9 * len(times)), len(times)) - 1]

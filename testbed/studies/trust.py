@@ -11,17 +11,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from testbed.harness.draw import first_runs
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import OfRun, Results, Run, goodput, text, totals
 from testbed.harness.series import Series
-from testbed.reproduce.baseline import ALLOCATORS, BASELINE, NAMES
-from testbed.reproduce.fig7 import ALLOCATORS as BOTTLENECKED
+from testbed.reproduce.baseline import BASELINE, NAMES
 from testbed.reproduce.fig7 import BOTTLENECK
-from testbed.studies.any_traffic_cases import CASES, ON_TESTBED
+from testbed.studies.any_traffic_cases import ON_TESTBED
 
 _TOP_MBIT = 15.0
 _PACE = 0.06
@@ -50,7 +49,6 @@ class _Pair(NamedTuple):
     title: str
     testbed: Series
     simulated: Series
-    allocators: Sequence[str]
     phases_s: Sequence[tuple[float | None, float | None]] = ((None, None),)
     """The compared phases of a run; None is the beginning or the end of the measured time."""
     judged: Sequence[str] = (_AGGREGATE, _SHARE, _JAIN)
@@ -59,46 +57,34 @@ class _Pair(NamedTuple):
     """The beginning of the names of groups that are unlike the others."""
 
 
-def _pair(
-    title: str,
-    testbed: Series,
-    allocators: Sequence[str],
-    phases_s: Sequence[tuple[float | None, float | None]] = ((None, None),),
-) -> _Pair:
-    repeat = _SIMULATED if len(phases_s) == 1 else _OF_PHASES
+def _pair(title: str, testbed: Series, name: str | None = None, **more: Any) -> _Pair:
+    """`name` is the simulated series' name, if it is not that on the testbed."""
+    pair = _Pair(title, testbed, testbed, **more)
     simulated = replace(
         testbed,
-        name=f"trust-sim/{testbed.name}",
-        full={**testbed.full, "repeat": repeat},
+        name=f"trust-sim/{name or testbed.name}",
+        full={
+            **testbed.full,
+            "repeat": _SIMULATED if len(pair.phases_s) == 1 else _OF_PHASES,
+        },
         simulated=True,
         pace=_PACE,
     )
-    return _Pair(title, testbed, simulated, allocators, phases_s)
+    return pair._replace(simulated=simulated)
 
 
 def _any_traffic(title: str, key: str, judged: Sequence[str], odd: str | None = None) -> _Pair:
     """A case of `any-traffic` on the testbed and in the simulator."""
-    (case,) = [case for case in CASES if case.key == key]
-    testbed = ON_TESTBED[key].series
-    # A quick run has the same length in both. The testbed's series is the one of `any-traffic`.
-    simulated = replace(
-        case.series,
-        name=f"trust-sim/{key}",
-        full={**testbed.full, "repeat": _SIMULATED},
-        quick=testbed.quick,
-    )
-    allocators: Sequence[str] = testbed.full["allocators"]
-    return _Pair(title, testbed, simulated, allocators, judged=judged, odd=odd)
+    return _pair(title, ON_TESTBED[key].series, key, judged=judged, odd=odd)
 
 
 _DRAWN = (
-    _pair("baseline", BASELINE, ALLOCATORS),
-    _pair("a flow joins", JOIN, JOIN.full["allocators"]),
+    _pair("baseline", BASELINE),
+    _pair("a flow joins", JOIN),
     _pair(
         "figure 7",
         BOTTLENECK,
-        BOTTLENECKED,
-        [(None, 15.0), (15.0 + _SETTLING_S, 31.0), (31.0 + _SETTLING_S, None)],
+        phases_s=[(None, 15.0), (15.0 + _SETTLING_S, 31.0), (31.0 + _SETTLING_S, None)],
     ),
 )
 PAIRS = (
@@ -177,7 +163,7 @@ def evaluate(results: Results) -> Finding:
     """Compare the testbed and the simulator."""
     checks, rows, said = [], [], []
     for pair in PAIRS:
-        names = results.wanted(pair.testbed.name, pair.allocators)
+        names = results.wanted(pair.testbed.name, pair.testbed.full["allocators"])
         compared = {name: _compare(results, pair, name) for name in names}
         rows += [
             [
