@@ -195,7 +195,7 @@ async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks) -> None:
 
 async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks) -> None:
     found = await run(
-        make_links, "fps", "kernel", allocators=["fps"], seconds=10, gossip={"fabric": "mesh"},
+        make_links, "fps", "kernel", allocators=["fps"], seconds=18, gossip={"fabric": "mesh"},
         events=[{"at": "1500ms", "kill": "l2"}, {"at": "4s", "start": "l2"}],
     )  # fmt: skip
     death, back = found["events"]
