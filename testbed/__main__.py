@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import statistics
@@ -17,12 +16,12 @@ from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
 from testbed.footprint import Footprint, IdleFleet, measure
+from testbed.harness.ledger import RESULT
 from testbed.harness.progress import Progress
-from testbed.harness.suite import RESULT, run_suite
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, Links, choose_links, probed
-from testbed.options import OUT, draw, experiment_options, load, show
-from testbed.run import RunOptions
+from testbed.options import OUT, draw, experiment_options, once_option, run_experiment
+from testbed.run import refuse
 
 
 @click.group()
@@ -35,41 +34,18 @@ def main() -> None:
 @click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
-@click.option("--once", is_flag=True, help="Keep runs that the host disturbed, with a remark.")
-def run(
-    *,
-    experiment: str,
-    settings: tuple[str, ...],
-    datapath: str,
-    links: str,
-    out: Path | None,
-    resume: bool,
-    traces: bool,
-    once: bool,
-    plots: bool,
-    **changes: Any,
-) -> None:
+@once_option
+def run(experiment: str, settings: tuple[str, ...], out: Path | None, **chosen: Any) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""
-    loaded = load(experiment, settings, **changes)
-    directory = out or OUT / loaded.table.name
-    progress = Progress()
-
-    async def work() -> dict[str, Any]:
-        make_links = functools.partial(choose_links, probed(links))
-        kept = directory / "traces" if traces else None
-        options = RunOptions(datapath, make_links, kept, once)
-        return await run_suite(loaded, options, directory, progress, resumed=resume)
-
-    result = run_to_end(work)
-    progress.end()
-    show(result, directory, plots=plots)
+    chosen["links"] = probed(chosen["links"])
+    run_experiment(experiment, settings, out, refuse, **chosen)
 
 
 @main.command()
 @click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Default: next to the result.")
 def plot(result: Path, out: Path | None) -> None:
-    """Draw the figures of a RESULT (a result.json) again."""
+    """Draw the plots of a RESULT (a result.json) again."""
     draw(json.loads(result.read_text(encoding="utf-8")), out or result.parent)
 
 
@@ -79,7 +55,7 @@ def plot(result: Path, out: Path | None) -> None:
 @click.option("--delay", default="20ms", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
 def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
-    """Measure how exact an emulated link is, at RATE packets a second."""
+    """Measure the exactness of an emulated link at RATE packets a second."""
 
     async def work() -> tuple[linkcheck.Check, Links]:
         delay_ns = units.parse_duration(delay)
@@ -100,7 +76,7 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
 @click.option("--interval", default="50ms", show_default=True)
 @click.option("--datapath", default="auto", show_default=True)
 def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: str) -> None:
-    """Measure what an idle daemon costs in a fleet with so many peers and one limit."""
+    """Measure the cost of an idle daemon with --peers peers and one limit."""
     progress = Progress()
 
     async def work() -> list[Footprint]:
@@ -121,7 +97,7 @@ def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: 
 @main.command("arrival")
 @click.option(
     "--source", "sources", multiple=True, type=click.Choice(arrival.SOURCES),
-    help="Only this one; may be repeated.",
+    help="Only this source; may be repeated.",
 )  # fmt: skip
 @click.option("--rate", default="20mbit", show_default=True)
 @click.option("--burst", default="15kB", show_default=True, help="Depth of the bucket.")
@@ -144,7 +120,7 @@ def arrival_command(
     busy: int,
     out: Path,
 ) -> None:
-    """Does a bucket drop packets of a conforming stream because its daemon is run late?"""
+    """Count a conforming stream's drops that are due to a late daemon."""
     progress = Progress()
 
     async def work() -> dict[str, Any]:
@@ -164,9 +140,9 @@ def arrival_command(
 
 @main.command()
 def clean() -> None:
-    """Remove what killed runs left behind."""
+    """Remove namespaces and directories of killed runs."""
     if os.geteuid() != 0:
-        raise click.ClickException("network namespaces need root")
+        raise click.ClickException("network namespaces need root: run the command as root")
     try:
         for name in netns.remove_stale():
             click.echo(f"removed {name}")

@@ -14,7 +14,7 @@ Units: rates bytes/s, sizes bytes, times nanoseconds from the start of the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal
@@ -126,23 +126,19 @@ class UdpGroup:
         """The source that sends from a port."""
         return (port - FIRST_PORT) % self.table.count
 
-    def next_ns(self, since_ns: int, burst: int) -> tuple[int, int]:
-        """The time of a source's next burst.
-
-        Args:
-            since_ns: the source's start, or the start of the present time `on`.
-            burst: number of the next burst since then, from 0.
-
-        Returns:
-            The time, and its `since_ns`. A time `off` in between changes `since_ns`, and the burst
-            is then the first since that.
-        """
-        table = self.table
-        at_ns = since_ns + self._after_ns(burst)
-        if table.on is None or table.off is None or at_ns - since_ns < table.on:
-            return at_ns, since_ns
-        since_ns += table.on + table.off
-        return since_ns, since_ns
+    def bursts(self, start_ns: int, end_ns: int) -> Iterator[int]:
+        """The times of a source's bursts, from its start to its end."""
+        on_ns, off_ns = self.table.on, self.table.off
+        since_ns, burst = start_ns, 0
+        while True:
+            at_ns = since_ns + self._after_ns(burst)
+            if on_ns is not None and off_ns is not None and at_ns - since_ns >= on_ns:
+                at_ns = since_ns = since_ns + on_ns + off_ns
+                burst = 0
+            if at_ns >= end_ns:
+                return
+            yield at_ns
+            burst += 1
 
     def _after_ns(self, burst: int) -> int:
         table = self.table

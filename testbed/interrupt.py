@@ -51,9 +51,12 @@ async def _interruptible(work: Callable[[], Awaitable[T]]) -> T:
     return results[0]
 
 
-def run_to_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Run the work as root; end the process with a suitable exit status on failure."""
-    if os.geteuid() != 0:
+def run_to_end(work: Callable[[], Awaitable[T]], *, root: bool = True) -> T:
+    """Run the work; end the process with a suitable exit status on failure.
+
+    `root`: whether the work needs root.
+    """
+    if root and os.geteuid() != 0:
         raise click.ClickException("network namespaces need root")
     try:
         return trio.run(_interruptible, work)

@@ -1,65 +1,116 @@
-"""Common options of the command lines of the testbed and the simulator."""
+"""The options that command lines share, and `run` of the testbed and of the simulator."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from drld.errors import ConfigError
-from testbed import experiment as experiments
 from testbed.experiment import ALLOCATOR_NAMES, Experiment
-from testbed.harness.suite import RESULT, disturbances_of, event_table_of, failed, table_of
+from testbed.harness.campaign import Campaign
+from testbed.harness.ledger import RESULT, failed, read
+from testbed.harness.progress import Board
+from testbed.harness.schedule import Room
+from testbed.harness.series import Series, Setting
+from testbed.harness.tables import disturbances_of, event_table_of, table_of
+from testbed.interrupt import run_to_end
 
 OUT = Path("testbed-out")
+PROCESSORS = os.cpu_count() or 1
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+once_option = click.option(
+    "--once", is_flag=True, help="Keep runs that the host disturbed, with a remark."
+)
+
+
+def resume_option(*, default: bool) -> Callable[[AnyFunction], AnyFunction]:
+    """`--resume`, and whether it is the default."""
+    return click.option(
+        "--resume/--no-resume", default=default, show_default=True,
+        help="Keep the runs in OUT that still count, and do only the missing ones.",
+    )  # fmt: skip
+
 
 _OPTIONS = (
     click.argument("experiment"),
     click.option("--seconds", type=float, help="Length of a run, warm-up included."),
     click.option(
         "--allocator", "allocators", multiple=True, type=click.Choice(ALLOCATOR_NAMES),
-        help="Only this one; may be repeated.",
+        help="Only this allocator; may be repeated.",
     ),
     click.option("--repeat", type=int, help="Runs of each allocator."),
-    click.option("--seed", type=int),
+    click.option("--seed", type=int, help="Seed of start times, losses and web requests."),
     click.option(
         "--set", "settings", multiple=True, metavar="KEY=VALUE",
         help="Replace another key of the experiment, such as gossip.interval=500ms.",
     ),
     click.option("--out", type=click.Path(path_type=Path), help="Default: testbed-out/NAME."),
-    click.option(
-        "--resume", is_flag=True, help="Keep the runs that OUT has; do only those missing."
-    ),
-    click.option("--plots/--no-plots", default=True),
+    resume_option(default=False),
+    click.option("--plots/--no-plots", default=True, help="Draw the result, too."),
 )  # fmt: skip
 
 
 def experiment_options(command: AnyFunction) -> AnyFunction:
-    """EXPERIMENT, the options that change it, for `load`, and the directory of its result."""
+    """EXPERIMENT, the options that change it, and those of its result; for `run_experiment`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def load(experiment: str, settings: tuple[str, ...], **changes: Any) -> Experiment:
-    """The experiment of such a command line; `changes` are of the keys of its top level.
+def run_experiment(
+    experiment: str,
+    settings: tuple[str, ...],
+    out: Path | None,
+    refuse: Callable[[Experiment], None],
+    *,
+    plots: bool,
+    resume: bool,
+    simulated: bool = False,
+    once: bool = False,
+    datapath: str = "auto",
+    links: str = "auto",
+    traces: bool = False,
+    **changes: Any,
+) -> None:
+    """Do the runs of an experiment, and show its result.
+
+    Args:
+        experiment: a TOML file, or the name of an experiment of the testbed.
+        refuse: raises ConfigError for an experiment that cannot be run.
+        changes: replacements of the experiment's top-level keys; None and () are none.
 
     Raises:
-        click.ClickException: the file is unreadable or has mistakes.
+        click.ClickException: the experiment has mistakes, or runs are missing.
     """
     overrides = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in changes.items()
         if value not in (None, ())
     }
+    series = Series("", experiment, overrides, settings=settings, simulated=simulated)
     try:
-        return experiments.load(experiments.find(experiment), overrides, settings)
+        loaded = series.load(False)
+        refuse(loaded)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    directory = out or OUT / f"{loaded.table.name}{'-sim' if simulated else ''}"
+    place = directory.resolve()
+    setting = Setting(
+        place.parent, Room(1, PROCESSORS), datapath=datapath, links=links, once=once,
+        resume=resume, traces=place / "traces" if traces else None,
+    )  # fmt: skip
+    campaign = Campaign([replace(series, name=place.name)], setting, Board())
+    run_to_end(campaign.carry_out, root=not simulated)
+    result = read(directory)
+    assert result is not None
+    show(result, directory, plots=plots)
 
 
 def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
@@ -84,7 +135,7 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
 def draw(result: dict[str, Any], directory: Path) -> None:
     """Draw the figures of a result, and print their directory."""
     # matplotlib takes a second to import, and a run does not need it.
-    from testbed.plot import plot_result
+    from testbed.plot_result import plot_result
 
     for path in plot_result(result, directory):
         click.echo(f"{path}")

@@ -1,12 +1,8 @@
-"""Figures of a result: drawn from result.json alone, never measuring (docs/testbed.md).
-
-One figure for each allocator like those of the paper's figure 3, forwarding rate over time for
-each limiter and in sum, and one with all of them; and one of the reactions to events, if any.
-"""
+"""The parts that plots share: style, panels, and rates over time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +14,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from testbed.plot_response import response_figure
 from testbed.record import FLEET
 
 _SMOOTHING_S = 1.0
-"""Rates are drawn as averages over this time, as samples of 50 ms of a few TCP flows are noise."""
+"""Rates are averages over this time: samples of 50 ms of a few TCP flows are noise."""
 _LABELLED_WARMUP = 0.12
 """A warm-up shorter than this share of the run leaves no room for its name."""
 RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
@@ -30,7 +25,7 @@ MBIT = 1e6
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
 """Okabe and Ito's colours for the colour-blind, and two more."""
 _TOTAL_COLOUR = "#1a1a1a"
-LIMIT_COLOUR = "#b00020"
+_LIMIT_COLOUR = "#b00020"
 MUTED = "#5a5a5a"
 TITLES = {
     "ctb": "Central token bucket (CTB)",
@@ -61,51 +56,46 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def plot_result(result: dict[str, Any], directory: Path) -> list[Path]:
-    """Draw the first run of every allocator; return the files."""
-    first: dict[str, dict[str, Any]] = {}
-    for run in result["runs"]:
-        first.setdefault(run["allocator"], run)
-    directory.mkdir(parents=True, exist_ok=True)
-    name = result["experiment"]
-    files = []
-    with mpl.rc_context(STYLE):
-        top = _top(result, list(first.values()))
-        for allocator, run in first.items():
-            figure, axes = plt.subplots(figsize=(7.2, 3.7), layout="constrained")
-            panel(axes, result, run, top)
-            axes.set_xlabel("Time (s)")
-            axes.set_ylabel(RATE_LABEL)
-            legend(figure, axes)
-            files.append(save(figure, directory / f"{name}-{allocator}.png"))
-        if len(first) > 1:
-            files.append(save(_grid(result, list(first.values()), top), directory / f"{name}.png"))
-        if any(event["flows"] for run in result["runs"] for event in run["events"]):
-            files.append(save(response_figure(result["runs"]), directory / f"{name}-t80.png"))
-    return files
-
-
-def _grid(result: dict[str, Any], runs: Sequence[dict[str, Any]], top: float) -> Figure:
-    """All allocators in one figure, two in a row."""
-    rows = (len(runs) + 1) // 2
-    figure, grid = plt.subplots(
-        rows, 2, figsize=(10.5, 2.9 * rows + 0.5), sharex=True, sharey=True, squeeze=False,
-        layout="constrained",
+def grid(
+    count: int, columns: int = 2, width: float = 5.6, height: float = 2.9, **keywords: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with panels (width and height in inches); call it within `rc_context(STYLE)`."""
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows + 0.6), squeeze=False,
+        layout="constrained", **keywords,
     )  # fmt: skip
-    panels: list[Axes] = list(grid.flat)
-    for axes, run in zip(panels, runs, strict=False):
+    found: list[Axes] = list(axes.flat)
+    for unused in found[count:]:
+        unused.set_visible(False)
+    return figure, found[:count]
+
+
+def rates_figure(
+    shown: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]], top: float
+) -> Figure:
+    """Rates over time: a panel for each (title, result, run). `top`: end of the axis, Mbit/s."""
+    figure, panels = grid(len(shown), sharex=True, sharey=True)
+    for axes, (title, result, run) in zip(panels, shown, strict=True):
         panel(axes, result, run, top)
-    for axes in panels[len(runs) :]:
-        axes.set_visible(False)
-    for column in range(2):
-        panels[(len(runs) - 1 - column) // 2 * 2 + column].xaxis.set_tick_params(labelbottom=True)
+        axes.set_title(title)
+        axes.xaxis.set_tick_params(labelbottom=True)
     figure.supxlabel("Time (s)", fontsize=10)
     figure.supylabel(RATE_LABEL, fontsize=10)
     legend(figure, panels[0])
     return figure
 
 
-def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -> None:
+def limit_line(
+    axes: Axes, limit: float, label: str | None = None, *, upright: bool = False
+) -> None:
+    """A dashed line at the limit; `upright` if the horizontal axis has the rates."""
+    draw = axes.axvline if upright else axes.axhline
+    draw(limit, color=_LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)), label=label)
+
+
+def panel(axes: Axes, result: Mapping[str, Any], run: Mapping[str, Any], top: float) -> None:
     """One allocator: a line for each limiter, their sum, and the limit."""
     series = run["series"]
     step_s = run["series_step_s"]
@@ -119,10 +109,7 @@ def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -
         width = smooth if len(values) == len(times) else round(_SMOOTHING_S / run["flow_step_s"])
         axes.plot(value_times, _smoothed(values, width), color=colour, linewidth=1.5, label=label)
     axes.plot(times, _smoothed(total, smooth), color=_TOTAL_COLOUR, linewidth=1.5, label="total")
-    axes.axhline(
-        result["limit_bps"] / MBIT, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)),
-        label="limit",
-    )  # fmt: skip
+    limit_line(axes, result["limit_bps"] / MBIT, "limit")
     axes.axvspan(0, run["warmup_s"], color="#000000", alpha=0.045, linewidth=0)
     if run["warmup_s"] > _LABELLED_WARMUP * run["seconds"]:
         axes.annotate(
@@ -140,14 +127,14 @@ def panel(axes: Axes, result: dict[str, Any], run: dict[str, Any], top: float) -
     )  # fmt: skip
 
 
-def in_detail(run: dict[str, Any]) -> bool:
+def in_detail(run: Mapping[str, Any]) -> bool:
     """Whether a run has data of each limiter, and not only of all together."""
     return list(run["series"]) != [FLEET]
 
 
 def _by_limiter(
-    result: dict[str, Any],
-    run: dict[str, Any],
+    result: Mapping[str, Any],
+    run: Mapping[str, Any],
     forwarded: dict[str, list[int]],
     times: list[float],
 ) -> list[tuple[str, list[float], list[float]]]:
@@ -175,7 +162,7 @@ def _by_limiter(
     return found
 
 
-def _traffic(result: dict[str, Any], limiter: str) -> str:
+def _traffic(result: Mapping[str, Any], limiter: str) -> str:
     """A label for a limiter's traffic."""
     flows = sum(group["flows"] for group in result["groups"] if group["limiter"] == limiter)
     web = any(site["limiter"] == limiter for site in result.get("web", []))
@@ -193,12 +180,6 @@ def _smoothed(values: Sequence[float], width: int) -> list[float]:
         begin = max(index - width, 0)
         found.append((sums[index] - sums[begin]) / (index - begin) / MBIT)
     return found
-
-
-def _top(result: dict[str, Any], runs: Sequence[dict[str, Any]]) -> float:
-    """Upper end of the rate axis, the same in all panels; slow start may exceed it."""
-    highest = max(max(run["windows"][0]["bps"], default=0) for run in runs)
-    return float(max(1.3 * result["limit_bps"], 1.05 * highest) / MBIT)
 
 
 def legend(figure: Figure, axes: Axes) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from testbed.plot import grid
 
 LINES = {
     "ctb": ("#1a1a1a", "-"),
@@ -46,15 +46,9 @@ def response_figure(runs: Sequence[dict[str, Any]]) -> Figure:
                 of_kind = times.setdefault(event["kind"], {})
                 of_kind.setdefault(run["allocator"], []).append(time_s)
     kinds = sorted(times, key=lambda kind: (*_ORDER, kind).index(kind))
-    columns = min(len(kinds), _COLUMNS)
-    rows = -(-len(kinds) // _COLUMNS)
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(max(3.5 * columns, 5.5), 2.8 * rows + 0.7), sharey=True,
-        squeeze=False, layout="constrained",
-    )  # fmt: skip
-    panels: list[Axes] = list(grid.flat)
+    figure, panels = grid(len(kinds), _COLUMNS, 3.5, 2.8, sharey=True)
     named: dict[str, Any] = {}
-    for axes, kind in zip(panels, kinds, strict=False):
+    for axes, kind in zip(panels, kinds, strict=True):
         longest = max(
             (time for of in times[kind].values() for time in of if time < float("inf")), default=1.0
         )
@@ -71,8 +65,6 @@ def response_figure(runs: Sequence[dict[str, Any]]) -> Figure:
                  len(known) / len(values)],
                 where="post", color=colour, linestyle=dashes, linewidth=1.6,
             )  # fmt: skip
-    for axes in panels[len(kinds) :]:
-        axes.set_visible(False)
     figure.supxlabel("Time to 80 % of the fair share, t80 (s)", fontsize=10)
     figure.supylabel("Share of flows", fontsize=10)
     figure.legend(

@@ -1,8 +1,7 @@
-"""`python -m testbed.probes`: the time in which probes find a death, and the rate of false
-verdicts.
+"""`python -m testbed.probes`: the time until probes find a death, and the rate of false verdicts.
 
-Simulated fleets that only probe (`testbed.sim.probe_fleet`): each runs for a minute, then one of
-its limiters dies. With `--plain` the same without Lifeguard's waiting and longer suspicions.
+Each simulated fleet (`testbed.sim.probe_fleet`) runs for a minute, and then one of its limiters
+dies. `--plain` leaves out Lifeguard's longer waiting and longer suspicions.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import statistics
 from drld.gossip.wire.control_codec import State
 from drld.model import NS_PER_S
 from drld.spec import ProbeSpec
+from testbed.harness.markdown import bar, table
 from testbed.sim.network import Conditions
 from testbed.sim.probe_fleet import ProbeFleet, false_verdicts
 
@@ -44,16 +44,16 @@ def case(size: int, loss: float, unwell: float, runs: int, spec: ProbeSpec) -> s
     seconds = QUIET_S * runs
     detection = f"{statistics.mean(took):.1f} ({min(took):.1f} to {max(took):.1f})" if took else "-"
     # Every limiter holds the same suspicion, so the count is divided by the number of limiters.
-    return " | ".join(
+    return bar(
         [
-            f"| {size}",
+            str(size),
             f"{loss:.0%}",
             f"{fleet.times.suspicion_min_ns / NS_PER_S:.1f}",
             detection,
             f"{suspicions / max(1, size - 1) / size / seconds * 3600:.2f}",
             str(deaths),
             f"{isolated / size / seconds:.2%}",
-            f"{messages / size / seconds:.2f} |",
+            f"{messages / size / seconds:.2f}",
         ]
     )
 
@@ -72,7 +72,7 @@ def main() -> None:
         *("false suspicions of a limiter, in an hour", "false verdicts of death"),
         *("time cut off by mistake", "messages a limiter sends in a second"),
     ]
-    print(f"| {' | '.join(headers)} |\n|{'---|' * len(headers)}")
+    print("\n".join(table(headers, [])))
     for size in args.sizes:
         for loss in args.loss:
             row = case(size, loss, args.unwell, args.runs, PLAIN if args.plain else ProbeSpec())

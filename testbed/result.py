@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -121,8 +120,3 @@ def check_goodput(goodput_bytes: float, forwarded_bytes: float, overhead_bytes: 
             f"{goodput_bytes:.0f} bytes of goodput do not fit "
             f"{forwarded_bytes:.0f} bytes that the limiters forwarded"
         )
-
-
-def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, minimum and maximum."""
-    return statistics.median(values), min(values), max(values)

@@ -37,29 +37,22 @@ class _Source:
         self, group: UdpGroup, number: int, spec: dict[str, Any], raw: socket.socket, port: int
     ) -> None:
         """`spec` has start and end; `port` is the destination port."""
-        self.start_ns: int = spec["start_ns"]
-        self.end_ns: int = spec["end_ns"]
+        self.bursts = group.bursts(spec["start_ns"], spec["end_ns"])
+        """The times of its bursts."""
         self.sent = 0
         self._group = group
         self._number = number
         self._raw = raw
         self._port = port
-        self._since_ns = self.start_ns
-        self._burst = 0
-        """Number of bursts since then."""
 
-    def send(self) -> int | None:
-        """Send a burst, and return when the next is due; None where none is."""
+    def send(self) -> None:
+        """Send a burst."""
         group, length = self._group, self._group.table.size - UDP_HEADERS + _UDP_HEADER
         payload = bytes(length - _UDP_HEADER)
         for _ in range(group.table.burst):
             port = group.port(self._number, self.sent)
             self._raw.send(_HEADER.pack(port, self._port, length, 0) + payload)
             self.sent += 1
-        at_ns, since_ns = group.next_ns(self._since_ns, self._burst + 1)
-        self._burst = self._burst + 1 if since_ns == self._since_ns else 0
-        self._since_ns = since_ns
-        return at_ns if at_ns < self.end_ns else None
 
 
 def send_datagrams() -> None:
@@ -69,9 +62,9 @@ def send_datagrams() -> None:
     child.send(ready=True, priority=child.raise_priority())
     begin_ns: int = child.receive()["start_ns"]
     agenda = [
-        (source.start_ns, number)
+        (at_ns, number)
         for number, source in enumerate(sources)
-        if source.start_ns < source.end_ns
+        if (at_ns := next(source.bursts, None)) is not None
     ]
     heapq.heapify(agenda)
     late_ns = 0
@@ -84,7 +77,8 @@ def send_datagrams() -> None:
         late_ns = max(late_ns, now_ns - due_ns)
         if late_ns > LATE_NS:
             break  # the run does not count, and nothing is sent long after its end
-        next_ns = sources[number].send()
+        sources[number].send()
+        next_ns = next(sources[number].bursts, None)
         if next_ns is None:
             heapq.heappop(agenda)
         else:

@@ -225,10 +225,10 @@ def scale(
                   gossip={"bytes_per_limiter_per_s": 960.0 * branching})
             for name in series.load(False).table.allocators
         ]  # fmt: skip
-        found[series.name] = a_result(*runs, limit_bps=50e6)
+        found[series.name] = a_result(*runs, limit_bps=50e6, limiters=["l"] * limiters)
     rarely = a_run("fps", limiters={"fleet": constant(50 * (used or {}).get(("fps", 0), 1.0))},
                    gossip={"bytes_per_limiter_per_s": 360.0}, seconds=2.0)  # fmt: skip
-    found[fig8.RARELY.name] = a_result(rarely, limit_bps=50e6)
+    found[fig8.RARELY.name] = a_result(rarely, limit_bps=50e6, limiters=["l"] * 490)
     others = [(("fps", f"loss {loss:g}"), 1.0, series) for loss, series in fig8.LOSSY.items()]
     for limiters, series in fig8.HASTY.items():
         others += [(("grd", f"hasty {limiters}"), 1.2, series)]
@@ -411,7 +411,7 @@ def both(
         name = pair.testbed.name
         rates = FIGURE_7 if name == "bottleneck" else EVEN
         seconds = 60.0 if name == "bottleneck" else 20.0
-        allocators = list(pair.allocators)
+        allocators = list(pair.testbed.full["allocators"])
         found[name] = a_side(allocators, rates, 0.98, seconds, 1.0)
         found[pair.simulated.name] = a_side(
             allocators, (simulated or {}).get(name, rates), (jain or {}).get(name, 0.96), seconds,

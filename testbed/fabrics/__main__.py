@@ -12,22 +12,22 @@ from drld.gossip.fabrics import FABRICS
 from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
+from testbed.harness.ledger import read
 from testbed.harness.progress import Progress
-from testbed.harness.suite import read
 
 _OUT = Path("fabrics-out")
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A few small fleets: a look, in a minute.")
+@click.option("--quick", is_flag=True, help="A few small fleets: a preview, in a minute.")
 @click.option("--fabric", "fabrics", multiple=True, type=click.Choice(list(FABRICS)))
 @click.option("--limiters", "sizes", multiple=True, type=click.Choice([str(n) for n in SIZES]))
 @click.option(
     "--jobs", type=click.IntRange(1, 64), default=max((os.cpu_count() or 1) // 2, 1),
-    show_default=True, help="So many fleets at a time.",
+    show_default=True, help="Number of simultaneous fleets.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=_OUT)
-@click.option("--only-report", is_flag=True, help="Measure nothing: show and draw what OUT has.")
+@click.option("--only-report", is_flag=True, help="Measure nothing: show and draw the runs in OUT.")
 @click.option("--docs", is_flag=True, help="Write tables and plots into results/.")
 def main(
     *,
@@ -41,8 +41,8 @@ def main(
 ) -> None:
     """Compare fabrics in fleets that only gossip, under virtual time.
 
-    All of them at 10, 100, 490 and 1,000 limiters, or those that are named. Takes some six hours of
-    a processor, and up to 2 GB of memory. Runs that OUT has already are kept.
+    The default is all fabrics with 10, 100, 490 and 1,000 limiters. They take about six hours of a
+    processor, and up to 2 GB of memory. Runs in OUT that still count are kept.
     """
     # matplotlib takes a second to import.
     from testbed.fabrics.plot import draw
@@ -54,7 +54,7 @@ def main(
     if only_report:
         result = read(out)
         if result is None:
-            raise click.ClickException(f"{out} has nothing yet")
+            raise click.ClickException(f"{out} has no result yet; leave out --only-report")
     else:
         try:
             result = campaign.carry_out(wanted, out, jobs, progress)

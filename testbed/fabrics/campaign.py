@@ -1,7 +1,7 @@
-"""Measuring all cases: several at a time, each kept as soon as it is there.
+"""Measures the cases, several at a time, and keeps each at once.
 
-OUT/result.json has all of them. What is interrupted goes on where it was; what was measured of a
-fabric by other code than there is now is measured anew.
+OUT/result.json has all runs. A repeated command does only the missing ones. Runs of a fabric whose
+code has changed are repeated.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from testbed.fabrics.case import Case
 from testbed.fabrics.measure import measure
+from testbed.harness.ledger import PREVIOUS, RESULT, read, write
 from testbed.harness.progress import Progress
-from testbed.harness.suite import PREVIOUS, RESULT, read, write
 from testbed.provenance import digest, provenance
 
 _LOW_PRIORITY = 10
@@ -33,34 +33,36 @@ _DECISIVE = (
     *("testbed/sim/network.py", "testbed/sim/lives.py"),
     *("testbed/fabrics/fleet.py", "testbed/fabrics/measure.py"),
 )  # fmt: skip
-"""Files that decide what is measured of any fabric."""
+"""Files that decide the results of every fabric."""
 OWN = {
     "mesh": ("drld/gossip/fabrics/mesh*.py",),
     "pushsum": ("drld/gossip/fabrics/pushsum*.py",),
     "tree": ("drld/gossip/fabrics/tree*.py",),
 }
-"""And those of one alone."""
+"""Files that decide the results of one fabric."""
 
 
 def decisive(fabric: str) -> tuple[str, ...]:
-    """Patterns of the files that decide what is measured of a fabric."""
+    """Patterns of the files that decide a fabric's results."""
     return *_DECISIVE, *OWN[fabric]
 
 
 def code(fabric: str) -> str:
-    """A digest of what decides what is measured of a fabric."""
+    """A digest of the files that decide a fabric's results."""
     return digest(decisive(fabric))
 
 
 def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) -> dict[str, Any]:
-    """Measure what is missing, `jobs` at a time; return the result."""
+    """Measure the missing cases, `jobs` at a time; return the result."""
     codes = {case.fabric: code(case.fabric) for case in wanted}
     earlier = read(out)
     runs = [] if earlier is None else earlier["runs"]
     kept = [run for run in runs if codes.get(run["case"]["fabric"], run["code"]) == run["code"]]
     if len(kept) < len(runs):
         (out / RESULT).replace(out / PREVIOUS)
-        progress.note(f"{len(runs) - len(kept)} runs in {out} are of other code: see {PREVIOUS}")
+        progress.note(
+            f"{out}: {len(runs) - len(kept)} runs are of other code, and are kept in {PREVIOUS}"
+        )
     result = {**provenance(simulated=True), "runs": kept}
     known = [run["case"] for run in kept]
     missing = [case for case in wanted if case.document not in known]
@@ -84,6 +86,6 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
 
 
 def _begin() -> None:
-    """Of each process; what is simulated has no cycles, and millions of objects to search."""
+    """Set up a process, without garbage collection: its millions of objects have no cycles."""
     os.nice(_LOW_PRIORITY)
     gc.disable()

@@ -1,4 +1,4 @@
-"""The fleets that are compared: a base case, one thing varied at a time, a few corners. Pure."""
+"""The compared fleets: a base case, variations of one condition, and a few corners. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from testbed.fabrics.fleet import INTERVAL_NS
 from testbed.sim.network import MS, Conditions
 
 DEMAND = "demand"
-"""Demands that stand still, walk at random, or jump."""
+"""Demands that are constant, walk at random, or jump."""
 DEATH = "death"
 """One limiter dies and comes back."""
 CHURN = "churn"
 """Limiters die and come back all the time."""
 
 DELAY_MS = 20
-"""Of paths, one way, unless that is varied."""
+"""The default delay of paths, one way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One fleet, and what happens to it."""
+    """One fleet and its events."""
 
     part: str
     fabric: str
@@ -30,31 +30,31 @@ class Case:
     loss: float = 0.0
     delay_ms: int = DELAY_MS
     jitter_ms: int = 0
-    """More than an interval reorders what goes over a link."""
+    """A jitter above an interval reorders a link's updates."""
     duplicate: float = 0.0
     every: int = 0
-    """Intervals from one death to the next, of `CHURN`."""
+    """Intervals between two deaths; for `CHURN`."""
     seed: int = 1
 
     @property
     def conditions(self) -> Conditions:
-        """Those of the network."""
+        """The network's conditions."""
         return Conditions(self.delay_ms * MS, self.jitter_ms * MS, self.loss, self.duplicate)
 
     @property
     def document(self) -> dict[str, Any]:
-        """As it stands in results."""
+        """The case as data, for results."""
         return asdict(self)
 
     @property
     def title(self) -> str:
-        """In a few words."""
+        """The case in a few words."""
         words = [self.fabric, f"{self.limiters:,} limiters", self.part, self.variant]
         return ", ".join([*words, f"seed {self.seed}"])
 
     @property
     def variant(self) -> str:
-        """In what it is not the base case."""
+        """The differences from the base case, in words."""
         said = []
         if self.loss:
             said.append(f"{100 * self.loss:g} % lost")

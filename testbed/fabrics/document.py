@@ -22,17 +22,17 @@ PAGE = Page(
 
 
 def tables(results: Results) -> list[Table]:
-    """All of them, those that have no rows left out."""
+    """All tables that have rows."""
     lost = {f"{100 * loss:g} %": Case(DEMAND, "", 0, loss=loss) for loss in LOSSES}
     found = [
         _costs(results),
-        _by_variant(results, "Restless: the error, of the true total", lost, _restless),
+        _by_variant(results, "Restless demands: error over the true total", lost, _restless),
         _by_variant(
             results, "Doubled: known after (error from 0.75 to 2.25 s)", lost, _known
         ),
         _by_variant(
-            results, "Doubled, then halved: highest and lowest total that anybody believes in "
-            "beyond the true ones", lost, _extremes,
+            results, "Doubled, then halved: highest and lowest error of any limiter", lost,
+            _extremes,
         ),
         _by_variant(
             results, "Paths: error of restless demands, doubled total known after",
@@ -40,7 +40,7 @@ def tables(results: Results) -> list[Table]:
         ),
         _deaths(results),
         _by_variant(
-            results, "Limiters die and are back 3 s later: error (floor); allotted, mean and "
+            results, "Limiters die and return 3 s later: error (floor); allotted, mean and "
             "most",
             _variants(results, CHURN, lambda _: None), _churn,
         ),
@@ -49,7 +49,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def text(results: Results) -> str:
-    """For a terminal."""
+    """The tables for a terminal."""
     return "\n\n".join("\n".join(table.lines) for table in tables(results))
 
 
@@ -77,7 +77,7 @@ def _costs(results: Results) -> Table:
         for case in _cases(results, DEMAND)
     ]  # fmt: skip
     return Table(
-        "Nothing lost: what a limiter sends, and how long until the error is below 5 % for good",
+        "Nothing lost: a limiter's updates, and the time until the error stays below 5 %",
         ["limiters", "fabric", "updates an interval", "bytes/s", "all start at once",
          "the total doubles", "it halves"],
         rows,
@@ -85,7 +85,7 @@ def _costs(results: Results) -> Table:
 
 
 def _variants(results: Results, part: str, plain: Callable[[Case], Case | None]) -> dict[str, Case]:
-    """Variants of a part, without fabric and size, by what they say; not those that are plain."""
+    """Variants of a part by their words, without fabric and size; the plain ones are left out."""
     found = {}
     for case in results.cases:
         bare = replace(case, fabric="", limiters=0)
@@ -116,7 +116,7 @@ def _restless(results: Results, case: Case) -> str:
 
 
 def _doubled(results: Results, case: Case) -> str:
-    """When it is known; who comes close only as the step is no longer looked at never does."""
+    """The time until it is known; a time at the end of the phase counts as never."""
     after = results.seconds(case, "up", "close_after")
     late = (STEP - 5) * INTERVAL_NS / 1e9
     return _seconds(math.inf if after is not None and after > late else after)
@@ -159,7 +159,7 @@ def _deaths(results: Results) -> Table:
             ])  # fmt: skip
     rows.sort(key=lambda row: (int(row[0].replace(",", "")), row[1]))
     return Table(
-        "One dies that half of the demand is of, and returns",
+        "A limiter with half of the demand dies and returns",
         ["limiters", "fabric", "", "counted out after", "total right after", "highest total",
          "lowest", "counted in after", "total right after", "most allotted: death", "return"],
         rows,

@@ -1,10 +1,9 @@
-"""Fabrics of a whole fleet on the simulated network, each ticking at a phase of its own.
+"""A whole fleet's fabrics on the simulated network, each with ticks at a phase of its own.
 
-A tick is the daemon's: drain what has arrived, look at the view, publish or show that one lives.
-Only `Membership.drained` is left out: what is read counts from now, and not from the look before,
-so that a death is known up to an interval later than daemons know it.
-Updates cross the network as values; that they are what the wire can carry to the last bit is tested
-elsewhere.
+A tick does the same as the daemon's: receive the updates that have arrived, get the view, publish
+or send a heartbeat. Only `Membership.drained` is left out. An update counts from the time of its
+tick, and not from the tick before, so a death is known up to an interval later than in daemons.
+Updates cross the network as values. Other tests check that the wire carries them to the last bit.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ class Fleet:
         self.views: dict[str, GlobalView] = {}
         self.dead: set[str] = set()
         self.interval = 0
-        """Intervals that have passed."""
+        """The number of passed intervals."""
         self._rng = Random(seed)
         self._branching = branching
         self._kind = FABRICS[fabric]
         self.phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
-        """When in an interval each ticks, ns."""
+        """Each limiter's tick within an interval, ns."""
         self.fabrics: dict[str, Fabric[Any]] = {}
         self._lasting: dict[str, SlidingExtreme] = {}
         self._in_force: dict[str, float] = {}
-        """Shares that each limiter had in force at its last tick."""
+        """The part of the limit, in shares, that each limiter counted on at its last tick."""
         self._lives: dict[str, Lives[Update]] = {name: Lives() for name in self.names}
         for name in self.names:
             self._begin(name)
 
     def restart(self, name: str) -> None:
-        """Begin a new life of a limiter; it has forgotten everything."""
+        """Begin a new life of a limiter, without knowledge."""
         self._lives[name].restart()
         self._begin(name)
 
@@ -72,7 +71,7 @@ class Fleet:
         self._lasting[name].update(1, self.interval * INTERVAL_NS)
 
     def run(self, intervals: int) -> None:
-        """Let every limiter tick so many times, in the order of their phases."""
+        """Let every limiter tick this many times, in the order of their phases."""
         for _ in range(intervals):
             for name in sorted(self.names, key=lambda name: self.phase_ns[name]):
                 self._tick(name, self.interval * INTERVAL_NS + self.phase_ns[name])
@@ -80,7 +79,7 @@ class Fleet:
 
     @property
     def counted_intervals(self) -> int:
-        """For so long after its death what a limiter wanted counts, in this fabric."""
+        """Intervals for which a dead limiter's demand still counts in this fabric."""
         membership = self.fabrics[self.names[0]].membership
         if isinstance(membership, TreeMembership):
             return membership.counted_ns // INTERVAL_NS
@@ -88,16 +87,16 @@ class Fleet:
 
     @property
     def alive(self) -> list[str]:
-        """Those that are not dead."""
+        """The live limiters."""
         return [name for name in self.names if name not in self.dead]
 
     @property
     def total(self) -> float:
-        """The demand of all that live."""
+        """The demand of the live limiters."""
         return sum(self.demand[name] for name in self.alive)
 
     def believed(self, names: list[str] | None = None) -> Mapping[str, float]:
-        """The total that each limiter believed in at its last tick."""
+        """The total that each limiter believed at its last tick."""
         return {
             name: self.views[name].remote + self.demand[name]
             for name in (self.alive if names is None else names)
@@ -105,9 +104,9 @@ class Fleet:
 
     @property
     def allotted(self) -> float:
-        """What all that live take of the limit, by their shares of the totals they believe in.
+        """The part of the limit that the live limiters take.
 
-        Of the shares that are in force with them, as in `drld.limiter`.
+        Each takes its part of the total that it believes, of the shares in force (`drld.limiter`).
         """
         taken = 0.0
         for name, believed in self.believed().items():
@@ -115,7 +114,7 @@ class Fleet:
         return taken / len(self.names)
 
     def connected(self, names: Sequence[str] | None = None) -> set[int]:
-        """How many others each limiter took for connected at its last tick, all such numbers."""
+        """All numbers of peers that limiters took for connected at their last ticks."""
         views = [self.views[name] for name in (self.alive if names is None else names)]
         return {len(view.connected) + view.unnamed for view in views}
 
@@ -153,7 +152,7 @@ class Fleet:
 
 
 def fleet(fabric: str, size: int, seed: int, conditions: Conditions | None = None) -> Fleet:
-    """A fleet whose limiters want 0.5 to 1.5 MB/s each."""
+    """A fleet whose limiters demand 0.5 to 1.5 MB/s each."""
     made = Fleet(fabric, size, seed, conditions)
     rng = Random(seed)
     for name in made.names:
@@ -162,7 +161,7 @@ def fleet(fabric: str, size: int, seed: int, conditions: Conditions | None = Non
 
 
 def cycle(fabric: str, size: int) -> int:
-    """Intervals that a limiter takes to get round all its peers."""
+    """Intervals until a limiter has sent to all its peers."""
     return math.ceil((size - 1) / min(BRANCHING, size - 1)) if fabric == "pushsum" else 1
 
 
@@ -174,5 +173,5 @@ def settling(fabric: str, size: int) -> int:
 
 
 def start_up(fabric: str, size: int) -> int:
-    """Intervals until a fleet that starts all at once knows itself."""
+    """Intervals until all limiters of a fleet that starts at once know the total."""
     return 2 * cycle(fabric, size) + settling(fabric, size) + 2

@@ -1,17 +1,17 @@
-"""What is measured of one fleet. Pure.
+"""The measures of one fleet. Pure.
 
-Errors are those of the total that a limiter believes in, as a part of the true one: the sum of what
-all that live want. Their root mean square and 95th percentile are over limiters and intervals. The
-lowest and the highest say which way: who believes in too little takes more than its share of
-the limit, who believes in too much takes less.
+The *error* is that of the total that a limiter believes, over the true total: the sum of the live
+limiters' demands. The root mean square and the 95th percentile are over limiters and intervals. The
+lowest and the highest show the direction: a limiter that believes too little takes more than its
+share of the limit, and one that believes too much takes less.
 
-The *floor* of an error is what is left of it if all is known at once but deaths, and those as late
-as the fabric forgets the dead: what it costs to be safe, in any fabric that takes as long.
+The *floor* is the error of a fabric that knows everything at once, except deaths, which it knows as
+late as the measured fabric: the price of safety for any fabric with the same detection time.
 
-*Allotted* is what they take together, as a part of the limit: each the part that its own demand is
-of the total it believes in, of the limit less the shares of those that it counts out, or has not
-counted for long enough (the conservative rule). It should not be above 1, nor much below the part
-of the fleet that lives.
+*Allotted* is the sum of the limiters' parts of the limit. A limiter's part is its demand over the
+total that it believes, of the limit without the shares of peers that it does not count, or has not
+counted for long enough (the conservative rule). The sum should not be above 1, nor much below the
+live part of the fleet.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from testbed.fabrics.fleet import INTERVAL_NS, Fleet, cycle, fleet, settling, st
 from testbed.sim.network import MS
 
 UPDATE_BYTES = 48
-"""Of the IP packet."""
+"""Size of an update's IP packet."""
 CLOSE = 0.05
 """An error (root mean square) below which a change is known."""
 STEADY, STEP, RESTLESS, QUIET = 40, 60, 100, 20
-"""Intervals; `STEP` twice, as the demand returns to what it was."""
+"""Intervals. `STEP` is done twice: the demand rises, and returns."""
 DOUBLED = slice(15, 45)
-"""Intervals after a step of which the error is told."""
+"""Intervals after a step whose error is reported."""
 WAITING = 40
-"""Intervals for which one waits longer than it should take until a death or a return is known."""
+"""Additional intervals, beyond the expected ones, until a death or a return is known."""
 CHURNING = 400
 AWAY_INTERVALS = 60
-"""For how long a limiter is dead that comes and goes: 3 s."""
+"""Intervals of a limiter's absence in churn: 3 s."""
 YOUNG = 40
-"""Intervals for which a limiter that has come back may not know the fleet yet."""
+"""Intervals after its return for which a limiter may not know the fleet."""
 _FEWER = {100: 0.4, 490: 0.25, 1000: 0.1}
-"""Part of all these intervals, of meshes: each is N (N - 1) updates, and all of them alike."""
+"""Part of these intervals for meshes, by size: each interval has N (N - 1) updates."""
 
 
 @dataclass(slots=True)
 class Errors:
-    """Errors as they come."""
+    """The errors of consecutive intervals."""
 
     signed: list[float] = field(default_factory=list)
     lowest: list[float] = field(default_factory=list)
-    """Of each interval."""
+    """The lowest error of each interval."""
     highest: list[float] = field(default_factory=list)
     series: list[float] = field(default_factory=list)
-    """Root mean square of each interval."""
+    """The root mean square of each interval."""
     allotted: list[float] = field(default_factory=list)
 
     def look(self, made: Fleet, names: list[str] | None = None) -> None:
-        """Take in what these limiters, or all that live, believe now."""
+        """Record the present errors of these limiters, or of all live ones."""
         total = made.total
         self.allotted.append(made.allotted)
         found = [believed / total - 1 for believed in made.believed(names).values()]
@@ -72,7 +72,7 @@ class Errors:
 
     @property
     def document(self) -> dict[str, Any]:
-        """As it stands in results."""
+        """The errors as data, for results."""
         sizes = sorted(map(abs, self.signed))
         return {
             "rms": root_mean_square(self.series),
@@ -90,28 +90,24 @@ class Errors:
 
     @property
     def close_after(self) -> int | None:
-        """Intervals until the error is, and stays, below `CLOSE`; None: it does not."""
-        known = 0
-        for number, error in enumerate(self.series, 1):
-            if error >= CLOSE:
-                known = number
-        return None if known == len(self.series) else known + 1
+        """Intervals until the error stays below `CLOSE`; None: it does not."""
+        return _settled([error < CLOSE for error in self.series])
 
 
 def root_mean_square(errors: list[float]) -> float:
-    """Of errors that are root mean squares themselves."""
+    """The root mean square of errors, or of root mean squares."""
     return _short(math.sqrt(statistics.fmean(error * error for error in errors)))
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """One fleet: its record in the results."""
+    """Measure one fleet, and return its record."""
     made = fleet(case.fabric, case.limiters, case.seed, case.conditions)
     measured = {DEMAND: _demand, DEATH: _death, CHURN: _churn}[case.part]
     return {"case": case.document, **measured(made, case)}
 
 
 def _started(made: Fleet, case: Case) -> Errors:
-    """Let a fleet that starts all at once come to know itself."""
+    """Run a fleet that starts at once until it knows the total."""
     intervals = start_up(case.fabric, case.limiters) + 20
     intervals += 8 * (case.delay_ms + case.jitter_ms) * MS // INTERVAL_NS
     return _run(made, intervals)
@@ -160,52 +156,50 @@ def _demand(made: Fleet, case: Case) -> dict[str, Any]:
 
 
 def _death(made: Fleet, case: Case) -> dict[str, Any]:
-    """The one that most are behind, who wants as much as all others together, dies and returns."""
+    """The busiest limiter, with half of the demand, dies and returns."""
     _started(made, case)
     victim = _busiest(made)
     made.demand[victim] = sum(made.demand[name] for name in made.names if name != victim)
     _run(made, QUIET + start_up(case.fabric, case.limiters))
     made.dead.add(victim)
-    others = {case.limiters - 2}
     more = round(WAITING * _part(case))
     wait = 24 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters) + more
-    counted_out: list[bool] = []
-    death = Errors()
-    for _ in range(wait):
-        made.run(1)
-        death.look(made)
-        counted_out.append(made.connected() == others)
+    death = _until_counted(made, wait, case.limiters - 2)
     made.restart(victim)
     made.dead.clear()
     known = 3 * cycle(case.fabric, case.limiters) + 3 * settling(case.fabric, case.limiters)
-    counted_in: list[bool] = []
-    back = Errors()
-    for _ in range(known + more):
-        made.run(1)
-        back.look(made)
-        counted_in.append(made.connected() == {case.limiters - 1})
+    back = _until_counted(made, known + more, case.limiters - 1)
     return {
-        "death": death.document
-        | {"close_after": death.close_after, "counted_after": _settled(counted_out)},
-        "return": back.document
-        | {"close_after": back.close_after, "counted_after": _settled(counted_in)},
-        **_series(case, {"death": death, "return": back}),
+        **{
+            phase: errors.document
+            | {"close_after": errors.close_after, "counted_after": _settled(counted)}
+            for phase, (errors, counted) in (("death", death), ("return", back))
+        },
+        **_series(case, {"death": death[0], "return": back[0]}),
     }
 
 
+def _until_counted(made: Fleet, intervals: int, peers: int) -> tuple[Errors, list[bool]]:
+    """Run a fleet; in each interval, whether all live limiters count this number of peers."""
+    errors, counted = Errors(), []
+    for _ in range(intervals):
+        made.run(1)
+        errors.look(made)
+        counted.append(made.connected() == {peers})
+    return errors, counted
+
+
 def _busiest(made: Fleet) -> str:
-    """Who is told most by others in a round: in a tree, who has most children."""
-    told = dict.fromkeys(made.names, 0)
+    """The limiter with the most targets in a round: in a tree, with the most children."""
     rng = Random(1)
-    for name in made.names:
-        told[name] = len(made.fabrics[name].membership.targets(rng))
-    return max(made.names, key=lambda name: (told[name], name))
+    targets = {name: len(made.fabrics[name].membership.targets(rng)) for name in made.names}
+    return max(made.names, key=lambda name: (targets[name], name))
 
 
 def _churn(made: Fleet, case: Case) -> dict[str, Any]:
-    """One of those that live dies at every so many intervals, and is back after `AWAY_INTERVALS`.
+    """A random limiter dies every `Case.every` intervals, and returns after `AWAY_INTERVALS`.
 
-    Limiters are judged from `YOUNG` intervals after they came back on.
+    A limiter's errors count from `YOUNG` intervals after its return.
     """
     _started(made, case)
     rng = Random(case.seed)
@@ -240,19 +234,19 @@ def _part(case: Case) -> float:
 
 
 def _settled(happened: list[bool]) -> int | None:
-    """After how many intervals something is so, and stays so; None: it does not."""
+    """Intervals until something stays true; None: it does not."""
     false = [number for number, so in enumerate(happened, 1) if not so]
     last = false[-1] if false else 0
     return None if last == len(happened) else last + 1
 
 
 def _series(case: Case, phases: dict[str, Errors]) -> dict[str, Any]:
-    """The errors over time, of the first seed."""
+    """The errors over time, with the first seed."""
     if case.seed != 1:
         return {}
     return {"series": {name: list(map(_short, found.series)) for name, found in phases.items()}}
 
 
 def _short(number: float) -> float:
-    """Four digits are enough, and make a small file."""
+    """Round to four digits, for a small file."""
     return float(f"{number:.4g}")

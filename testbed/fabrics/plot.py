@@ -1,4 +1,4 @@
-"""Plots of a comparison: the error over time, against loss, and how fast a change is known."""
+"""Plots of a comparison: the error over time and against loss, and the reaction times."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from testbed.plot import COLOURS, STYLE, save
 
 _SECONDS = INTERVAL_NS / 1e9
 _LEAST = 1e-4
-"""An error of zero has no place on a logarithmic axis."""
+"""Drawn for an error of zero, which a logarithmic axis cannot show."""
 _TIMES = 100
-"""Limiters whose errors are drawn over time."""
+"""The size of the fleets in the plot over time."""
 _LONGEST = 100
-"""Intervals of a phase that are drawn, at most, but for churn."""
+"""Most drawn intervals of a phase, except churn."""
 _DASHES = ("-", "--", "-.", ":")
 
 
 def draw(results: Results, directory: Path) -> list[Path]:
-    """Draw what there is; return the files."""
+    """Draw the measured cases; return the files."""
     with rc_context(STYLE):
         return [
             _over_time(results, directory),
@@ -100,7 +100,7 @@ def _against_loss(results: Results, directory: Path) -> Path:
 
 def _against_size(results: Results, directory: Path) -> Path:
     panels = (
-        (DEMAND, ("up", "close_after"), "A total that doubles is known"),
+        (DEMAND, ("up", "close_after"), "A doubled total is known"),
         (DEATH, ("death", "counted_after"), "A death is known to all"),
         (DEATH, ("return", "close_after"), "A return is known to all"),
     )
@@ -120,13 +120,13 @@ def _against_size(results: Results, directory: Path) -> Path:
         axes.set_title(title)
         axes.set_xlabel("Limiters")
         _finish(axes, both=True)
-    grid[0].set_ylabel("Seconds (where it comes about)")
+    grid[0].set_ylabel("Seconds (without runs that never knew it)")
     _legend(grid[0])
     return save(figure, directory / "fabrics-size.png")
 
 
 def _finish(axes: Axes, *, both: bool = False) -> None:
-    """Logarithmic errors or times, and sizes; an axis of nothing cannot be logarithmic."""
+    """Make the axes logarithmic. An axis without lines cannot be."""
     if axes.get_legend_handles_labels()[0]:
         axes.set_yscale("log")
         if both:

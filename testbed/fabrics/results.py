@@ -1,4 +1,4 @@
-"""What was measured, by what it was measured of. Pure."""
+"""The measured values by case. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Results:
 
     @property
     def cases(self) -> list[Case]:
-        """Those that there are, with the first seed each."""
+        """The measured cases, each with the first seed."""
         return list(self._by_case)
 
     def __contains__(self, case: Case) -> bool:
         return case in self._by_case
 
     def of(self, case: Case) -> list[Mapping[str, Any]]:
-        """Runs of a case, of any seed."""
+        """The runs of a case with any seed."""
         return self._by_case.get(case, [])
 
     def values(self, case: Case, *path: str) -> list[Any]:
-        """What its runs have under these keys."""
+        """The values of its runs under these keys."""
         found = []
         for run in self.of(case):
             value: Any = run
@@ -54,16 +54,16 @@ class Results:
         return statistics.fmean(values) if values else None
 
     def extreme(self, case: Case, *path: str) -> float | None:
-        """The one that is farthest from zero."""
+        """The value farthest from zero."""
         return max(self.values(case, *path), key=abs, default=None)
 
     def seconds(self, case: Case, *path: str) -> float | None:
-        """The median of intervals, in seconds; infinite where most runs never came there."""
+        """The median of intervals, in seconds; infinite if most runs never reached the state."""
         values = [math.inf if v is None else v for v in self.values(case, *path)]
         return statistics.median_high(values) * INTERVAL_NS / 1e9 if values else None
 
     def series(self, case: Case, phase: str) -> list[float]:
-        """The errors over time, an interval each, of the first seed."""
+        """The errors in each interval, with the first seed."""
         for run in self.of(case):
             if "series" in run:
                 found: list[float] = run["series"][phase]
@@ -71,5 +71,5 @@ class Results:
         return []
 
     def fabrics(self) -> list[str]:
-        """Those that there are, in their order."""
+        """The measured fabrics in order."""
         return list(dict.fromkeys(sorted(case.fabric for case in self._by_case)))

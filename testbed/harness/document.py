@@ -1,4 +1,4 @@
-"""The pages of results/ that `scripts/reproduce --docs` writes: a section for each figure. Pure."""
+"""The pages of results/ by `scripts/reproduce --docs`: a section for each figure. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCORE = re.compile(r"^\*\*Checks:\*\* (.+)$", re.MULTILINE)
 
 
 def pages(figures: Mapping[str, Figure]) -> dict[str, Page]:
-    """Each page by its name, with the figures that it shows."""
+    """Each page by its name."""
     return {
         name: Page(
             name, title, "scripts/reproduce --docs",
@@ -35,7 +35,7 @@ def pages(figures: Mapping[str, Figure]) -> dict[str, Page]:
 
 
 def _overview(sections: Mapping[str, str]) -> str:
-    """How many checks of each figure hold."""
+    """The table of all figures' checks."""
     rows = []
     for section in sections.values():
         heading, held = _HEADING.search(section), _SCORE.search(section)
@@ -46,7 +46,7 @@ def _overview(sections: Mapping[str, str]) -> str:
 
 
 def section(summary: Summary) -> str:
-    """What the paper says, what was found, how the runs were taken, tables and plots."""
+    """The paper's statement, the findings, the conditions of the runs, tables and plots."""
     failed = [
         f"Does not hold: {check['statement']}: {check['measured']}, not {check['bounds']}"
         for check in unmet(summary, Verdict.FAILED)

@@ -1,4 +1,4 @@
-"""What a figure shows: checks of what the paper says about it, and a table or two. Pure."""
+"""The findings about a figure: checks of the paper's statements, and tables. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.harness.markdown import table
 
 
 class Verdict(Enum):
-    """What became of a check."""
+    """The outcome of a check."""
 
     PASSED = "ok"
     FAILED = "failed"
@@ -21,11 +21,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A statement about a figure, as a number that has to lie within bounds."""
+    """A statement about a figure, as a number with bounds."""
 
     statement: str
     value: float | None
-    """None where it could not be measured."""
+    """None if it could not be measured."""
     unit: str = ""
     least: float | None = None
     most: float | None = None
@@ -41,7 +41,7 @@ class Check:
 
     @property
     def bounds(self) -> str:
-        """What was to be reached, in words."""
+        """The bounds in words."""
         if self.least is not None and self.most is not None:
             return f"{_number(self.least)} to {_number(self.most)}"
         if self.least is not None:
@@ -50,14 +50,14 @@ class Check:
 
     @property
     def measured(self) -> str:
-        """The figure with its unit."""
+        """The value with its unit."""
         if self.value is None:
             return "-"
         return f"{_number(self.value)} {self.unit}".strip()
 
     @property
     def record(self) -> dict[str, Any]:
-        """As it stands in results."""
+        """The check as data, for results."""
         return {
             **asdict(self), "measured": self.measured, "bounds": self.bounds,
             "verdict": self.verdict.value,
@@ -66,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text, the first column a name."""
+    """Rows of text. The first column is a name."""
 
     title: str
     header: Sequence[str]
@@ -74,19 +74,19 @@ class Table:
 
     @property
     def lines(self) -> list[str]:
-        """In Markdown."""
+        """The table in Markdown."""
         return [f"{self.title}:", "", *table(self.header, self.rows)]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came out for a figure."""
+    """The findings about a figure."""
 
     checks: Sequence[Check]
     ours: str
-    """The figures in one sentence, to stand beside the paper's."""
+    """The main values in one sentence, to compare with the paper's."""
     difference: str = ""
-    """Why it differs from the paper, where it does; in one sentence."""
+    """The reason for a difference from the paper; empty without one."""
     tables: Sequence[Table] = field(default=())
 
 

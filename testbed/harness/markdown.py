@@ -9,7 +9,7 @@ _WIDTH = 120
 
 
 def bar(cells: Iterable[str]) -> str:
-    """A line of a table; a bar inside a cell would end it, and becomes a slash."""
+    """A row of a table. A bar inside a cell would end the cell, and becomes a slash."""
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 

@@ -1,4 +1,4 @@
-"""What is being done: lines that change in place on a terminal."""
+"""Progress: lines that change in place on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 class Board:
-    """A line for each thing that is being done; elsewhere than on a terminal, nothing."""
+    """A line for each task in progress; without a terminal, only notes are printed."""
 
     def __init__(self, stream: TextIO = sys.stderr) -> None:
         self._stream = stream
@@ -27,34 +27,34 @@ class Board:
         self._stream.flush()
 
     def note(self, text: str) -> None:
-        """Say something that stays, above the lines."""
+        """Print a line that stays, above the others."""
         self._clear()
         self._stream.write("".join(f"{line}\n" for line in [text, *self._shown]))
         self._stream.flush()
 
     def end(self) -> None:
-        """Nothing more comes; leave nothing but the notes."""
+        """Remove all lines except the notes."""
         self._clear()
         self._shown = []
         self._stream.flush()
 
     def _clear(self) -> None:
-        """Go back to where the lines begin, and wipe everything from there on."""
+        """Go back to the first line, and clear the rest of the screen."""
         if self._shown:
             self._stream.write(f"\x1b[{len(self._shown)}F\x1b[J")
 
 
 class Progress(Board):
-    """One thing after another; elsewhere than on a terminal each is a line that stays."""
+    """One task after another; without a terminal each step is a line that stays."""
 
     _run = _last = ""
 
     def begin(self, run: str) -> None:
-        """A run begins; `run` says which."""
+        """A run begins; `run` names it."""
         self._run = run
 
     def step(self, text: str) -> None:
-        """Say what is being done now."""
+        """Report the present step."""
         line = f"{self._run}: {text}"
         self.show([line])
         if not self._terminal and line != self._last:
@@ -62,6 +62,6 @@ class Progress(Board):
         self._last = line
 
     def countdown(self, seconds_left: int) -> None:
-        """Say how long the run still takes; every second on a terminal, every ten elsewhere."""
+        """Report the remaining time: each second on a terminal, else every ten."""
         if self._terminal or seconds_left % 10 == 0:
             self.step(f"running, {seconds_left} s left")

@@ -35,7 +35,7 @@ _CLASSES = {
 
 
 def text(summaries: Sequence[Summary]) -> str:
-    """A few lines for each figure."""
+    """Each figure in a few lines."""
     lines = []
     for summary in summaries:
         lines.append(f"{summary['title']}: {score(summary)}")
@@ -49,7 +49,7 @@ def text(summaries: Sequence[Summary]) -> str:
 
 
 def score(summary: Summary) -> str:
-    """How many checks hold, and how many could not be judged."""
+    """The numbers of checks that hold, and of checks without a value."""
     checks = summary["checks"]
     held = sum(check["verdict"] == Verdict.PASSED.value for check in checks)
     unknown = len(unmet(summary, Verdict.MISSING))
@@ -59,7 +59,7 @@ def score(summary: Summary) -> str:
 
 
 def difference(summary: Summary) -> str:
-    """What differs from the paper: what is said about it, and which checks do not hold."""
+    """The difference from the paper, failed checks, and missing runs."""
     parts = [summary["difference"]] if summary["difference"] else []
     failed = [
         f"{check['statement']}: {check['measured']}, not {check['bounds']}"
@@ -73,7 +73,7 @@ def difference(summary: Summary) -> str:
 
 
 def conditions(summaries: Sequence[Summary]) -> list[str]:
-    """How the runs were taken: a line for each series, or family of them (`family/member`)."""
+    """The conditions of the runs: a line for each series, or family of series (`family/member`)."""
     families: dict[tuple[Any, ...], list[Summary]] = {}
     for summary in summaries:
         for series in summary["series"]:
@@ -94,7 +94,7 @@ def conditions(summaries: Sequence[Summary]) -> list[str]:
             sum(series.get(key, 0) for series in own)
             for key in ("runs", "wanted", "discarded", "disturbed")
         )
-        remark = f", {disturbed} that the host disturbed count (--once)" if disturbed else ""
+        remark = f", {disturbed} of them disturbed by the host (--once)" if disturbed else ""
         lines.append(
             f"{name}: {runs} of {wanted} runs of {seconds:g} s ({place}"
             f"{f', {jobs} at a time' if jobs > 1 else ''}), {discarded} attempts "
@@ -105,7 +105,7 @@ def conditions(summaries: Sequence[Summary]) -> list[str]:
 
 
 def html(summaries: Sequence[Summary], plots: Mapping[str, Sequence[bytes]]) -> str:
-    """The whole page, with the plots (PNG, by figure) in it."""
+    """The whole page, with its plots (PNG, by figure)."""
     rows = "".join(
         f'<tr><td><a href="#{summary["name"]}">{escape(summary["title"])}</a></td>'
         f"<td>{escape(summary['paper'])}</td><td>{escape(summary['ours'])}</td>"
@@ -156,7 +156,7 @@ def _section(summary: Summary, plots: Sequence[bytes]) -> str:
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already."""
+    """A table; its cells are HTML."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return (

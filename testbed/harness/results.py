@@ -1,10 +1,11 @@
-"""The runs of several series, and the figures that checks are made of. Pure.
+"""The runs of several series, and the values that checks are made of. Pure.
 
 Rates are bits/s, times seconds from the start of a run, as in result.json (docs/testbed.md).
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ OfRun = Callable[[Run], float]
 
 
 class Results:
-    """Results by the name of their series; a series may be missing, and so may runs."""
+    """Results by series name. Series and runs may be missing."""
 
     def __init__(self, by_series: Mapping[str, Mapping[str, Any]]) -> None:
         self.by_series = by_series
@@ -25,21 +26,25 @@ class Results:
         own = [run for run in found if run["allocator"] == allocator]
         return sorted(own, key=lambda run: int(run["repetition"]))
 
+    def has(self, series: str) -> bool:
+        """Whether the series exists; true for all if no series does, so that checks are listed."""
+        return series in self.by_series or not self.by_series
+
     def wanted(self, series: str, allocators: Sequence[str]) -> list[str]:
-        """Those of the allocators that the series was to run; all where it was not run at all."""
+        """Those of the allocators that the series includes; all if the series is missing."""
         definition = self.by_series.get(series, {}).get("definition", {})
         return [name for name in allocators if name in definition.get("allocators", allocators)]
 
     def limit_bps(self, series: str) -> float:
-        """The global limit; NaN where the series is missing."""
+        """The global limit; NaN if the series is missing."""
         return float(self.by_series.get(series, {}).get("limit_bps", "nan"))
 
     def values(self, series: str, allocator: str, of_run: OfRun) -> list[float]:
-        """A figure of each run."""
+        """A value of each run."""
         return [of_run(run) for run in self.runs(series, allocator)]
 
     def median(self, series: str, allocator: str, of_run: OfRun) -> float | None:
-        """The median over the runs; None where there are none."""
+        """The median over the runs; None without runs."""
         values = self.values(series, allocator, of_run)
         return statistics.median(values) if values else None
 
@@ -52,11 +57,33 @@ class Results:
         """Jain's index over all flows; median over the runs."""
         return self.median(series, allocator, lambda run: float(run["jain"]))
 
+    def share(self, series: str, allocator: str, limiter: str) -> float | None:
+        """A limiter's part of the forwarded bytes; median over the runs."""
+        return self.median(series, allocator, lambda run: float(run["share"][limiter]))
+
+    def highest(self, series: str, allocator: str) -> float | None:
+        """The highest 1 s window over the limit; median over the runs."""
+        limit_bps = self.limit_bps(series)
+        return self.median(series, allocator, lambda run: max(totals(run, 1.0)) / limit_bps)
+
+    def within(self, series: str, allocator: str) -> float | None:
+        """Part of the 1 s windows with at most 1.10 of the limit; median over the runs."""
+        limit_bps = self.limit_bps(series)
+        return self.median(series, allocator, lambda run: share_within(run, limit_bps))
+
+    def control(self, series: str, allocator: str) -> float | None:
+        """Control traffic of all limiters over the limit; median over the runs."""
+        limiters = len(self.by_series.get(series, {}).get("limiters", ()))
+        sent = self.median(
+            series, allocator, lambda run: float(run["gossip"]["bytes_per_limiter_per_s"])
+        )
+        return None if sent is None else ratio(sent * 8 * limiters, self.limit_bps(series))
+
 
 def totals(
     run: Run, window_s: float, begin_s: float | None = None, end_s: float | None = None
 ) -> list[float]:
-    """What all limiters forwarded in consecutive windows of the measured time, bits/s."""
+    """The forwarding rate of all limiters in consecutive windows of the measured time, bits/s."""
     return windows(
         [sum(row[1] for row in rows) for rows in zip(*run["series"].values(), strict=True)],
         run["series_step_s"],
@@ -67,7 +94,7 @@ def totals(
 
 
 def share_within(run: Run, limit_bps: float, most: float = 1.10) -> float:
-    """Part of the windows of 1 s in which no more than `most` times the limit was forwarded."""
+    """Part of the 1 s windows with at most `most` times the limit."""
     rates = totals(run, 1.0)
     return sum(rate <= most * limit_bps for rate in rates) / len(rates)
 
@@ -84,6 +111,17 @@ def forwarded(run: Run, limiter: str, begin_s: float, end_s: float) -> float:
     return rate
 
 
+def t80_times(events: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Every flow's t80 in order, s: infinite for never, and from the detection for a death."""
+    times = []
+    for event in events:
+        since_s = (event["in_force_s"] or 0.0) if "death" in event["kind"] else 0.0
+        for flow in event["flows"]:
+            t80_s = flow["t80_s"]
+            times.append(math.inf if t80_s is None else max(t80_s - since_s, 0.0))
+    return sorted(times)
+
+
 def goodput(flow: Mapping[str, Any], step_s: float, begin_s: float, end_s: float) -> float:
     """Mean goodput of one flow, bits/s."""
     (rate,) = windows(flow["goodput_series_bps"], step_s, end_s - begin_s, begin_s, end_s)
@@ -93,7 +131,7 @@ def goodput(flow: Mapping[str, Any], step_s: float, begin_s: float, end_s: float
 def windows(
     rates: Sequence[float], step_s: float, window_s: float, begin_s: float, end_s: float
 ) -> list[float]:
-    """Means of rates over consecutive windows; a last one that would not be whole is left out."""
+    """Means of rates over consecutive whole windows."""
     first, last = round(begin_s / step_s), min(round(end_s / step_s), len(rates))
     width = max(round(window_s / step_s), 1)
     return [
@@ -102,22 +140,22 @@ def windows(
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard deviation; 0 of one value."""
+    """Standard deviation; 0 for one value."""
     return statistics.pstdev(values)
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """A quotient; None where a part of it is missing."""
+    """A quotient; None if a value is missing."""
     return None if above is None or not below else above / below
 
 
 def difference(left: float | None, right: float | None) -> float | None:
-    """A difference; None where a part of it is missing."""
+    """A difference; None if a value is missing."""
     return None if left is None or right is None else left - right
 
 
 def mean_and_spread(values: Iterable[float], scale: float = 1.0) -> tuple[str, str]:
-    """Mean and standard deviation over runs as the paper's tables have them; dashes for none."""
+    """Mean and standard deviation over runs, as in the paper's tables; dashes without values."""
     scaled = [value / scale for value in values]
     if not scaled:
         return "-", "-"
@@ -126,5 +164,10 @@ def mean_and_spread(values: Iterable[float], scale: float = 1.0) -> tuple[str, s
 
 
 def text(value: float | None, digits: int = 2) -> str:
-    """A figure for a sentence; a dash where it is missing."""
+    """A value for a sentence; a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def texts(values: Iterable[float | None], digits: int = 3) -> list[str]:
+    """Values for the cells of a table."""
+    return [text(value, digits) for value in values]

@@ -1,7 +1,7 @@
-"""What figures need, and writing what was found.
+"""Figures from their runs.
 
 OUT/runs/SERIES/result.json      the runs, as data (docs/testbed.md)
-OUT/FIGURE/summary.json, *.png   what was found, and its plots
+OUT/FIGURE/summary.json, *.png   the checks' outcome, and plots
 OUT/report.html                  all of it on one page
 """
 
@@ -10,124 +10,90 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import click
 
 from testbed.harness import report
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
+from testbed.harness.ledger import read
 from testbed.harness.results import Results
-from testbed.harness.schedule import Room, Task, time_left
-from testbed.harness.suite import Ledger, Notes, header, read
 from testbed.harness.summary import summarize
 
+RUNS = "runs"
 REPORT = "report.html"
 SUMMARY = "summary.json"
 LOCK = ".lock"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What the user chose."""
-
-    out: Path
-    quick: bool
-    datapath: str
-    links: str
-    room: Room
-    """For several runs at a time."""
-    once: bool = False
-    """Whether a run that the host disturbed counts, with a remark."""
-
-    def directory(self, series: Series) -> Path:
-        """Where the runs of a series are."""
-        return self.out / "runs" / series.name
+_LOW_PRIORITY = 10
 
 
 @contextlib.contextmanager
 def claimed(out: Path) -> Iterator[None]:
-    """Nobody else writes into `out` meanwhile.
+    """Let no other process write into `out` meanwhile.
 
     Raises:
-        click.ClickException: somebody does.
+        click.ClickException: another process does.
     """
     out.mkdir(parents=True, exist_ok=True)
-    # It stays: who removed it could take away what another has just claimed.
+    # The file stays: its removal could take away another process's new lock.
     with (out / LOCK).open("w", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise click.ClickException(
-                f"{out} is being written by another `reproduce`: --jobs does several runs at a "
-                "time, --out names another place"
+                f"{out} is being written by another `reproduce`: use --jobs for several runs at a "
+                "time, or --out for another directory"
             ) from None
         yield
 
 
-def series_of(figures: Sequence[Figure], quick: bool) -> list[Series]:
-    """Each series once, in the order in which they are needed."""
-    needed = [series for figure in figures for series in figure.series(quick)]
-    return list({series.name: series for series in needed}.values())
+class Conclusions:
+    """Concludes each figure when its series are finished (`Campaign`'s `progressed`)."""
+
+    def __init__(self, figures: Sequence[Figure], out: Path, quick: bool) -> None:
+        self._left = [figure for figure in figures if figure.series(quick)]
+        self._out = out
+        self._quick = quick
+
+    def __call__(self, unfinished: Set[str]) -> None:
+        """Conclude what is not among the unfinished series."""
+        for figure in list(self._left):
+            if unfinished.isdisjoint(one.name for one in figure.series(self._quick)):
+                with ThreadPoolExecutor(1, initializer=_lower_priority) as pool:
+                    pool.submit(conclude, figure, self._out, self._quick).result()
+                self._left.remove(figure)
 
 
-def ledger(series: Series, setting: Setting, notes: Notes) -> Ledger:
-    """The result of a series, with those of its runs that are there and still count."""
-    experiment = series.load(setting.quick)
-    place = "simulated" if series.simulated else ""
-    chosen = {"datapath": place or setting.datapath, "links": place or setting.links}
-    head = header(experiment, chosen, simulated=series.simulated)
-    jobs = 1 if series.alone else setting.room.jobs
-    directory = setting.directory(series)
-    return Ledger(series.name, experiment, {**head, "jobs": jobs}, directory, notes, resumed=True)
+def _lower_priority() -> None:
+    """Runs in progress come first. Only this thread's priority: only root may raise it again."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), _LOW_PRIORITY))
 
 
-def tasks_of(
-    series: Series, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
-) -> list[Task]:
-    """These runs of a series, (allocator, repetition), or all."""
-    experiment = series.load(quick)
-    table = experiment.table
-    alone = not series.simulated and (series.alone or room.jobs == 1)
-    seconds = {name: series.run_seconds(table.seconds, name) for name in table.allocators}
-    return [
-        Task(series.name, *run, series.simulated, seconds[run[0]], alone)
-        for run in (experiment.runs if runs is None else runs)
-    ]
-
-
-def expected_s(figures: Sequence[Figure], quick: bool, room: Room) -> float:
-    """How long all runs of these figures take, about."""
-    tasks = [task for series in series_of(figures, quick) for task in tasks_of(series, quick, room)]
-    return time_left(tasks, [], room, lambda task: task.seconds)
-
-
-def conclude(figure: Figure, setting: Setting) -> dict[str, Any]:
-    """Check and draw a figure from the runs that are there; return its summary."""
-    found = {
-        series.name: read(setting.directory(series)) for series in figure.series(setting.quick)
-    }
+def conclude(figure: Figure, out: Path, quick: bool) -> None:
+    """Check and draw a figure from the existing runs, and write its summary."""
+    found = {series.name: read(out / RUNS / series.name) for series in figure.series(quick)}
     results = {name: result for name, result in found.items() if result is not None}
-    directory = setting.out / figure.name
+    directory = out / figure.name
     directory.mkdir(parents=True, exist_ok=True)
     seen = Results(results)
     plots = [plot.name for plot in figure.draw(seen, directory)]
-    summary = summarize(figure, figure.evaluate(seen), plots, results, quick=setting.quick)
+    summary = summarize(figure, figure.evaluate(seen), plots, results, quick=quick)
     text = json.dumps(summary, indent=1) + "\n"
     (directory / SUMMARY).write_text(text, encoding="utf-8")
-    return summary
 
 
 def summaries(figures: Sequence[Figure], out: Path) -> list[dict[str, Any]]:
-    """What `out` has of these figures, whenever it was found."""
+    """The existing summaries of these figures."""
     files = [out / figure.name / SUMMARY for figure in figures]
     return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
 
 
 def write_report(figures: Sequence[Figure], out: Path) -> Path:
-    """Write the page with all figures that `out` has."""
+    """Write the page with all concluded figures."""
     known = summaries(figures, out)
     plots = {
         summary["name"]: [(out / summary["name"] / plot).read_bytes() for plot in summary["plots"]]
@@ -137,11 +103,3 @@ def write_report(figures: Sequence[Figure], out: Path) -> Path:
     page = out / REPORT
     page.write_text(report.html(known, plots), encoding="utf-8")
     return page
-
-
-def duration(seconds: float) -> str:
-    """Hours and minutes, or seconds where it is less than two minutes."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

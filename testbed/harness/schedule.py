@@ -1,11 +1,10 @@
-"""Which run is next, of many that may be done several at a time. Pure.
+"""Chooses the next run of a campaign. Pure.
 
-- `jobs` runs on the testbed at a time. What needs the host for itself is alone on it: with one
-  job that is every run on the testbed.
-- Simulated runs take processors that are idle: half of them beside runs on the testbed, all where
-  there are none.
+- The testbed has `jobs` runs at a time. Some runs have the host for themselves; with one job, all
+  runs on the testbed do.
+- Simulated runs use idle processors: half of the processors beside runs on the testbed, or all.
 
-Nothing overtakes but for that: runs come in the order of the figures.
+Otherwise runs keep the order of their series.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ class Task:
     repetition: int
     simulated: bool
     seconds: float
-    """How long it takes, about."""
+    """Expected duration."""
     alone: bool = False
-    """Nothing else may run meanwhile."""
+    """Whether no other run may be beside it."""
     attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What there is room for."""
+    """The numbers of simultaneous runs."""
 
     jobs: int
     """Runs on the testbed at a time."""
@@ -41,7 +40,7 @@ class Room:
 
 
 def choose(waiting: Sequence[Task], running: Sequence[Task], room: Room) -> Task | None:
-    """The task to start now; None where one of those that run must end first."""
+    """The task to start now; None if a running one must end first."""
     if any(task.alone for task in running):
         return None
     if not running:
@@ -66,9 +65,9 @@ def time_left(
     room: Room,
     duration: Callable[[Task], float],
 ) -> float:
-    """Seconds until everything is done, by playing it through.
+    """Seconds until the end of all tasks, by simulating the schedule.
 
-    `running` says for how long each has run; `duration` how long a task takes.
+    `running` has each task's time so far; `duration` is the expected duration of a task.
     """
     order = count()
     ends = [(max(duration(task) - since_s, 0.0), next(order), task) for task, since_s in running]

@@ -1,4 +1,4 @@
-"""A figure's summary: what was found, as data (OUT/NAME/summary.json). Pure."""
+"""A figure's summary: its findings as data (OUT/NAME/summary.json). Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Finding, Verdict
+from testbed.harness.series import Series
 
 SCHEMA = 1
 NOT_RUN = "not run"
@@ -21,7 +22,7 @@ def summarize(
     *,
     quick: bool,
 ) -> dict[str, Any]:
-    """Everything that the report says of a figure; `plots` are file names beside the summary."""
+    """The contents of a figure's report; `plots` are file names beside the summary."""
     return {
         "schema": SCHEMA,
         "name": figure.name,
@@ -40,7 +41,7 @@ def summarize(
 
 
 def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> dict[str, Any]:
-    """What a series was, and what of it is missing and why."""
+    """A series, its conditions, and its missing runs with reasons."""
     experiment = series.load(quick)
     runs = result["runs"] if result else []
     done = {(run["allocator"], run["repetition"]) for run in runs}
@@ -66,7 +67,7 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
             if (allocator, repetition) not in done
         ],
         "datapaths": sorted({run["datapath"] for run in runs}),
-        # Of what was measured before there could be several there was one at a time.
+        # Older results lack the key: they had one run at a time.
         "jobs": result.get("jobs", 1) if result else None,
         **{
             key: result[key] if result else None
@@ -81,7 +82,7 @@ def unmet(summary: Mapping[str, Any], verdict: Verdict) -> list[Mapping[str, Any
 
 
 def missing(summary: Mapping[str, Any]) -> list[str]:
-    """The runs that are missing, in words: a line for each series."""
+    """The missing runs in words: a line for each series."""
     lines = []
     for series in summary["series"]:
         if absent := series["missing"]:
@@ -96,5 +97,5 @@ def missing(summary: Mapping[str, Any]) -> list[str]:
 
 
 def missing_count(summary: Mapping[str, Any]) -> int:
-    """How many runs are missing."""
+    """The number of missing runs."""
     return sum(len(series["missing"]) for series in summary["series"])

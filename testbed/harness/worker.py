@@ -1,9 +1,9 @@
 """One run as a process of its own: `python -m testbed.harness.worker`, for `campaign.py`.
 
-A job comes on the standard input and the outcome goes to the standard output, as JSON lines
-(`Job`, and the constants below). Namespaces, sockets and logs are called after the process that
-makes them (`testbed.netns`), and queue numbers and ports belong to a namespace, so that several
-runs at a time have nothing in common but the host. SIGTERM ends a run, and removes everything.
+A job comes on the standard input and the outcome goes to the standard output, as JSON lines (`Job`,
+and the constants below). Names of namespaces, sockets and logs contain the process's id
+(`testbed.netns`), and queue numbers and ports belong to a namespace. So simultaneous runs share
+only the host. SIGTERM ends a run, and removes everything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -26,48 +27,48 @@ from testbed.run import RunOptions, refuse, run_once
 from testbed.sim.run import simulate
 
 STEP = "step"
-"""What is being done now."""
+"""The present step of the run."""
 RECORD = "record"
 """The record of a run that counts."""
 DISCARDED = "discarded"
-"""Why it does not."""
+"""The reason why a run does not count."""
 IMPOSSIBLE = "impossible"
-"""Why the host, or the code, cannot do such runs at all."""
+"""The reason why the host, or the code, cannot do such runs at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be run."""
+    """A run, and the user's choices (`Setting`)."""
 
     definition: dict[str, Any]
-    """Of the experiment."""
+    """The experiment's definition."""
     allocator: str
     repetition: int
     simulated: bool
     datapath: str
     links: str
     once: bool
-    """Whether a run that the host disturbed counts, with a remark."""
+    traces: str | None
 
 
-class _Told(Progress):
-    """Progress for whoever started this process."""
+class _Reported(Progress):
+    """Progress for the campaign."""
 
     def step(self, text: str) -> None:
-        """Say what is being done now."""
+        """Report a step."""
         child.send(**{STEP: text})
 
     def countdown(self, seconds_left: int) -> None:
-        """Say how long it still takes."""
+        """Report the remaining seconds."""
         self.step(f"{seconds_left} s left")
 
 
 def work(job: Job) -> dict[str, Any]:
-    """Carry it out, and return what to answer."""
+    """Carry out the run, and return the last answer."""
     wanted = experiment.build(job.definition, job.definition.get("name", ""))
 
     async def run() -> dict[str, Any]:
-        # Told apart in here: outside, errors are for a terminal.
+        # Errors become answers in here: outside they are for a terminal.
         return await _answer(wanted, job)
 
     return trio.run(run) if job.simulated else run_to_end(run)
@@ -76,14 +77,17 @@ def work(job: Job) -> dict[str, Any]:
 async def _answer(wanted: Experiment, job: Job) -> dict[str, Any]:
     try:
         if job.simulated:
-            # A daemon that has something to do goes first: it may be part of a measurement.
+            # Daemons run first: they may be part of a measurement.
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             return {RECORD: simulate(wanted, job.allocator, job.repetition)}
         refuse(wanted)
         options = RunOptions(
-            job.datapath, functools.partial(choose_links, job.links), once=job.once
+            job.datapath,
+            functools.partial(choose_links, job.links),
+            None if job.traces is None else Path(job.traces),
+            job.once,
         )
-        record = await run_once(wanted, job.allocator, job.repetition, options, _Told())
+        record = await run_once(wanted, job.allocator, job.repetition, options, _Reported())
     except MeasurementError as error:
         return {DISCARDED: f"{error}"}
     except DrldError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -10,56 +9,53 @@ import click
 from testbed.fleet import DATAPATHS
 from testbed.harness import document, report
 from testbed.harness.campaign import Campaign
-from testbed.harness.figure import Figure
+from testbed.harness.figure import Figure, series_of
+from testbed.harness.ledger import read
 from testbed.harness.progress import Board
 from testbed.harness.runner import (
-    Setting,
+    RUNS,
+    Conclusions,
     claimed,
     conclude,
-    duration,
-    expected_s,
     summaries,
     write_report,
 )
 from testbed.harness.schedule import Room
-from testbed.harness.suite import read
+from testbed.harness.series import Setting, duration, expected_s
 from testbed.harness.summary import missing_count
 from testbed.interrupt import run_to_end
 from testbed.link import probed
+from testbed.options import PROCESSORS, once_option, resume_option
 from testbed.reproduce.registry import FIGURES
 
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
-_PROCESSORS = os.cpu_count() or 1
-_JOBS = {False: max(_PROCESSORS // 2, 1), True: 2 * _PROCESSORS}
-"""Unless told, by whether it is quick."""
+_JOBS = {False: max(PROCESSORS // 2, 1), True: 2 * PROCESSORS}
+"""The default of --jobs, by --quick."""
 
 
 class _Command(click.Command):
-    """Its help ends with the names, and how long each takes."""
+    """Its help ends with the names, and their expected durations."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
-        rows = []
-
-        def takes(figures: list[Figure]) -> tuple[str, str]:
+        def takes(*figures: Figure) -> str:
             full, quick = (
-                duration(expected_s(figures, quick, Room(jobs, _PROCESSORS)))
+                duration(expected_s(series_of(figures, quick), quick, Room(jobs, PROCESSORS)))
                 for quick, jobs in _JOBS.items()
             )
-            return full, quick
+            return f"{full}, quick {quick}"
 
+        rows = []
         for figure in FIGURES.values():
-            full, quick = takes([figure])
             shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.all_series))
-            rows.append((figure.name, f"{figure.title}; {full}, quick {quick} (runs: {shared})"))
-        full, quick = takes(list(FIGURES.values()))
-        rows.append(("all", f"{full}, quick {quick}: figures share runs"))
-        with formatter.section("Names, and how long they take unless --jobs says otherwise"):
+            rows.append((figure.name, f"{figure.title}; {takes(figure)} (runs: {shared})"))
+        rows.append(("all", f"{takes(*FIGURES.values())}: figures share runs"))
+        with formatter.section("Names, and their durations with the default of --jobs"):
             formatter.write_dl(rows)
 
 
 @click.command(cls=_Command)
 @click.argument("names", nargs=-1, type=click.Choice(list(FIGURES)), metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Few and short runs: a look, not a reproduction.")
+@click.option("--quick", is_flag=True, help="Few and short runs: a preview, not a reproduction.")
 @click.option(
     "--datapath", type=click.Choice([name for name in DATAPATHS if name != "tbf"]),
     default="auto", show_default=True,
@@ -70,18 +66,19 @@ class _Command(click.Command):
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(1, 64),
-    help="So many runs on the testbed at a time; of more than one, some limiters are run later "
-    "than on a host of their own, and a run in which links or samples come too late is done once "
-    "more, in the end alone. With 1 nothing runs beside a run, which is the most exact. "
-    "Simulated runs take what processors are idle, and do not depend on it. Default: "
+    help="Number of simultaneous runs on the testbed. With more than one, some limiters run later "
+    "than on a host of their own. A run with late links or samples is repeated once, and then "
+    "alone after all others. With 1 every run has the host for itself, which is the most exact. "
+    "Simulated runs use idle processors, and do not depend on it. Default: "
     f"{_JOBS[False]}, one for every two processors, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
-@click.option("--once", is_flag=True, help="Keep runs that the host disturbed, with a remark.")
-@click.option("--only-report", is_flag=True, help="Measure nothing: check and draw what OUT has.")
+@once_option
+@resume_option(default=True)
 @click.option(
-    "--docs",
-    is_flag=True,
-    help="Write what was found into results/ (with --only-report: what OUT has).",
+    "--only-report", is_flag=True, help="Measure nothing: check and draw the runs in OUT."
+)
+@click.option(
+    "--docs", is_flag=True, help="Write the findings into results/ (with --only-report: of OUT)."
 )
 def main(
     *,
@@ -91,34 +88,35 @@ def main(
     out: Path | None,
     jobs: int | None,
     once: bool,
+    resume: bool,
     only_report: bool,
     docs: bool,
 ) -> None:
-    """Reproduce figures and tables of the paper: NAMES of them, or all.
+    """Reproduce figures and tables of the paper: NAMES, or all of them.
 
-    Runs that OUT has already are kept, so what was interrupted goes on where it was.
+    An interrupted command continues when it is repeated.
     """
     directory = out or (_QUICK_OUT if quick else _OUT)
     everything = list(FIGURES.values())
     figures = [FIGURES[name] for name in names or FIGURES]
-    # A report needs no links.
-    links = "auto" if only_report else probed("auto")
-    room = Room(jobs or _JOBS[quick], _PROCESSORS)
-    setting = Setting(directory, quick, datapath, links, room, once)
-
-    async def work() -> None:
-        await Campaign(figures, setting, Board()).carry_out()
-
     if only_report:
         for figure in figures:
-            if any(read(setting.directory(series)) for series in figure.series(quick)):
-                conclude(figure, setting)
+            if any(read(directory / RUNS / series.name) for series in figure.series(quick)):
+                conclude(figure, directory, quick)
     else:
+        room = Room(jobs or _JOBS[quick], PROCESSORS)
+        setting = Setting(
+            directory / RUNS, room, quick, datapath, probed("auto"), once=once, resume=resume
+        )
         with claimed(directory):
+            campaign = Campaign(
+                series_of(figures, quick), setting, Board(),
+                Conclusions(figures, directory, quick),
+            )  # fmt: skip
             try:
-                run_to_end(work)
+                run_to_end(campaign.carry_out)
             finally:
-                # What is interrupted leaves a report of what it has.
+                # An interrupted campaign leaves a report of its results so far.
                 write_report(everything, directory)
     known = summaries(everything, directory)
     shown = [one for one in known if one["name"] in {figure.name for figure in figures}]
@@ -133,7 +131,7 @@ def main(
                 click.echo(f"{page.write(sections, plots)}")
     absent = sum(missing_count(one) for one in shown)
     if absent and not only_report:
-        raise click.ClickException(f"{absent} runs are missing; the same command does them")
+        raise click.ClickException(f"{absent} runs are missing; repeat the command to do them")
 
 
 if __name__ == "__main__":

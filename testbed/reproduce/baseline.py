@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from testbed.harness.figure import Series
+from testbed.harness.series import Series
 
 FPS = ("fps", "fps-paper", "fair")
-"""The allocators that stand for the paper's FPS: each statement about FPS is a check of them all.
+"""The allocators in the place of the paper's FPS: each statement about FPS is a check of all three.
 
-They are drld's FPS, figure 2 as the paper prints it, and drld's default.
+`fps` is drld's FPS, `fps-paper` is figure 2 as the paper prints it, and `fair` is drld's default.
 """
 PAPERS = ("ctb", "gtb", "grd", *FPS)
-"""The allocators of the paper's figures 3 and 4."""
+"""The allocators of the paper's figures 3 and 4, and the three in the place of FPS."""
 ALLOCATORS = (*PAPERS, "crd")
-"""Those of its figure 5."""
+"""The allocators of the paper's figure 5."""
 
 
 def papers(allocator: str) -> str:
-    """The paper's allocator that this one stands for."""
+    """The paper's allocator that this one is compared with."""
     return "fps" if allocator in FPS else allocator
 
 
@@ -34,8 +34,8 @@ NAMES = {
 _EWMA_AN_INTERVAL = 0.1
 _INTERVALS_A_SECOND = 20
 HASTY = f"limit.ewma={_EWMA_AN_INTERVAL**_INTERVALS_A_SECOND:.0e}"
-"""Another reading of the paper's "1-second EWMA parameter" of 0.1, as a setting: the estimate of
-the interval before keeps a tenth of its weight, which is next to no filter."""
+"""A setting for another reading of the paper's "1-second EWMA parameter" of 0.1: the estimate keeps
+a tenth of its weight each interval, and not each second. This is almost no filter."""
 
 BASELINE = Series(
     "baseline",

@@ -1,26 +1,22 @@
-"""Figure 3: forwarding rate over time of each limiter and in sum, in the baseline experiment."""
+"""Figure 3: the limiters' forwarding rates, and their sum, over time, in the baseline."""
 
 from __future__ import annotations
 
 from testbed.harness.draw import first_runs
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
-from testbed.harness.results import Results, text
+from testbed.harness.results import Results, text, texts
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES, PAPERS
 
 _TOP_MBIT = 15.0
 _SMALL, _LARGE = "l1", "l2"
-"""Limiters of three and of seven flows."""
-
-
-def _share(results: Results, allocator: str, limiter: str) -> float | None:
-    return results.median(BASELINE.name, allocator, lambda run: float(run["share"][limiter]))
+"""The limiters with three and with seven flows."""
 
 
 def evaluate(results: Results) -> Finding:
-    """Limit and split."""
+    """Check the aggregates, and how they are split."""
     used = {name: results.used(BASELINE.name, name) for name in ALLOCATORS}
-    small = {name: _share(results, name, _SMALL) for name in used}
+    small = {name: results.share(BASELINE.name, name, _SMALL) for name in used}
     checks = [
         *(
             near(f"{NAMES[name]}: aggregate over the limit", used[name], 1.0,
@@ -28,21 +24,21 @@ def evaluate(results: Results) -> Finding:
             for name in PAPERS
         ),
         *(
-            near(f"{NAMES[name]}: share of the 3-flow limiter, 0.3 is its due", small[name],
+            near(f"{NAMES[name]}: share of the 3-flow limiter (due: 0.3)", small[name],
                  0.3, 0.05)
             for name in ("grd", *FPS)
         ),
         Check("GTB: share of the 7-flow limiter, which gets nearly everything",
-              _share(results, "gtb", _LARGE), least=0.85),
+              results.share(BASELINE.name, "gtb", _LARGE), least=0.85),
         Check("fair, more strictly than the paper: aggregate over the limit", used["fair"],
               least=0.98, most=1.01),
     ]  # fmt: skip
     rows = [
-        [NAMES[name], text(used[name], 3), text(small[name], 3),
-         text(_share(results, name, _LARGE), 3)]
+        [NAMES[name],
+         *texts([used[name], small[name], results.share(BASELINE.name, name, _LARGE)])]
         for name in used
     ]  # fmt: skip
-    ours = "aggregate over the limit, and share of the three flows: " + ", ".join(
+    ours = "aggregate over the limit, and share of the 3-flow limiter: " + ", ".join(
         f"{NAMES[name]} {text(used[name], 3)} and {text(small[name], 3)}" for name in PAPERS
     )
     header = ["", "aggregate / limit", "3-flow limiter", "7-flow limiter"]

@@ -1,4 +1,4 @@
-"""Figure 5: quantile-quantile plots of Jain's index over the baseline's runs against CTB's."""
+"""Figure 5: quantile-quantile plots of Jain's index in the baseline's runs against CTB's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from testbed.harness.draw import chart
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
-from testbed.harness.results import Results, difference, text
+from testbed.harness.results import Results, difference, text, texts
 from testbed.plot import COLOURS
 from testbed.reproduce.baseline import ALLOCATORS, BASELINE, FPS, NAMES
 
 _NOISE = 0.01
-"""Of a median over ten runs; CTB's own index varies by more from run to run."""
+"""Tolerance for a median over ten runs; CTB's own index varies more from run to run."""
 _LEAST_AXIS = 0.6
 
 
@@ -22,7 +22,7 @@ def indices(results: Results, allocator: str) -> list[float]:
 
 
 def quantiles(left: list[float], right: list[float]) -> list[tuple[float, float]]:
-    """Pairs of equal quantiles; of samples that differ in size, those of the smaller one."""
+    """Pairs of equal quantiles; if the samples differ in size, the smaller one's."""
     count = min(len(left), len(right))
     return [(_quantile(left, rank, count), _quantile(right, rank, count)) for rank in range(count)]
 
@@ -35,7 +35,7 @@ def _quantile(values: list[float], rank: int, count: int) -> float:
 
 
 def evaluate(results: Results) -> Finding:
-    """Fairness beside CTB's."""
+    """Compare the fairness with CTB's."""
     median = {name: results.jain(BASELINE.name, name) for name in ALLOCATORS}
     checks = [
         near("GTB: Jain's index about 0.7", median["gtb"], 0.7, 0.1),
@@ -57,8 +57,8 @@ def evaluate(results: Results) -> Finding:
     rows = []
     for name, middle in median.items():
         own = indices(results, name)
-        rows.append([NAMES[name], text(middle, 3), text(own[0] if own else None, 3),
-                     text(own[-1] if own else None, 3), str(len(own))])  # fmt: skip
+        ends = [own[0], own[-1]] if own else [None, None]
+        rows.append([NAMES[name], *texts([middle, *ends]), str(len(own))])
     ours = "median of Jain's index: " + ", ".join(
         f"{NAMES[name]} {text(middle, 3)}" for name, middle in median.items()
     )
@@ -68,14 +68,14 @@ def evaluate(results: Results) -> Finding:
 
 
 def _worst(results: Results, allocator: str) -> float | None:
-    """The least of what the quantiles of an allocator lie above CTB's."""
+    """The least difference of an allocator's quantiles from CTB's."""
     pairs = quantiles(indices(results, "ctb"), indices(results, allocator))
     return min((own - ctb for ctb, own in pairs), default=None)
 
 
 @chart("fig5", 6.4, 5.6)
 def draw(results: Results, axes: Axes) -> bool:
-    """One point a quantile; above the line is fairer than CTB."""
+    """A point for each quantile. Points above the line are fairer than CTB."""
     reference = indices(results, "ctb")
     names = [name for name in ALLOCATORS[1:] if indices(results, name)]
     if not reference or not names:

@@ -1,19 +1,19 @@
 """Figure 6: a flow joins at an unused limiter every 10 s until there are five, then they leave.
 
-With long estimate intervals GRD loses track of what the flows do; FPS, which shares numbers of
-flows, does not. In what order flows leave the paper does not say; here those leave first that
-came first.
+With long estimate intervals GRD loses track of the flows. FPS, which shares the numbers of flows,
+does not. The paper does not state the order of departures; here the oldest flow leaves first.
 
-Between two changes, but for the time that TCP needs after each, every flow's goodput in windows
-of 1 s is compared with its fair share: `variation` is the standard deviation of the windows,
-`distance` that of their mean, both over the fair share and averaged over flows and phases.
+A phase is the time between two changes, without the time that TCP needs to settle. In each phase
+every flow's goodput in 1 s windows is compared with its fair share. `variation` is the standard
+deviation of the windows, and `distance` is the distance of their mean. Both are divided by the fair
+share, and averaged over flows and phases.
 
-A bucket of 75 kB is less than one Reno flow needs to use up 10 Mbit/s. Its window goes from 2/3 to
-4/3 of the bandwidth-delay product B = 50 kB, a segment more each round trip (Linux counts segments,
-so delayed acknowledgements slow nothing). What it sends while above B has to fit: B / 6 a round
-trip for B / 3 MSS round trips, so B^2 / 18 MSS = 93 kB. The loss and its recovery need more: one
-simulated flow forwards 0.91 of the limit from 75 kB, 0.93 from 93, 0.98 from 125 and 1.00 from 150
-(FPS, 500 ms). So FPS and CTB are also run with 150 kB.
+A bucket of 75 kB is too small for one Reno flow to use 10 Mbit/s. The flow's window goes from 2/3
+to 4/3 of the bandwidth-delay product B = 50 kB, a segment more each round trip (Linux counts
+segments, so delayed acknowledgements slow nothing). The bytes above B have to fit into the bucket:
+B / 6 a round trip for B / 3 MSS round trips, so B^2 / 18 MSS = 93 kB. The loss and its recovery
+need more: one simulated flow forwards 0.91 of the limit from 75 kB, 0.93 from 93, 0.98 from 125 and
+1.00 from 150 (FPS, 500 ms). So FPS and CTB are also run with 150 kB.
 """
 
 from __future__ import annotations
@@ -24,24 +24,35 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
-from testbed.harness.results import OfRun, Results, Run, goodput, ratio, spread, text, totals
+from testbed.harness.results import (
+    OfRun,
+    Results,
+    Run,
+    goodput,
+    ratio,
+    spread,
+    text,
+    texts,
+    totals,
+)
 from testbed.harness.results import windows as windows_of
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS, NAMES
 from testbed.result import GOODPUT_SHARE
 
 _LIMITERS = 5
 _FIRST_S, _QUICK_STEP_S = 5, 4
 _SETTLING = 0.4
-"""Of the time between two changes."""
+"""The part of the time between two changes that TCP needs to settle."""
 _WINDOW_S = 1.0
 _OVER = 1.10
 _TOP_MBIT = 15.0
 
 
 def _flows(step_s: int) -> list[dict[str, Any]]:
-    """The experiment's groups with another time between two changes."""
+    """The experiment's groups with another time between changes."""
     return [
         {
             "limiter": f"l{number + 1}",
@@ -78,7 +89,7 @@ _PANELS = {
     "GRD, 50 ms": (FAST.name, "grd"),
     **{f"{NAMES[name]}, 500 ms": (SLOW.name, name) for name in FPS},
 }
-"""In the paper's order."""
+"""Title, series and allocator, in the paper's order."""
 _DEEPER = {
     "CTB, 150 kB": (DEEP_CTB.name, "ctb"),
     **{f"{NAMES[name]}, 500 ms, 150 kB": (DEEP_FPS.name, name) for name in FPS},
@@ -86,7 +97,7 @@ _DEEPER = {
 
 
 def phases(run: Run) -> Iterator[tuple[float, float, list[Any]]]:
-    """(begin, end, flows that live) between two changes, without the time to settle."""
+    """(begin, end, live flows) of each phase."""
     times = {round(flow[key]) for flow in run["flows"] for key in ("start_s", "end_s")}
     for begin, end in itertools.pairwise(sorted({*times, round(run["seconds"])})):
         settled = begin + _SETTLING * (end - begin)
@@ -97,7 +108,7 @@ def phases(run: Run) -> Iterator[tuple[float, float, list[Any]]]:
 
 
 def variation(run: Run, limit_bps: float) -> float:
-    """How much a flow's rate varies, of its fair share."""
+    """The variation of a flow's rate, over its fair share."""
     return statistics.fmean(
         spread(
             windows_of(flow["goodput_series_bps"], run["flow_step_s"], _WINDOW_S, begin_s, end_s)
@@ -109,7 +120,7 @@ def variation(run: Run, limit_bps: float) -> float:
 
 
 def distance(run: Run, limit_bps: float) -> float:
-    """How far a flow is from its fair share, of it."""
+    """A flow's distance from its fair share, over the fair share."""
     shares = [
         (goodput(flow, run["flow_step_s"], begin_s, end_s), limit_bps * GOODPUT_SHARE / len(alive))
         for begin_s, end_s, alive in phases(run)
@@ -119,7 +130,7 @@ def distance(run: Run, limit_bps: float) -> float:
 
 
 def over(run: Run, limit_bps: float) -> float:
-    """Part of the windows of 1 s in which the total is over 1.10 of the limit."""
+    """Part of the 1 s windows with a total above 1.10 of the limit."""
     rates = [
         rate for begin_s, end_s, _ in phases(run) for rate in totals(run, _WINDOW_S, begin_s, end_s)
     ]
@@ -131,7 +142,7 @@ def _within(limit_bps: float, of_run: Callable[[Run, float], float]) -> OfRun:
 
 
 def evaluate(results: Results) -> Finding:
-    """Who is steady, and who holds the limit."""
+    """Check how steady each allocator is, and whether it holds the limit."""
 
     def each(of_run: Callable[[Run, float], float]) -> dict[str, float | None]:
         return {
@@ -172,11 +183,7 @@ def evaluate(results: Results) -> Finding:
             )
         ),
     ]  # fmt: skip
-    rows = [
-        [name, text(varies[name], 3), text(away[name], 3), text(too_much[name], 3),
-         text(used[name], 3)]
-        for name in shown
-    ]  # fmt: skip
+    rows = [[name, *texts(one[name] for one in (varies, away, too_much, used))] for name in shown]
     header = ["", "variation", "distance from the fair share", "1 s windows over 1.10",
               "aggregate / limit"]  # fmt: skip
     ours = "variation of a flow's rate, of its fair share: " + ", ".join(
@@ -185,9 +192,9 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "One Reno flow fills 10 Mbit/s from a bucket of 150 kB, and not of 75 kB: under FPS "
-        "each is alone in its bucket all the time, under CTB only at both ends. Under fair a risen "
-        "weight counts in full after the age of news, which grows with the interval.",
+        "One Reno flow fills 10 Mbit/s from a bucket of 150 kB, but not from 75 kB. Under FPS "
+        "each flow is always alone in its bucket, under CTB only at both ends. Under fair a higher "
+        "weight counts in full only after the age of news, which grows with the interval.",
         [Table("Medians over the runs", header, rows)],
     )
 

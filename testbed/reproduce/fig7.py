@@ -1,8 +1,8 @@
-"""Figure 7: flows that meet a bottleneck elsewhere, and one that does not.
+"""Figure 7: flows with a bottleneck elsewhere, and one without.
 
-Three flows at one limiter, seven at the other. At 15 s the seven meet 2 Mbit/s: the three should
-get the other 8. At 31 s an unbottlenecked flow joins the seven's limiter, which then deserves 4:
-2 for the seven, 2 for the one.
+Three flows are at one limiter, seven at the other. At 15 s the seven meet a bottleneck of 2 Mbit/s,
+and the three should get the other 8. At 31 s an unbottlenecked flow joins the seven. Their limiter
+should then get 4 Mbit/s: 2 for the seven, 2 for the new flow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from itertools import count, takewhile
 
 from drld import units
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, near
 from testbed.harness.results import Results, Run, forwarded, goodput, text
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS, NAMES
 
 _TOP_MBIT = 15.0
@@ -32,7 +33,7 @@ BOTTLENECK = Series(
 
 
 def _changes(results: Results) -> tuple[float, float]:
-    """When the bottleneck comes and when the flow joins, seconds."""
+    """The times of the bottleneck and of the join, s."""
     definition = results.by_series[BOTTLENECK.name]["definition"]
     (event,) = definition["events"]
     start = max(units.parse_duration(group.get("start", "0s")) for group in definition["flows"])
@@ -42,7 +43,7 @@ def _changes(results: Results) -> tuple[float, float]:
 def off_target(
     run: Run, targets_mbit: Sequence[float], begin_s: float, end_s: float
 ) -> list[tuple[float, float]]:
-    """(start, largest distance of a limiter from its target in Mbit/s) of every 3 s mean."""
+    """(start, largest distance of a limiter from its target in Mbit/s) for each 3 s mean."""
     starts = takewhile(
         lambda start_s: start_s + _WINDOW_S <= end_s + 1e-9,
         (begin_s + index * _STEP_S for index in count()),
@@ -60,7 +61,7 @@ def off_target(
 
 
 def settled_after(distances: Sequence[tuple[float, float]]) -> float:
-    """Seconds from the first window to the first that is near enough; infinite where none is."""
+    """Seconds from the first window to the first that is near enough; infinite without one."""
     for start_s, distance in distances:
         if distance <= _TOLERANCE_MBIT:
             return start_s - distances[0][0]
@@ -68,7 +69,7 @@ def settled_after(distances: Sequence[tuple[float, float]]) -> float:
 
 
 def evaluate(results: Results) -> Finding:
-    """How soon each of the three splits is reached, and whether it lasts."""
+    """Check how soon each split is reached, and whether it lasts."""
     checks: list[Check] = []
     said = []
     change = _changes(results) if BOTTLENECK.name in results.by_series else (15.0, 31.0)
@@ -106,14 +107,14 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         "; ".join(said),
-        f"While the seven are bottlenecked FPS forwards {text(_between(results, change), 3)} of "
-        "the limit: a limiter whose flows are all bottlenecked elsewhere keeps more than it uses, "
-        "so that they can grow.",
+        f"While the seven are bottlenecked, FPS forwards {text(_between(results, change), 3)} of "
+        "the limit: a limiter with only bottlenecked flows keeps more than it uses, so that they "
+        "can grow.",
     )
 
 
 def _between(results: Results, change: tuple[float, float]) -> float | None:
-    """What FPS forwards of the limit between the two changes, once it has settled."""
+    """FPS's aggregate over the limit between the two changes, once it has settled."""
     limit_bps, since_s = results.limit_bps(BOTTLENECK.name), change[0] + _PATIENCE_S
 
     def of_run(run: Run) -> float:
@@ -123,22 +124,22 @@ def _between(results: Results, change: tuple[float, float]) -> float | None:
 
 
 def _joined(run: Run, joined_s: float) -> float:
-    """Goodput of the flow that joined, Mbit/s, from when the paper has it at its share."""
+    """Goodput of the flow that joined, Mbit/s, from the time at which the paper's has its share."""
     (flow,) = (flow for flow in run["flows"] if flow["start_s"] >= joined_s)
     return goodput(flow, run["flow_step_s"], joined_s + 8.0, run["seconds"]) / 1e6
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
     known = sorted(value for value in values if value is not None)
-    # The lower of two in the middle would be kind where one never settled.
+    # The upper of two in the middle: the lower one would hide a run that never settled.
     return known[len(known) // 2] if known else None
 
 
 FIGURE = Figure(
     "fig7",
     "Figure 7: bottlenecked flows",
-    "At 15 s the seven flows meet 2 Mbit/s, and FPS quickly gives the other 8 to the three; at "
-    "31 s an unbottlenecked flow joins the seven, whose limiter by 39 s has 4 Mbit/s",
+    "At 15 s the seven flows meet a bottleneck of 2 Mbit/s, and FPS quickly gives the other 8 to "
+    "the three; at 31 s an unbottlenecked flow joins the seven, whose limiter has 4 Mbit/s by 39 s",
     [BOTTLENECK],
     evaluate,
     first_runs("fig7", _TOP_MBIT, {NAMES[name]: (BOTTLENECK.name, name) for name in ALLOCATORS}),

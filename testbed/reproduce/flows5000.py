@@ -1,11 +1,11 @@
 """Section 5.6, the number of flows: 5,000 through two limiters of 50 Mbit/s, 1,500 : 3,500.
 
-A flow's share is 10 kbit/s, less than one packet a second: TCP lives by timeouts there, and is
-unfair under any limiter. They start over 15 s, and what is measured begins at 20 s. The depth is
-375 kB, as long at this limit as the baseline's 75 kB at 10 Mbit/s; the paper does not tell its own.
+A flow's share is 10 kbit/s, less than one packet a second. TCP then depends on timeouts, and is
+unfair under any limiter. Flows start over 15 s, and the measurement begins at 20 s. The paper does
+not state its depth. Here it is 375 kB, as many milliseconds as the baseline's 75 kB at 10 Mbit/s.
 
-A limiter's flows are 0.3 and 0.7 of all, so its share of the limit ought to be. Jain's index does
-not show it: it hardly differs between a split of 0.30 and one of 0.50.
+The limiters have 0.3 and 0.7 of the flows, so these should be their shares of the limit. Jain's
+index does not show it: splits of 0.30 and of 0.50 have almost the same index.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Finding, Table, near
 from testbed.harness.results import Results, ratio, text
+from testbed.harness.series import Series
 from testbed.plot import COLOURS
 from testbed.reproduce.baseline import FPS, NAMES, papers
 
 _ALLOCATORS = ("ctb", "grd", *FPS)
 _PAPER = {"ctb": ("51", "0.34"), "grd": ("53", "0.44"), "fps": ("46", "0.33")}
 _DUE = 0.3
-"""Share of the 1,500 flows."""
+"""The fair share of the 1,500 flows."""
 
 MANY_FLOWS = Series(
     "many-flows",
@@ -34,15 +35,12 @@ MANY_FLOWS = Series(
 
 
 def evaluate(results: Results) -> Finding:
-    """Utilisation, fairness beside the paper's and CTB's, and the split."""
+    """Check the aggregate, the fairness beside the paper's and CTB's, and the split."""
     names = results.wanted(MANY_FLOWS.name, _ALLOCATORS)
     papers_jain = {name: _PAPER[papers(name)][1] for name in names}
     used = {name: results.used(MANY_FLOWS.name, name) for name in names}
     jain = {name: results.jain(MANY_FLOWS.name, name) for name in names}
-    share = {
-        name: results.median(MANY_FLOWS.name, name, lambda run: float(run["share"]["l1"]))
-        for name in names
-    }
+    share = {name: results.share(MANY_FLOWS.name, name, "l1") for name in names}
     checks = [
         *(near(f"{NAMES[name]}: aggregate over the limit", used[name], 1.0, 0.1)
           for name in names),
@@ -67,9 +65,9 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "Of the flows most wait for a timeout at any time, and how unfair that is depends on the "
-        "kernel's TCP, under CTB as well. FPS counts the flows that are fast at the moment, of "
-        "which both limiters have about as many, so that it divides the limit in halves and not "
+        "At any time most flows wait for a timeout. The resulting unfairness depends on the "
+        "kernel's TCP, also under CTB. FPS counts the flows that are fast at the moment. Both "
+        "limiters have about the same number of them, so it divides the limit in halves and not "
         "3 : 7.",
         [Table("Medians over the runs", header, rows)],
     )
@@ -77,7 +75,7 @@ def evaluate(results: Results) -> Finding:
 
 @chart("flows5000", 7.2, 4.0)
 def draw(results: Results, axes: Axes) -> bool:
-    """What part of the flows gets how much, in the first run of each allocator."""
+    """The distribution of the flows' goodput, in the first run of each allocator."""
     names = [name for name in _ALLOCATORS if results.runs(MANY_FLOWS.name, name)]
     if not names:
         return False
@@ -89,7 +87,7 @@ def draw(results: Results, axes: Axes) -> bool:
     axes.set_xscale("symlog", linthresh=1)
     axes.set_xlim(left=0)
     axes.set_xlabel("Goodput of a flow (kbit/s)")
-    axes.set_ylabel("Part of the flows with at most that")
+    axes.set_ylabel("Part of the flows with at most this goodput")
     axes.legend()
     return True
 

@@ -1,13 +1,13 @@
 """Section 5.1, the text: sensitivity to the estimate interval and to the EWMA, with equal flows.
 
-The paper omits the details. Here: the baseline for every interval from 10 to 500 ms and every
-1-second EWMA parameter from 0 (no filter) to 0.75, in the simulator, as heat maps; and some of the
-cells on the testbed, to compare. What the paper says of the smallest interval without a filter is
-judged on the testbed: the simulator has no structure below 10 ms (batches of acknowledgements, the
-host's scheduler), and is wrong there about GTB and GRD.
+The paper omits the details. Here the simulator runs the baseline with intervals from 10 to 500 ms
+and 1-second EWMA parameters from 0 (no filter) to 0.75. The results are heat maps. Some of these
+cells also run on the testbed. The paper's statement about the smallest interval without a filter is
+checked on the testbed: the simulator does not model what happens below 10 ms (batches of
+acknowledgements, the host's scheduler), and is wrong there about GTB and GRD.
 
-`use` is what the limiters forwarded in windows of 1 s, cut at the limit, over it: too little in one
-second cannot be made good by too much in another.
+`use` is the mean over 1 s windows of the aggregate over the limit, each window counting as 1 at
+most: excess in one second does not compensate a lack in another.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
-from testbed.harness.results import Results, Run, difference, text, totals
+from testbed.harness.results import Results, Run, difference, text, texts, totals
+from testbed.harness.series import Series
 from testbed.plot import STYLE, save
 from testbed.reproduce.baseline import FPS, NAMES
 
@@ -32,7 +33,7 @@ _EWMAS = (0, 0.1, 0.25, 0.5, 0.75)
 _ALLOCATORS = ("gtb", "grd", *FPS)
 _USUAL_EWMA = 0.1
 _WINDOW = "128KiB"
-"""Of the paper's Linux 2.6.9; where GRD drops nothing for an interval, it alone bounds a flow."""
+"""The window of the paper's Linux 2.6.9. It bounds a flow while GRD drops nothing."""
 _PACE = 0.06
 _QUICK = {"seconds": 20, "warmup": "8s", "repeat": 1}
 _QUICK_INTERVALS_MS, _QUICK_EWMAS = (10, 50, 500), (0, 0.1, 0.75)
@@ -85,8 +86,8 @@ LONG_RTT = Series(
     pace=_PACE,
 )
 SPOTS = {
-    # The corners. With long intervals GRD's bursts are more than emulated links carry, and GTB's no
-    # news.
+    # The corners. With long intervals GRD's bursts exceed the emulated links, and GTB shows nothing
+    # new.
     (10, 0): _spot(10, 0, ["gtb", "grd", "fps"]),
     (10, 0.75): _spot(10, 0.75, ["grd", "fps"]),
     (500, 0): _spot(500, 0, ["fps"]),
@@ -100,7 +101,7 @@ def use(run: Run, limit_bps: float) -> float:
 
 
 def evaluate(results: Results) -> Finding:
-    """Who depends on the interval, and in what."""
+    """Check how each allocator depends on the interval."""
 
     def over_grid(allocator: str) -> dict[tuple[int, float], float | None]:
         return {cell: results.jain(series.name, allocator) for cell, series in GRID.items()}
@@ -125,12 +126,12 @@ def evaluate(results: Results) -> Finding:
               gtb_there, least=_FAIR_GTB),
         Check("GTB is unfair almost everywhere else: part of the cells with Jain's index below "
               f"{_FAIR_GTB:g}", unfair, least=0.8),
-        Check("GTB is fairer where round trips are longer: Jain's index with 200 ms less that "
-              "with 40 ms (50 ms, no filter)",
+        Check("GTB is fairer with longer round trips: Jain's index with 200 ms less that with "
+              "40 ms (intervals of 50 ms, no filter)",
               difference(results.jain(LONG_RTT.name, "gtb"), gtb[50, 0]), least=0.02),
         Check("GRD stays fair up to 500 ms: the least Jain's index (EWMA 0.1)", least_grd,
               least=_FAIR),
-        Check("GRD loses short-term utilisation with 500 ms: that with 50 ms less it",
+        Check("GRD loses short-term utilisation with 500 ms: utilisation with 50 ms less that",
               difference(used(50, "grd"), used(500, "grd")), least=0.1),
     ]  # fmt: skip
     for allocator in FPS:
@@ -152,8 +153,8 @@ def evaluate(results: Results) -> Finding:
             used_here, used_there = (
                 results.used(one.name, allocator) for one in (spot, GRID[cell])
             )
-            rows.append([f"{NAMES[allocator]}, {cell[0]} ms, EWMA {cell[1]:g}", text(here, 3),
-                         text(there, 3), text(used_here, 3), text(used_there, 3)])  # fmt: skip
+            rows.append([f"{NAMES[allocator]}, {cell[0]} ms, EWMA {cell[1]:g}",
+                         *texts([here, there, used_here, used_there])])  # fmt: skip
             checks += [
                 Check(f"Testbed and simulator agree, {rows[-1][0]}: difference of {what}",
                       difference(*pair), least=-0.05, most=0.05)
@@ -174,16 +175,16 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "With a heavy filter GTB's shares move so slowly that a minute does not show where to. "
-        "The simulator's GTB and GRD are not to be trusted with 10 ms and no filter, for it has no "
-        "structure below 10 ms. Random drop's probability stands still for an interval, and at "
-        "500 ms TCP moves meanwhile.",
+        "With a heavy filter GTB's shares move so slowly that a minute does not show their goal. "
+        "Do not trust the simulator's GTB and GRD with 10 ms and no filter: it does not model "
+        "what happens below 10 ms. Random drop's probability is constant for an interval, and "
+        "TCP moves during the 500 ms.",
         [Table("Cells on the testbed", header, rows)] if rows else [],
     )
 
 
 def _extreme(which: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
-    """The least or the most of those that are known; missing runs are told of elsewhere."""
+    """The least or the most of the known values; None without any."""
     known = [value for value in values if value is not None]
     return which(known) if known else None
 
@@ -222,7 +223,7 @@ def draw(results: Results, directory: Path) -> list[Path]:
 
 
 class _Map(NamedTuple):
-    """What a heat map shows."""
+    """The contents of a heat map."""
 
     title: str
     of: Callable[[str, str], float | None]
@@ -232,7 +233,7 @@ class _Map(NamedTuple):
 
 
 def _paint(axes: Axes, one: _Map, values: Mapping[tuple[int, float], float | None]) -> None:
-    """Every cell with its value."""
+    """Draw the cells with their values."""
     rows = [[values[ms, ewma] for ewma in _EWMAS] for ms in _INTERVALS_MS]
     least, most = one.range
     axes.imshow([[float("nan") if value is None else value for value in row] for row in rows],

@@ -1,7 +1,7 @@
 """Table 1: long flows at one limiter, web requests at the other (paper, section 5.3).
 
-The paper gives means over ten runs, and harmonic means of the rates of requests by object size.
-What its requests' sizes were is not known beyond that table (docs/testbed.md).
+The paper gives means over ten runs, and harmonic means of the requests' rates by object size. The
+sizes of its objects are not known beyond that table (docs/testbed.md).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import Results, Run, difference, mean_and_spread, ratio, text
+from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS, NAMES, papers
 
 _KBIT = 1e3
@@ -20,7 +21,7 @@ _TOP_MBIT = 15.0
 _PAPERS = ("ctb", "grd", "fps")
 _NAMES = ("ctb", "grd", *FPS)
 _ALIKE = 0.15
-"""How far a quotient of two rates may be from the paper's."""
+"""Tolerance for a quotient of two rates, from the paper's."""
 _CLASSES = ("[0, 5000)", "[5000, 50000)", "[50000, 500000)", "[500000, ∞)")
 _PAPER = {
     "Goodput, bulk": ("6900.90", "7257.87", "6989.76"),
@@ -33,7 +34,7 @@ _PAPER = {
     "Web rate, [500000, ∞)": ("695.40", "751.98", "765.26"),
     "Fairness, bulk": ("0.971", "0.997", "0.962"),
 }
-"""Kbit/s of CTB, GRD and FPS."""
+"""The values of CTB, GRD and FPS, kbit/s."""
 
 TABLE1 = Series(
     "table1",
@@ -57,7 +58,7 @@ def _mean(results: Results, allocator: str, of_run: Callable[[Run], float]) -> f
 
 
 def class_rate(runs: Sequence[Run], number: int) -> float | None:
-    """Harmonic mean, over all runs' finished requests of a class, of their rates in bits/s."""
+    """Harmonic mean of the rates of a class's finished requests in all runs, bits/s."""
     classes = [run["web"]["classes"][number] for run in runs]
     finished = sum(item["finished"] for item in classes)
     if not finished:
@@ -68,7 +69,7 @@ def class_rate(runs: Sequence[Run], number: int) -> float | None:
 
 
 def same_requests(results: Results) -> float | None:
-    """Share of the repetitions in which all allocators were asked for the same objects."""
+    """Part of the repetitions with the same requests for all allocators."""
     lists: dict[int, set[tuple[int, ...]]] = {}
     for allocator in _NAMES:
         for run in results.runs(TABLE1.name, allocator):
@@ -80,7 +81,7 @@ def same_requests(results: Results) -> float | None:
 
 
 def evaluate(results: Results) -> Finding:
-    """Goodput, fairness and rates of requests beside CTB's."""
+    """Compare goodput, fairness and rates of requests with CTB's."""
     bulk = {name: _mean(results, name, _bulk) for name in _NAMES}
     web = {name: _mean(results, name, _web) for name in _NAMES}
     fairness = {name: _mean(results, name, lambda run: float(run["jain"])) for name in _NAMES}
@@ -118,24 +119,23 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "The paper does not say how large its objects were; ours are drawn from a Pareto "
-        f"distribution, and CTB's smallest objects have {text(_kbit(results, 'ctb', 0), 0)} "
-        "kbit/s, the paper's 28. So rates are compared as quotients to CTB's. fair gives a new "
-        "flow its share at once, so all but the largest objects arrive sooner than under the "
-        "paper's FPS. GRD's smallest "
-        f"objects have {text(small_grd)} of CTB's rate, the paper's 0.92; why is not known.",
+        "The paper does not state the sizes of its objects. Ours have a Pareto distribution, and "
+        f"CTB's smallest objects have {text(_kbit(results, 'ctb', 0), 0)} kbit/s, the paper's 28. "
+        "So the rates are compared as quotients to CTB's. fair gives a new flow its share at once, "
+        "so all but the largest objects arrive sooner than under the paper's FPS. GRD's smallest "
+        f"objects have {text(small_grd)} of CTB's rate, the paper's 0.92, for an unknown reason.",
         [_table(results)],
     )
 
 
 def _kbit(results: Results, allocator: str, number: int) -> float | None:
-    """Rate of a class of requests, kbit/s."""
+    """The rate of a class of requests, kbit/s."""
     rate = class_rate(results.runs(TABLE1.name, allocator), number)
     return None if rate is None else rate / _KBIT
 
 
 def _rate_checks(results: Results, allocator: str) -> list[Check]:
-    """The rates of the four sizes of objects over CTB's, beside what the paper has for that."""
+    """Compare the rates of the four classes over CTB's with the paper's quotients."""
     column = _PAPERS.index(papers(allocator))
     checks = []
     for number, label in enumerate(_CLASSES):
@@ -152,7 +152,7 @@ def _mbit(value: float | None) -> float | None:
 
 
 def _table(results: Results) -> Table:
-    """The paper's rows; its figures, then ours."""
+    """The paper's rows: its values, then ours."""
     columns = []
     for name in _NAMES:
         runs = results.runs(TABLE1.name, name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
 from testbed.harness.results import Results, difference, mean_and_spread, ratio, text
+from testbed.harness.series import Series
 from testbed.plot import COLOURS, MBIT
 from testbed.reproduce.baseline import FPS, NAMES, papers
 
@@ -19,11 +20,11 @@ _PAPER = {
     "fps": ["10.43", "0.92 (0.15)", "0.57 (0.05)"],
 }
 _PAPER_MBIT = {"ctb": (1.41, 0.10), "grd": (1.35, 0.16), "fps": (0.92, 0.57)}
-"""Short and long."""
+"""Goodput of a short and of a long flow."""
 _FACTOR = 1.5
-"""Within which of the paper's a rate has to be, above and below."""
+"""Tolerance for a rate: this factor above and below the paper's."""
 _DUE = 0.3
-"""Part of three of ten equal flows."""
+"""The part of the goodput that three of ten equal flows have."""
 
 RTT_MIX = Series(
     "rtt-mix",
@@ -48,7 +49,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def evaluate(results: Results) -> Finding:
-    """What flows get, by round trip."""
+    """Check the flows' goodput by round trip."""
     used = {name: results.used(RTT_MIX.name, name) for name in _ALLOCATORS}
     long = {name: _mean(rates(results, name, _LONG)) for name in _ALLOCATORS}
     short = {name: _mean(rates(results, name, _SHORT)) for name in _ALLOCATORS}
@@ -92,31 +93,30 @@ def evaluate(results: Results) -> Finding:
     ours = "; ".join(
         f"{row[0]}: aggregate {row[1]} Mbit/s, short {row[2]}, long {row[3]}" for row in rows
     )
-    title = "Mbit/s; of flows the mean and, in brackets, the standard deviation over all runs"
+    title = "Mbit/s; for flows, the mean and (in brackets) the standard deviation over all runs"
     return Finding(
         checks,
         ours,
-        f"The paper's FPS gave its three long flows {text(papers_part)} of the "
-        f"goodput, figure 2 as printed gives them {text(parts['fps-paper'])} here, drld's FPS "
-        f"{text(parts['fps'])} and fair {text(parts['fair'])}; their number's part is 0.30. Why "
-        "the paper's had less is not known. (Flows are told in goodput, the aggregate in IP-layer "
-        "bytes.)",
+        f"The three long flows are 0.30 of all. The paper's FPS gave them {text(papers_part)} of "
+        f"the goodput, for an unknown reason. Here figure 2 as printed gives them "
+        f"{text(parts['fps-paper'])}, drld's FPS {text(parts['fps'])} and fair "
+        f"{text(parts['fair'])}. (Flows are in goodput, the aggregate is in IP-layer bytes.)",
         [Table(title, header, rows)],
     )
 
 
 def _part(long: float | None, short: float | None) -> float | None:
-    """Part of the goodput that the three long flows have beside the seven short ones."""
+    """The three long flows' part of the goodput, beside seven short ones."""
     return None if long is None or short is None else 3 * long / (3 * long + 7 * short)
 
 
 def _distance(part: float | None) -> float | None:
-    """How far a part is from what is due, on either side."""
+    """The distance of a part from the fair one."""
     return None if part is None else abs(part - _DUE)
 
 
 def _alike(statement: str, rate_bps: float | None, papers_mbit: float) -> Check:
-    """A rate within a factor of the paper's, on either side."""
+    """A check that a rate is within a factor of the paper's."""
     mbit = None if rate_bps is None else rate_bps / MBIT
     return Check(f"{statement} (paper: {papers_mbit:.2f})", mbit, "Mbit/s",
                  papers_mbit / _FACTOR, papers_mbit * _FACTOR)  # fmt: skip

@@ -20,7 +20,7 @@ from testbed.experiment import CENTRAL, Experiment
 from testbed.fleet import daemon_document
 from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host
-from testbed.sim.known import KnownMembership, KnownTree, families
+from testbed.sim.known import AllConnected, KnownMembership, KnownTree, families
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
 from testbed.tcp.clock import Clock
@@ -120,7 +120,7 @@ def acquaint(hosts: Sequence[Host], clock: Clock) -> None:
     """Set up every pair of limiters as connected for so long that it counts as steady."""
     for host in hosts:
         known = host.engine.membership
-        if not known.peers or isinstance(known, (KnownMembership, KnownTree)):
+        if not known.peers or isinstance(known, AllConnected):
             continue
         long_ago_ns = clock.now_ns - known.timeouts.fresh_ns
         for now_ns in (long_ago_ns, clock.now_ns):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from random import Random
 from typing import TypeAlias, cast
 
+from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.pushsum import PushsumMembership
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.fabrics.tree_membership import Count, TreeMembership
@@ -40,7 +41,30 @@ class Others(Set[str]):
         return (name for index, name in enumerate(self._all) if index != self._me)
 
 
-class KnownMembership(PushsumMembership):
+class AllConnected(Membership):
+    """All peers are connected, and have been for long."""
+
+    def _know(self, everybody: Sequence[str], me: int) -> Others:
+        others = Others(everybody, me)
+        # Both are only used for their length, their items, and `in`.
+        self.peers = cast(tuple[str, ...], others)
+        self._all_connected = cast(frozenset[str], others)
+        return others
+
+    def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002
+        """See `Membership`."""
+        return self._all_connected
+
+    def steady(self, now_ns: int) -> bool:  # noqa: ARG002
+        """See `Membership`."""
+        return True
+
+    def heard_ns(self, peer: str) -> int | None:  # noqa: ARG002
+        """The last time that any peer was heard."""
+        return self._heard_ns
+
+
+class KnownMembership(AllConnected, PushsumMembership):
     """The membership of one limiter in push-sum, by its place among all."""
 
     def __init__(
@@ -48,12 +72,9 @@ class KnownMembership(PushsumMembership):
     ) -> None:
         """`fanout` peers (None: all of them) get an update in each `interval_ns`."""
         super().__init__(everybody[me], (), fanout, interval_ns)
-        others = Others(everybody, me)
         self._everybody = everybody
         self._me = me
-        # Both are only asked for their length, who is in them, and who they are.
-        self.peers = cast(tuple[str, ...], others)
-        self._all_connected = cast(frozenset[str], others)
+        others = self._know(everybody, me)
         self.branching = max(1, min(fanout or len(others), len(others)))
 
     def targets(self, rng: Random) -> list[str]:
@@ -84,18 +105,6 @@ class KnownMembership(PushsumMembership):
         """See `Membership`."""
         return True
 
-    def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002
-        """See `Membership`."""
-        return self._all_connected
-
-    def steady(self, now_ns: int) -> bool:  # noqa: ARG002
-        """See `Membership`."""
-        return True
-
-    def heard_ns(self, peer: str) -> int | None:  # noqa: ARG002
-        """When anybody was heard last."""
-        return self._heard_ns
-
 
 Family: TypeAlias = tuple[str | None, list[str]]
 """Parent and children."""
@@ -117,7 +126,7 @@ def families(everybody: Sequence[str], branching: int) -> Mapping[str, Family]:
     return {name: (parents[name], children[name]) for name in everybody}
 
 
-class KnownTree(TreeMembership):
+class KnownTree(AllConnected, TreeMembership):
     """The membership of one limiter of a tree, by its place among all."""
 
     def __init__(
@@ -129,10 +138,7 @@ class KnownTree(TreeMembership):
     ) -> None:
         """`family` is one of `families`."""
         super().__init__(everybody[me], (), None, interval_ns)
-        others = Others(everybody, me)
-        # Both are only asked for their length, who is in them, and who they are.
-        self.peers = cast(tuple[str, ...], others)
-        self._all_connected = cast(frozenset[str], others)
+        self._know(everybody, me)
         self.parent, children = family
         self._children = dict.fromkeys(children, Count(1, 0))
         self._heartbeats_sent = 0
@@ -165,10 +171,6 @@ class KnownTree(TreeMembership):
         """See `TreeMembership`; has no effect."""
         return 1
 
-    def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002
-        """See `Membership`."""
-        return self._all_connected
-
     def named(
         self,
         others: int,  # noqa: ARG002
@@ -177,11 +179,3 @@ class KnownTree(TreeMembership):
     ) -> tuple[frozenset[str], int]:
         """See `TreeMembership`."""
         return self._all_connected, 0
-
-    def steady(self, now_ns: int) -> bool:  # noqa: ARG002
-        """See `Membership`."""
-        return True
-
-    def heard_ns(self, peer: str) -> int | None:  # noqa: ARG002
-        """When anybody was heard last."""
-        return self._heard_ns

@@ -76,7 +76,7 @@ class Simulation:
     """A run in the making; `carry_out` makes it."""
 
     def __init__(self, experiment: Experiment, allocator: str, repetition: int) -> None:
-        _refuse(experiment)
+        refuse(experiment)
         # As in the testbed: the same start times for every allocator, and the same as there.
         seed = experiment.table.seed * 1000 + repetition
         limiters = run_limiters(experiment, allocator)
@@ -296,7 +296,7 @@ class Simulation:
         return None if when_ns is None else (when_ns - self._begin_ns) / NS_PER_S
 
 
-def _refuse(experiment: Experiment) -> None:
+def refuse(experiment: Experiment) -> None:
     """Check that the simulator has all features of the experiment.
 
     Raises:

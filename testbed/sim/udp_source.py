@@ -35,12 +35,8 @@ class UdpSender:
         self._flow_id = new_flow()
         self._steps = [0] * ((run_ns[1] - run_ns[0]) // STEP_NS)
         self._sent = 0
-        self._burst = 0
-        """Number of bursts since `_since_ns`."""
-        self._since_ns = source.start_ns
-        """Start of the source, or of the present time `on`; from the start of the run."""
-        if source.start_ns < source.end_ns:
-            clock.at(run_ns[0] + source.start_ns, self._send)
+        self._bursts = group.bursts(source.start_ns, source.end_ns)
+        self._wait()
 
     def report(self) -> UdpReport:
         """A report on the source's packets."""
@@ -51,6 +47,12 @@ class UdpSender:
             tuple(self._steps),
         )  # fmt: skip
 
+    def _wait(self) -> None:
+        """Wait for the time of the next burst."""
+        at_ns = next(self._bursts, None)
+        if at_ns is not None:
+            self._clock.at(self._begin_ns + at_ns, self._send)
+
     def _send(self, _: object) -> None:
         table = self._group.table
         for _packet in range(table.burst):
@@ -58,11 +60,7 @@ class UdpSender:
                 self._flow_id = self._new_flow()
             self._sent += 1
             self._path.there.send(table.size, self._arrives, self._flow_id)
-        at_ns, since_ns = self._group.next_ns(self._since_ns, self._burst + 1)
-        self._burst = self._burst + 1 if since_ns == self._since_ns else 0
-        self._since_ns = since_ns
-        if at_ns < self._source.end_ns:
-            self._clock.at(self._begin_ns + at_ns, self._send)
+        self._wait()
 
     def _arrives(self, flow_id: FlowId) -> None:
         """A packet reaches the limiter."""

@@ -1,8 +1,7 @@
 """Any traffic, as one fair bucket: each case beside CTB and per-flow max-min (not in the paper).
 
-What runs and what is to be reached is data (`any_traffic_cases`), what is measured of a run is in
-`any_traffic_measures`. All of it is simulated (docs/simulator.md), and what the testbed carries
-runs there as well.
+`any_traffic_cases` has the experiments and their bounds, and `any_traffic_measures` the measures of
+a run. All cases are simulated (docs/simulator.md). Those that the testbed can carry also run there.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from matplotlib import rc_context
 from testbed import experiment
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
-from testbed.harness.results import Results, difference, text
-from testbed.plot import COLOURS, LIMIT_COLOUR, STYLE, save
+from testbed.harness.results import Results, difference, text, texts
+from testbed.plot import COLOURS, STYLE, limit_line, save
 from testbed.reproduce.baseline import NAMES
 from testbed.studies.any_traffic_cases import ALL_CASES, ALLOCATORS, JUDGED, Bound, Case
 from testbed.studies.any_traffic_measures import Measure, Seen
 
 _MAX_MIN = "max-min"
 _MOST_GROUPS = 8
-"""Of a case, in the table of rates."""
+"""Most groups of a case in the table of rates."""
 
 
 class _Runs:
@@ -43,7 +42,7 @@ class _Runs:
         }
 
     def values(self, allocator: str, measure: Measure) -> list[float]:
-        """A figure of each run."""
+        """A measure of each run."""
         return [measure.of(seen) for seen in self.by_allocator[allocator]]
 
     @property
@@ -53,12 +52,12 @@ class _Runs:
 
 
 def evaluate(results: Results) -> Finding:
-    """Is the judged allocator within the bounds of every case?"""
+    """Check the judged allocator's measures in every case."""
     cases = [_Runs(results, case) for case in ALL_CASES]
     checks = [
         _check(runs, bound)
         for runs in cases
-        if runs.case.series.name in results.by_series or not results.by_series
+        if results.has(runs.case.series.name)
         for bound in runs.case.bounds
         if bound.least is not None or bound.most is not None
     ]
@@ -89,7 +88,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _worst(values: Sequence[float], bound: Bound) -> float | None:
-    """The value that is nearest to breaking the bound, or breaks it furthest."""
+    """The value that is closest to violating the bound, or violates it most."""
     if not values:
         return None
     if bound.least is None:
@@ -135,13 +134,13 @@ def _rates(runs: _Runs, names: Sequence[str]) -> list[list[str]]:
             return statistics.fmean(rates.get(flow, 0.0) for flow in flows) / 1e6
 
         cells = [_median([mean(one.rates) for one in runs.by_allocator[name]]) for name in names]
-        row = [text(value, 3) for value in (mean(seen.deserved), *cells)]
+        row = texts([mean(seen.deserved), *cells])
         rows.append([runs.case.title, f"{group} ({len(flows)})", *row])
     return rows
 
 
 def draw(results: Results, directory: Path) -> list[Path]:
-    """What the TCP flows of each case got over their max-min shares: least, mean and most."""
+    """Rates of each case's TCP flows over their max-min shares: least, mean and most."""
     cases = [_Runs(results, case) for case in ALL_CASES]
     cases = [runs for runs in cases if runs.any is not None and runs.any.tcp]
     if not cases:
@@ -162,7 +161,7 @@ def draw(results: Results, directory: Path) -> list[Path]:
                 axes.plot(statistics.fmean(shares), height, "o", color=colour, markersize=3.5,
                           label=label)  # fmt: skip
                 label = None
-        axes.axvline(1.0, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
+        limit_line(axes, 1.0, upright=True)
         axes.set_yticks(range(len(cases)), [runs.case.key for runs in cases])
         axes.set_ylim(len(cases) - 0.5, -0.5)
         axes.set_xscale("symlog", linthresh=1.0)
@@ -175,8 +174,8 @@ def draw(results: Results, directory: Path) -> list[Path]:
 FIGURE = Figure(
     "any-traffic",
     "Any traffic, as one fair bucket",
-    "Not in the paper. Whatever the flows are, they are to get their max-min fair shares of the "
-    "limit, and the fleet is to keep to a bound on bytes",
+    "Not in the paper. Goal: flows of any kind get their max-min fair shares of the limit, and a "
+    "bound on the fleet's bytes holds",
     [case.series for case in ALL_CASES],
     evaluate,
     draw,

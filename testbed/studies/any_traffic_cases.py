@@ -1,7 +1,7 @@
-"""The cases of `any-traffic`: what runs, what is measured of it, and what is to be reached. Data.
+"""The cases of `any-traffic`: experiments, measures and their bounds, as data.
 
-A case is an experiment with some settings. The fabric is the default (tree). Allocators that are
-not registered are left out; bounds are for `JUDGED` alone, all others are there to compare.
+A case is an experiment with some settings. The fabric is the default (tree). Bounds are only for
+`JUDGED`; the other allocators are for comparison.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.experiment import ALLOCATOR_NAMES
-from testbed.harness.figure import Series
+from testbed.harness.series import Series
 from testbed.studies.any_traffic_measures import (
     AFTER_EVENTS,
     AGGREGATE,
@@ -37,32 +36,32 @@ JUDGED = "fair"
 ALLOCATORS = ("ctb", "fair", "fps", "fps-paper", "grd")
 _DECENTRAL = ("fair", "fps", "fps-paper", "grd")
 _FEW = ("ctb", "fair", "fps")
-"""Allocators of the cases that take a processor minutes a run."""
+"""The allocators of cases whose runs take minutes of a processor."""
 _TREE = "gossip.fabric=tree"
 _WAKE_S = 4.0
-"""When the idle fleets wake up."""
+"""The time at which idle fleets wake up, s."""
 _REPEAT, _REPEAT_REAL = 5, 3
 _REAL = ("ctb", "fair", "fps")
-"""Allocators of the runs on the testbed."""
+"""The allocators on the testbed."""
 _CARRIED = frozenset({
     "udp-2", "udp-3", "udp-4", "udp-20", "rtt", "bbr", "ecn-baseline", "low-50k", "bursts-100k",
     "lone-cubic-40ms", "lone-cubic-200ms", "lone-cubic-auto", "ports", "ports-source", "uneven",
     "long-75kB",
 })  # fmt: skip
-"""Cases that a host with two processors carries: small fleets, and tens of flows."""
+"""Cases for a testbed of two processors: small fleets, and tens of flows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A measure, and what it has to be; without bounds it is shown."""
+    """A measure and its bounds; without bounds it is only shown."""
 
     measure: Measure
     least: float | None = None
     most: float | None = None
     beside: str | None = None
-    """An allocator: the bounds are of the difference from what it reaches."""
+    """An allocator: the bounds are for the difference from its value."""
     worst: bool = False
-    """Of the worst run, and not of the median."""
+    """Whether the bounds are for the worst run, and not for the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +90,12 @@ def _case(
     in_quick: bool = True,
     **full: Any,
 ) -> Case:
-    """`pace` is seconds of processor time for a simulated one; `full` replaces top-level keys."""
+    """`pace`: processor seconds for a simulated second; `full` replaces top-level keys."""
     series = Series(
         f"any-traffic/{key}",
         experiment,
         full={
-            "allocators": [name for name in allocators if name in ALLOCATOR_NAMES],
+            "allocators": list(allocators),
             "repeat": _REPEAT,
             **full,
         },
@@ -110,7 +109,7 @@ def _case(
 
 _BYTES = Bound(BYTES, most=1.0, worst=True)
 _SLOW = (_BYTES, Bound(AGGREGATE, least=0.8, most=1.1))
-"""Of limits so low that a limiter forwards less than a packet in an interval."""
+"""Bounds for limits so low that a limiter forwards less than a packet in an interval."""
 
 
 def _udp(mbit: int) -> Case:
@@ -124,10 +123,10 @@ def _udp(mbit: int) -> Case:
 
 
 def _marked(key: str, title: str, experiment: str, *settings: str) -> Case:
-    """Flows that use ECN, and a limit that marks; shown, as it is no default."""
+    """Flows with ECN, and a limit that marks; only shown, because it is not the default."""
     return _case(
         f"ecn-{key}",
-        f"{title}, marks in the place of drops",
+        f"{title}, marks instead of drops",
         experiment,
         [Bound(AGGREGATE), Bound(JAIN), Bound(RESENT)],
         "limit.excess=mark",
@@ -215,7 +214,7 @@ def _response(kind: str, what: str, repeat: int) -> Case:
             Bound(AFTER_EVENTS, most=1.15, worst=True),
         ],
         _TREE,
-        # A central limiter has nobody whose death it could survive.
+        # A central limiter has no peer that could die.
         allocators=_DECENTRAL if kind == "death" else ALLOCATORS,
         repeat=max(repeat, _REPEAT),
         quick={"seconds": 28},
@@ -289,7 +288,7 @@ CASES = (
     _trickles(100),
     *(_low_rate(kbit) for kbit in (10, 50, 100)),
     _bursts(100, "15kB", _SLOW),
-    # One bucket of that depth does not forward all of it either.
+    # A single bucket of this depth does not forward all of it, either.
     _bursts(1000, "auto", [_BYTES, Bound(AGGREGATE, least=-0.02, beside="ctb")]),
     _wake(40, 1.25, keepalive=False),
     _wake(40, 1.25, keepalive=True),
@@ -366,13 +365,13 @@ CASES = (
 
 
 def _on_testbed(case: Case, *, in_quick: bool = False) -> Case:
-    """The same with real daemons and real TCP; few runs, as each takes its time."""
+    """The same with real daemons and real TCP; few runs, because they run in real time."""
     series = replace(
         case.series,
         name=f"{case.series.name}-testbed",
         full={
             **case.series.full,
-            "allocators": [name for name in _REAL if name in ALLOCATOR_NAMES],
+            "allocators": list(_REAL),
             "repeat": _REPEAT_REAL,
         },
         quick={"repeat": 1, "seconds": 24, "warmup": "8s"} if in_quick else None,
@@ -386,8 +385,8 @@ ON_TESTBED = {
     for case in CASES
     if case.key in _CARRIED
 }
-"""Those that also run on the testbed, by the key of the simulated one."""
+"""The cases on the testbed, by the key of the simulated one."""
 ALL_CASES = tuple(
     one for case in CASES for one in (case, ON_TESTBED.get(case.key)) if one is not None
 )
-"""With each simulated case its like on the testbed."""
+"""Each simulated case, followed by its twin on the testbed."""

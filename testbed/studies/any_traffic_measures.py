@@ -1,8 +1,8 @@
-"""What a run of any traffic is judged by: figures of one run. Pure.
+"""The measures of a run of any traffic. Pure.
 
-Rates of flows are of the IP layer, bits/s, so that those of TCP and UDP compare, over that part of
-the measured time in which the flow lived. What a flow deserves is its max-min fair share
-(`testbed.fair`), which owes nothing to any allocator.
+A flow's rate is that of the IP layer, bits/s, so that TCP and UDP are comparable. It is the mean
+over the measured time in which the flow lived. A flow deserves its max-min fair share
+(`testbed.fair`), which does not depend on any allocator.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from testbed import MTU
 from testbed.datagrams import UdpSource
 from testbed.experiment import NS_PER_S, Experiment, Flow
 from testbed.fair import deserved, udp_sources
 from testbed.fields import spread_out
-from testbed.harness.results import Run
+from testbed.harness.results import Run, t80_times
 from testbed.result import GOODPUT_SHARE, jain
 
 _BURSTS = 3
-"""Of the bound on bytes above the limit: so many bursts, and a packet for each limiter."""
+"""The bound on bytes above the limit: this number of bursts, and a packet for each limiter."""
 _IN_USE = 0.8
 _WINDOW_S = 1.0
 
 
 class Seen:
-    """A run, and what its flows deserved."""
+    """A run, and the rates that its flows deserve."""
 
     def __init__(self, run: Run, experiment: Experiment) -> None:
         self.run = run
@@ -38,7 +38,7 @@ class Seen:
 
     @cached_property
     def rates(self) -> dict[str, float]:
-        """Of every TCP flow and UDP source, by its id."""
+        """The rate of every TCP flow and UDP source, by its id."""
         found = {
             flow["id"]: flow["goodput_bps"] / GOODPUT_SHARE
             for flow in self.run["flows"]
@@ -48,7 +48,7 @@ class Seen:
 
     @cached_property
     def deserved(self) -> dict[str, float]:
-        """The same, of max-min fair shares."""
+        """The max-min fair shares, by the same ids."""
         flows: list[tuple[Flow | UdpSource, float]] = [
             (
                 Flow(
@@ -89,17 +89,17 @@ class Seen:
         return [flow["id"] for flow in self.run["flows"] if flow["id"] in self.rates]
 
     def ids(self, group: str | None) -> list[str]:
-        """Those of an entry, or of all TCP flows."""
+        """The ids of an entry's flows, or of all TCP flows."""
         return self.tcp if group is None else self.groups[group]
 
     @cached_property
     def totals(self) -> list[float]:
-        """What all limiters forwarded in each step of the whole run, bits/s."""
+        """The forwarding rate of all limiters in each step of the whole run, bits/s."""
         rows = zip(*self.run["series"].values(), strict=True)
         return [sum(row[1] for row in limiters) for limiters in rows]
 
     def sliding(self, window_s: float, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-        """(start, rate) of all windows that lie between two times, a step apart."""
+        """(start, rate) of all windows between two times, a step apart."""
         step_s = self.run["series_step_s"]
         width = round(window_s / step_s)
         first, last = math.ceil(begin_s / step_s - 1e-9), round(end_s / step_s)
@@ -116,18 +116,18 @@ OfRates = Callable[[Seen, Mapping[str, float]], float]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of a run."""
+    """A measure of a run."""
 
     name: str
-    """What it is, as the begin of a statement."""
+    """The beginning of a statement about it."""
     of: Callable[[Seen], float]
     ideal: Callable[[Seen], float] | None = None
-    """The same if every flow had what it deserves; None where that says nothing."""
+    """Its value if every flow had its max-min share; None if that is meaningless."""
     unit: str = ""
 
 
 def _of_rates(name: str, of: OfRates) -> Measure:
-    """A measure that is made of the flows' rates alone."""
+    """A measure of nothing but the flows' rates."""
     return Measure(name, lambda seen: of(seen, seen.rates), lambda seen: of(seen, seen.deserved))
 
 
@@ -135,31 +135,18 @@ def _shares(seen: Seen, rates: Mapping[str, float], group: str | None) -> list[f
     return [rates[flow] / seen.deserved[flow] for flow in seen.ids(group)]
 
 
-def least_share(group: str | None = None) -> Measure:
-    """The worst-off of the TCP flows, or of a group."""
-    who = "each TCP flow" if group is None else f"each of '{group}'"
+def _share(which: str, of: Callable[[list[float]], float], group: str | None = None) -> Measure:
+    """A value over all TCP flows, or over a group."""
+    flows = "each TCP flow" if group is None else f"each of '{group}'"
     return _of_rates(
-        f"{who} over its max-min share, the least",
-        lambda seen, rates: min(_shares(seen, rates, group)),
+        f"{flows} over its max-min share, the {which}",
+        lambda seen, rates: of(_shares(seen, rates, group)),
     )
 
 
-def most_share(group: str | None = None) -> Measure:
-    """The best-off of the TCP flows, or of a group."""
-    who = "each TCP flow" if group is None else f"each of '{group}'"
-    return _of_rates(
-        f"{who} over its max-min share, the most",
-        lambda seen, rates: max(_shares(seen, rates, group)),
-    )
-
-
-def mean_share(group: str | None = None) -> Measure:
-    """All TCP flows, or those of a group, on average."""
-    who = "TCP flows" if group is None else f"'{group}'"
-    return _of_rates(
-        f"{who} over their max-min shares, on average",
-        lambda seen, rates: statistics.fmean(_shares(seen, rates, group)),
-    )
+least_share = partial(_share, "least", min)
+most_share = partial(_share, "most", max)
+mean_share = partial(_share, "mean", statistics.fmean)
 
 
 def _mean(rates: Mapping[str, float], flows: Iterable[str]) -> float:
@@ -167,7 +154,7 @@ def _mean(rates: Mapping[str, float], flows: Iterable[str]) -> float:
 
 
 def apart(one: str, other: str) -> Measure:
-    """By what factor the mean rates of two groups of identical flows differ."""
+    """The factor between the mean rates of two groups of identical flows."""
 
     def of(seen: Seen, rates: Mapping[str, float]) -> float:
         means = [_mean(rates, seen.groups[group]) for group in (one, other)]
@@ -177,7 +164,7 @@ def apart(one: str, other: str) -> Measure:
 
 
 def part(group: str) -> Measure:
-    """What a group has of the limit."""
+    """A group's part of the limit."""
     return _of_rates(
         f"'{group}' over the limit",
         lambda seen, rates: sum(rates[flow] for flow in seen.groups[group]) / seen.limit_bps,
@@ -185,7 +172,7 @@ def part(group: str) -> Measure:
 
 
 def share_of(limiter: str) -> Measure:
-    """A limiter's part of what is forwarded; behind a central one, of the goodput."""
+    """A limiter's part of the forwarded bytes; behind a central one, of the goodput."""
     return Measure(f"share of {limiter}", lambda seen: float(seen.run["share"][limiter]))
 
 
@@ -204,7 +191,7 @@ AGGREGATE = Measure(
     lambda seen: float(seen.run["aggregate_bps"]) / seen.limit_bps,
     lambda seen: sum(seen.deserved.values()) / seen.limit_bps,
 )
-SPLIT_ERROR = Measure("limiters' shares, largest distance from the due", _split_error)
+SPLIT_ERROR = Measure("limiters' shares, largest distance from the fair ones", _split_error)
 WINDOWS = Measure(
     "part of the 1 s windows within 1.10 of the limit",
     lambda seen: float(seen.run["windows_within_limit"]),
@@ -212,17 +199,17 @@ WINDOWS = Measure(
 
 
 def _resent(seen: Seen) -> float:
-    """Of all segments that limiters forwarded in the whole run, about."""
+    """Retransmitted segments over the forwarded full packets of the whole run."""
     step_s = seen.run["series_step_s"]
     forwarded: float = sum(seen.totals) * step_s / 8 / MTU
     return sum(int(flow["retransmits"]) for flow in seen.run["flows"]) / forwarded
 
 
-RESENT = Measure("segments sent again, over full packets forwarded", _resent)
+RESENT = Measure("retransmitted segments over forwarded full packets", _resent)
 
 
 def _excess(seen: Seen) -> float:
-    """The largest sum of bytes above the limit over any time that begins and ends with a step."""
+    """The most bytes above the limit in any interval of whole steps."""
     step_s = seen.run["series_step_s"]
     largest = running = 0.0
     for rate in seen.totals:
@@ -251,7 +238,7 @@ WORST_FIFTH = Measure("worst 0.2 s over the limit", lambda seen: _highest(seen, 
 
 
 def in_use_after(start_s: float) -> Measure:
-    """How long after a time a second begins in which 0.8 of the limit is in use."""
+    """The delay, s, until a second begins in which 0.8 of the limit is in use."""
 
     def of(seen: Seen) -> float:
         windows = seen.sliding(_WINDOW_S, start_s, seen.run["seconds"])
@@ -262,13 +249,7 @@ def in_use_after(start_s: float) -> Measure:
 
 
 def _t80(seen: Seen) -> float:
-    """The median over all flows of all events; from its detection on for a death."""
-    times = []
-    for event in seen.run["events"]:
-        since_s = (event["in_force_s"] or 0.0) if "death" in event["kind"] else 0.0
-        for flow in event["flows"]:
-            reached_s = flow["t80_s"]
-            times.append(math.inf if reached_s is None else max(reached_s - since_s, 0.0))
+    times = t80_times(seen.run["events"])
     return statistics.median(times) if times else math.nan
 
 
@@ -286,5 +267,5 @@ def _highest_after_events(seen: Seen) -> float:
 
 
 AFTER_EVENTS = Measure(
-    "worst second after an event, the first included, over the limit", _highest_after_events
+    "worst second after an event, including the first, over the limit", _highest_after_events
 )

@@ -1,7 +1,7 @@
-"""Forty real daemons, and a hundred, with one limit; the same in the simulator (not in the paper).
+"""Forty and a hundred real daemons with one limit, and the same simulated (not in the paper).
 
-Flows come to the limiters as in figure 8, 0 to 5 at each. A hundred tell each other half as often,
-which is what two processors carry. The testbed also tells what the daemons cost.
+Flows arrive at the limiters as in figure 8, 0 to 5 at each. A hundred daemons gossip half as often,
+because two processors carry no more. On the testbed the daemons' cost is measured, too.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from functools import partial
 from matplotlib.axes import Axes
 
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table, near
-from testbed.harness.results import OfRun, Results, Run, difference, text, totals
-from testbed.plot import COLOURS, LIMIT_COLOUR, MBIT
+from testbed.harness.results import OfRun, Results, Run, difference, text, texts, totals
+from testbed.harness.series import Series
+from testbed.plot import COLOURS, MBIT, limit_line
 
 _ALLOCATOR = "fps"
 _AGREEMENT = 0.03
@@ -26,7 +27,7 @@ _AGREEMENT = 0.03
 
 @dataclass(frozen=True, slots=True)
 class DaemonFleet:
-    """So many limiters in both."""
+    """A fleet on the testbed and in the simulator."""
 
     limiters: int
     testbed: Series
@@ -34,7 +35,7 @@ class DaemonFleet:
 
     @property
     def sides(self) -> tuple[str, str]:
-        """The series' names, of the testbed first."""
+        """The names of the series, the testbed's first."""
         return self.testbed.name, self.simulated.name
 
 
@@ -54,7 +55,7 @@ HUNDRED = _fleet(
     Series(
         "fleet100",
         "fleet40",
-        # All flows have started by then.
+        # By the end of the warm-up all flows have started.
         full={"warmup": "26s", "seconds": 46, "repeat": 2},
         quick=None,
         settings=("churn.limiters=100", "limit.rate=15mbit", "gossip.interval=100ms"),
@@ -70,7 +71,7 @@ def _believed(run: Run) -> float:
 
 
 def _daemons(key: str, of_all: Callable[[list[float]], float]) -> OfRun:
-    """A figure of all daemons of a run; NaN in the simulator, which has none."""
+    """A value over all daemons of a run; NaN in the simulator, which has no daemons."""
 
     def of_run(run: Run) -> float:
         values = [float(cost[key]) for cost in run.get("daemons", {}).values()]
@@ -80,7 +81,7 @@ def _daemons(key: str, of_all: Callable[[list[float]], float]) -> OfRun:
 
 
 def evaluate(fleet: DaemonFleet, results: Results) -> Finding:
-    """Do they agree at this size, and what does a daemon cost?"""
+    """Compare testbed and simulator, and list a daemon's cost."""
 
     def both(of_run: OfRun) -> tuple[float | None, float | None]:
         here, there = (_known(results.median(side, _ALLOCATOR, of_run)) for side in fleet.sides)
@@ -110,11 +111,11 @@ def evaluate(fleet: DaemonFleet, results: Results) -> Finding:
              0.0, _AGREEMENT),
     ]  # fmt: skip
     rows = [
-        ["aggregate / limit", *(text(value, 3) for value in used)],
-        ["Jain's index over the flows", *(text(value, 3) for value in jain)],
-        ["highest 1 s / limit", *(text(value, 3) for value in highest)],
-        ["error of the believed total, root mean square", *(text(value, 3) for value in believed)],
-        ["control traffic of a limiter, bytes/s", *(text(value, 0) for value in gossip)],
+        ["aggregate / limit", *texts(used)],
+        ["Jain's index over the flows", *texts(jain)],
+        ["highest 1 s / limit", *texts(highest)],
+        ["error of the believed total, root mean square", *texts(believed)],
+        ["control traffic of a limiter, bytes/s", *texts(gossip, 0)],
         *(
             [f"processor time of a daemon, of a core: {name}", text(value, 4), "-"]
             for name, value in cores.items()
@@ -136,7 +137,7 @@ def _known(value: float | None) -> float | None:
 
 
 def draw(fleet: DaemonFleet, results: Results, three: Sequence[Axes]) -> bool:
-    """The total over time, what part of the flows gets how much, and what limiters believe."""
+    """The total over time, the distribution of goodput, and the error of the believed total."""
     sides = [
         (label, runs[0], colour)
         for label, side, colour in zip(("testbed", "simulator"), fleet.sides, COLOURS, strict=False)
@@ -154,12 +155,12 @@ def draw(fleet: DaemonFleet, results: Results, three: Sequence[Axes]) -> bool:
         series = run["gossip"].get("believed_total", {}).get("series", [])
         error.plot([t for t, _ in series], [value for _, value in series], color=colour)
     limit_mbit = fleet.testbed.load(False).table.limit.rate * 8 / MBIT
-    total.axhline(limit_mbit, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
+    limit_line(total, limit_mbit)
     total.set_ylim(0, 1.5 * limit_mbit)
     total.set_title("Forwarding rate, all limiters (Mbit/s)")
     total.set_xlabel("Time (s)")
     total.legend()
-    flows.set_title("Part of the flows with at most that")
+    flows.set_title("Part of the flows with at most this goodput")
     flows.set_xlabel("Goodput of a flow (kbit/s)")
     flows.set_xlim(left=0)
     error.set_title("Error of the believed total")
@@ -172,7 +173,7 @@ def _figure(fleet: DaemonFleet, how_many: str) -> Figure:
     return Figure(
         fleet.testbed.name,
         f"{how_many} real daemons, and the simulator",
-        f"Not in the paper. To reach: {fleet.limiters} daemons hold one limit within 3 %, and the "
+        f"Not in the paper. Goal: {fleet.limiters} daemons hold one limit within 3 %, and the "
         "simulator of the same fleet agrees: the aggregate within 3 %, Jain's index within 0.03",
         [fleet.testbed, fleet.simulated],
         partial(evaluate, fleet),

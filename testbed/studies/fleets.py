@@ -1,8 +1,8 @@
-"""Fleets of any size in which a live flow's fair share is what it is at figure 8's 490 limiters.
+"""Fleets of any size in which a flow's fair share is the same as among figure 8's 490 limiters.
 
-Limit, depth and arrivals grow with the fleet; flows live for a minute. A run begins when as many
-live as ever will: those that are due to live by then start within the first seconds. What is
-measured is as long at every size, for over a longer time unequal flows would look more equal.
+Limit, depth and arrivals grow with the fleet; flows live for a minute. A run begins in the steady
+state: the flows that live at that time start within the first seconds. The measured time is the
+same at every size, because unequal flows look more equal over a longer time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.harness.figure import Series
-from testbed.harness.results import Results, ratio
+from testbed.harness.results import Results, text
+from testbed.harness.series import Series
 
 PAPERS_LIMITERS = 490
 BRANCHING = 3
@@ -19,9 +19,9 @@ _PAPERS_LIVE, _PAPERS_BPS, _PAPERS_BURST = 600, 50_000_000, 75_000
 _LIFE_S, _FILL_S, _SECONDS = 60, 4, 16
 WARMUP_S = 10
 _KNOWN_FROM = 1000
-"""Limiters from which on only some have drld's own membership: one record for each pair else."""
+"""From this size on most limiters lack drld's own membership, which has a record for each pair."""
 _PACE, _PACKETS_PACE = 0.0011, 0.0002
-"""Seconds that the simulator takes for one second of a limiter that gossips, and of its flows."""
+"""Processor seconds for a simulated second of a limiter's gossip, and of its flows."""
 _CENTRAL = ("ctb", "crd")
 
 
@@ -35,7 +35,7 @@ def fleet(
     quick: bool = False,
     **overrides: Any,
 ) -> Series:
-    """A series of runs with so many limiters; it tells the fleet `rounds` times the usual."""
+    """A series with this number of limiters; they send `rounds` times the usual updates."""
     scale = limiters / PAPERS_LIMITERS
     every_us = round(_LIFE_S * 1e6 / (_PAPERS_LIVE * scale))
     gossiping = sum(allocator not in _CENTRAL for allocator in allocators) / len(allocators)
@@ -63,26 +63,16 @@ def fleet(
     )  # fmt: skip
 
 
-def control(results: Results, series: str, allocator: str = "fps") -> float | None:
-    """What all limiters of a series send to each other, over the limit."""
-    limiters = len(results.by_series.get(series, {}).get("limiters", ()))
-    sent = results.median(
-        series, allocator, lambda run: float(run["gossip"]["bytes_per_limiter_per_s"])
-    )
-    return None if sent is None else ratio(sent * 8 * limiters, results.limit_bps(series))
-
-
-def error(results: Results, series: str, allocator: str = "fps") -> float | None:
-    """How wrong the limiters of a series are about the total; None where it was not looked at."""
+def error(results: Results, series: str) -> float | None:
+    """The limiters' error of the total under FPS; None if it was not measured."""
     values = [
         float(run["gossip"]["believed_total"]["rms_error"])
-        for run in results.runs(series, allocator)
+        for run in results.runs(series, "fps")
         if "believed_total" in run["gossip"]
     ]
     return sum(values) / len(values) if values else None
 
 
-def highest(results: Results, series: str, allocator: str = "fps") -> float | None:
-    """The highest second of a series, over the limit."""
-    rate = results.median(series, allocator, lambda run: float(max(run["windows"][0]["bps"])))
-    return ratio(rate, results.limit_bps(series))
+def cost(results: Results, series: str, key: str, scale: float = 1.0) -> str:
+    """A limiter's cost under FPS (`costs` of a run), as a cell of a table."""
+    return text(results.median(series, "fps", lambda run: run["costs"][key] / scale), 0)

@@ -1,8 +1,8 @@
-"""How fast each allocator reacts (not in the paper): distributions of t80 over 20 events and more.
+"""Each allocator's reaction time (not in the paper): distributions of t80 over 20 or more events.
 
-A flow joins or leaves, flows are bottlenecked, the limit changes, a limiter dies; five limiters,
-round trips of 40 ms. docs/testbed.md says what is measured. On the testbed, and the same in the
-simulator to compare.
+The events: a flow joins or leaves, flows are bottlenecked, the limit changes, a limiter dies. Five
+limiters have flows with round trips of 40 ms. docs/testbed.md defines the measures. The runs are on
+the testbed, and in the simulator for comparison.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from typing import Any, NamedTuple
 
 from matplotlib import rc_context
 
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
-from testbed.harness.results import Results, text
+from testbed.harness.results import Results, t80_times, text
+from testbed.harness.series import Series
 from testbed.plot import STYLE, save
 from testbed.plot_response import response_figure
 from testbed.reproduce.baseline import FPS, NAMES
 
 _ALLOCATORS = ("ctb", "gtb", "grd", *FPS)
 _JUDGED = ("fps", "fair")
-"""The goals are drld's own, so they are for its allocators, and only these run on the testbed."""
+"""The goals are drld's own. So they are for its allocators, and only these run on the testbed."""
 _QUICK_S = 28
 _HIGHEST = 1.15
 _NEVER = 0.05
-"""Part of the flows that may miss their share until the next event."""
+"""The part of the flows that may miss their share until the next event."""
 _PACE = 0.06
 
 
 class _Kind(NamedTuple):
-    """A kind of event, and what is to be reached."""
+    """A kind of event, and its goal."""
 
     name: str
     what: str
     most_s: float
     repeat: int
-    """Runs that have 20 events."""
+    """The number of runs with 20 events."""
 
 
 _KINDS = (
@@ -52,7 +53,7 @@ _KINDS = (
 
 
 def _series(kind: _Kind, simulated: bool) -> Series:
-    # A central limiter has nobody whose death it could survive.
+    # A central limiter has no peer that could die.
     others = [name for name in _ALLOCATORS if kind.name != "death" or name != "ctb"]
     able = others if simulated else [*_JUDGED]
     return Series(
@@ -72,7 +73,7 @@ SIMULATED = {kind.name: _series(kind, simulated=True) for kind in _KINDS}
 def events(
     results: Results, series: Mapping[str, Series], kind: str, allocator: str
 ) -> list[Mapping[str, Any]]:
-    """All events of a kind, of the experiment that is about them."""
+    """All events of a kind, in this kind's own experiment."""
     return [
         event
         for run in results.runs(series[kind].name, allocator)
@@ -81,36 +82,25 @@ def events(
     ]
 
 
-def times_s(found: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
-    """Every t80, in order; infinite for never, and from its detection on for a death."""
-    times = []
-    for event in found:
-        since_s = (event["in_force_s"] or 0.0) if kind == "death" else 0.0
-        for flow in event["flows"]:
-            t80_s = flow["t80_s"]
-            times.append(math.inf if t80_s is None else max(t80_s - since_s, 0.0))
-    return sorted(times)
-
-
 def never(times: Sequence[float]) -> float | None:
-    """Part of the times that are infinite; None where there are none."""
+    """The infinite part of the times; None without times."""
     return sum(time == math.inf for time in times) / len(times) if times else None
 
 
 def _highest(found: Sequence[Mapping[str, Any]], key: str = "highest_1s_bps") -> float | None:
-    """The highest second of any event, over the limit; None where it was not measured."""
+    """The highest second after any event, over the limit; None if it was not measured."""
     ratios = [event[key] / event["limit_bps"] for event in found if event.get(key) is not None]
     return max(ratios, default=None)
 
 
 def evaluate(results: Results) -> Finding:
-    """Are the medians of drld's allocators what they have to be; do they keep the limit?"""
+    """Check the medians of drld's allocators, and the limit."""
     judged = [_judge(results, allocator) for allocator in _JUDGED]
     return Finding(
         [check for checks, _ in judged for check in checks],
         "; ".join(said for _, said in judged),
-        "Flows join limiters that were silent, or that have other long flows: not limiters that "
-        "had a trickle of traffic.",
+        "Flows join limiters that were silent, or that have other long flows, but not limiters "
+        "with a trickle of traffic.",
         tables=[
             _table("On the testbed", results, TESTBED),
             _table("In the simulator", results, SIMULATED),
@@ -119,7 +109,7 @@ def evaluate(results: Results) -> Finding:
 
 
 def _judge(results: Results, allocator: str) -> tuple[list[Check], str]:
-    """The checks of an allocator on the testbed, and its figures in a sentence."""
+    """The checks of an allocator on the testbed, and its values in a sentence."""
     name = NAMES[allocator]
     checks = []
     said = []
@@ -128,7 +118,7 @@ def _judge(results: Results, allocator: str) -> tuple[list[Check], str]:
     missed: list[float] = []
     for kind in _KINDS:
         found = events(results, TESTBED, kind.name, allocator)
-        times = times_s(found, kind.name)
+        times = t80_times(found)
         median = statistics.median(times) if times else None
         checks.append(Check(f"{name}, {kind.what}: t80, median", median, "s", most=kind.most_s))
         said.append(f"{kind.name} {text(median)} s")
@@ -141,9 +131,9 @@ def _judge(results: Results, allocator: str) -> tuple[list[Check], str]:
     checks += [
         Check(f"{name}: highest 1 s window over the limit, from 1 s after each event",
               max(highest, default=None), most=_HIGHEST),
-        Check(f"{name}: highest 1 s window over the limit, of those that begin within 1 s after an "
-              "event", max(first, default=None), most=_HIGHEST),
-        Check(f"{name}: part of the flows that never have 0.8 of their share, the most of the "
+        Check(f"{name}: highest 1 s window over the limit, begun within 1 s after an event",
+              max(first, default=None), most=_HIGHEST),
+        Check(f"{name}: part of the flows that never have 0.8 of their share, the largest of the "
               "kinds", max(missed, default=None), most=_NEVER),
     ]  # fmt: skip
     return checks, (
@@ -157,7 +147,7 @@ def _table(title: str, results: Results, series: Mapping[str, Series]) -> Table:
     for kind in _KINDS:
         for allocator in _ALLOCATORS:
             found = events(results, series, kind.name, allocator)
-            times = times_s(found, kind.name)
+            times = t80_times(found)
             if not times:
                 continue
             nine_tenths = times[min(math.ceil(0.9 * len(times)), len(times)) - 1]
@@ -172,12 +162,20 @@ def _table(title: str, results: Results, series: Mapping[str, Series]) -> Table:
                     text(_highest(found, "first_1s_bps")),
                 ]
             )
-    header = ["event", "events", "t80 s", "of 90 %", "never", "highest 1 s", "of the first second"]
+    header = [
+        "event",
+        "events",
+        "t80 s",
+        "of 90 %",
+        "never",
+        "highest 1 s",
+        "from the first second",
+    ]
     return Table(title, header, rows)
 
 
 def draw(results: Results, directory: Path) -> list[Path]:
-    """The distributions, on the testbed and in the simulator."""
+    """The distributions on the testbed and in the simulator."""
     files = []
     for series, name in ((TESTBED, "responsiveness"), (SIMULATED, "responsiveness-simulated")):
         runs: list[dict[str, Any]] = [
@@ -197,10 +195,10 @@ def draw(results: Results, directory: Path) -> list[Path]:
 FIGURE = Figure(
     "responsiveness",
     "Responsiveness: t80 after joins, departures, bottlenecks, new limits and deaths",
-    "Not in the paper. To reach with FPS and fair, medians: join, leave and change of the limit "
+    "Not in the paper. Goals for FPS and fair, medians: join, leave and change of the limit "
     "within 1 s; bottleneck within 5 s; death within its detection plus 1 s; at most 5 % of "
-    "the flows never; and no 1 s window above 1.15 of the limit, those of the first second told "
-    "apart",
+    "the flows never; and no 1 s window above 1.15 of the limit, with windows from the first "
+    "second apart",
     [*TESTBED.values(), *SIMULATED.values()],
     evaluate,
     draw,

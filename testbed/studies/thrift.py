@@ -1,12 +1,11 @@
-"""Less control traffic: how seldom, and to how few, figure 8's 490 limiters may speak.
+"""Less control traffic: fewer updates to fewer peers among figure 8's 490 limiters.
 
-At the paper's setting they send 22.6 % of the limit. Here every limiter estimates and enforces each
-50 ms as before, and tells the others less often, with each fabric. How fast the fleet reacts is the
-price, so in a second experiment the flows double from one moment to the next, at three limiters.
+With the paper's setting control traffic is 22.6 % of the limit. Here every limiter still estimates
+and enforces each 50 ms, but sends updates less often, with each fabric. The price is a slower
+reaction of the fleet. So a second experiment doubles the flows at one moment, at three limiters.
 
-Simulated limiters do not probe each other, and daemons do. Where nothing is lost that is a probe
-and an acknowledgement a period, whatever fabric and size (`drld.gossip.health.probes`). It is
-added here.
+Daemons probe each other, and simulated limiters do not. Without loss this is one probe and one
+acknowledgement a period for any fabric and size (`drld.gossip.health.probes`), which is added here.
 """
 
 from __future__ import annotations
@@ -20,32 +19,33 @@ from drld.config.probes import PROFILES
 from drld.gossip.fabrics import FABRICS
 from drld.model import NS_PER_S
 from testbed.harness.draw import chart
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
-from testbed.harness.results import Results, text, totals
-from testbed.plot import COLOURS, LIMIT_COLOUR
+from testbed.harness.results import Results, text, texts, totals
+from testbed.harness.series import Series
+from testbed.plot import COLOURS, limit_line
 from testbed.studies import scale
-from testbed.studies.fleets import PAPERS_LIMITERS, WARMUP_S, control, error, fleet, highest
+from testbed.studies.fleets import PAPERS_LIMITERS, WARMUP_S, error, fleet
 
 _CHEAP = 0.03
 _PROBE_BYTES = 72
-"""IPv4 packet of a probe or an acknowledgement without rumours (docs/wire-format.md)."""
+"""IPv4 bytes of a probe or an acknowledgement without rumours (docs/wire-format.md)."""
 _THRIFTY = "wan"
-"""The profile of probes that goes with little control traffic."""
+"""The profile of probes for little control traffic."""
 _CROWD_AFTER_S, _CROWD_FLOWS, _CROWD_LIMITERS = 2, 200, 3
-"""Seconds of what is measured until the crowd comes."""
+"""The measured seconds before the crowd, its flows at each limiter, and its limiters."""
 _SETTLED = 1.05
 _HIGHEST = 1.15
 _WINDOW_S = 0.5
 _SECONDS, _CROWD_SECONDS = 6, 10
-"""That are measured."""
+"""The measured time."""
 _ROUNDS = 48
-"""That a tree of so many takes to know itself (18), and then to have all shares in force (26): with
-long rounds it takes longer than the flows do."""
+"""Rounds until a tree of this size is complete (18), and then has all shares in force (26). Long
+rounds take longer than the start of the flows."""
 
 
 class Manner(NamedTuple):
-    """How a fleet talks."""
+    """A way of gossiping."""
 
     fabric: str
     interval_ms: int
@@ -53,12 +53,12 @@ class Manner(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its series."""
+        """The name in its series and in tables."""
         return f"{self.fabric}-{self.interval_ms}ms-{self.branching}"
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Of an experiment."""
+        """The experiment's settings."""
         return (
             f"gossip.fabric={self.fabric}",
             f"gossip.interval={self.interval_ms}ms",
@@ -72,7 +72,7 @@ _SELDOM = Manner("pushsum", 400, 3)
 _GOSSIPED = ((50, 1), (100, 1), (200, 1), (200, 3), (400, 3), (800, 3))
 _TOLD_MS = (50, 400, 800)
 _SPOKEN = ("pushsum", "tree")
-"""Fabrics that are judged, each by the manner that is chosen for its cost alone."""
+"""The checked fabrics; of each, the manner with the least control traffic is checked."""
 MANNERS = [
     PAPERS,
     *(Manner("pushsum", *one) for one in _GOSSIPED),
@@ -115,9 +115,9 @@ CROWD = {manner: _crowd(manner) for manner in MANNERS}
 
 
 def probed(results: Results, series: str, profile: str) -> float | None:
-    """What all limiters of a series send to each other, over the limit, their probes included."""
+    """Control traffic of all limiters over the limit, probes included."""
     limiters = len(results.by_series.get(series, {}).get("limiters", ()))
-    gossiped = control(results, series)
+    gossiped = results.control(series, "fps")
     if gossiped is None:
         return None
     bytes_per_s = 2 * _PROBE_BYTES * NS_PER_S / PROFILES[profile].period_ns
@@ -125,7 +125,7 @@ def probed(results: Results, series: str, profile: str) -> float | None:
 
 
 def settled_s(results: Results, series: str) -> float | None:
-    """Seconds from the crowd's coming until the rate stays within 5 % above the limit."""
+    """Seconds from the crowd's start until the rate stays below 1.05 of the limit."""
     for run in results.runs(series, "fps"):
         limit_bps = results.limit_bps(series)
         rates = totals(run, _WINDOW_S, run["warmup_s"] + _CROWD_AFTER_S)
@@ -135,11 +135,11 @@ def settled_s(results: Results, series: str) -> float | None:
 
 
 def evaluate(results: Results) -> Finding:
-    """Which of them hold the limit, and at what cost."""
+    """Check the limit and the control traffic of each fabric's cheapest manner."""
     cheapest = {fabric: _cheapest(results, fabric) for fabric in _SPOKEN}
     checks = [
         Check("At the paper's setting control traffic is 22.6 % of the limit",
-              control(results, STEADY[PAPERS].name), least=0.22, most=0.23),
+              results.control(STEADY[PAPERS].name, "fps"), least=0.22, most=0.23),
         *(
             check
             for fabric, manner in cheapest.items()
@@ -152,60 +152,59 @@ def evaluate(results: Results) -> Finding:
                 Check(f"{what}: aggregate over the limit",
                       None if manner is None else results.used(STEADY[manner].name, "fps"),
                       least=0.95, most=1.05),
-                Check(f"{what}: highest 1 s over the limit after a crowd has come",
-                      None if manner is None else highest(results, CROWD[manner].name),
+                Check(f"{what}: highest 1 s over the limit after the crowd's start",
+                      None if manner is None else results.highest(CROWD[manner].name, "fps"),
                       most=_HIGHEST),
             )
         ),
     ]  # fmt: skip
     rows = [
         [manner.fabric, f"{manner.interval_ms} ms", str(manner.branching),
-         text(control(results, STEADY[manner].name), 4),
-         *(text(probed(results, STEADY[manner].name, profile), 4) for profile in PROFILES),
-         text(results.used(STEADY[manner].name, "fps"), 3),
-         text(results.jain(STEADY[manner].name, "fps"), 3),
-         text(error(results, STEADY[manner].name), 3),
-         text(highest(results, CROWD[manner].name), 3),
+         *texts([results.control(STEADY[manner].name, "fps"),
+                 *(probed(results, STEADY[manner].name, profile) for profile in PROFILES)], 4),
+         *texts([results.used(STEADY[manner].name, "fps"),
+                 results.jain(STEADY[manner].name, "fps"), error(results, STEADY[manner].name),
+                 results.highest(CROWD[manner].name, "fps")]),
          text(settled_s(results, CROWD[manner].name), 1)]
         for manner in MANNERS
         if {STEADY[manner].name, CROWD[manner].name} & {*results.by_series}
     ]  # fmt: skip
     return Finding(
         checks,
-        f"control traffic of {text(control(results, STEADY[PAPERS].name), 3)} of the limit at the "
-        "paper's setting"
+        f"control traffic of {text(results.control(STEADY[PAPERS].name, 'fps'), 3)} of the limit "
+        "with the paper's setting"
         + "".join(_said(results, manner) for manner in cheapest.values() if manner is not None),
-        "The paper's 'less than 3 %' takes bytes for bits, and it has no probes.",
+        "The paper's 'less than 3 %' mistakes bytes for bits, and the paper has no probes.",
         [Table(f"{PAPERS_LIMITERS} limiters, estimates every 50 ms; a crowd doubles the flows",
                ["fabric", "interval", "branching", "control traffic",
                 *(f"with probes ({profile})" for profile in PROFILES), "aggregate", "Jain",
-                "error of the total", "crowd: highest 1 s", "above 1.05 for, s"], rows)],
+                "error of the total", "crowd: highest 1 s", "seconds above 1.05"], rows)],
     )  # fmt: skip
 
 
 def _cheapest(results: Results, fabric: str) -> Manner | None:
-    """The manner of a fabric that sends least; None where none was measured."""
+    """The manner of a fabric with the least control traffic; None if none was measured."""
     costs = {
         manner: cost
         for manner, series in STEADY.items()
-        if manner.fabric == fabric and (cost := control(results, series.name)) is not None
+        if manner.fabric == fabric and (cost := results.control(series.name, "fps")) is not None
     }
     return min(costs, key=costs.__getitem__, default=None)
 
 
 def _said(results: Results, manner: Manner) -> str:
-    """What a manner costs and delivers, in words."""
+    """A manner's cost and aggregate in words."""
     series = STEADY[manner].name
     probes = ", ".join(f"{text(probed(results, series, name), 3)} ({name})" for name in PROFILES)
     return (
-        f"; with {manner.name} {text(control(results, series), 3)}, with probes {probes}, and "
-        f"{text(results.used(series, 'fps'), 3)} of the limit delivered"
+        f"; with {manner.name} {text(results.control(series, 'fps'), 3)}, with probes {probes}, "
+        f"and {text(results.used(series, 'fps'), 3)} of the limit delivered"
     )
 
 
 @chart("thrift", 8, 4.2)
 def draw(results: Results, axes: Axes) -> bool:
-    """The rate after the crowd has come, a line for each manner."""
+    """The rate after the crowd's start; a line for each manner."""
     shown = [manner for manner in MANNERS if results.runs(CROWD[manner].name, "fps")]
     if not shown:
         return False
@@ -216,8 +215,8 @@ def draw(results: Results, axes: Axes) -> bool:
         times = [index * _WINDOW_S - _CROWD_AFTER_S for index in range(len(rates))]
         axes.plot(times, rates, color=COLOURS[number % len(COLOURS)], label=manner.name,
                   linestyle="-" if number < len(COLOURS) else "--")  # fmt: skip
-    axes.axhline(1, color=LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)))
-    axes.set_xlabel("Time since the crowd came (s)")
+    limit_line(axes, 1)
+    axes.set_xlabel("Time since the crowd's start (s)")
     axes.set_ylabel("Delivered, over the limit")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=7, ncols=2)
@@ -227,7 +226,7 @@ def draw(results: Results, axes: Axes) -> bool:
 FIGURE = Figure(
     "thrift",
     "Less control traffic at 490 limiters",
-    "Control traffic of less than 3 % of the limit (by a slip: it is 22.6 %)",
+    "Control traffic of less than 3 % of the limit (a mistake: it is 22.6 %)",
     [*STEADY.values(), *CROWD.values()],
     evaluate,
     draw,

@@ -1,8 +1,9 @@
-"""Can the simulator be trusted? The same experiments in it and on the testbed (not in the paper).
+"""The simulator's accuracy: the same experiments in it and on the testbed (not in the paper).
 
-The baseline, a flow that joins an idle limiter, figure 7, and traffic of other kinds (UDP, mixed
-round trips, CUBIC and BBR): with the same definition and seeds, compared as medians over the runs.
-In figure 7 the split is compared in each of its three phases, from 5 s after a change on.
+The experiments are the baseline, a flow that joins an idle limiter, figure 7, and other kinds of
+traffic (UDP, mixed round trips, CUBIC and BBR). Definitions and seeds are the same, and medians
+over the runs are compared. Figure 7 is compared in each of its three phases, from 5 s after a
+change.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from testbed.harness.draw import first_runs
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import OfRun, Results, Run, goodput, text, totals
-from testbed.reproduce.baseline import ALLOCATORS, BASELINE, NAMES
-from testbed.reproduce.fig7 import ALLOCATORS as BOTTLENECKED
+from testbed.harness.series import Series
+from testbed.reproduce.baseline import BASELINE, NAMES
 from testbed.reproduce.fig7 import BOTTLENECK
-from testbed.studies.any_traffic_cases import CASES, ON_TESTBED
+from testbed.studies.any_traffic_cases import ON_TESTBED
 
 _TOP_MBIT = 15.0
 _PACE = 0.06
 _AGREEMENT = 0.03
-"""Of aggregates (of the limit), of shares, and of Jain's index."""
+"""Tolerance for aggregates (over the limit), shares, and Jain's index."""
 _SIMULATED = 10
-"""Runs in the simulator: buckets that flows of several limiters share are lotteries."""
+"""Runs in the simulator: results of a bucket with flows of several limiters vary by chance."""
 _OF_PHASES = 30
-"""The same where seconds are compared: in CTB's first ten the share of 3 flows varies by 0.03."""
+"""The same for short phases: in CTB's first ten seconds the share of 3 flows varies by 0.03."""
 _SETTLING_S = 5.0
 _AGGREGATE, _SHARE, _JAIN = "aggregate over the limit", "share of the first limiter", "Jain's index"
 _PART = "part of the limit that the odd flows have"
@@ -43,60 +44,47 @@ JOIN = Series(
 
 
 class _Pair(NamedTuple):
-    """An experiment in both."""
+    """An experiment on the testbed and in the simulator."""
 
     title: str
     testbed: Series
     simulated: Series
-    allocators: Sequence[str]
     phases_s: Sequence[tuple[float | None, float | None]] = ((None, None),)
-    """What is compared of a run; None is the beginning or the end of the measured time."""
+    """The compared phases of a run; None is the beginning or the end of the measured time."""
     judged: Sequence[str] = (_AGGREGATE, _SHARE, _JAIN)
-    """The measures that say something here."""
+    """The compared measures: not every measure is meaningful for every experiment."""
     odd: str | None = None
-    """The groups whose names begin so are unlike the others."""
+    """The beginning of the names of groups that are unlike the others."""
 
 
-def _pair(
-    title: str,
-    testbed: Series,
-    allocators: Sequence[str],
-    phases_s: Sequence[tuple[float | None, float | None]] = ((None, None),),
-) -> _Pair:
-    repeat = _SIMULATED if len(phases_s) == 1 else _OF_PHASES
+def _pair(title: str, testbed: Series, name: str | None = None, **more: Any) -> _Pair:
+    """`name` is the simulated series' name, if it is not that on the testbed."""
+    pair = _Pair(title, testbed, testbed, **more)
     simulated = replace(
         testbed,
-        name=f"trust-sim/{testbed.name}",
-        full={**testbed.full, "repeat": repeat},
+        name=f"trust-sim/{name or testbed.name}",
+        full={
+            **testbed.full,
+            "repeat": _SIMULATED if len(pair.phases_s) == 1 else _OF_PHASES,
+        },
         simulated=True,
         pace=_PACE,
     )
-    return _Pair(title, testbed, simulated, allocators, phases_s)
+    return pair._replace(simulated=simulated)
 
 
 def _any_traffic(title: str, key: str, judged: Sequence[str], odd: str | None = None) -> _Pair:
-    """A case of `any-traffic` that runs in both."""
-    (case,) = [case for case in CASES if case.key == key]
-    testbed = ON_TESTBED[key].series
-    # A quick run is as long in both, and the same series serves its own figure.
-    simulated = replace(
-        case.series,
-        name=f"trust-sim/{key}",
-        full={**testbed.full, "repeat": _SIMULATED},
-        quick=testbed.quick,
-    )
-    allocators: Sequence[str] = testbed.full["allocators"]
-    return _Pair(title, testbed, simulated, allocators, judged=judged, odd=odd)
+    """A case of `any-traffic` on the testbed and in the simulator."""
+    return _pair(title, ON_TESTBED[key].series, key, judged=judged, odd=odd)
 
 
 _DRAWN = (
-    _pair("baseline", BASELINE, ALLOCATORS),
-    _pair("a flow joins", JOIN, JOIN.full["allocators"]),
+    _pair("baseline", BASELINE),
+    _pair("a flow joins", JOIN),
     _pair(
         "figure 7",
         BOTTLENECK,
-        BOTTLENECKED,
-        [(None, 15.0), (15.0 + _SETTLING_S, 31.0), (31.0 + _SETTLING_S, None)],
+        phases_s=[(None, 15.0), (15.0 + _SETTLING_S, 31.0), (31.0 + _SETTLING_S, None)],
     ),
 )
 PAIRS = (
@@ -112,12 +100,12 @@ PAIRS = (
 
 
 def aggregate(run: Run, limit_bps: float, begin_s: float | None, end_s: float | None) -> float:
-    """What all limiters forwarded in a part of a run, over the limit."""
+    """The aggregate over the limit in a phase of a run."""
     return statistics.fmean(totals(run, 0.2, begin_s, end_s)) / limit_bps
 
 
 def share(run: Run, limiter: str, begin_s: float | None, end_s: float | None) -> float:
-    """A limiter's part of the goodput in a part of a run: of a central one, its flows'."""
+    """A limiter's part of the goodput in a phase of a run; for a central one, that of its flows."""
     begin_s = run["warmup_s"] if begin_s is None else begin_s
     end_s = run["seconds"] if end_s is None else end_s
     by_limiter: dict[str, float] = {limiter: 0.0}
@@ -128,18 +116,18 @@ def share(run: Run, limiter: str, begin_s: float | None, end_s: float | None) ->
 
 
 def odd_part(run: Run, limit_bps: float, odd: str) -> float:
-    """What the groups whose names begin so have of the limit, as goodput."""
+    """The goodput of the odd groups over the limit."""
     flows = (*run["flows"], *run.get("udp", ()))
     rates = [float(flow["goodput_bps"]) for flow in flows if flow["id"].startswith(odd)]
     return sum(rates) / limit_bps
 
 
 _Values = list[tuple[float | None, float | None]]
-"""(Testbed, simulator) of each phase, or of the whole."""
+"""(testbed, simulator) for each phase, or for the whole run."""
 
 
 def _compare(results: Results, pair: _Pair, allocator: str) -> dict[str, _Values]:
-    """What is compared of an allocator, by measure."""
+    """The compared values of an allocator, by measure."""
     first = (results.by_series.get(pair.testbed.name, {}).get("limiters") or ["l1"])[0]
     limit_bps = results.limit_bps(pair.testbed.name)
 
@@ -166,16 +154,16 @@ def _compare(results: Results, pair: _Pair, allocator: str) -> dict[str, _Values
 
 
 def _largest(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """The largest difference of those that are known."""
+    """The largest known difference."""
     known = [abs(here - there) for here, there in pairs if here is not None and there is not None]
     return max(known, default=None)
 
 
 def evaluate(results: Results) -> Finding:
-    """How far they are apart."""
+    """Compare the testbed and the simulator."""
     checks, rows, said = [], [], []
     for pair in PAIRS:
-        names = results.wanted(pair.testbed.name, pair.allocators)
+        names = results.wanted(pair.testbed.name, pair.testbed.full["allocators"])
         compared = {name: _compare(results, pair, name) for name in names}
         rows += [
             [
@@ -200,14 +188,14 @@ def evaluate(results: Results) -> Finding:
         said.append(f"{pair.title} {', '.join(text(value, 3) for value in far)}")
     header = ["", "aggregate, testbed", "simulator", "share, testbed", "simulator",
               "Jain, testbed", "simulator", "odd flows, testbed", "simulator"]  # fmt: skip
-    title = "Medians over the runs; of figure 7 before 15 s, from 20 to 31 s, and from 36 s on"
+    title = "Medians over the runs; for figure 7 before 15 s, from 20 to 31 s, and from 36 s"
     return Finding(
         checks,
-        "largest differences of aggregate, share and Jain's index, and of what UDP, BBR and the "
-        f"flow of 10 ms have: {'; '.join(said)}",
-        "The cells of section 5.1 without a filter and with intervals of 10 ms do not agree "
-        "(there). Fleets have figures of their own; web requests and intervals of 500 ms under GRD "
-        "are compared nowhere.",
+        "largest differences of aggregate, share and Jain's index, and of the parts of UDP, BBR "
+        f"and the flow of 10 ms: {'; '.join(said)}",
+        "The cells of section 5.1 with intervals of 10 ms and no filter do not agree (see there). "
+        "Fleets have figures of their own. Web requests, and GRD with intervals of 500 ms, are "
+        "not compared.",
         tables=[Table(title, header, rows)],
     )
 

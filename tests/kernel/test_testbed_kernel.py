@@ -15,7 +15,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import trio
 
 from testbed import netns
 from testbed.errors import MeasurementError
+from testbed.harness import worker
 from testbed.harness.progress import Progress
 from testbed.link import DelayLineLinks, Links
 from testbed.run import RunOptions, run_once
@@ -193,7 +195,7 @@ async def test_the_limit_changes_on_all_limiters(make_links: MakeLinks) -> None:
 
 async def test_a_daemon_is_killed_and_started_again(make_links: MakeLinks) -> None:
     found = await run(
-        make_links, "fps", "kernel", allocators=["fps"], seconds=10, gossip={"fabric": "mesh"},
+        make_links, "fps", "kernel", allocators=["fps"], seconds=18, gossip={"fabric": "mesh"},
         events=[{"at": "1500ms", "kill": "l2"}, {"at": "4s", "start": "l2"}],
     )  # fmt: skip
     death, back = found["events"]
@@ -231,51 +233,60 @@ async def test_a_daemon_that_dies_in_the_middle_fails_the_run(
                 await run(make_links, "fps", "nfqueue", seconds=10)
 
 
-@contextlib.contextmanager
-def running_testbed(
-    tmp_path: Path, datapath: str
-) -> Iterator[tuple[subprocess.Popen[bytes], str, list[int]]]:
-    """A testbed in the middle of a run: the process, its owner's name, its children's ids."""
-    command = [sys.executable, "-m", "testbed", "run", "baseline", "--seconds", "60"]
-    command += ["--allocator", "fps", "--repeat", "1", "--out", str(tmp_path / "out")]
-    command += ["--datapath", datapath]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        owner = netns.owner(process.pid)
+def workers(parent: int) -> dict[int, str]:
+    """The processes that a process started, with the owner's part of their namespaces' names."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            wait_for_line(process, b"running")
-            children = [
-                int(pid)
-                for path in netns.NETNS_DIRECTORY.glob(f"{netns.PREFIX}-{owner}-*")
-                for pid in netns.run(["ip", "netns", "pids", path.name]).split()
-            ]
-            yield process, owner, children
+            fields = stat.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == parent:
+            pid = int(stat.parent.name)
+            found[pid] = f"{pid}.{fields[19]}"
+    return found
+
+
+@contextlib.contextmanager
+def running_testbed(*command: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, str]]]:
+    """A campaign in the middle of its runs: the process and its workers."""
+    # Its own session, or an interrupt might come from elsewhere.
+    call = [sys.executable, "-m", *command]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            deadline = time.monotonic() + DEADLINE_S
+            jobs = 2 if "--jobs" in command else 1
+            found: dict[int, str] = {}
+            # Sampler, receiver, two senders, and daemons.
+            while len(found) < jobs or not all(len(inside(it)) >= 6 for it in found.values()):
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline, found
+                time.sleep(0.05)
+                found = workers(process.pid)
+            yield process, found
         finally:
             process.kill()
             process.wait()
             netns.remove_stale()
 
 
-def wait_for_line(process: subprocess.Popen[bytes], text: bytes) -> None:
-    assert process.stderr is not None
-    seen = b""
-    deadline = time.monotonic() + DEADLINE_S
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stderr, selectors.EVENT_READ)
-        while text not in seen:
-            assert selector.select(deadline - time.monotonic()), seen
-            received = os.read(process.stderr.fileno(), 4096)
-            assert received, seen
-            seen += received
+def inside(owner: str) -> list[int]:
+    """The processes in the namespaces of an owner."""
+    paths = netns.NETNS_DIRECTORY.glob(f"{netns.PREFIX}-{owner}-*")
+    listed = [netns.run(["ip", "netns", "pids", path.name], check=False) for path in paths]
+    return [int(pid) for text in listed for pid in text.split()]
 
 
-def left_of(owner: str) -> list[Path]:
+def left_of(owners: Iterable[str]) -> list[Path]:
     return [
-        *netns.NETNS_DIRECTORY.glob(f"{netns.PREFIX}-{owner}*"),
-        *netns.STATE_DIRECTORY.glob(f"{netns.PREFIX}-{owner}*"),
+        path
+        for owner in owners
+        for directory in (netns.NETNS_DIRECTORY, netns.STATE_DIRECTORY)
+        for path in directory.glob(f"{netns.PREFIX}-{owner}*")
     ]
 
 
-def wait_until_gone(pids: list[int]) -> None:
+def wait_until_gone(pids: Iterable[int]) -> None:
     """Wait until these processes, which are not our children, have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -286,32 +297,57 @@ def wait_until_gone(pids: list[int]) -> None:
             os.close(descriptor)
 
 
+RUN = ("testbed", "run", "baseline", "--seconds", "60", "--allocator", "fps", "--repeat", "1")
+FIGURE = ("testbed.reproduce", "fig3", "--quick", "--jobs", "2")
+
+
 @pytest.mark.parametrize(
-    ("datapath", "number"), [("nfqueue", signal.SIGINT), ("kernel", signal.SIGTERM)]
+    ("command", "number"),
+    [
+        ((*RUN, "--datapath", "nfqueue"), signal.SIGTERM),
+        ((*FIGURE, "--datapath", "kernel"), signal.SIGINT),
+    ],
+    ids=["run", "reproduce"],
 )
-def test_an_interrupted_run_leaves_nothing(
-    tmp_path: Path, datapath: str, number: signal.Signals
+def test_an_interrupted_campaign_leaves_nothing(
+    tmp_path: Path, command: tuple[str, ...], number: signal.Signals
 ) -> None:
-    with running_testbed(tmp_path, datapath) as (process, owner, children):
-        assert len(children) >= 6  # sampler, receiver, two senders, two daemons
-        assert left_of(owner)
+    with running_testbed(*command, "--out", str(tmp_path / "out")) as (process, found):
+        children = [pid for owner in found.values() for pid in inside(owner)]
         process.send_signal(number)
-        assert process.wait(DEADLINE_S) == 128 + number
-        wait_until_gone(children)
-        assert left_of(owner) == []
+        _, said = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 128 + number, said
+        assert b"interrupted; everything is removed" in said
+        wait_until_gone([*children, *found])
+        assert left_of(found.values()) == []
+        (result,) = tmp_path.rglob("result.json")
+        assert json.loads(result.read_text())["runs"] == []
 
 
 @pytest.mark.alone
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    with running_testbed(tmp_path, "nfqueue") as (process, owner, children):
+def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
+    """The run's own process: its campaign would clean up after it."""
+    small = experiment(seconds=60, flows=FLOWS)
+    job = worker.Job(small.definition, "fps", 1, False, "nfqueue", "auto", True, None)
+    command = [sys.executable, "-m", worker.__name__]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{json.dumps(asdict(job))}\n")
+        process.stdin.flush()
+        next(line for line in process.stdout if "left" in line)
+        owner = netns.owner(process.pid)
+        children = inside(owner)
+        assert len(children) >= 6  # sampler, receiver, two senders, two daemons
         process.kill()
         process.wait()
-        # Without anybody's help: the kernel tells them.
+        # The kernel ends the children of a dead process.
         wait_until_gone(children)
-        assert left_of(owner)
-        removed = netns.remove_stale()
-        assert any(owner in name for name in removed)
-        assert left_of(owner) == []
+        assert left_of([owner])
+        assert any(owner in name for name in netns.remove_stale())
+        assert left_of([owner]) == []
 
 
 def test_the_command_writes_result_figures_and_table(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ MISSED: list[tuple[Figure, list[Change]]] = [
     (sensitivity.FIGURE, [
         ({"jain": {("gtb", (ms, 0.5)): 0.95 for ms in (20, 50, 100, 200, 500)}
           | {("gtb", (20, 0)): 0.95}}, "GTB is unfair almost everywhere else"),
-        ({"jain": {("gtb", (50, 0)): 0.89}}, "GTB is fairer where round trips"),
+        ({"jain": {("gtb", (50, 0)): 0.89}}, "GTB is fairer with longer round trips"),
         ({"jain": {("grd", (500, 0.1)): 0.9}}, "GRD stays fair"),
         ({"rates": {("grd", (500, 0.1)): {"l1": swung(10, 1)}}}, "GRD loses short-term"),
         ({"jain": {("fair", (200, 0.1)): 0.9}}, "fair is insensitive to the interval: range"),
@@ -263,7 +263,7 @@ MISSED: list[tuple[Figure, list[Change]]] = [
             (an_event("limit", 0.2, highest_1s_bps=11.6e6),
              ": highest 1 s window over the limit, from 1 s after each event"),
             (an_event("join", 0.2, first_1s_bps=11.6e6),
-             ": highest 1 s window over the limit, of those that begin within 1 s after an event"),
+             ": highest 1 s window over the limit, begun within 1 s after an event"),
             (an_event("join", *[0.2] * 15, None), ": part of the flows that never"),
         )
     ]),

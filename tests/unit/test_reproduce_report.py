@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.harness import report, runner
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure, series_of
 from testbed.harness.finding import Check, Finding, Table, Verdict, near
 from testbed.harness.results import Results
+from testbed.harness.schedule import Room
+from testbed.harness.series import Series, duration
 from testbed.harness.summary import missing, missing_count, summarize, unmet
 from testbed.reproduce import __main__ as command
 from testbed.reproduce.registry import FIGURES
@@ -150,7 +152,7 @@ def test_the_help_names_every_figure_and_its_time() -> None:
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_series_can_be_run(figure: Figure, quick: bool) -> None:
-    assert all(series.seconds(quick) > 0 for series in figure.series(quick))
+    assert all(series.tasks(quick, Room(1, 2)) for series in figure.series(quick))
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
@@ -164,15 +166,15 @@ def test_a_figure_without_runs_is_not_measured_and_says_so(figure: Figure, tmp_p
 def test_series_that_share_a_name_are_one() -> None:
     series = [one for figure in FIGURES.values() for one in figure.all_series]
     assert all(one == other for one in series for other in series if one.name == other.name)
-    shared = runner.series_of([FIGURES["fig3"], FIGURES["fig5"]], True)
+    shared = series_of([FIGURES["fig3"], FIGURES["fig5"]], True)
     assert [one.name for one in shared] == ["baseline"]
 
 
 def test_a_quick_run_leaves_out_what_is_not_for_it() -> None:
     long = Series("long", "baseline", quick=None)
     figure = Figure("two", "Two", "", [SERIES, long], evaluate, draw)
-    assert runner.series_of([figure], False) == [SERIES, long]
-    assert runner.series_of([figure], True) == [SERIES]
+    assert series_of([figure], False) == [SERIES, long]
+    assert series_of([figure], True) == [SERIES]
     quick = summarize(figure, Finding([], ""), [], {}, quick=True)
     assert [series["name"] for series in quick["series"]] == ["two"]
 
@@ -181,7 +183,7 @@ def test_a_quick_run_leaves_out_what_is_not_for_it() -> None:
     ("seconds", "said"), [(53.2, "53 s"), (900, "15 min"), (3900, "1 h 05 min")]
 )
 def test_durations_in_words(seconds: float, said: str) -> None:
-    assert runner.duration(seconds) == said
+    assert duration(seconds) == said
 
 
 def test_two_do_not_write_into_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

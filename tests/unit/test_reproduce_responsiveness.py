@@ -23,7 +23,7 @@ def test_the_first_second_of_a_run_that_did_not_record_it_is_not_measured() -> N
     event = an_event("join", 0.2)
     del event["first_1s_bps"]
     (found,) = failed(FIGURE, responses({kind: [{**event, "kind": kind}] for kind in KINDS}))
-    assert found.startswith("FPS: highest 1 s window over the limit, of those that begin within")
+    assert found.startswith("FPS: highest 1 s window over the limit, begun within")
 
 
 def test_the_simulator_has_a_table_and_a_plot_of_its_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from drld.errors import ConfigError
 from testbed.datagrams import UdpGroup
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
-from testbed.harness.suite import table_of
+from testbed.harness.tables import table_of
 from testbed.record import record
 from testbed.run import refuse
 from testbed.topology import plan
@@ -33,14 +34,8 @@ def group(**changes: Any) -> UdpGroup:
 
 
 def times_ms(sending: UdpGroup, count: int) -> list[float]:
-    """When a source that begins at 0 sends."""
-    since_ns, burst, found = 0, 0, [0.0]
-    for _ in range(count - 1):
-        at_ns, again_ns = sending.next_ns(since_ns, burst + 1)
-        burst = burst + 1 if again_ns == since_ns else 0
-        since_ns = again_ns
-        found.append(at_ns / MS)
-    return found
+    """The first times at which a source that begins at 0 sends."""
+    return [at_ns / MS for at_ns in islice(sending.bursts(0, 10**15), count)]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +105,10 @@ def test_a_burst_keeps_the_rate_or_the_period() -> None:
 def test_what_is_off_is_silent_and_begins_again_with_its_rhythm() -> None:
     sending = group(on="25ms", off="100ms")
     assert times_ms(sending, 7) == [0, 10, 20, 125, 135, 145, 250]
+    # The end is exclusive.
+    assert list(sending.bursts(5 * MS, 130 * MS)) == [5 * MS, 15 * MS, 25 * MS]
+    assert list(sending.bursts(5 * MS, 131 * MS))[-1] == 130 * MS
+    assert list(sending.bursts(5 * MS, 5 * MS)) == []
     assert sending.mean_bps == pytest.approx(1.2e6 / 5)
 
 

@@ -14,8 +14,8 @@ from testbed.fabrics.__main__ import main
 from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
 from testbed.fabrics.measure import STEP, Errors, measure
 from testbed.fabrics.results import Results
+from testbed.harness.ledger import PREVIOUS, RESULT
 from testbed.harness.progress import Progress
-from testbed.harness.suite import PREVIOUS, RESULT
 from tests.test_layering import ROOT, imports
 
 SMALL = 3
@@ -158,7 +158,7 @@ def test_results_over_seeds() -> None:
 def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["--only-report", "--out", f"{tmp_path / 'none'}"])
     assert ran.exit_code == 1
-    assert "nothing yet" in ran.output
+    assert "has no result yet" in ran.output
 
 
 def test_a_report_of_what_is_there(tmp_path: Path) -> None:

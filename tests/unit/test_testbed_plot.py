@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed.plot import plot_result
 from testbed.plot_response import response_figure
+from testbed.plot_result import plot_result
 from testbed.record import record
 from testbed.topology import plan
 from tests.testbed_factories import experiment, observation

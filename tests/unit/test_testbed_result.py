@@ -76,8 +76,3 @@ def test_goodput_that_does_not_fit_what_was_forwarded_is_a_failure(goodput: floa
     result.check_goodput(965_000, 1_000_000, 0)
     with pytest.raises(MeasurementError, match="do not fit"):
         result.check_goodput(goodput, 1_000_000, 0)
-
-
-def test_median_and_range() -> None:
-    assert result.median_and_range([2.0]) == (2.0, 2.0, 2.0)
-    assert result.median_and_range([7.0, 2.0, 4.0]) == (4.0, 2.0, 7.0)

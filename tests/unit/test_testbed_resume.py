@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,9 @@ from typing import Any
 import pytest
 
 from testbed import provenance
-from testbed.harness import suite
-from testbed.harness.progress import Progress
+from testbed.harness.ledger import failed
 from testbed.harness.resume import changes, resume
-from testbed.link import DelayLineLinks
-from testbed.run import RunOptions
-from tests.testbed_factories import document, experiment
+from tests.testbed_factories import document
 
 DEFINITION = document(repeat=2)
 RUN = {"allocator": "fps", "repetition": 1}
@@ -82,67 +78,10 @@ def test_what_was_measured_otherwise_is_done_anew_and_named(
     assert named in changed[0]
 
 
-class Runs:
-    """Stands in for `run_once`."""
-
-    def __init__(self) -> None:
-        self.attempts: list[tuple[str, int]] = []
-
-    async def __call__(
-        self, experiment: object, allocator: str, repetition: int, *others: object
-    ) -> dict[str, Any]:
-        self.attempts.append((allocator, repetition))
-        return {"allocator": allocator, "repetition": repetition}
-
-
-async def run_suite(
-    monkeypatch: pytest.MonkeyPatch, out: Path, *, resumed: bool = True, **wanted: Any
-) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    runs, said = Runs(), io.StringIO()
-    monkeypatch.setattr(suite, "run_once", runs)
-    result = await suite.run_suite(
-        experiment(**wanted), RunOptions("auto", DelayLineLinks), out, Progress(said),
-        resumed=resumed,
-    )  # fmt: skip
-    return runs.attempts, said.getvalue(), result
-
-
-async def test_only_the_missing_runs_are_done(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    await run_suite(monkeypatch, tmp_path, allocators=["fps"])
-    attempts, said, result = await run_suite(
-        monkeypatch, tmp_path, repeat=2, allocators=["ctb", "fps"]
-    )
-    assert attempts == [("ctb", 1), ("ctb", 2), ("fps", 2)]
-    assert len(result["runs"]) == 4
-    assert "1 runs are there already" in said
-    assert suite.read(tmp_path) == json.loads(json.dumps(result))
-
-
-async def test_without_being_asked_to_resume_all_are_done(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    await run_suite(monkeypatch, tmp_path)
-    attempts, _, _ = await run_suite(monkeypatch, tmp_path, resumed=False)
-    assert attempts == [("ctb", 1), ("fps", 1)]
-
-
-async def test_what_is_replaced_is_said_and_kept_beside(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    _, _, first = await run_suite(monkeypatch, tmp_path)
-    attempts, said, _ = await run_suite(monkeypatch, tmp_path, seconds=6)
-    assert attempts == [("ctb", 1), ("fps", 1)]
-    assert "done anew" in said
-    assert "(seconds)" in said
-    assert json.loads((tmp_path / suite.PREVIOUS).read_text()) == json.loads(json.dumps(first))
-
-
 def test_a_run_that_came_in_the_end_is_not_missing() -> None:
     twice = [FAILED, FAILED]
-    assert suite.failed({"runs": [], "discarded": twice}) == ["fps, repetition 2"]
-    assert suite.failed({"runs": [{**RUN, "repetition": 2}], "discarded": twice}) == []
+    assert failed({"runs": [], "discarded": twice}) == ["fps, repetition 2"]
+    assert failed({"runs": [{**RUN, "repetition": 2}], "discarded": twice}) == []
 
 
 @pytest.mark.parametrize(

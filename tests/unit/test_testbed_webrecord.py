@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import DisturbedError, MeasurementError
-from testbed.plot import plot_result
+from testbed.plot_result import plot_result
 from testbed.record import record
 from testbed.topology import plan
 from testbed.webrecord import Fetch, SiteReport, class_rates, site_report, web_record

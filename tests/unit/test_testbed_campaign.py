@@ -1,4 +1,4 @@
-"""Runs of several series at a time: what becomes of each attempt, and what is written."""
+"""The one campaign loop: what becomes of each attempt, which runs are kept, what is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,17 @@ from testbed.crew import Child
 from testbed.errors import HostError
 from testbed.harness import worker
 from testbed.harness.campaign import Campaign
-from testbed.harness.figure import Figure, Series
+from testbed.harness.figure import Figure
 from testbed.harness.finding import Finding
+from testbed.harness.ledger import PREVIOUS, failed
 from testbed.harness.progress import Board
 from testbed.harness.results import Results
-from testbed.harness.runner import Setting
+from testbed.harness.runner import RUNS, Conclusions
 from testbed.harness.schedule import Room, Task
+from testbed.harness.series import Series, Setting
 
 WANTED = {"allocators": ["ctb", "fps"], "repeat": 2, "seconds": 2, "warmup": "1s"}
+ALL = [("ctb", 1), ("fps", 1), ("ctb", 2), ("fps", 2)]
 
 
 def a_figure(name: str, *series: Series) -> Figure:
@@ -37,16 +39,12 @@ def a_figure(name: str, *series: Series) -> Figure:
     return Figure(name, name, "", list(series), lambda _: Finding([], ""), draw)
 
 
-def a_series(name: str, **changes: Any) -> Series:
-    return Series(name, "baseline", full=WANTED, **changes)
-
-
-def a_setting(out: Path, jobs: int = 2) -> Setting:
-    return Setting(out, False, "auto", "netem", Room(jobs, 2))
+def a_series(name: str = "a", **changes: Any) -> Series:
+    return Series(name, "baseline", full={**WANTED, **changes.pop("full", {})}, **changes)
 
 
 class Answers:
-    """Stands in for the workers: runs that do not count are told, all others do."""
+    """Stands in for the workers; `bad` has the reasons for the runs that do not count."""
 
     def __init__(self, bad: Mapping[tuple[str, str, int, int], str] | None = None) -> None:
         self.bad = bad or {}
@@ -67,18 +65,19 @@ class Answers:
 
 
 async def carry_out(
-    out: Path, figures: list[Figure], answers: Any, jobs: int = 2
+    out: Path, series: list[Series], answers: Any, progressed: Any = lambda _: None, **choices: Any
 ) -> tuple[str, Campaign]:
     said = io.StringIO()
-    carried = Campaign(figures, a_setting(out, jobs), Board(said))
+    room = Room(choices.pop("jobs", 2), 2)
+    carried = Campaign(series, Setting(out / RUNS, room, **choices), Board(said), progressed)
     if answers is not None:
         carried._answer = answers  # type: ignore[method-assign]
     await carried.carry_out()
     return said.getvalue(), carried
 
 
-def written(out: Path, series: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "runs" / series / "result.json").read_text())
+def written(out: Path, series: str = "a") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / RUNS / series / "result.json").read_text())
     return found
 
 
@@ -86,10 +85,10 @@ def keys(result: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(run["allocator"], run["repetition"]) for run in result["runs"]]
 
 
-async def failing(out: Path, figure: Figure, answers: Any, jobs: int = 2) -> HostError:
-    """The error that it ends with, without the groups that nurseries make."""
+async def failing(out: Path, series: Series, answers: Any, jobs: int = 2) -> HostError:
+    """The error that a campaign ends with, without the groups that nurseries make."""
     try:
-        await carry_out(out, [figure], answers, jobs)
+        await carry_out(out, [series], answers, jobs=jobs)
     except BaseException as raised:
         error: Any = raised
         while hasattr(error, "exceptions"):
@@ -99,26 +98,30 @@ async def failing(out: Path, figure: Figure, answers: Any, jobs: int = 2) -> Hos
     raise AssertionError("no error")
 
 
-ALL = [("ctb", 1), ("fps", 1), ("ctb", 2), ("fps", 2)]
-
-
 async def test_the_file_has_the_runs_in_their_order_however_they_end(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     answers = Answers()
-    figures = [a_figure("a", a_series("a")), a_figure("b", a_series("b"))]
-    said, _ = await carry_out(tmp_path, figures, answers, jobs=8)
-    assert keys(written(tmp_path, "a")) == keys(written(tmp_path, "b")) == ALL
+    said, _ = await carry_out(tmp_path, [a_series("a"), a_series("b")], answers, jobs=8)
+    assert keys(written(tmp_path)) == keys(written(tmp_path, "b")) == ALL
     assert len(answers.begun) == 8
     assert "8 of 8 runs, about 0 s left" in said
-    assert (tmp_path / "a/a.png").exists()
-    assert (tmp_path / "b/summary.json").exists()
 
 
-async def test_a_figure_is_concluded_without_the_right_to_raise_a_priority(
+async def test_the_result_file_describes_itself(tmp_path: Path, autojump_clock: object) -> None:
+    series = a_series()
+    await carry_out(tmp_path, [series], Answers())
+    result = written(tmp_path)
+    assert (result["schema"], result["experiment"], result["limit_bps"]) == (1, "baseline", 10**7)
+    assert result["definition"] == json.loads(json.dumps(series.load(False).definition))
+    assert {"commit", "kernel", "seed", "versions", "cpus", "started_at"} <= set(result)
+    assert [path.name for path in (tmp_path / RUNS / "a").iterdir()] == ["result.json"]
+
+
+async def test_a_finished_figure_is_concluded_without_the_right_to_raise_a_priority(
     tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is not root can lower its own, and not go back."""
+    """A process without root can lower its priority, and not raise it again."""
     lower = os.setpriority
 
     def unprivileged(which: int, who: int, priority: int) -> None:
@@ -128,45 +131,73 @@ async def test_a_figure_is_concluded_without_the_right_to_raise_a_priority(
 
     monkeypatch.setattr(os, "setpriority", unprivileged)
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    await carry_out(tmp_path, [a_figure("a", a_series("a"))], Answers())
-    assert (tmp_path / "a/a.png").exists()
+    figures = [a_figure("first", a_series("a")), a_figure("long", a_series("b", quick=None)),
+               a_figure("both", a_series("a"), a_series("c"))]  # fmt: skip
+    conclusions = Conclusions(figures, tmp_path, quick=True)
+    concluded = []
+
+    def progressed(unfinished: set[str]) -> None:
+        conclusions(unfinished)
+        concluded.append({file.parent.name for file in tmp_path.glob("*/summary.json")})
+
+    await carry_out(
+        tmp_path, [a_series("a"), a_series("c")], Answers(), progressed, quick=True, jobs=1
+    )
+    assert concluded[0] == set()
+    assert {"first"} in concluded
+    assert concluded[-1] == {"first", "both"}
+    assert (tmp_path / "both/both.png").exists()
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
-async def test_a_figure_that_is_not_for_a_quick_run_is_left_out(
-    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = a_figure("long", a_series("long", quick=None))
-    short = a_figure("short", a_series("short"))
-    carried = Campaign(
-        [long, short], replace(a_setting(tmp_path), quick=True), Board(io.StringIO())
-    )
-    monkeypatch.setattr(carried, "_answer", Answers())
-    await carried.carry_out()
-    assert (tmp_path / "short/summary.json").exists()
-    assert not (tmp_path / "long").exists()
+async def test_an_interrupted_series_continues(tmp_path: Path, autojump_clock: object) -> None:
+    never = Answers({("a", "fps", 1, n): "late" for n in range(1, 9)})
+    await carry_out(tmp_path, [a_series()], never)
+    assert keys(written(tmp_path)) == [("ctb", 1), ("ctb", 2), ("fps", 2)]
+    assert failed(written(tmp_path)) == ["fps, repetition 1"]
+    answers = Answers()
+    said, _ = await carry_out(tmp_path, [a_series()], answers)
+    assert answers.begun == [("a", "fps", 1)]
+    assert keys(written(tmp_path)) == ALL
+    assert failed(written(tmp_path)) == []
+    assert "a: 3 runs exist already" in said
+    # More runs and other allocators change none of the runs that exist.
+    more = Answers()
+    wanted = {"allocators": ["ctb", "gtb"], "repeat": 3}
+    await carry_out(tmp_path, [a_series(full=wanted)], more)
+    assert sorted(key[1:] for key in more.begun) == [
+        ("ctb", 3), ("gtb", 1), ("gtb", 2), ("gtb", 3),
+    ]  # fmt: skip
 
 
-async def test_what_is_there_already_is_not_run_again(
+async def test_without_resuming_all_runs_are_repeated(
     tmp_path: Path, autojump_clock: object
 ) -> None:
-    figures = [a_figure("a", a_series("a"))]
-    await carry_out(tmp_path, figures, Answers({("a", "fps", 1, n): "late" for n in range(1, 9)}))
-    assert keys(written(tmp_path, "a")) == [("ctb", 1), ("ctb", 2), ("fps", 2)]
+    await carry_out(tmp_path, [a_series()], Answers())
     answers = Answers()
-    said, _ = await carry_out(tmp_path, figures, answers)
-    assert answers.begun == [("a", "fps", 1)]
-    assert keys(written(tmp_path, "a")) == ALL
-    assert "a: 3 runs are there already" in said
+    await carry_out(tmp_path, [a_series()], answers, resume=False)
+    assert len(answers.begun) == len(ALL)
+
+
+async def test_runs_of_another_definition_are_kept_beside(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    await carry_out(tmp_path, [a_series()], Answers())
+    first = written(tmp_path)
+    answers = Answers()
+    said, _ = await carry_out(tmp_path, [a_series(full={"seconds": 6})], answers)
+    assert len(answers.begun) == len(ALL)
+    assert "all runs are repeated, because these changed: its definition (seconds)" in said
+    assert json.loads((tmp_path / RUNS / "a" / PREVIOUS).read_text()) == first
 
 
 async def test_a_run_that_does_not_count_is_done_again_and_the_third_time_alone(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     answers = Answers({("a", "ctb", 1, 1): "late", ("a", "ctb", 1, 2): "late again"})
-    said, _ = await carry_out(tmp_path, [a_figure("a", a_series("a"))], answers)
-    assert keys(written(tmp_path, "a")) == ALL
-    assert [item["reason"] for item in written(tmp_path, "a")["discarded"]] == [
+    said, _ = await carry_out(tmp_path, [a_series()], answers)
+    assert keys(written(tmp_path)) == ALL
+    assert [item["reason"] for item in written(tmp_path)["discarded"]] == [
         "late", "late again",
     ]  # fmt: skip
     assert "a: ctb, repetition 1 does not count: late again" in said
@@ -178,13 +209,12 @@ async def test_a_run_that_does_not_count_is_done_again_and_the_third_time_alone(
 
 async def test_a_run_that_never_counts_is_missing(tmp_path: Path, autojump_clock: object) -> None:
     answers = Answers({("a", "ctb", 1, attempt): "late" for attempt in range(1, 9)})
-    await carry_out(tmp_path, [a_figure("a", a_series("a"))], answers, jobs=1)
+    await carry_out(tmp_path, [a_series()], answers, jobs=1)
     assert answers.begun[:3] == [("a", "ctb", 1), ("a", "ctb", 1), ("a", "fps", 1)]
     assert answers.begun[-3:] == [("a", "ctb", 1)] * 3
     assert len(answers.begun) == len(ALL) - 1 + ATTEMPTS
-    assert keys(written(tmp_path, "a")) == ALL[1:]
-    # What is missing is said, and the figure is drawn without it.
-    assert (tmp_path / "a/a.png").exists()
+    assert keys(written(tmp_path)) == ALL[1:]
+    assert failed(written(tmp_path)) == ["ctb, repetition 1"]
 
 
 async def test_what_the_host_cannot_do_ends_everything(
@@ -195,7 +225,7 @@ async def test_what_the_host_cannot_do_ends_everything(
             await trio.sleep_forever()
         return {worker.IMPOSSIBLE: "no namespaces here"}
 
-    error = await failing(tmp_path, a_figure("a", a_series("a")), impossible)
+    error = await failing(tmp_path, a_series(), impossible)
     assert "a fps 1: no namespaces here" in str(error)
 
 
@@ -208,14 +238,14 @@ async def test_runs_of_code_that_has_changed_are_not_mixed(
                 monkeypatch.setattr("testbed.provenance.code", lambda **_: "another")
             return await super().__call__(task, definition)
 
-    error = await failing(tmp_path, a_figure("a", a_series("a")), Changing(), jobs=1)
+    error = await failing(tmp_path, a_series(), Changing(), jobs=1)
     assert "the code changed" in str(error)
-    assert keys(written(tmp_path, "a")) == ALL[:2]
+    assert keys(written(tmp_path)) == ALL[:2]
 
 
 async def test_a_simulated_run_is_a_process_and_says_what_it_is_told_to(tmp_path: Path) -> None:
     simulated = a_series("sim", simulated=True, settings=("gossip.loss=0.1",))
-    _, carried = await carry_out(tmp_path, [a_figure("sim", simulated)], None)
+    _, carried = await carry_out(tmp_path, [simulated], None)
     result = written(tmp_path, "sim")
     assert keys(result) == ALL
     assert {run["datapath"] for run in result["runs"]} == {"simulated"}
@@ -226,7 +256,7 @@ async def test_a_simulated_run_is_a_process_and_says_what_it_is_told_to(tmp_path
 
 async def test_what_cannot_be_simulated_is_told(tmp_path: Path) -> None:
     wrong = a_series("sim", simulated=True, settings=("limit.on_failure=open",))
-    error = await failing(tmp_path, a_figure("sim", wrong), None)
+    error = await failing(tmp_path, wrong, None)
     assert "on_failure" in str(error)
 
 
@@ -239,7 +269,7 @@ async def test_a_worker_that_dies_is_a_run_that_does_not_count(
             await super().send(message)
 
     monkeypatch.setattr("testbed.crew.Child", Dying)
-    await carry_out(tmp_path, [a_figure("sim", a_series("sim", simulated=True))], None)
+    await carry_out(tmp_path, [a_series("sim", simulated=True)], None)
     result = written(tmp_path, "sim")
     assert result["runs"] == []
     assert len(result["discarded"]) == 8
@@ -260,7 +290,7 @@ async def test_no_worker_outlives_an_interrupted_campaign(
     monkeypatch.setattr("testbed.crew.Child", Watched)
     endless = Series("sim", "baseline", full={**WANTED, "seconds": 3000}, simulated=True)
     with trio.CancelScope() as scope:
-        await carry_out(tmp_path, [a_figure("sim", endless)], None)
+        await carry_out(tmp_path, [endless], None)
     assert len(started) == 2
     assert all(child.process.poll() is not None for child in started)
     assert written(tmp_path, "sim")["runs"] == []

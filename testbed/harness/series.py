@@ -1,0 +1,116 @@
+"""A series of runs: an experiment, run for each allocator as often as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed import experiment as experiments
+from testbed.experiment import Experiment
+from testbed.harness.ledger import Ledger, header
+from testbed.harness.progress import Board
+from testbed.harness.schedule import Room, Task, time_left
+
+_START_S = 1.0
+"""Time that a simulated run takes to start its process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An experiment with changes; figures may share one."""
+
+    name: str
+    """Its directory's name. Figures that name the same series use the same runs."""
+    experiment: str
+    """A file, or a name in testbed/experiments."""
+    full: Mapping[str, Any] = field(default_factory=dict)
+    """Replacements of the experiment's top-level keys."""
+    quick: Mapping[str, Any] | None = field(default_factory=dict)
+    """Further replacements for a quick run; None: a quick run leaves the series out."""
+    settings: tuple[str, ...] = ()
+    """Replacements of keys in tables, such as `gossip.interval=500ms`."""
+    simulated: bool = False
+    """Whether it runs in the simulator, and not on the testbed."""
+    pace: float = 1.0
+    """In the simulator: seconds of processor time for a simulated second."""
+    paces: Mapping[str, float] = field(default_factory=dict)
+    """The pace of some allocators, where it differs."""
+    overhead_s: float = 5.0
+    """On the testbed: duration of a run's start and end, s."""
+    alone: bool = False
+    """On the testbed: no other run may be beside it, because it takes most of the host."""
+
+    def load(self, quick: bool) -> Experiment:
+        """The experiment as it will run.
+
+        Raises:
+            ConfigError: it has mistakes.
+        """
+        overrides = {**self.full, **((self.quick or {}) if quick else {})}
+        return experiments.load(experiments.find(self.experiment), overrides, self.settings)
+
+    def tasks(
+        self, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
+    ) -> list[Task]:
+        """Tasks for these runs, (allocator, repetition), or for all."""
+        experiment = self.load(quick)
+        alone = not self.simulated and (self.alone or room.jobs == 1)
+        return [
+            Task(self.name, name, number, self.simulated, self._run_s(experiment, name), alone)
+            for name, number in (experiment.runs if runs is None else runs)
+        ]
+
+    def _run_s(self, experiment: Experiment, allocator: str) -> float:
+        """The expected duration of a run, s."""
+        seconds = experiment.table.seconds
+        if not self.simulated:
+            return seconds + self.overhead_s
+        return _START_S + seconds * self.paces.get(allocator, self.pace)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The user's choices."""
+
+    runs: Path
+    """The directory of the series' directories."""
+    room: Room
+    quick: bool = False
+    datapath: str = "auto"
+    links: str = "auto"
+    once: bool = False
+    """Whether a run that the host disturbed counts, with a remark."""
+    resume: bool = True
+    """Whether earlier runs that still count are kept."""
+    traces: Path | None = None
+    """Directory for the daemons' raw traces; None: they are not kept."""
+
+    def directory(self, series: Series) -> Path:
+        """The directory of a series' result."""
+        return self.runs / series.name
+
+    def ledger(self, series: Series, board: Board) -> Ledger:
+        """The result of a series."""
+        experiment = series.load(self.quick)
+        place = "simulated" if series.simulated else ""
+        chosen = {"datapath": place or self.datapath, "links": place or self.links}
+        head = header(experiment, chosen, simulated=series.simulated)
+        head["jobs"] = 1 if series.alone else self.room.jobs
+        directory = self.directory(series)
+        return Ledger(series.name, experiment, head, directory, board, resumed=self.resume)
+
+
+def expected_s(all_series: Iterable[Series], quick: bool, room: Room) -> float:
+    """The expected duration of all runs, s."""
+    tasks = [task for series in all_series for task in series.tasks(quick, room)]
+    return time_left(tasks, [], room, lambda task: task.seconds)
+
+
+def duration(seconds: float) -> str:
+    """Hours and minutes; seconds below two minutes."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
