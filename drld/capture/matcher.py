@@ -17,7 +17,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from drld.capture.packet import Header
-from drld.spec import Direction, LimitSpec, Match
+from drld.capture.spec import Match, match_of
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 _MARK_SHIFT = 8
 _ADDRESS_SHIFT = 40
@@ -28,8 +30,8 @@ class _Entry(NamedTuple):
     position: int
     """Place in the configuration."""
     limit: LimitSpec
-    ports: bool
-    """Whether the limit has port ranges to compare."""
+    ports: Match | None
+    """The limit's conditions, if it has port ranges to compare."""
 
 
 _Groups = list[tuple[int, dict[int, list[_Entry]]]]
@@ -42,8 +44,9 @@ class Matcher:
         """Index the limits; their order is the order of the answers."""
         tables: dict[tuple[Direction, str, int], dict[int, dict[int, list[_Entry]]]] = {}
         for position, limit in enumerate(limits):
-            match = limit.match
-            entry = _Entry(position, limit, bool(match.source_ports or match.destination_ports))
+            match = match_of(limit)
+            ports = match.source_ports or match.destination_ports
+            entry = _Entry(position, limit, match if ports else None)
             for family in _families(match):
                 value, mask = _bits(match, family)
                 groups = tables.setdefault((match.direction, match.interface, family), {})
@@ -79,7 +82,7 @@ class Matcher:
             entries = table.get(bits & mask)
             if entries is not None:
                 for entry in entries:
-                    if not entry.ports or _ports_match(entry.limit.match, header):
+                    if entry.ports is None or _ports_match(entry.ports, header):
                         found.append(entry)
         if len(found) > 1:
             found.sort()  # by position, which is unique
