@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from drld.gossip.wire.keyring import KeyRing
 from drld.policy import Policy
@@ -32,13 +32,12 @@ class OnFailure(enum.Enum):
     CLOSED = "closed"
 
 
+@dataclass(frozen=True, slots=True)
 class Target:
     """Which traffic falls under a limit on this host. Its text is for lists.
 
-    Each plane has its own, a frozen dataclass; only that plane reads what is in it.
+    Each plane has a subclass; only that plane reads what is in it.
     """
-
-    __slots__ = ()
 
     def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
         """The same target, where this host calls the fleet's interfaces by other names."""
@@ -129,19 +128,19 @@ class ProbeSpec:
     """Factor less one by which a limiter that runs late waits longer, at the most."""
 
 
+@dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """What a plane's own table of the configuration asks for.
 
-    Each plane has its own, a frozen dataclass with a default for every key of the table.
+    Each plane has a subclass, with a default for every key of the table.
     """
 
-    __slots__ = ()
     key: ClassVar[str]
     """Name of the table."""
 
     def fixed(self) -> Mapping[str, Any]:
         """The values of the keys that only a restart can change: all, unless a plane says less."""
-        return {key.name: getattr(self, key.name) for key in fields(cast(Any, self))}
+        return {key.name: getattr(self, key.name) for key in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,14 +44,7 @@ from drld.config.schema import (
 )
 from drld.errors import ConfigError
 from drld.policy import Excess, Mode, Policy
-from drld.spec import (
-    GossipSpec,
-    LimiterSpec,
-    LimitSpec,
-    OnFailure,
-    PeerSpec,
-    RegistrySpec,
-)
+from drld.spec import GossipSpec, LimiterSpec, LimitSpec, OnFailure, PeerSpec, RegistrySpec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -190,7 +184,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
     )
-    peers = _sections("peer", _peer_table, document.get("peer", []), problems)
+    peers = _sections("peer", partial(_table, PeerTable), document.get("peer", []), problems)
     registry = None
     if "registry" in document:
         registry = _section("registry", RegistryTable, document["registry"], problems)
@@ -256,7 +250,7 @@ def _section(key: str, model: type[T], value: object, problems: Problems) -> T |
     if not isinstance(value, dict):
         problems.refuse([key], value, f"one table, [{key}]")
         return None
-    return _table([key], model, value, problems)
+    return _table(model, [key], value, problems)
 
 
 def _sections(
@@ -277,20 +271,16 @@ def _sections(
     return [(item, read([key, index], item, problems)) for index, item in enumerate(value)]
 
 
-def _peer_table(where: Location, value: object, problems: Problems) -> PeerTable | None:
-    return _table(where, PeerTable, value, problems)
-
-
 def _limit_table(where: Location, value: object, problems: Problems) -> LimitTable | None:
     """The table of a limit, of the plane that it belongs to."""
     if not isinstance(value, dict):
         problems.refuse(where, value, "a table")
         return None
     plane = plane_of(where, value, problems)
-    return plane and _table(where, plane.limit, value, problems)
+    return plane and _table(plane.limit, where, value, problems)
 
 
-def _table(where: Location, model: type[T], value: object, problems: Problems) -> T | None:
+def _table(model: type[T], where: Location, value: object, problems: Problems) -> T | None:
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -7,7 +7,7 @@ limits that span planes count bytes, whatever their traffic is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from drld.config.problems import Location, Problems, dotted, known_keys, some
 from drld.config.schema import LimitTable, PlaneTable, Table
@@ -21,11 +21,8 @@ class Plane(NamedTuple):
     """What its traffic is called, and the name of its table."""
     table: type[PlaneTable]
     limit: type[LimitTable]
-
-    @property
-    def match(self) -> type[Table]:
-        """The table `match` of its limits."""
-        return cast(type[Table], self.limit.model_fields["match"].annotation)
+    match: type[Table]
+    """The table `match` of its limits."""
 
 
 def planes() -> list[Plane]:

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
-from drld.capture.registered.fields import DatapathName
-from drld.capture.registered.limit_table import PacketLimitTable
+from drld.capture.registered.limit_table import MatchTable, PacketLimitTable
 from drld.capture.spec import PacketsSpec
+from drld.config.fields import Kind
 from drld.config.plane import Plane
 from drld.config.problems import Location, Problems
 from drld.config.schema import PlaneTable
+
+
+def _datapath(value: object) -> str:
+    if value not in ("auto", "kernel", "nfqueue"):
+        raise ValueError('"auto", "kernel" or "nfqueue"')
+    return str(value)
+
+
+DatapathName = Annotated[
+    str, PlainValidator(_datapath), Kind('`"auto"`, `"kernel"` or `"nfqueue"`')
+]
 
 
 class PacketsTable(PlaneTable):
@@ -46,20 +57,13 @@ class PacketsTable(PlaneTable):
 
 def _check_kernel(packets: PacketsTable, problems: Problems) -> None:
     """The kernel datapath is not asked for what only nfqueue has."""
-    for key, value, allowed in (
-        (
-            "timestamps",
-            packets.timestamps,
-            '"auto": datapath = "kernel" judges packets as they arrive',
-        ),
-        ("firewall", packets.firewall, '"auto": datapath = "kernel" needs no firewall'),
+    for key, default, allowed in (
+        ("timestamps", "auto", '"auto": datapath = "kernel" judges packets as they arrive'),
+        ("firewall", "auto", '"auto": datapath = "kernel" needs no firewall'),
+        ("queue", None, 'left out: datapath = "kernel" has no queue'),
     ):
-        if value != "auto":
-            problems.refuse(["packets", key], value, allowed)
-    if packets.queue is not None:
-        problems.refuse(
-            ["packets", "queue"], packets.queue, 'left out: datapath = "kernel" has no queue'
-        )
+        if getattr(packets, key) != default:
+            problems.refuse(["packets", key], getattr(packets, key), allowed)
 
 
 def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -> None:
@@ -85,4 +89,4 @@ def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -
             )
 
 
-PLANE = Plane(PacketsSpec.key, PacketsTable, PacketLimitTable)
+PLANE = Plane(PacketsSpec.key, PacketsTable, PacketLimitTable, MatchTable)

@@ -81,4 +81,4 @@ class CallsTable(PlaneTable):
                 problems.refuse(where, limit.match.service, f"no service of limit[{other}]")
 
 
-PLANE = Plane(CallsSpec.key, CallsTable, CallLimitTable)
+PLANE = Plane(CallsSpec.key, CallsTable, CallLimitTable, MatchTable)
