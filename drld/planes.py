@@ -3,7 +3,7 @@
 A plane is a package of its own. What its subpackage `registered` has becomes part of drld's
 configuration, `drlctl` and control API, each where it is needed:
 
-- `tables.PLANE`: its table, and its limits (`drld.config.plane`);
+- `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
 - `target_options.OPTIONS`: options of `drlctl fleet add-limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
 - `routes.routes`: paths of the control API, a function that makes them.

@@ -28,7 +28,7 @@ from drld.config.checks import (
     check_sum,
 )
 from drld.config.keys import read_ring
-from drld.config.plane import plane_of, planes
+from drld.config.plane_tables import plane_of, planes
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry

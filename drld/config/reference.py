@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 
 from drld.allocators import ALLOCATORS
 from drld.config.fields import Kind
-from drld.config.plane import planes
+from drld.config.plane_tables import planes
 from drld.config.probes import PROFILES
 from drld.config.schema import (
     GossipTable,

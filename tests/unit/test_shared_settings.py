@@ -151,7 +151,7 @@ def newer_gossip(patch: Patch) -> None:
 
 
 def newer_limit(patch: Patch) -> None:
-    patch.setattr(tables, "PLANE", tables.PLANE._replace(limit=NewerLimit))
+    patch.setattr(tables, "TABLES", tables.TABLES._replace(limit=NewerLimit))
 
 
 def newer_burst(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator
 from drld.capture.registered.limit_table import MatchTable, PacketLimitTable
 from drld.capture.spec import PacketsSpec
 from drld.config.fields import Kind
-from drld.config.plane import Plane
+from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems
 from drld.config.schema import PlaneTable
 
@@ -89,4 +89,4 @@ def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -
             )
 
 
-PLANE = Plane(PacketsSpec.key, PacketsTable, PacketLimitTable, MatchTable)
+TABLES = PlaneTables(PacketsSpec.key, PacketsTable, PacketLimitTable, MatchTable)

@@ -10,7 +10,7 @@ import pytest
 from drld.allocators import ALLOCATORS
 from drld.capture.registered.limit_table import PROTOCOLS
 from drld.config import SECTIONS, reference
-from drld.config.plane import planes
+from drld.config.plane_tables import planes
 
 
 def test_the_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:

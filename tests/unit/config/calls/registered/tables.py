@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import PlainValidator
 
 from drld.config.fields import Name, Quantity
-from drld.config.plane import Plane
+from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems
 from drld.config.schema import LimitTable, PlaneTable, Table
 from drld.units import QuantityError, Unit
@@ -81,4 +81,4 @@ class CallsTable(PlaneTable):
                 problems.refuse(where, limit.match.service, f"no service of limit[{other}]")
 
 
-PLANE = Plane(CallsSpec.key, CallsTable, CallLimitTable, MatchTable)
+TABLES = PlaneTables(CallsSpec.key, CallsTable, CallLimitTable, MatchTable)

@@ -14,8 +14,8 @@ from drld.config.schema import LimitTable, PlaneTable, Table
 from drld.planes import registered
 
 
-class Plane(NamedTuple):
-    """A kind of traffic, as a configuration has it."""
+class PlaneTables(NamedTuple):
+    """The tables of one kind of traffic."""
 
     key: str
     """What its traffic is called, and the name of its table."""
@@ -25,12 +25,14 @@ class Plane(NamedTuple):
     """The table `match` of its limits."""
 
 
-def planes() -> list[Plane]:
+def planes() -> list[PlaneTables]:
     """All planes."""
-    return [module.PLANE for module in registered("tables")]
+    return [module.TABLES for module in registered("tables")]
 
 
-def plane_of(where: Location, limit: Mapping[str, object], problems: Problems) -> Plane | None:
+def plane_of(
+    where: Location, limit: Mapping[str, object], problems: Problems
+) -> PlaneTables | None:
     """The plane that a limit's table belongs to; None where `problems` now says why there is none.
 
     With a single plane, all limits are its own.
