@@ -34,7 +34,7 @@ from drld.capture.kernel_layout import (
     PORTS,
     RANGE,
 )
-from drld.capture.spec import Match, match_of
+from drld.capture.spec import match_of
 from drld.errors import DatapathError
 from drld.spec import LimitSpec
 
@@ -179,7 +179,7 @@ def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, l
     groups: dict[_Group, dict[_Key, list[_Placed]]] = {}
     for each in placed:
         match = match_of(each.limit)
-        if family not in _families(match):
+        if family not in match.families():
             continue
         mark, mask = match.mark or (0, 0)
         width = _ADDRESS_BYTES[family]
@@ -204,16 +204,6 @@ def _sole(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
     match = match_of(placed[0].limit)
     narrowed = match.protocol is not None or match.source_ports or match.destination_ports
     return 0 if narrowed else placed[0].slot + 1
-
-
-def _families(match: Match) -> tuple[int, ...]:
-    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
-    if prefixes:
-        versions = {prefix.version for prefix in prefixes}
-        return tuple(versions) if len(versions) == 1 else ()
-    if match.protocol is None and not match.source_ports and not match.destination_ports:
-        return (0, 4, 6)
-    return (4, 6)
 
 
 def _mask(length: int, family: int) -> bytes:

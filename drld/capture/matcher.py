@@ -47,7 +47,7 @@ class Matcher:
             match = match_of(limit)
             ports = match.source_ports or match.destination_ports
             entry = _Entry(position, limit, match if ports else None)
-            for family in _families(match):
+            for family in match.families():
                 value, mask = _bits(match, family)
                 groups = tables.setdefault((match.direction, match.interface, family), {})
                 groups.setdefault(mask, {}).setdefault(value, []).append(entry)
@@ -87,15 +87,6 @@ class Matcher:
         if len(found) > 1:
             found.sort()  # by position, which is unique
         return tuple([entry.limit for entry in found])
-
-
-def _families(match: Match) -> tuple[int, ...]:
-    """Families of the packets that can match; 0: the packet's addresses are unknown."""
-    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
-    if prefixes:
-        versions = {prefix.version for prefix in prefixes}
-        return tuple(versions) if len(versions) == 1 else ()
-    return (0, 4, 6) if match.protocol is None else (4, 6)
 
 
 def _bits(match: Match, family: int) -> tuple[int, int]:

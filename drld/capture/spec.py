@@ -35,6 +35,15 @@ class Match(Target):
         destination = f" to {self.destination}" if self.destination else ""
         return f"{self.direction.value} {self.interface}{source}{destination}"
 
+    def families(self) -> tuple[int, ...]:
+        """Families of the packets that can match; 0: the packet's addresses are unknown."""
+        prefixes = [prefix for prefix in (self.source, self.destination) if prefix is not None]
+        if prefixes:
+            versions = {prefix.version for prefix in prefixes}
+            return tuple(versions) if len(versions) == 1 else ()
+        narrowed = self.protocol is not None or self.source_ports or self.destination_ports
+        return (4, 6) if narrowed else (0, 4, 6)
+
     def on_host(self, interfaces: Mapping[str, str]) -> Match:
         """The same packets, by this host's name of the interface."""
         return replace(self, interface=interfaces.get(self.interface, self.interface))
