@@ -73,6 +73,9 @@ class Policy:
     agree on it: the rate is divided among flows."""
     unit: Unit = BYTES
     """What the limit counts."""
+    shared: Mapping[str, object] = field(default_factory=dict)
+    """What else the fleet must agree on, by keys such as `match.per`. Unlike the rest of the target
+    it is the same on all hosts."""
     written: frozenset[str] | None = field(default=None, compare=False)
-    """Keys that the operator wrote, `allocator.headroom` among them; None: all. Limiters compare
+    """Keys that the operator wrote, such as `allocator.headroom`; None: all. Limiters compare
     only these (drld.shared_settings); the others are what this version of drld chooses."""

@@ -13,17 +13,17 @@ estimates mean the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 from drld.errors import ConfigError
 from drld.gossip.fabrics.membership import Membership
 from drld.limiter import membership
 from drld.policy import Policy
-from drld.spec import LimiterSpec, PacketsSpec, format_endpoint
+from drld.spec import LimiterSpec, PlaneSpec, format_endpoint
 
 FIXED = ("name", "listen", "control", "control_group")
-"""Keys of `[limiter]` that only a restart can change. So are all keys of `[packets]`."""
+"""Keys of `[limiter]` that only a restart can change; each plane has its own."""
 
 
 def check(old: LimiterSpec, new: LimiterSpec) -> None:
@@ -32,22 +32,27 @@ def check(old: LimiterSpec, new: LimiterSpec) -> None:
     Raises:
         ConfigError: a key changed that only a restart can change.
     """
-    packets = [field.name for field in fields(PacketsSpec)]
-    changes = [
-        *((f"limiter.{key}", getattr(old, key), getattr(new, key)) for key in FIXED),
-        *((f"packets.{k}", getattr(old.packets, k), getattr(new.packets, k)) for k in packets),
-    ]
+    planes = dict.fromkeys(type(plane) for plane in (*old.planes, *new.planes))
+    before, after = (_fixed(spec, planes) for spec in (old, new))
     problems = [
-        f"{key}: cannot change from {_written(before)} to {_written(after)} while the daemon runs: "
-        "restart it"
-        for key, before, after in changes
-        if before != after
+        f"{key}: cannot change from {_written(value)} to {_written(after[key])} while the daemon "
+        "runs: restart it"
+        for key, value in before.items()
+        if value != after[key]
     ]
     if problems:
         raise ConfigError(problems)
 
 
-def _written(value: str | int | tuple[str, int] | None) -> str:
+def _fixed(spec: LimiterSpec, planes: Iterable[type[PlaneSpec]]) -> dict[str, Any]:
+    """The values of the keys that only a restart can change."""
+    values = {f"limiter.{key}": getattr(spec, key) for key in FIXED}
+    for plane in planes:
+        values |= {f"{plane.key}.{key}": it for key, it in spec.plane(plane).fixed().items()}
+    return values
+
+
+def _written(value: Any) -> str:
     """A key's value as a file has it."""
     if isinstance(value, tuple):
         value = format_endpoint(*value)

@@ -22,6 +22,7 @@ from typing import Any
 from drld.gossip.health.config_digest import GOSSIP_ID, canonical
 from drld.policy import Policy
 from drld.spec import GossipSpec
+from drld.units import BYTES
 
 _VERSION = 1
 """Of these forms. Another one makes all limiters that have this one differ in all their limits."""
@@ -42,7 +43,8 @@ def _settings(policy: Policy) -> dict[str, object]:
     """By the names that the keys of a file have."""
     parameters: Any = policy.parameters
     return {
-        "rate": policy.rate,
+        # Without its name, bytes have the form that versions with no other unit give them.
+        "rate": policy.rate if policy.unit == BYTES else {policy.unit.name: policy.rate},
         "burst": None if policy.burst_is_automatic else policy.burst,
         "allocator": policy.allocator,
         "interval": policy.interval_ns,
@@ -51,6 +53,7 @@ def _settings(policy: Policy) -> dict[str, object]:
         "weights": {name: weight for name, weight in policy.weights.items() if weight != 1},
         "flow": str(policy.flow) if policy.flow else None,
         **{f"allocator.{key}": value for key, value in dataclasses.asdict(parameters).items()},
+        **policy.shared,
     }
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
 
 from drld.gossip.wire.keyring import KeyRing
 from drld.policy import Policy
+
+P = TypeVar("P", bound="PlaneSpec")
 
 
 def format_endpoint(host: str, port: int) -> str:
@@ -20,15 +22,8 @@ def format_endpoint(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class Direction(enum.Enum):
-    """Which way a limit's packets cross its interface."""
-
-    IN = "in"
-    OUT = "out"
-
-
 class OnFailure(enum.Enum):
-    """What happens to a limit's packets when the daemon is dead."""
+    """What happens to a limit's traffic when the daemon is dead."""
 
     DEFAULT = "default"
     """Not said: the static share on the datapath that can keep it up, no packet on the other."""
@@ -38,28 +33,15 @@ class OnFailure(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """Which packets fall under a limit: every condition given must hold.
+class Target:
+    """Which traffic falls under a limit on this host. Its text is for lists.
 
-    `mark` is (value, mask): a packet matches where `packet_mark & mask == value`.
-    A port condition never matches a packet whose ports cannot be read (a later fragment, a
-    protocol without ports): docs/matching.md.
+    Each plane has a subclass; only that plane reads what is in it.
     """
 
-    interface: str
-    direction: Direction
-    source: IPv4Network | IPv6Network | None = None
-    destination: IPv4Network | IPv6Network | None = None
-    protocol: int | None = None
-    source_ports: tuple[tuple[int, int], ...] = ()
-    destination_ports: tuple[tuple[int, int], ...] = ()
-    mark: tuple[int, int] | None = None
-
-    def __str__(self) -> str:
-        """For lists: the interface and the addresses."""
-        source = f" from {self.source}" if self.source else ""
-        destination = f" to {self.destination}" if self.destination else ""
-        return f"{self.direction.value} {self.interface}{source}{destination}"
+    def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
+        """The same target, where this host calls the fleet's interfaces by other names."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +49,7 @@ class LimitSpec:
     """One limit as one limiter enforces it: a policy and its target."""
 
     policy: Policy
-    match: Match
-    """The target: which packets fall under the limit."""
+    match: Target
     on_failure: OnFailure = OnFailure.DEFAULT
 
     @property
@@ -148,17 +129,18 @@ class ProbeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class PacketsSpec:
-    """How one daemon polices packets."""
+class PlaneSpec:
+    """What a plane's own table of the configuration asks for.
 
-    datapath: str = "auto"
-    """`auto`, `kernel` or `nfqueue`."""
-    firewall: str = "auto"
-    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
-    queue: int | None = None
-    """NFQUEUE number; None picks a free one."""
-    timestamps: str = "auto"
-    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
+    Each plane has a subclass, with a default for every key of the table.
+    """
+
+    key: ClassVar[str]
+    """Name of the table."""
+
+    def fixed(self) -> Mapping[str, Any]:
+        """The values of the keys that only a restart can change: all, unless a plane says less."""
+        return {key.name: getattr(self, key.name) for key in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +154,8 @@ class LimiterSpec:
     gossip: GossipSpec
     peers: tuple[PeerSpec, ...]
     limits: tuple[LimitSpec, ...]
-    packets: PacketsSpec = field(default_factory=PacketsSpec)
+    planes: tuple[PlaneSpec, ...] = ()
+    """What is asked of each plane; the defaults of those that are not there."""
     control_group: str | int | None = None
     """That may open the control socket, besides the daemon's user; None is the daemon's own."""
     registry: RegistrySpec | None = None
@@ -188,3 +171,7 @@ class LimiterSpec:
     def members(self) -> frozenset[str]:
         """Names of all limiters of the fleet, this one included."""
         return frozenset({self.name, *(peer.name for peer in self.peers)})
+
+    def plane(self, kind: type[P]) -> P:
+        """What is asked of a plane, by its type."""
+        return next((plane for plane in self.planes if isinstance(plane, kind)), kind())

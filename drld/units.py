@@ -11,7 +11,7 @@ per second where everybody else reads kilobits, so that spelling is refused rath
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,6 +27,8 @@ MAX_INTEGER = 2**63 - 1
 class Unit:
     """What a limit counts. All arithmetic uses integer tokens; one byte is one token."""
 
+    name: str
+    """As the fleet's limiters tell it apart."""
     item: int
     """A typical item, tokens: no bucket that forwards items may be less deep."""
     min_rate: int
@@ -34,15 +36,16 @@ class Unit:
     """Bounds of a limit's rate, tokens/s."""
     max_burst: int
     """Bound of a limit's burst, tokens: the largest bucket of the datapaths."""
+    human_rate: Callable[[float], str]
+    """Writes tokens/s for people."""
+    human_amount: Callable[[float], str]
+    """Writes tokens for people."""
 
     @property
     def min_burst(self) -> int:
         """Bound of a limit's burst, tokens: one item passes."""
         return self.item
 
-
-BYTES = Unit(item=1500, min_rate=1250, max_rate=50_000_000_000, max_burst=4 * 10**9)
-"""Bytes of packets: the item is a packet of full size; from 10 kbit/s to 400 Gbit/s."""
 
 _BIT_RATES = {"bit": 1, "kbit": KILO, "mbit": MEGA, "gbit": GIGA}
 _BYTE_RATES = {"B/s": 8, "kB/s": 8 * KILO, "KB/s": 8 * KILO, "MB/s": 8 * MEGA, "GB/s": 8 * GIGA}
@@ -209,3 +212,20 @@ def _rounded(value: float, units: tuple[str, ...]) -> str:
     shown = float(f"{abs(value):.3g}")
     decimals = 2 if shown < 10 else 1 if shown < 100 else 0
     return f"{value:.{decimals}f} {units[power]}"
+
+
+def _in_bits(rate: float) -> str:
+    """Write bytes/s for people."""
+    return human_rate(8 * rate)
+
+
+BYTES = Unit(
+    name="bytes",
+    item=1500,
+    min_rate=1250,
+    max_rate=50_000_000_000,
+    max_burst=4 * 10**9,
+    human_rate=_in_bits,
+    human_amount=human_size,
+)
+"""Bytes of packets: the item is a packet of full size; from 10 kbit/s to 400 Gbit/s."""

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from drld.allocators import ALLOCATORS
+from drld.capture.spec import Match
 from drld.model import NS_PER_S, Demand, FlowId, FlowKey, GlobalView, Measurement
+from drld.police.direction import Direction
 from drld.policy import Policy
-from drld.spec import Direction, GossipSpec, LimiterSpec, LimitSpec, Match, PeerSpec
+from drld.spec import GossipSpec, LimiterSpec, LimitSpec, PeerSpec
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "docs" / "drld.example.toml"
 MS = NS_PER_S // 1000

@@ -34,8 +34,9 @@ from drld.capture.kernel_layout import (
     PORTS,
     RANGE,
 )
+from drld.capture.spec import match_of
 from drld.errors import DatapathError
-from drld.spec import LimitSpec, Match
+from drld.spec import LimitSpec
 
 _ADDRESS_BYTES = {4: 4, 6: 16, 0: 0}
 
@@ -145,7 +146,7 @@ class _Builder:
         self.most_entries = max(self.most_entries, len(members))
         first = len(self.entries)
         for each in members:
-            protocol = each.limit.match.protocol
+            protocol = match_of(each.limit).protocol
             self.entries.append(
                 ENTRY.pack(
                     each.slot,
@@ -157,7 +158,7 @@ class _Builder:
         return first, len(members)
 
     def _ports(self, placed: _Placed) -> int:
-        match = placed.limit.match
+        match = match_of(placed.limit)
         ranges = (match.source_ports, match.destination_ports)
         if not any(ranges):
             return 0
@@ -177,8 +178,8 @@ def _groups(placed: Iterable[_Placed], family: int) -> dict[_Group, dict[_Key, l
     """The limits that can match packets of a family, by group and key."""
     groups: dict[_Group, dict[_Key, list[_Placed]]] = {}
     for each in placed:
-        match = each.limit.match
-        if family not in _families(match):
+        match = match_of(each.limit)
+        if family not in match.families():
             continue
         mark, mask = match.mark or (0, 0)
         width = _ADDRESS_BYTES[family]
@@ -200,19 +201,9 @@ def _sole(groups: Mapping[_Group, Mapping[_Key, Sequence[_Placed]]]) -> int:
     placed = [each for keys in groups.values() for members in keys.values() for each in members]
     if len(placed) != 1 or (-1, -1, 0) not in groups:
         return 0
-    match = placed[0].limit.match
+    match = match_of(placed[0].limit)
     narrowed = match.protocol is not None or match.source_ports or match.destination_ports
     return 0 if narrowed else placed[0].slot + 1
-
-
-def _families(match: Match) -> tuple[int, ...]:
-    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
-    if prefixes:
-        versions = {prefix.version for prefix in prefixes}
-        return tuple(versions) if len(versions) == 1 else ()
-    if match.protocol is None and not match.source_ports and not match.destination_ports:
-        return (0, 4, 6)
-    return (4, 6)
 
 
 def _mask(length: int, family: int) -> bytes:
@@ -279,7 +270,7 @@ def _overlap(members: Sequence[_Placed]) -> int:
             f"protocol and ports, not {len(members)}: {_names(members)}",
             members[MAX_ENTRIES:],
         )
-    matches = [each.limit.match for each in members]
+    matches = [match_of(each.limit) for each in members]
     return max(
         min(
             _deepest([match.source_ports for match in some]),

@@ -17,7 +17,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from drld.capture.packet import Header
-from drld.spec import Direction, LimitSpec, Match
+from drld.capture.spec import Match, match_of
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 _MARK_SHIFT = 8
 _ADDRESS_SHIFT = 40
@@ -28,8 +30,8 @@ class _Entry(NamedTuple):
     position: int
     """Place in the configuration."""
     limit: LimitSpec
-    ports: bool
-    """Whether the limit has port ranges to compare."""
+    ports: Match | None
+    """The limit's conditions, if it has port ranges to compare."""
 
 
 _Groups = list[tuple[int, dict[int, list[_Entry]]]]
@@ -42,9 +44,10 @@ class Matcher:
         """Index the limits; their order is the order of the answers."""
         tables: dict[tuple[Direction, str, int], dict[int, dict[int, list[_Entry]]]] = {}
         for position, limit in enumerate(limits):
-            match = limit.match
-            entry = _Entry(position, limit, bool(match.source_ports or match.destination_ports))
-            for family in _families(match):
+            match = match_of(limit)
+            ports = match.source_ports or match.destination_ports
+            entry = _Entry(position, limit, match if ports else None)
+            for family in match.families():
                 value, mask = _bits(match, family)
                 groups = tables.setdefault((match.direction, match.interface, family), {})
                 groups.setdefault(mask, {}).setdefault(value, []).append(entry)
@@ -79,20 +82,11 @@ class Matcher:
             entries = table.get(bits & mask)
             if entries is not None:
                 for entry in entries:
-                    if not entry.ports or _ports_match(entry.limit.match, header):
+                    if entry.ports is None or _ports_match(entry.ports, header):
                         found.append(entry)
         if len(found) > 1:
             found.sort()  # by position, which is unique
         return tuple([entry.limit for entry in found])
-
-
-def _families(match: Match) -> tuple[int, ...]:
-    """Families of the packets that can match; 0: the packet's addresses are unknown."""
-    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
-    if prefixes:
-        versions = {prefix.version for prefix in prefixes}
-        return tuple(versions) if len(versions) == 1 else ()
-    return (0, 4, 6) if match.protocol is None else (4, 6)
 
 
 def _bits(match: Match, family: int) -> tuple[int, int]:

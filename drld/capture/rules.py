@@ -33,9 +33,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 
+from drld.capture.spec import match_of
 from drld.errors import DatapathError
+from drld.police.direction import Direction
 from drld.policy import Mode
-from drld.spec import Direction, LimitSpec, OnFailure
+from drld.spec import LimitSpec, OnFailure
 
 NFT_PRIORITY = -149
 """Right after mangle, so that packet marks set there count, in any order of registration."""
@@ -115,7 +117,7 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
     """
     groups: dict[tuple[str, str], list[LimitSpec]] = {}
     for limit in limits:
-        match = limit.match
+        match = match_of(limit)
         if not _INTERFACE.fullmatch(match.interface):
             raise DatapathError(
                 f"limit {limit.name}: no interface can be called {match.interface!r}"
@@ -129,17 +131,18 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
 
 def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped: bool) -> Hook:
     bypass = _bypass(f"{direction.value} {interface}", limits)
+    matches = [match_of(limit) for limit in limits]
     stamped = (
-        stamped and direction is Direction.OUT and all(limit.match.mark is None for limit in limits)
+        stamped and direction is Direction.OUT and all(match.mark is None for match in matches)
     )
     whole = Hook(interface, direction, bypass, (), stamped=stamped)
     families: set[int] = set()
-    for match in (limit.match for limit in limits):
+    for match in matches:
         prefix = match.destination or match.source
         families |= {4, 6} if prefix is None else {prefix.version}
     for side, name in (("daddr", "destination"), ("saddr", "source")):
         networks: list[IPv4Network | IPv6Network | None] = [
-            getattr(limit.match, name) for limit in limits
+            getattr(match, name) for match in matches
         ]
         prefixes = {
             family: _disjoint([n for n in networks if n is not None and n.version == family])

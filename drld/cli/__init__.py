@@ -19,6 +19,7 @@ from drld.cli.peers import peers
 from drld.cli.reload import reload
 from drld.cli.status import status
 from drld.cli.trace import trace
+from drld.planes import registered
 
 
 @click.group()
@@ -35,9 +36,8 @@ def main(context: click.Context, socket: str | None) -> None:
     context.obj = Daemon(socket)
 
 
-COMMANDS: tuple[click.Command, ...] = (
-    status, limits, limit, peers, trace, metrics, reload, keys, fleet,
-)  # fmt: skip
-"""A plane adds its own here, by a line."""
-for command in COMMANDS:
+for command in (
+    *(status, limits, limit, peers, trace, metrics, reload, keys, fleet),
+    *(command for plane in registered("commands") for command in plane.COMMANDS),
+):
     main.add_command(command)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
-from drld.capture.registered.target_options import PACKETS
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
-from drld.units import human_rate
+from drld.planes import registered
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-TARGET_OPTIONS = (PACKETS,)
-"""Of `add-limit`: what may fall under a limit. One line for each plane."""
 
 
 class Fleets:
@@ -127,8 +123,8 @@ def waiting(command: F) -> F:
 
 def target(command: F) -> F:
     """Add the options that say what falls under a limit, which it gets as `match_KEY`."""
-    for options in TARGET_OPTIONS:
-        for key, (metavar, text) in reversed(options.items()):
+    for plane in reversed(registered("target_options")):
+        for key, (metavar, text) in reversed(plane.OPTIONS.items()):
             flag = f"--{key.replace('_', '-')}"
             command = click.option(flag, f"match_{key}", metavar=metavar, help=text)(command)
     return command
@@ -373,8 +369,8 @@ def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
         policy.mode.value,
         str(limit.match),
         str(limit_id),
-        human_rate(policy.rate * 8),
-        burst(policy.burst, policy.burst_is_automatic),
+        policy.unit.human_rate(policy.rate),
+        burst(policy.unit.human_amount(policy.burst), policy.burst_is_automatic),
     )
 
 

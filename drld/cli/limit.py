@@ -47,7 +47,7 @@ def _fields(report: LimitReport) -> list[tuple[str, str]]:
         (
             "rate",
             f"{human_rate(report['rate_bps'])}, "
-            f"burst {burst(report['burst_bytes'], report['burst_is_automatic'])}, "
+            f"burst {burst(human_size(report['burst_bytes']), report['burst_is_automatic'])}, "
             f"every {human_duration(report['interval_s'])}",
         ),
         *([("weights", _weights(report["weights"]))] if report["weights"] else []),

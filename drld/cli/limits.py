@@ -47,7 +47,7 @@ def _row(report: LimitReport) -> tuple[str, ...]:
         report["mode"],
         str(report["id"]),
         human_rate(report["rate_bps"]),
-        burst(report["burst_bytes"], report["burst_is_automatic"]),
+        burst(human_size(report["burst_bytes"]), report["burst_is_automatic"]),
         human_rate(report["limit_in_force_bps"]),
         human_rate(report["demand_bps"]),
         rate_or_none(report["local_limit_bps"]),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from drld.units import human_rate, human_size
+from drld.units import human_rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,9 +53,9 @@ def table_row(row: Sequence[str], widths: Sequence[int], left: int) -> str:
     return "  ".join(cells).rstrip()
 
 
-def burst(size: int, automatic: bool) -> str:
-    """The depth of a limit's bucket in bytes: `312 kB (auto)`."""
-    return f"{human_size(size)} (auto)" if automatic else human_size(size)
+def burst(depth: str, automatic: bool) -> str:
+    """The depth of a limit's bucket: `312 kB (auto)`."""
+    return f"{depth} (auto)" if automatic else depth
 
 
 def rate_or_none(bits_per_s: float | None) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,12 +24,11 @@ from drld.config.checks import (
     check_fleet,
     check_limiters,
     check_limits,
-    check_match,
     check_shares,
     check_sum,
 )
 from drld.config.keys import read_ring
-from drld.config.planes import PLANES
+from drld.config.plane_tables import plane_of, planes
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
@@ -37,7 +37,6 @@ from drld.config.schema import (
     GossipTable,
     LimiterTable,
     LimitTable,
-    MatchTable,
     PeerTable,
     ProbesTable,
     RegistryTable,
@@ -45,17 +44,7 @@ from drld.config.schema import (
 )
 from drld.errors import ConfigError
 from drld.policy import Excess, Mode, Policy
-from drld.spec import (
-    Direction,
-    GossipSpec,
-    LimiterSpec,
-    LimitSpec,
-    Match,
-    OnFailure,
-    PeerSpec,
-    RegistrySpec,
-)
-from drld.units import BYTES
+from drld.spec import GossipSpec, LimiterSpec, LimitSpec, OnFailure, PeerSpec, RegistrySpec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,7 +66,7 @@ T = TypeVar("T", bound=Table)
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
 SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
-"""Tables beside those of `PLANES`."""
+"""Tables beside those of planes."""
 
 
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
@@ -129,7 +118,7 @@ def read_limit(value: object, source: str, interval_ns: int) -> LimitSpec:
     problems = Problems(source)
     spec = None
     if isinstance(value, dict):
-        table = _table([], LimitTable, value, problems)
+        table = _limit_table([], value, problems)
         spec = _limit_spec([], value, table, _Fleet(2, None, interval_ns, open=True), problems)
     else:
         problems.lines.append(f"{source}: {must_be('a table', value)}")
@@ -184,28 +173,30 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         ConfigError: as `load`.
     """
     problems = Problems(file)
-    known = (*SECTIONS, *(plane.key for plane in PLANES))
+    own = planes()
+    known = (*SECTIONS, *(plane.key for plane in own))
     for key in document:
         if key not in known:
             problems.unknown([], key, known)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
-    planes = [(it, _section(it.key, it.table, document.get(it.key, {}), problems)) for it in PLANES]
+    settings = [_section(it.key, it.table, document.get(it.key, {}), problems) for it in own]
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
     )
-    peers = _sections("peer", PeerTable, document.get("peer", []), problems)
+    peers = _sections("peer", partial(_table, PeerTable), document.get("peer", []), problems)
     registry = None
     if "registry" in document:
         registry = _section("registry", RegistryTable, document["registry"], problems)
     none: list[object] | None = [] if "registry" in document else None
-    limits = _sections("limit", LimitTable, document.get("limit", none), problems)
+    limits = _sections("limit", _limit_table, document.get("limit", none), problems)
     check_fleet(limiter, [table for _, table in peers], problems)
     tables = [table for _, table in limits]
     check_limits(tables, problems)
-    for plane, settings in planes:
-        if settings:
-            plane.check(settings, tables, problems)
+    for plane, asked in zip(own, settings, strict=True):
+        if asked:
+            its = {at: table for at, table in enumerate(tables) if isinstance(table, plane.limit)}
+            asked.check(its, problems)
     fleet = _Fleet(
         size=1 + len(peers) + ("registry" in document),
         members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
@@ -231,7 +222,7 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
         ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
-        **{it.key: it.spec(**table.model_dump()) for it, table in planes if table},
+        planes=tuple(table.spec() for table in settings if table),
         control_group=limiter.control_group,
         registry=registry_spec,
         ring=ring,
@@ -259,11 +250,14 @@ def _section(key: str, model: type[T], value: object, problems: Problems) -> T |
     if not isinstance(value, dict):
         problems.refuse([key], value, f"one table, [{key}]")
         return None
-    return _table([key], model, value, problems)
+    return _table(model, [key], value, problems)
 
 
 def _sections(
-    key: str, model: type[T], value: object, problems: Problems
+    key: str,
+    read: Callable[[Location, object, Problems], T | None],
+    value: object,
+    problems: Problems,
 ) -> list[tuple[object, T | None]]:
     """Make all `[[key]]` of a value: what was written, and its table where that has no mistake."""
     if value is None:
@@ -274,10 +268,19 @@ def _sections(
     if not isinstance(value, list):
         problems.refuse([key], value, f"an array of tables: [[{key}]], with two brackets")
         return []
-    return [(item, _table([key, index], model, item, problems)) for index, item in enumerate(value)]
+    return [(item, read([key, index], item, problems)) for index, item in enumerate(value)]
 
 
-def _table(where: Location, model: type[T], value: object, problems: Problems) -> T | None:
+def _limit_table(where: Location, value: object, problems: Problems) -> LimitTable | None:
+    """The table of a limit, of the plane that it belongs to."""
+    if not isinstance(value, dict):
+        problems.refuse(where, value, "a table")
+        return None
+    plane = plane_of(where, value, problems)
+    return plane and _table(plane.limit, where, value, problems)
+
+
+def _table(model: type[T], where: Location, value: object, problems: Problems) -> T | None:
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -298,7 +301,7 @@ def _limit_spec(
         check_alone([*where, "allocator"], allocator[0], fleet.size, problems)
     if table is None:
         return None
-    check_match([*where, "match"], table.match, problems)
+    table.check(where, problems)
     if fleet.open:
         check_sum([*where, "shares"], table.shares, problems)
     elif fleet.members is not None:
@@ -310,7 +313,7 @@ def _limit_spec(
         id=table.id,
         name=table.name,
         rate=table.rate,
-        burst=automatic_burst(table.rate, BYTES) if table.burst == "auto" else table.burst,
+        burst=automatic_burst(table.rate, table.unit) if table.burst == "auto" else table.burst,
         allocator=allocator[0],
         parameters=allocator[1],
         interval_ns=table.interval or fleet.interval_ns,
@@ -320,28 +323,14 @@ def _limit_spec(
         burst_is_automatic=table.burst == "auto",
         excess=Excess(table.excess),
         weights=table.weights,
-        flow=table.flow,
-        unit=BYTES,
+        unit=table.unit,
         written=_written(written),
+        **table.policy(),
     )
-    return LimitSpec(policy, _match_spec(table.match), OnFailure(table.on_failure or "default"))
+    return LimitSpec(policy, table.target(), OnFailure(table.on_failure or "default"))
 
 
 def _written(table: dict[str, object]) -> frozenset[str]:
-    """The keys of a limit's table, with those of its allocator's."""
-    allocator = table.get("allocator")
-    parameters = allocator if isinstance(allocator, dict) else {}
-    return frozenset([*table, *(f"allocator.{key}" for key in parameters)])
-
-
-def _match_spec(match: MatchTable) -> Match:
-    return Match(
-        interface=match.in_ or match.out or "",
-        direction=Direction.IN if match.in_ else Direction.OUT,
-        source=match.source,
-        destination=match.destination,
-        protocol=match.protocol,
-        source_ports=match.source_port,
-        destination_ports=match.destination_port,
-        mark=match.mark,
-    )
+    """The keys of a limit's table, with those of its tables `allocator` and `match`."""
+    tables = [(key, it) for key in ("allocator", "match") if isinstance(it := table.get(key), dict)]
+    return frozenset([*table, *(f"{key}.{inner}" for key, it in tables for inner in it)])

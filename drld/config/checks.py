@@ -11,9 +11,8 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from ipaddress import ip_address
 from typing import TypeVar
 
-from drld.config.fields import PROTOCOLS, WITH_PORTS
 from drld.config.problems import Location, Problems, dotted, hint, some
-from drld.config.schema import LimiterTable, LimitTable, MatchTable, PeerTable
+from drld.config.schema import LimiterTable, LimitTable, PeerTable
 from drld.spec import format_endpoint
 
 T = TypeVar("T", bound=Hashable)
@@ -103,27 +102,6 @@ def check_sum(where: Location, shares: dict[str, float], problems: Problems) -> 
     total = math.fsum(shares.values())
     if abs(total - 1) > SHARES_TOLERANCE:
         problems.add(where, f"must sum to 1 (got {total:.12g})")
-
-
-def check_match(where: Location, match: MatchTable, problems: Problems) -> None:
-    """There is one direction, and some packet can meet all conditions."""
-    if (match.in_ is None) == (match.out is None):
-        got = "neither" if match.in_ is None else "both"
-        problems.add(where, f'must have exactly one of "in" and "out" (got {got})')
-    prefixes = [prefix for prefix in (match.source, match.destination) if prefix is not None]
-    versions = {prefix.version for prefix in prefixes}
-    if len(versions) == 2:
-        problems.refuse([*where, "destination"], str(match.destination), "of the source's family")
-    for name, other, version in (("icmp", "icmpv6", 4), ("icmpv6", "icmp", 6)):
-        if match.protocol == PROTOCOLS[name] and versions - {version}:
-            problems.refuse(
-                [*where, "protocol"], name, f'"{other}": the prefix is not IPv{version}'
-            )
-    for key in ("source_port", "destination_port"):
-        if getattr(match, key) and match.protocol not in {PROTOCOLS[name] for name in WITH_PORTS}:
-            problems.add(
-                [*where, key], f"must be left out unless protocol is one of {', '.join(WITH_PORTS)}"
-            )
 
 
 def check_alone(where: Location, allocator: str, size: int, problems: Problems) -> None:

@@ -71,7 +71,7 @@ class Problems:
             if mistake["type"] == "missing":
                 self.add(path, "is required")
             elif mistake["type"] == "extra_forbidden":
-                self.unknown(path[:-1], str(location[-1]), _keys(model, location[:-1]))
+                self.unknown(path[:-1], str(location[-1]), known_keys(model, location[:-1]))
             else:
                 self._refuse(path, mistake["input"], _claim(mistake))
 
@@ -144,7 +144,7 @@ def _claim(mistake: ErrorDetails) -> str:
     return claim
 
 
-def _keys(model: type[BaseModel], location: Location) -> list[str]:
+def known_keys(model: type[BaseModel], location: Location) -> list[str]:
     """The keys of the table at `location` inside the table that `model` describes."""
     for part in location:
         if isinstance(part, int):  # in an array, whose elements are all alike

@@ -27,14 +27,13 @@ from pydantic.fields import FieldInfo
 
 from drld.allocators import ALLOCATORS
 from drld.config.fields import Kind
-from drld.config.planes import PLANES
+from drld.config.plane_tables import planes
 from drld.config.probes import PROFILES
 from drld.config.schema import (
     GossipTable,
     KeyTable,
     LimiterTable,
     LimitTable,
-    MatchTable,
     PeerTable,
     ProbesTable,
     RegistryTable,
@@ -44,17 +43,6 @@ from drld.units import format_duration
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 BEGIN = "<!-- Below: written by `python -m drld.config.reference`. -->\n"
 END = "<!-- Above: written by `python -m drld.config.reference`. -->\n"
-_TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
-    ("##", LimiterTable),
-    *(("##", plane.table) for plane in PLANES),
-    ("##", GossipTable),
-    ("###", KeyTable),
-    ("##", ProbesTable),
-    ("##", PeerTable),
-    ("##", RegistryTable),
-    ("##", LimitTable),
-    ("###", MatchTable),
-)
 _ALLOCATOR = """
 docs/allocators.md has the allocators and which to choose. `allocator = "fair"` has the default
 parameters; `allocator = {{ name = "fair", margin = 0.0 }}` sets some of them. The parameters are
@@ -68,7 +56,18 @@ _WIDTH = 118
 
 def reference() -> str:
     """The text between the two markers of the page."""
-    parts = [_table(level, model) for level, model in _TABLES]
+    tables: list[tuple[str, type[BaseModel]]] = [
+        ("##", LimiterTable),
+        *(("##", plane.table) for plane in planes()),
+        ("##", GossipTable),
+        ("###", KeyTable),
+        ("##", ProbesTable),
+        ("##", PeerTable),
+        ("##", RegistryTable),
+        ("##", LimitTable),
+        *(("###", table) for plane in planes() for table in (plane.limit, plane.match)),
+    ]
+    parts = [_table(level, model) for level, model in tables]
     grouped: dict[type[Any], list[str]] = {}
     for name, allocator in ALLOCATORS.items():
         grouped.setdefault(allocator.Parameters, []).append(f"`{name}`")
@@ -96,7 +95,7 @@ def _table(level: str, model: type[BaseModel]) -> str:
     rows = []
     for name, hint in get_type_hints(model, include_extras=True).items():
         field = model.model_fields.get(name)
-        if field is None:  # of pydantic itself
+        if field is None or name not in said:  # of pydantic itself, or of another class
             continue
         meaning, _, stated = said[name].partition(". Default: ")
         if model is ProbesTable and field.default is None:

@@ -8,33 +8,30 @@ where the code has none ("Default: ...").
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.fields import (
     Absence,
-    BurstOrAuto,
     Endpoint,
     EtcdUrl,
     FilePath,
-    FlowDefinition,
     Group,
     Interface,
     Interval,
     Kind,
-    Mark,
     Name,
-    Ports,
-    Prefix,
-    Protocol,
-    Rate,
     SocketPath,
     TimeToLive,
     Weight,
 )
-from drld.units import GIGA, MEGA
+from drld.config.problems import Location, Problems
+from drld.spec import PlaneSpec, Target
+from drld.units import GIGA, MEGA, Unit
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -186,52 +183,25 @@ class RegistryTable(Table):
     `/var/lib/drld/NAME.registry.json`."""
 
 
-class MatchTable(Table):
-    """`match`: which packets fall under a limit.
-
-    A packet must meet every condition given. Fragments and other cases: docs/matching.md.
-    """
-
-    in_: Annotated[Interface | None, Field(alias="in")] = None
-    """Interface at which packets arrive. Default: one of `in` and `out` is required."""
-    out: Interface | None = None
-    """Interface by which packets leave. Default: one of `in` and `out` is required."""
-    source: Prefix | None = None
-    """Source address or prefix, without host bits: `10.9.2.0/24`, not `10.9.2.1/24`. Default:
-    any."""
-    destination: Prefix | None = None
-    """Destination address or prefix, of the family of `source`. Default: any."""
-    protocol: Protocol | None = None
-    """Transport protocol. Default: any."""
-    source_port: Ports = ()
-    """Source port; needs a `protocol` of `tcp`, `udp`, `sctp` or `udplite`. Default: any."""
-    destination_port: Ports = ()
-    """Destination port; as `source_port`. Default: any."""
-    mark: Mark | None = None
-    """Value of the packet's masked mark; without a mask, all 32 bits count. Default: any."""
-
-
 class LimitTable(Table):
     """`[[limit]]`: a policy with a global rate.
 
-    One table for each. A file without limits has `limit = []` before its first table. A packet
-    under several limits must pass all of them, in the order of the file. The limiters of a fleet
-    must agree on `rate`, `burst`, `allocator`, `interval`, `excess`, `shares`, `weights` and
-    `flow`; if two files differ, `drlctl status` and the log of both limiters name the limit.
+    One table for each. A file without limits has `limit = []` before its first table. The keys of
+    `match` say what kind of traffic it is about, and so which further keys there are. The limiters
+    of a fleet must agree on `rate`, `burst`, `allocator`, `interval`, `excess`, `shares`,
+    `weights` and `flow`; if two files differ, `drlctl status` and the log of both limiters name
+    the limit.
     """
 
+    # Each plane has a subclass, which says what the keys without a docstring may be.
     id: Annotated[int, Field(ge=1, le=65535)]
     """Number of the limit on the wire: the same on all limiters, and never reused while the fleet
     lives."""
     name: Name
     """Name of the limit, unique in the file."""
-    rate: Rate
-    """What all limiters together may forward."""
-    burst: BurstOrAuto = "auto"
-    """Depth of the one token bucket that the fleet emulates (docs/operations.md#size-the-burst)."""
-    match: MatchTable
-    """Target: which packets fall under the limit
-    ([below](#match-which-packets-fall-under-a-limit))."""
+    rate: int
+    burst: int | Literal["auto"]
+    match: Table
     # `drld.config.allocator` reads it.
     allocator: Annotated[Any, Kind("name, or table of `name` and parameters")] = DEFAULT_ALLOCATOR
     """How the rate is divided ([below](#allocator-how-the-rate-is-divided))."""
@@ -243,17 +213,36 @@ class LimitTable(Table):
     demand, and decides by filters of its own."""
     mode: Literal["enforce", "shadow"] = "enforce"
     """`"shadow"` counts what it would drop, and drops nothing."""
-    on_failure: Literal["share", "open", "closed"] | None = None
-    """What passes while the daemon is dead: its static share, all, or no packet
-    (docs/operations.md#when-a-daemon-dies). Default: `"share"`; on nfqueue `"closed"`."""
-    excess: Literal["drop", "mark"] = "drop"
-    """What happens above the limit; `"mark"` marks ECN-capable packets (CE) before it drops any."""
+    on_failure: str | None
+    excess: str
     shares: dict[str, Share] = Field(default_factory=dict)
     """Static share of each limiter, by name, in force at start and while peers are disconnected;
     names every limiter and sums to 1. Default: the same for all."""
     weights: dict[Name, Weight] = Field(default_factory=dict)
     """Relative weight of a limiter's flows, by name: with 2, a flow gets twice the rate of a flow
     at a limiter of weight 1. Default: 1 for each."""
-    flow: FlowDefinition = None
-    """What makes a flow: addresses, protocol and ports, or the source's prefix alone
-    ([below](#flow-what-makes-a-flow)). Default: `"5-tuple"`."""
+
+    unit: ClassVar[Unit]
+    """What `rate` and `burst` count."""
+
+    @abstractmethod
+    def target(self) -> Target:
+        """What falls under the limit."""
+
+    def policy(self) -> Mapping[str, Any]:
+        """Fields of `Policy` that limits of other planes do not have."""
+        return {}
+
+    def check(self, where: Location, problems: Problems) -> None:
+        """See that the limit's own keys go together."""
+
+
+class PlaneTable(Table):
+    """A table of a plane, which may be left out."""
+
+    @abstractmethod
+    def spec(self) -> PlaneSpec:
+        """What it asks for."""
+
+    def check(self, limits: Mapping[int, Any], problems: Problems) -> None:
+        """See that it goes with the plane's limits, which are given by their place in the file."""

@@ -21,6 +21,7 @@ from drld.control.metrics import metrics_routes
 from drld.control.pieces import begin, proceed
 from drld.control.turns import Turns
 from drld.errors import ConfigError, DrldError
+from drld.planes import registered
 
 MAX_PROBLEMS = 100
 """Mistakes of a configuration that are listed: more help nobody."""
@@ -67,18 +68,12 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
     ]
 
 
-ROUTES: tuple[Callable[[Backend, Turns], list[Route]], ...] = (
-    _routes,
-    key_routes,
-    metrics_routes,
-)
-"""The paths of the API. A plane registers its own here, by a line."""
-
-
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     """The application that answers for `backend`, and takes turns with whoever else does."""
+    own = (_routes, key_routes, metrics_routes)
+    makers = (*own, *(plane.routes for plane in registered("routes")))
     app = Starlette(
-        routes=[route for routes in ROUTES for route in routes(backend, turns)],
+        routes=[route for routes in makers for route in routes(backend, turns)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False

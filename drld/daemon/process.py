@@ -30,6 +30,7 @@ from drld import config
 from drld.capture.kernel.datapath import KernelDatapath
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
+from drld.capture.spec import PacketsSpec
 from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve
 from drld.control.trace import TraceHub
@@ -73,7 +74,7 @@ class Daemon:
         self._claim = startup.claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath | NoDatapath = (
             startup.nfqueue(spec, clock)
-            if spec.packets.datapath == "nfqueue"
+            if spec.plane(PacketsSpec).datapath == "nfqueue"
             else KernelDatapath(spec.name)
         )
         self._reason = ""
@@ -215,7 +216,7 @@ class Daemon:
         try:
             self._attach()
         except DatapathError as error:
-            if spec.packets.datapath != "auto":
+            if spec.plane(PacketsSpec).datapath != "auto":
                 raise
             log.warning("no kernel datapath, nfqueue instead: %s", error)
             self._reason = f"; no kernel datapath: {error}"
@@ -225,7 +226,7 @@ class Daemon:
                 self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
-        if isinstance(self.datapath, KernelDatapath) and spec.packets.firewall != "none":
+        if isinstance(self.datapath, KernelDatapath) and spec.plane(PacketsSpec).firewall != "none":
             # Those of one on nfqueue that was killed would lead packets to nobody.
             remove_rules(spec.name)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from drld.capture.nfqueue.datapath import NfqueueDatapath
+from drld.capture.spec import PacketsSpec
 from drld.errors import ConfigError
 from drld.gossip.transport import Transport
 from drld.spec import LimiterSpec
@@ -52,12 +53,13 @@ def open_transport(path: Path, spec: LimiterSpec) -> Transport:
 
 def nfqueue(spec: LimiterSpec, clock: Callable[[], int]) -> NfqueueDatapath:
     """Make the nfqueue datapath; `clock` is monotonic, ns."""
+    packets = spec.plane(PacketsSpec)
     return NfqueueDatapath(
         limiter_name=spec.name,
-        firewall=spec.packets.firewall,
-        queue=spec.packets.queue,
+        firewall=packets.firewall,
+        queue=packets.queue,
         rng=Random(SystemRandom().getrandbits(64)),
         clock=clock,
-        timestamps=spec.packets.timestamps,
+        timestamps=packets.timestamps,
         wall=time.time_ns,
     )

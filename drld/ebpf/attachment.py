@@ -11,7 +11,7 @@ from typing import Protocol
 
 from drld.ebpf.bpf import Program
 from drld.ebpf.hook import Found
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 
 class Attachment(Protocol):

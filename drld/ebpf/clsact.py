@@ -21,7 +21,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from drld.ebpf.bpf import Program
 from drld.ebpf.hook import Found
 from drld.errors import DatapathError
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 PRIORITY = 0x647
 """Priority of our filters among all filters."""

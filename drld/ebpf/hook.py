@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from drld.errors import DatapathError
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 _LINK_BYTES = {1: 14, 772: 14, 512: 0, 519: 0, 768: 0, 769: 0, 776: 0, 65534: 0}
 """Length of the link header by ARPHRD type: Ethernet, loopback; PPP, raw IP, tunnels, none."""

@@ -22,7 +22,7 @@ from drld.ebpf import bpf
 from drld.ebpf.bpf import Program
 from drld.ebpf.hook import Found
 from drld.errors import DatapathError
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 HOOK = {Direction.IN: bpf.TCX_INGRESS, Direction.OUT: bpf.TCX_EGRESS}
 

@@ -63,14 +63,13 @@ class Readers:
     registry: RegistrySpec
 
     def limit(self, value: bytes, key: str) -> LimitSpec:
-        """Read a limit, with this host's name of its interface.
+        """Read a limit, with this host's names of interfaces.
 
         Raises:
             ConfigError: the limit is invalid.
         """
         spec = read_limit(parsed(value, key), source(key), self.interval_ns)
-        interface = self.registry.interfaces.get(spec.match.interface, spec.match.interface)
-        return replace(spec, match=replace(spec.match, interface=interface))
+        return replace(spec, match=spec.match.on_host(self.registry.interfaces))
 
     @staticmethod
     def member(value: bytes, key: str) -> Member:

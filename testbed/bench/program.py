@@ -23,7 +23,7 @@ from drld.ebpf.attachment import attachment
 from drld.ebpf.bpf import Code, Map, Program
 from drld.ebpf.hook import device
 from drld.model import Enforcement
-from drld.spec import Direction
+from drld.police.direction import Direction
 from testbed import child
 
 _LPM_TRIE = 11

@@ -23,13 +23,15 @@ from drld.capture.packet import (
     marked,
     parse,
 )
+from drld.capture.spec import Match
 from drld.ebpf.bpf import Code
 from drld.model import NS_PER_S, Enforcement, FlowKey
+from drld.police.direction import Direction
 from drld.police.flow_bucket import MAX_TOKENS
 from drld.police.policer import DROP, FORWARD, MARK
 from drld.police.source_sample import source_of
 from drld.policy import Excess, SourcePrefix
-from drld.spec import Direction, LimitSpec, Match
+from drld.spec import LimitSpec
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
 from tests.fuzz.targets.base import Target

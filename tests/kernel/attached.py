@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from drld.ebpf import bpf, tcx
 from drld.ebpf.bpf import Program
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 from .topology import Topology
 

@@ -13,7 +13,7 @@ import pytest
 from drld.capture.rules import Hook, nft_install
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
-from drld.spec import Direction
+from drld.police.direction import Direction
 from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
 
 from .attached import WAYS, take_off_tcx

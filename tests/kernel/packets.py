@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from drld.capture.spec import Match
 from drld.model import Enforcement, Measurement
-from drld.spec import Direction, LimitSpec, Match
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 from ..factories import limit_spec
 from .remote import RemoteDatapath

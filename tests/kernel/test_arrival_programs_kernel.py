@@ -19,7 +19,8 @@ from drld.ebpf.bpf import Code, Program
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import NS_PER_S
-from drld.spec import Direction, LimitSpec
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 from .attached import tcx_programs
 from .nfqueue import Start, charged, our_rules, queues

@@ -33,11 +33,13 @@ from drld.capture.gate import Gate
 from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import Counts
 from drld.capture.packet import COPY_BYTES, parse
+from drld.capture.spec import Match
 from drld.ebpf.bpf import Code
 from drld.errors import DatapathError
 from drld.model import Enforcement
+from drld.police.direction import Direction
 from drld.policy import Mode
-from drld.spec import Direction, LimitSpec, Match
+from drld.spec import LimitSpec
 
 from ..examples import examples
 from ..factories import limit_spec

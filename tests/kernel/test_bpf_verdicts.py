@@ -21,6 +21,7 @@ from drld.capture import kernel_layout as layout
 from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import State
 from drld.capture.packet import parse
+from drld.capture.spec import match_of
 from drld.errors import DatapathError
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
@@ -227,7 +228,7 @@ def benches() -> Iterator[dict[int, Bench]]:
         count: Bench(code, [limit_spec(id=i + 1, name=f"l{i}") for i in range(count)])
         for count in (1, 2, 3)
     }
-    match = replace(limit_spec().match, protocol=PROTOCOL)
+    match = replace(match_of(limit_spec()), protocol=PROTOCOL)
     made[CLASSIFIED] = Bench(code, [limit_spec(id=1, match=match)])
     yield made
     for each in made.values():

@@ -22,8 +22,9 @@ from drld.ebpf.bpf import Code, Program
 from drld.ebpf.clsact import Clsact
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, Enforcement
+from drld.police.direction import Direction
 from drld.policy import Mode, SourcePrefix
-from drld.spec import Direction, LimitSpec, OnFailure
+from drld.spec import LimitSpec, OnFailure
 from testbed.chaos.leaks import held
 
 from ..factories import MS

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from drld.capture.gate import Counts, Gate
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, outline, parse
+from drld.capture.spec import Match
 from drld.model import NS_PER_S, Enforcement
+from drld.police.direction import Direction
 from drld.police.policer import Policer, police
 from drld.policy import Mode
-from drld.spec import Direction, LimitSpec, Match
+from drld.spec import LimitSpec
 
 from ..factories import limit_spec
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header
+from drld.capture.spec import Match, match_of
 from drld.model import FlowKey
-from drld.spec import Direction, LimitSpec, Match
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 from ..factories import limit_spec
 
@@ -102,7 +104,7 @@ def test_the_matcher_agrees_with_a_linear_search(
 ) -> None:
     specs = limits(matches)
     found = Matcher(specs).classify(header, interface, direction, mark)
-    expected = [spec for spec in specs if holds(spec.match, header, interface, direction, mark)]
+    expected = [spec for spec in specs if holds(match_of(spec), header, interface, direction, mark)]
     assert list(found) == expected
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from drld.capture.rules import Hook, nft_install
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 from .service import run
 

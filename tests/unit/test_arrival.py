@@ -9,10 +9,11 @@ import pytest
 
 from drld.capture.nfqueue.arrival import KERNEL, READ, Arrival
 from drld.capture.rules import Hook
+from drld.capture.spec import Match
 from drld.ebpf.hook import Found
 from drld.errors import DatapathError
 from drld.police.arrival_time import ArrivalTimes
-from drld.spec import Direction, Match
+from drld.police.direction import Direction
 
 from ..factories import limit_spec
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from drld import config
+from drld.capture.spec import PacketsSpec
 from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
 from drld.policy import Excess, SourcePrefix
-from drld.spec import LimiterSpec, PacketsSpec
+from drld.spec import LimiterSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec, with_policy
@@ -90,7 +91,7 @@ def test_what_needs_a_restart_is_refused_by_its_key() -> None:
     bench = Bench(spec(FIRST))
     with pytest.raises(ConfigError) as refused:
         bench.engine.reconfigure(
-            spec(FIRST, listen=("fd00::9", 7946), packets=PacketsSpec(queue=17)), TICK_NS
+            spec(FIRST, listen=("fd00::9", 7946), planes=(PacketsSpec(queue=17),)), TICK_NS
         )
     assert refused.value.problems == [
         f"{change} while the daemon runs: restart it"

@@ -28,7 +28,7 @@ from drld.capture.rules import (
     operator_rules,
 )
 from drld.errors import DatapathError
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 IN, OUT = Direction.IN, Direction.OUT
 SETS = (

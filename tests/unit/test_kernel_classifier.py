@@ -5,8 +5,10 @@ import pytest
 
 from drld.capture import kernel_classifier as classifier
 from drld.capture import kernel_layout as layout
+from drld.capture.spec import Match, match_of
 from drld.errors import DatapathError
-from drld.spec import Direction, LimitSpec, Match
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 from ..factories import limit_spec
 
@@ -118,8 +120,8 @@ def test_a_packet_never_falls_under_more_than_the_bound() -> None:
                 met = [
                     each
                     for each in limits
-                    if inside(source, each.match.source)
-                    and inside(destination, each.match.destination)
+                    if inside(source, match_of(each).source)
+                    and inside(destination, match_of(each).destination)
                 ]
                 assert len(met) <= bound
 

@@ -5,8 +5,10 @@ import pytest
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Defect, Header
+from drld.capture.spec import Match
 from drld.model import FlowKey
-from drld.spec import Direction, LimitSpec, Match
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 from ..factories import limit_spec
 

@@ -22,9 +22,11 @@ from drld.capture.rules import (
     operator_rules,
     plan,
 )
+from drld.capture.spec import Match, match_of
 from drld.errors import DatapathError
+from drld.police.direction import Direction
 from drld.policy import Mode
-from drld.spec import Direction, LimitSpec, Match, OnFailure
+from drld.spec import LimitSpec, OnFailure
 
 from ..factories import limit_spec, with_policy
 
@@ -302,7 +304,7 @@ COMMIT
 
 def test_hooks_out_are_stamped_unless_a_limit_matches_marks() -> None:
     plain, inwards = limit("eth1", OUT), limit("eth0", IN)
-    marked = replace(plain, match=replace(plain.match, interface="eth2", mark=(1, 1)))
+    marked = replace(plain, match=replace(match_of(plain), interface="eth2", mark=(1, 1)))
     hooks = plan([plain, inwards, marked], stamped=True)
     assert [(hook.interface, hook.stamped) for hook in hooks] == [
         ("eth0", False),
@@ -310,7 +312,9 @@ def test_hooks_out_are_stamped_unless_a_limit_matches_marks() -> None:
         ("eth2", False),
     ]
     assert not any(hook.stamped for hook in plan([plain, inwards, marked]))
-    (both,) = plan([plain, replace(plain, match=replace(plain.match, mark=(1, 1)))], stamped=True)
+    (both,) = plan(
+        [plain, replace(plain, match=replace(match_of(plain), mark=(1, 1)))], stamped=True
+    )
     assert not both.stamped
 
 

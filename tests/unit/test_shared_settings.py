@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from hashlib import blake2s
 from operator import xor
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from drld import burst, config
 from drld.allocators import ALLOCATORS
 from drld.allocators.fair import Fair, FairParameters
+from drld.capture.registered import tables
+from drld.capture.registered.limit_table import PacketLimitTable
 from drld.config import allocator
 from drld.config.fields import Interval
-from drld.config.schema import GossipTable, LimitTable
+from drld.config.schema import GossipTable
 from drld.gossip.health.config_digest import ALL, GOSSIP_ID, ConfigDigest, canonical
 from drld.model import NS_PER_S
 from drld.policy import Excess, SourcePrefix
@@ -129,9 +131,9 @@ class NewerGossip(GossipTable):
     interval: Interval = NS_PER_S // 10
 
 
-class NewerLimit(LimitTable):
+class NewerLimit(PacketLimitTable):
     ewma: float = 0.5
-    excess: Any = "mark"
+    excess: Literal["drop", "mark"] = "mark"
 
 
 def newer_parameters(patch: Patch) -> None:
@@ -149,7 +151,7 @@ def newer_gossip(patch: Patch) -> None:
 
 
 def newer_limit(patch: Patch) -> None:
-    patch.setattr(config, "LimitTable", NewerLimit)
+    patch.setattr(tables, "TABLES", tables.TABLES._replace(limit=NewerLimit))
 
 
 def newer_burst(patch: Patch) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from drld import config
-from drld.spec import Direction, LimiterSpec, OnFailure
+from drld.capture.spec import match_of
+from drld.police.direction import Direction
+from drld.spec import LimiterSpec, OnFailure
 from testbed.errors import HostError
 from testbed.experiment import ALLOCATOR_NAMES, CENTRAL
 from testbed.fleet import DaemonFleet, TbfFleet, choose_fleet, daemon_document, toml
@@ -35,15 +37,15 @@ def test_drld_reads_what_is_written(allocator: str) -> None:
     (limit,) = spec.limits
     assert limit.policy.allocator == CENTRAL.get(allocator, allocator)
     assert (limit.policy.rate * 8, limit.policy.burst) == (10_000_000, 75_000)
-    assert (limit.match.interface, limit.match.direction) == ("out", Direction.OUT)
-    assert limit.match.protocol == 6
+    assert (match_of(limit).interface, match_of(limit).direction) == ("out", Direction.OUT)
+    assert match_of(limit).protocol == 6
     assert spec.gossip.interval_ns == 50_000_000
 
 
 def test_where_there_is_udp_it_falls_under_the_limit() -> None:
     (limit,) = written("fair", udp=[{"limiter": "l2", "rate": "1mbit"}]).limits
-    assert (limit.match.interface, limit.match.direction) == ("out", Direction.OUT)
-    assert limit.match.protocol is None
+    assert (match_of(limit).interface, match_of(limit).direction) == ("out", Direction.OUT)
+    assert match_of(limit).protocol is None
 
 
 def test_limiters_know_each_other_by_their_gossip_addresses() -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from drld.capture import kernel_classifier as classifier
 from drld.capture.kernel.state import State
 from drld.capture.kernel.tables import hook_maps
+from drld.capture.spec import match_of
 from drld.ebpf.attachment import Attachment
 from drld.ebpf.bpf import Code, Map, Program
 from drld.ebpf.cleaning import cleaning_up
@@ -293,4 +294,5 @@ def _close(some: Mapping[Hook, _Attached], kept: Mapping[Hook, _Attached]) -> No
 
 
 def _hook_of(limit: LimitSpec) -> Hook:
-    return Hook(limit.match.interface, limit.match.direction)
+    match = match_of(limit)
+    return Hook(match.interface, match.direction)

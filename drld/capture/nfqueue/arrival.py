@@ -30,7 +30,8 @@ from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.model import NS_PER_S
 from drld.police.arrival_time import ArrivalTimes
-from drld.spec import Direction, LimitSpec
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
 

@@ -42,7 +42,8 @@ from drld.capture.rules import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId, Measurement
-from drld.spec import Direction, LimitSpec
+from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
 

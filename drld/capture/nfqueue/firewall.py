@@ -27,7 +27,7 @@ from drld.capture.rules import (
 )
 from drld.ebpf.cleaning import cleaning_up
 from drld.errors import DatapathError
-from drld.spec import Direction
+from drld.police.direction import Direction
 
 log = logging.getLogger(__name__)
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
-from drld.config.fields import DatapathName
+from drld.capture.registered.limit_table import MatchTable, PacketLimitTable
+from drld.capture.spec import PacketsSpec
+from drld.config.fields import Kind
+from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems
-from drld.config.schema import LimitTable, Table
-from drld.config.section import Section
-from drld.spec import PacketsSpec
+from drld.config.schema import PlaneTable
 
 
-class PacketsTable(Table):
+def _datapath(value: object) -> str:
+    if value not in ("auto", "kernel", "nfqueue"):
+        raise ValueError('"auto", "kernel" or "nfqueue"')
+    return str(value)
+
+
+DatapathName = Annotated[
+    str, PlainValidator(_datapath), Kind('`"auto"`, `"kernel"` or `"nfqueue"`')
+]
+
+
+class PacketsTable(PlaneTable):
     """`[packets]`: how this daemon polices packets.
 
     The table may be left out. A change of it takes effect when the daemon restarts.
@@ -31,38 +43,33 @@ class PacketsTable(Table):
     """Time at which nfqueue charges a packet: its arrival as eBPF or the kernel saw it, or when the
     daemon read it; `"auto"` is the first that the host has (docs/nfqueue-datapath.md)."""
 
+    def spec(self) -> PacketsSpec:
+        """How this daemon polices packets."""
+        return PacketsSpec(**self.model_dump())
 
-def _check(packets: PacketsTable, limits: Sequence[LimitTable | None], problems: Problems) -> None:
-    if packets.datapath == "kernel":
-        _check_kernel(packets, problems)
-    elif packets.datapath == "nfqueue":
-        _check_nfqueue(limits, problems)
+    def check(self, limits: Mapping[int, PacketLimitTable], problems: Problems) -> None:
+        """See that the datapath, if it is named, can do what the file asks for."""
+        if self.datapath == "kernel":
+            _check_kernel(self, problems)
+        elif self.datapath == "nfqueue":
+            _check_nfqueue(limits, problems)
 
 
 def _check_kernel(packets: PacketsTable, problems: Problems) -> None:
     """The kernel datapath is not asked for what only nfqueue has."""
-    for key, value, allowed in (
-        (
-            "timestamps",
-            packets.timestamps,
-            '"auto": datapath = "kernel" judges packets as they arrive',
-        ),
-        ("firewall", packets.firewall, '"auto": datapath = "kernel" needs no firewall'),
+    for key, default, allowed in (
+        ("timestamps", "auto", '"auto": datapath = "kernel" judges packets as they arrive'),
+        ("firewall", "auto", '"auto": datapath = "kernel" needs no firewall'),
+        ("queue", None, 'left out: datapath = "kernel" has no queue'),
     ):
-        if value != "auto":
-            problems.refuse(["packets", key], value, allowed)
-    if packets.queue is not None:
-        problems.refuse(
-            ["packets", "queue"], packets.queue, 'left out: datapath = "kernel" has no queue'
-        )
+        if getattr(packets, key) != default:
+            problems.refuse(["packets", key], getattr(packets, key), allowed)
 
 
-def _check_nfqueue(limits: Sequence[LimitTable | None], problems: Problems) -> None:
+def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -> None:
     """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
     first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
-    for index, limit in enumerate(limits):
-        if limit is None:
-            continue
+    for index, limit in limits.items():
         if limit.on_failure is None and limit.mode == "shadow":
             continue  # It follows the others.
         where: Location = ["limit", index, "on_failure"]
@@ -82,4 +89,4 @@ def _check_nfqueue(limits: Sequence[LimitTable | None], problems: Problems) -> N
             )
 
 
-PACKETS = Section("packets", PacketsTable, PacketsSpec, _check)
+TABLES = PlaneTables(PacketsSpec.key, PacketsTable, PacketLimitTable, MatchTable)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PACKETS: dict[str, tuple[str | None, str | None]] = {
+OPTIONS: dict[str, tuple[str | None, str | None]] = {
     "in": ("INTERFACE", "Packets that arrive at it."),
     "out": ("INTERFACE", "Packets that leave by it."),
     "source": ("PREFIX", None),

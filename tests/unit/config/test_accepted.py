@@ -11,10 +11,12 @@ import pytest
 
 from drld import config
 from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
+from drld.capture.spec import Match, PacketsSpec, match_of
 from drld.config.probes import PROFILES
 from drld.errors import ConfigError
+from drld.police.direction import Direction
 from drld.policy import Excess, Mode, SourcePrefix
-from drld.spec import Direction, GossipSpec, Match, OnFailure, PacketsSpec, PeerSpec, ProbeSpec
+from drld.spec import GossipSpec, OnFailure, PeerSpec, ProbeSpec
 from tests.factories import example
 from tests.unit.config.good import (
     GOOD,
@@ -26,7 +28,7 @@ from tests.unit.config.good import (
 
 
 def match(text: str) -> Match:
-    return config.parse(with_match(text), "drld.toml").limits[0].match
+    return match_of(config.parse(with_match(text), "drld.toml").limits[0])
 
 
 def test_defaults() -> None:
@@ -35,7 +37,7 @@ def test_defaults() -> None:
     assert spec.listen == ("10.0.0.1", 7946)
     assert spec.control == "/run/drld/lim1.sock"
     assert spec.control_group is None
-    assert spec.packets == PacketsSpec("auto", "auto", None, "auto")
+    assert spec.plane(PacketsSpec) == PacketsSpec("auto", "auto", None, "auto")
     assert spec.gossip == GossipSpec("tree", 3, 50_000_000)
     assert spec.peers == (PeerSpec("lim2", ("10.0.0.2", 7946)),)
     (limit,) = spec.limits

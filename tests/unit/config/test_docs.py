@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from drld.allocators import ALLOCATORS
+from drld.capture.registered.limit_table import PROTOCOLS
 from drld.config import SECTIONS, reference
-from drld.config.fields import PROTOCOLS
-from drld.config.planes import PLANES
+from drld.config.plane_tables import planes
 
 
 def test_the_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,7 +34,7 @@ def test_a_page_that_is_out_of_date_is_written_again(
 def test_every_table_allocator_and_protocol_is_in_it() -> None:
     text = reference.reference()
     headings = re.findall(r"^## `\[+(\w+)\]+`", text, re.MULTILINE)
-    assert sorted(headings) == sorted((*SECTIONS, *(plane.key for plane in PLANES)))
+    assert sorted(headings) == sorted((*SECTIONS, *(plane.key for plane in planes())))
     for name in (*ALLOCATORS, *PROTOCOLS):
         assert f"`{name}`" in text
 

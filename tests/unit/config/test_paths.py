@@ -10,13 +10,12 @@ import pytest
 
 from drld import config
 from drld.allocators import ALLOCATORS
+from drld.capture.registered.limit_table import MatchTable, PacketLimitTable
 from drld.config.allocator import _parameters_table
 from drld.config.schema import (
     GossipTable,
     KeyTable,
     LimiterTable,
-    LimitTable,
-    MatchTable,
     PeerTable,
     ProbesTable,
     RegistryTable,
@@ -77,7 +76,7 @@ PLACES = (
     Place(("probes",), ProbesTable),
     Place(("registry",), RegistryTable),
     Place(("peer", 1), PeerTable),
-    Place(("limit", 2), LimitTable),
+    Place(("limit", 2), PacketLimitTable),
     Place(("limit", 1, "match"), MatchTable),
     Place(("limit", 0, "allocator"), _parameters_table("fps")),  # type: ignore[arg-type] # a Table
 )

@@ -1,77 +1,246 @@
-"""A plane registers a table of the configuration from its own folder."""
+"""A second plane joins from its own folder, by its name alone: here the calls of `calls/`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from importlib.util import find_spec, module_from_spec
 
+import click
 import pytest
+from click.testing import CliRunner
+from starlette.applications import Starlette
+from starlette.routing import Route
 
-from drld import config
-from drld.config.planes import PLANES
-from drld.config.problems import Problems
-from drld.config.schema import LimitTable, Table
-from drld.config.section import Section
+from drld import config, planes, reload
+from drld.burst import automatic_burst
+from drld.capture.spec import Match, PacketsSpec
+from drld.cli.fleet import _limit_row, _table, _tables, target
+from drld.config import reference
+from drld.control.app import make_app
+from drld.control.turns import Turns
 from drld.errors import ConfigError
-from drld.spec import LimiterSpec
+from drld.gossip.health.config_digest import ALL, ConfigDigest
+from drld.model import NS_PER_S
+from drld.police.direction import Direction
+from drld.policy import Excess
+from drld.shared_settings import shared_settings
+from drld.spec import OnFailure
+from drld.units import BYTES
 
-from .good import GOOD
+from ...control_fake import FakeDaemon
+from ...registry_factories import KEYS, events, known, limit
+from .calls.spec import CALLS, ITEM, Calls, CallsSpec
+from .good import GOOD, problems
 
-
-class CallsTable(Table):
-    """`[calls]`: how calls are answered."""
-
-    port: int = 8080
-    """Port that is listened on."""
-    most: int = 100
-    """Limits that there may be."""
-
-
-@dataclass(frozen=True)
-class CallsSpec:
-    port: int
-    most: int
-
-
-@dataclass(frozen=True)
-class SpecWithCalls(LimiterSpec):
-    calls: CallsSpec = field(default_factory=lambda: CallsSpec(0, 0))
-
-
-def check(table: CallsTable, limits: Sequence[LimitTable | None], problems: Problems) -> None:
-    if len(limits) > table.most:
-        problems.refuse(["calls", "most"], table.most, f"at least {len(limits)}")
-
-
-CALLS = Section("calls", CallsTable, CallsSpec, check)
+CALL_LIMIT = """
+[[limit]]
+id = 2
+name = "logins"
+rate = "50/s"
+match = { service = "login" }
+"""
+BOTH = GOOD + CALL_LIMIT
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "PLANES", (*PLANES, CALLS))
-    monkeypatch.setattr(config, "LimiterSpec", SpecWithCalls)
+    calls = f"{__package__}.calls"
+    monkeypatch.setattr(planes, "PLANES", (*planes.PLANES, calls))
+
+
+def with_match(match: str) -> str:
+    assert '{ service = "login" }' in BOTH
+    return BOTH.replace('{ service = "login" }', match)
+
+
+def test_a_limit_of_each_plane_is_read() -> None:
+    packets, calls = config.parse(BOTH, "f").limits
+    assert packets == config.parse(GOOD, "f").limits[0]
+    assert packets.match == Match("eth1", Direction.OUT)
+    assert packets.policy.unit is BYTES
+    assert calls.match == Calls("login")
+    assert calls.policy.unit is CALLS
+    assert calls.policy.rate == 50 * ITEM
+    assert calls.policy.burst == automatic_burst(50 * ITEM, CALLS)
+    assert (calls.on_failure, calls.policy.excess) == (OnFailure.DEFAULT, Excess.DROP)
 
 
 @pytest.mark.parametrize(
-    ("text", "spec"), [("", CallsSpec(8080, 100)), ("[calls]\nport = 81\n", CallsSpec(81, 100))]
+    ("text", "asked"),
+    [("", CallsSpec()), ("[calls]\nport = 81\n", CallsSpec(port=81))],
 )
-def test_its_table_is_read(text: str, spec: CallsSpec) -> None:
-    read = config.parse(GOOD + text, "f")
-    assert isinstance(read, SpecWithCalls)
-    assert read.calls == spec
-    assert read.packets == config.parse(GOOD, "f").packets
+def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
+    spec = config.parse(BOTH + text, "f")
+    assert spec.plane(CallsSpec) == asked
+    assert spec.plane(PacketsSpec) == config.parse(GOOD, "f").plane(PacketsSpec)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[calls]\nxyz = 1\n", "f: calls.xyz: unknown key; known here: port, most"),
-        ("[calls]\nport = '81'\n", "f: calls.port: must be an integer (got '81')"),
-        ("[calls]\nmost = 0\n", "f: calls.most: must be at least 1 (got 0)"),
-        ("[cals]\n", 'f: cals: unknown key; did you mean "calls"?'),
+        (BOTH + "[calls]\nxyz = 1\n", "calls.xyz: unknown key; known here: port, most"),
+        (BOTH + "[calls]\nport = '81'\n", "calls.port: must be an integer (got '81')"),
+        (BOTH + "[calls]\nmost = 0\n", "calls.most: must be at least 1 (got 0)"),
+        (BOTH + "[cals]\n", 'cals: unknown key; did you mean "calls"?'),
+        (
+            BOTH.replace("50/s", "50mbit"),
+            "limit[1].rate: must be a rate such as \"50/s\" (got '50mbit')",
+        ),
+        (
+            BOTH.replace("10mbit", "50/s"),
+            "limit[0].rate: must be a rate such as \"10mbit\" (got '50/s')",
+        ),
+        (
+            BOTH + 'on_failure = "share"\n',
+            "limit[1].on_failure: must be 'open' or 'closed' (got 'share')",
+        ),
+        (BOTH + 'excess = "mark"\n', "limit[1].excess: must be 'drop' (got 'mark')"),
+        (
+            BOTH + 'flow = "source"\n',
+            "limit[1].flow: unknown key; known here: id, name, rate, burst, match, allocator, "
+            "interval, ewma, mode, on_failure, excess, shares, weights",
+        ),
+        (
+            with_match('{ service = "login", caler = "shop" }'),
+            'limit[1].match.caler: unknown key; did you mean "caller"?',
+        ),
+        (with_match('{ caller = "shop" }'), "limit[1].match.service: is required"),
+        (
+            with_match('{ service = "shop", caller = "shop" }'),
+            "limit[1].match.caller: must be another service (got 'shop')",
+        ),
+        (
+            BOTH + CALL_LIMIT.replace("2", "3").replace("logins", "more"),
+            "limit[2].match.service: must be no service of limit[1] (got 'login')",
+        ),
     ],
 )
-def test_its_mistakes_are_listed(text: str, problem: str) -> None:
+def test_its_mistakes_are_named(text: str, problem: str) -> None:
+    assert problems(text) == [f"drld.toml: {problem}"]
+
+
+KINDS = (
+    "limit[1].match: must have the keys of packets (in, out, source, destination, protocol, "
+    "source_port, destination_port, mark) or of calls (service, caller)"
+)
+
+
+@pytest.mark.parametrize(
+    ("match", "problem"),
+    [
+        ("{ topic = 'news', 'per \\n' = 1 }", f"{KINDS} (got topic, 'per \\\\n')"),
+        ("{ }", f"{KINDS} (got none)"),
+        ("{ service = 'login', out = 'eth1' }", f"{KINDS} (got service, out)"),
+        ("'login'", "limit[1].match: must be a table (got 'login')"),
+    ],
+)
+def test_a_match_that_fits_no_plane(match: str, problem: str) -> None:
+    assert problems(with_match(match)) == [f"drld.toml: {problem}"]
+
+
+def test_a_limit_without_a_match() -> None:
+    text = BOTH.replace('match = { service = "login" }', "")
+    assert problems(text) == ["drld.toml: limit[1].match: is required"]
+
+
+def test_each_plane_sees_its_own_limits() -> None:
+    """Two limits that would share a rule of nfqueue, if both were of packets."""
+    text = BOTH + "on_failure = 'open'\n[calls]\nmost = 1\n[packets]\ndatapath = 'nfqueue'\n"
+    assert len(config.parse(text, "f").limits) == 2
+
+
+def test_the_registry_and_the_list_of_its_limits() -> None:
+    registry = known(interfaces={"uplink": "eth7", "login": "eth8"})
+    table = {"id": 2, "name": "logins", "rate": "50/s", "match": {"service": "login"}}
+    values = {KEYS.limit(1): limit(1), KEYS.limit(2): json.dumps(table).encode()}
+    registry.resync(events({**values}, 5), 5)
+    assert _limit_row(registry, 1) == (
+        *("limit1", "fair", "enforce", "out eth7", "1", "10.0 Mbit/s", "75.0 kB"),
+    )
+    assert _limit_row(registry, 2) == (
+        *("logins", "fair", "enforce", "login by anyone", "2", "50 calls/s", "12.5 calls (auto)"),
+    )
+    assert _tables(registry)[1] == table
+    registry.apply(events({KEYS.limit(2): json.dumps(table | {"match": {}}).encode()}, 6), 6)
+    (problem,) = registry.problems.values()
+    assert problem.startswith(f"etcd {KEYS.limit(2)}: match: must have the keys of packets (in, ")
+
+
+def settings(text: str) -> dict[int, bytes]:
+    spec = config.parse(text, "f")
+    return shared_settings([limit.policy for limit in spec.limits], spec.gossip)
+
+
+def digest(text: str) -> int:
+    return ConfigDigest(settings(text), NS_PER_S).digest(ALL)
+
+
+def test_the_digests_of_a_limit_of_each_plane() -> None:
+    assert settings(BOTH)[1] == settings(GOOD)[1]
+    assert settings(BOTH)[2] == b'[1,{"rate":{"calls":50000000}}]'
+    bytes_alike = BOTH.replace('"50/s"', '"50MB/s"').replace("{ service =", "{ out =")
+    for other in (
+        bytes_alike,
+        BOTH.replace("50/s", "51/s"),
+        with_match('{ service = "login", caller = "shop" }'),
+    ):
+        assert digest(other) != digest(BOTH)
+    # What is this host's alone.
+    assert digest(with_match('{ service = "login2" }')) == digest(BOTH)
+
+
+def test_a_reload_keeps_the_limits_of_each_plane_and_what_only_a_restart_can_change() -> None:
+    def spec(calls: str, packets: str = "") -> str:
+        return BOTH + f"[calls]\n{calls}\n[packets]\n{packets}\n"
+
+    old = config.parse(spec("port = 80"), "f")
+    new = config.parse(spec("port = 80\nmost = 7").replace("50/s", "51/s"), "f")
+    assert new.limits != old.limits
+    reload.check(old, new)
+    for before, after in zip(old.limits, new.limits, strict=True):
+        assert reload.knowledge_stays(before.policy, after.policy)
     with pytest.raises(ConfigError) as refused:
-        config.parse(GOOD + text, "f")
-    assert refused.value.problems == [problem]
+        reload.check(old, config.parse(spec("port = 81\nmost = 7", "queue = 3"), "f"))
+    assert refused.value.problems == [
+        "packets.queue: cannot change from the default to 3 while the daemon runs: restart it",
+        "calls.port: cannot change from 80 to 81 while the daemon runs: restart it",
+    ]
+
+
+def test_its_options_are_those_of_a_new_limit() -> None:
+    @click.command()
+    @target
+    def add(**options: str | None) -> None:
+        click.echo(json.dumps(_table(options)))
+
+    arguments = ["--service", "login", "--caller", "shop"]
+    result = CliRunner().invoke(add, arguments)
+    assert json.loads(result.output) == {"match": {"service": "login", "caller": "shop"}}
+    assert "--out" in CliRunner().invoke(add, ["--help"]).output
+
+
+def test_its_commands_are_those_of_drlctl() -> None:
+    """They are registered when it is imported: here once more, beside the one of other tests."""
+    spec = find_spec("drld.cli")
+    assert spec is not None
+    assert spec.loader is not None
+    drlctl = module_from_spec(spec)
+    spec.loader.exec_module(drlctl)
+    assert CliRunner().invoke(drlctl.main, ["calls"]).output == "none\n"
+
+
+def test_its_paths_are_those_of_the_control_api() -> None:
+    app = make_app(FakeDaemon(), Turns())
+    assert isinstance(app, Starlette)
+    assert "/v1/calls" in [route.path for route in app.routes if isinstance(route, Route)]
+
+
+def test_its_tables_are_in_the_reference() -> None:
+    text = reference.reference()
+    for part in (
+        "## `[calls]`: how calls are answered\n",
+        "### Limits on calls\n",
+        "| `rate` | rate, `1/s` to `1000/s` | required | Calls that all limiters together",
+        "### `match`: which calls fall under a limit\n",
+    ):
+        assert part in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from drld.capture.spec import match_of
 from drld.registry.model.merge import Merged, merge
 from drld.registry.model.state import Registry
 from drld.spec import LimiterSpec, PeerSpec
@@ -111,7 +112,7 @@ def test_interfaces_have_the_names_of_the_host() -> None:
     for number, interface in enumerate(("uplink", "eth0"), start=1):
         value = limit(number, match={"out": interface})
         registry.apply(events({KEYS.limit(number): value}, number), number)
-    assert [found.match.interface for found in merged(registry).spec.limits] == ["eth1", "eth0"]
+    assert [match_of(found).interface for found in merged(registry).spec.limits] == ["eth1", "eth0"]
 
 
 def test_shares_may_name_who_is_no_member_and_leave_out_who_is() -> None:

@@ -1,0 +1,71 @@
+"""What a configuration asks of packets: the target of a limit, and how a daemon polices them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network
+from typing import ClassVar
+
+from drld.police.direction import Direction
+from drld.spec import LimitSpec, PlaneSpec, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Target):
+    """Which packets fall under a limit: every condition given must hold.
+
+    `mark` is (value, mask): a packet matches where `packet_mark & mask == value`.
+    A port condition never matches a packet whose ports cannot be read (a later fragment, a
+    protocol without ports): docs/matching.md.
+    """
+
+    interface: str
+    direction: Direction
+    source: IPv4Network | IPv6Network | None = None
+    destination: IPv4Network | IPv6Network | None = None
+    protocol: int | None = None
+    source_ports: tuple[tuple[int, int], ...] = ()
+    destination_ports: tuple[tuple[int, int], ...] = ()
+    mark: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        """For lists: the interface and the addresses."""
+        source = f" from {self.source}" if self.source else ""
+        destination = f" to {self.destination}" if self.destination else ""
+        return f"{self.direction.value} {self.interface}{source}{destination}"
+
+    def families(self) -> tuple[int, ...]:
+        """Families of the packets that can match; 0: the packet's addresses are unknown."""
+        prefixes = [prefix for prefix in (self.source, self.destination) if prefix is not None]
+        if prefixes:
+            versions = {prefix.version for prefix in prefixes}
+            return tuple(versions) if len(versions) == 1 else ()
+        narrowed = self.protocol is not None or self.source_ports or self.destination_ports
+        return (4, 6) if narrowed else (0, 4, 6)
+
+    def on_host(self, interfaces: Mapping[str, str]) -> Match:
+        """The same packets, by this host's name of the interface."""
+        return replace(self, interface=interfaces.get(self.interface, self.interface))
+
+
+def match_of(limit: LimitSpec) -> Match:
+    """The target of a limit on packets."""
+    assert isinstance(limit.match, Match)
+    return limit.match
+
+
+@dataclass(frozen=True, slots=True)
+class PacketsSpec(PlaneSpec):
+    """How one daemon polices packets."""
+
+    key: ClassVar[str] = "packets"
+
+    datapath: str = "auto"
+    """`auto`, `kernel` or `nfqueue`."""
+    firewall: str = "auto"
+    """`auto`, `nft`, `iptables` or `none` (rules printed for the operator to install)."""
+    queue: int | None = None
+    """NFQUEUE number; None picks a free one."""
+    timestamps: str = "auto"
+    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""

@@ -1,0 +1,56 @@
+"""What a plane registers of the configuration, and the plane that a limit belongs to.
+
+A limit belongs to the plane that knows most of the keys of its `match`. The unit does not say it:
+limits that span planes count bytes, whatever their traffic is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from drld.config.problems import Location, Problems, dotted, known_keys, some
+from drld.config.schema import LimitTable, PlaneTable, Table
+from drld.planes import registered
+
+
+class PlaneTables(NamedTuple):
+    """The tables of one kind of traffic."""
+
+    key: str
+    """What its traffic is called, and the name of its table."""
+    table: type[PlaneTable]
+    limit: type[LimitTable]
+    match: type[Table]
+    """The table `match` of its limits."""
+
+
+def planes() -> list[PlaneTables]:
+    """All planes."""
+    return [module.TABLES for module in registered("tables")]
+
+
+def plane_of(
+    where: Location, limit: Mapping[str, object], problems: Problems
+) -> PlaneTables | None:
+    """The plane that a limit's table belongs to; None where `problems` now says why there is none.
+
+    With a single plane, all limits are its own.
+    """
+    match = limit.get("match")
+    keys = list(match) if isinstance(match, dict) else []
+    known = {plane: known_keys(plane.match, []) for plane in planes()}
+    found = {plane: len(set(keys).intersection(its)) for plane, its in known.items()}
+    best = [plane for plane, count in found.items() if count == max(found.values())]
+    if len(best) == 1:
+        return best[0]
+    where = [*where, "match"]
+    if "match" not in limit:
+        problems.add(where, "is required")
+    elif not isinstance(match, dict):
+        problems.refuse(where, match, "a table")
+    else:
+        kinds = " or of ".join(f"{plane.key} ({some(its)})" for plane, its in known.items())
+        got = some([dotted([key]) for key in keys]) or "none"
+        problems.add(where, f"must have the keys of {kinds} (got {got})")
+    return None

@@ -1,0 +1,24 @@
+"""The planes: kinds of traffic, a line each. Nothing else names one, but the daemon that runs them.
+
+A plane is a package of its own. What its subpackage `registered` has becomes part of drld's
+configuration, `drlctl` and control API, each where it is needed:
+
+- `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
+- `target_options.OPTIONS`: options of `drlctl fleet add-limit` for its targets;
+- `commands.COMMANDS`: commands of `drlctl`;
+- `routes.routes`: paths of the control API, a function that makes them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+PLANES = ("drld.capture",)
+
+
+def registered(name: str) -> list[ModuleType]:
+    """The modules of this name that planes register, in their order; a plane may have none."""
+    names = [f"{plane}.registered.{name}" for plane in PLANES]
+    return [import_module(module) for module in names if find_spec(module)]

@@ -1,0 +1,12 @@
+"""Which way packets cross an interface."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Direction(enum.Enum):
+    """Which way packets cross an interface."""
+
+    IN = "in"
+    OUT = "out"

@@ -1,0 +1,1 @@
+"""A plane that only tests know: calls of services."""

@@ -1,0 +1,10 @@
+import click
+
+
+@click.command()
+def calls() -> None:
+    """Show the calls under way."""
+    click.echo("none")
+
+
+COMMANDS = (calls,)

@@ -1,0 +1,1 @@
+OPTIONS = {"service": ("NAME", "Calls of it."), "caller": ("NAME", None)}
