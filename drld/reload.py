@@ -6,19 +6,17 @@ the fleet (`Membership.forgotten_ns`). Only then are the limits divided by one l
 by then all others have released its share. A peer that joins counts at once
 (docs/conservative-rule.md).
 
-Peers that stay keep their connections and ages. A new membership begins only if the settings of the
-fabric change, or if the limiter has left its fleet. A limit keeps its knowledge as long as its
-estimates mean the same.
+Peers that stay keep their connections and ages, unless the settings of the fabric change or the
+limiter has left its fleet. A limit keeps its knowledge as long as its estimates mean the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import fields
 
 from drld.errors import ConfigError
 from drld.gossip.fabrics.membership import Membership
-from drld.limiter import membership
 from drld.policy import Policy
 from drld.spec import LimiterSpec, PacketsSpec, format_endpoint
 
@@ -70,23 +68,6 @@ def departed(
     return {
         peer: before.get(peer, forgotten_ns) for peer in running.peers if peer not in configured
     }
-
-
-def fleet(
-    old: LimiterSpec, new: LimiterSpec, running: Membership, departed: Set[str]
-) -> Membership:
-    """The membership under a new configuration, departed peers included."""
-    peers = {peer.name for peer in new.peers} | departed
-    if new.gossip == old.gossip and (new.joined or not old.joined):
-        return with_peers(running, peers)
-    fresh = membership(new.name, {new.name, *peers}, new.gossip)
-    fresh.numbering = running.numbering
-    return fresh
-
-
-def with_peers(running: Membership, peers: Set[str]) -> Membership:
-    """The same membership, with these peers."""
-    return running if peers == set(running.peers) else running.with_peers(peers)
 
 
 def knowledge_stays(old: Policy, new: Policy) -> bool:

@@ -34,7 +34,7 @@ from drld.gossip.wire.control_codec import Control, State
 from drld.gossip.wire.sequence import Acceptance, Numbering
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import MAX_UPDATES
-from drld.limiter import Limiter, Tick, membership
+from drld.limiter import Limiter, Tick, membership, share_of, static_share
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
 from drld.police.datapath import Datapath
@@ -56,9 +56,10 @@ class Engine:
         self.datapath = datapath
         self.transport = transport
         self.limits: dict[int, ManagedLimit] = {}
-        self.membership = membership(spec.name, spec.members, spec.gossip)
-        # The membership after a reload takes the numbers over.
-        self.membership.numbering = Numbering(partial(transport.refuse, "replayed"))
+        self._numbering = Numbering(partial(transport.refuse, "replayed"))
+        self._peers_changed = False
+        """Whether peers have come or gone since the last look."""
+        self.use(membership(spec.name, spec.members, spec.gossip))
         self.unknown_limit: Counter[str] = Counter()
         """Number of updates of limits that are not configured here, by peer."""
         self._departed: dict[str, int] = {}
@@ -80,7 +81,16 @@ class Engine:
         self._looks_ns = (0, 0)
         """Times of the look before the last, and of the last, ns."""
         self._round_due_ns = 0
-        self._seen = self.membership.version
+
+    def use(self, membership: Membership) -> None:
+        """Have this membership from now on; limits that are made before have another."""
+        membership.numbering = self._numbering
+        membership.on_change = self.on_peer_change
+        self.membership = membership
+
+    def on_peer_change(self) -> None:
+        """Other peers are connected: the next look wakes all limits."""
+        self._peers_changed = True
 
     def start(self, now_ns: int) -> None:
         """Attach the datapath; every limit enforces its static share.
@@ -88,12 +98,8 @@ class Engine:
         Raises:
             DatapathError: the host refuses; nothing is left behind.
         """
-        limits = {
-            limit.id: self._successor(limit.policy, self.spec, self.membership, now_ns)
-            for limit in self.spec.limits
-        }
-        self._attach(self.spec, limits, now_ns)
-        self._adopt(limits, now_ns)
+        self._attach(self.spec, len(self.membership.peers) + 1, now_ns)
+        self._adopt(self._successors(self.spec, now_ns), now_ns)
         self._round_due_ns = now_ns + self.spec.gossip.interval_ns
 
     def stop(self) -> None:
@@ -118,23 +124,27 @@ class Engine:
         """
         reload.check(self.spec, spec)
         departed = reload.departed(self._departed, self.membership, spec, now_ns)
-        fleet = reload.fleet(self.spec, spec, self.membership, departed.keys())
-        limits = {
-            limit.id: self._successor(limit.policy, spec, fleet, now_ns) for limit in spec.limits
-        }
+        peers = {peer.name for peer in spec.peers} | departed.keys()
         undo = self.transport.update_peers({peer.name: peer.address for peer in spec.peers})
         if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
             try:
-                self._attach(spec, limits, now_ns)
+                self._attach(spec, len(peers) + 1, now_ns)
             except BaseException:
                 undo()
                 raise
+        fleet = self.membership
+        if self.spec.gossip != spec.gossip:
+            self.use(fleet := membership(spec.name, {spec.name, *peers}, spec.gossip))
+        else:
+            fleet.set_peers(peers)
+            if self.spec.joined and not spec.joined:
+                fleet.forget()
+        limits = self._successors(spec, now_ns)
         for limit in spec.limits:
-            limits[limit.id].limiter.reconfigure(limit.policy, fleet, departed)
+            limits[limit.id].limiter.reconfigure(limit.policy, departed)
         if spec.ring != self.spec.ring:
             # An unchanged ring in the file must not undo changes by `drlctl keys`.
             self.transport.set_ring(spec.ring)
-        fleet.numbering.retain(fleet.peers)
         self._departed = departed
         staying = set(fleet.peers) - departed.keys()
         self._lives = {peer: life for peer, life in self._lives.items() if peer in staying}
@@ -143,21 +153,17 @@ class Engine:
             if self.probes is None or peer in departed:
                 fleet.declare(peer, gone=peer in departed)
         self.spec = spec
-        self.membership = fleet
         self._adopt(limits, now_ns)
         # The next look wakes all limits, quiescent ones too.
-        self._seen = -1
+        self._peers_changed = True
 
     def _forget_departed(self, now_ns: int) -> None:
         """Remove departed peers that no longer count in any limit."""
         self._departed = {k: v for k, v in self._departed.items() if v >= now_ns}
-        peers = {peer.name for peer in self.spec.peers} | self._departed.keys()
-        fleet = reload.with_peers(self.membership, peers)
+        self.membership.set_peers({peer.name for peer in self.spec.peers} | self._departed.keys())
         for limit_id, managed in self.limits.items():
-            managed.limiter.reconfigure(managed.limiter.policy, fleet, self._departed)
+            managed.limiter.reconfigure(managed.limiter.policy, self._departed)
             self.datapath.set_share(limit_id, managed.limiter.initial())
-        fleet.numbering.retain(fleet.peers)
-        self.membership = fleet
 
     def next_due_ns(self) -> int:
         """Time at which the next tick is due, ns."""
@@ -255,11 +261,10 @@ class Engine:
         probes.peer_states.changed.clear()
 
     def _meet(self, peer: str, life: int, now_ns: int) -> None:
-        """A peer has begun another incarnation: its sequence numbers count from 0.
-
-        Each limit notices at its next use.
-        """
-        self.membership.meet(peer, now_ns)
+        """A peer has begun another incarnation: its sequence numbers count from 0."""
+        for limit_id in self.membership.on_session(peer, now_ns):
+            if (managed := self.limits.get(limit_id)) is not None:
+                managed.limiter.on_session(peer)
         self._lives[peer] = life
         if self.probes is not None:
             self.probes.meet(peer, life, now_ns)
@@ -291,9 +296,8 @@ class Engine:
             self._forget_departed(now_ns)
         fleet = self.membership
         alone = not fleet.connected(now_ns) and not fleet.unnamed
-        changed = fleet.version != self._seen
+        changed, self._peers_changed = self._peers_changed, False
         if changed:
-            self._seen = fleet.version
             for managed in self.limits.values():
                 self._wake(managed)
         if changed or not (alone or fleet.steady(now_ns)):
@@ -384,34 +388,46 @@ class Engine:
             probes.meet(peer, life, now_ns)
         return probes
 
-    def _attach(self, spec: LimiterSpec, limits: dict[int, ManagedLimit], now_ns: int) -> None:
-        """Attach the datapath with these limits and the records of their last ticks."""
+    def _attach(self, spec: LimiterSpec, members: int, now_ns: int) -> None:
+        """Attach the datapath with these limits: the records of the last ticks of those that are
+        kept, and the static shares of the others, in a fleet of so many members."""
         pairs = []
         for limit in spec.limits:
-            managed = limits[limit.id]
-            last = managed.last.enforcement if managed.last else managed.limiter.initial()
+            part = share_of(limit.policy.shares, spec.name, members)
+            last = static_share(limit.policy, part)
+            if (managed := self._kept(limit.policy, spec)) is not None:
+                last = managed.last.enforcement if managed.last else managed.limiter.initial()
             # The datapath expects a heartbeat of the daemon in this interval: at every look.
             interval_ns = min(limit.policy.interval_ns, spec.gossip.interval_ns)
             policy = replace(limit.policy, interval_ns=interval_ns)
             pairs.append((replace(limit, policy=policy), last))
         self.datapath.attach(pairs, now_ns)
 
-    def _successor(
-        self, policy: Policy, spec: LimiterSpec, fleet: Membership, now_ns: int
-    ) -> ManagedLimit:
-        """The limit after a reload: the running one, if its knowledge still applies."""
+    def _kept(self, policy: Policy, spec: LimiterSpec) -> ManagedLimit | None:
+        """The running limit, if its knowledge still applies after a reload."""
         managed = self.limits.get(policy.id)
-        if (
+        stays = (
             managed is not None
             and self.spec.gossip == spec.gossip
             and reload.knowledge_stays(managed.limiter.policy, policy)
-        ):
-            return managed
-        limiter = Limiter(policy, fleet, spec.gossip.fabric)
-        due_ns = now_ns + policy.interval_ns
-        if managed is None:
-            return ManagedLimit(limiter, due_ns)
-        return replace(managed, limiter=limiter, due_ns=due_ns, last=None)
+        )
+        return managed if stays else None
+
+    def _successors(self, spec: LimiterSpec, now_ns: int) -> dict[int, ManagedLimit]:
+        """The limits after a reload, by their ids."""
+        limits = {}
+        for policy in [limit.policy for limit in spec.limits]:
+            managed = self._kept(policy, spec)
+            if managed is None:
+                limiter = Limiter(policy, self.membership, spec.gossip.fabric)
+                due_ns = now_ns + policy.interval_ns
+                former = self.limits.get(policy.id)
+                if former is None:
+                    managed = ManagedLimit(limiter, due_ns)
+                else:
+                    managed = replace(former, limiter=limiter, due_ns=due_ns, last=None)
+            limits[policy.id] = managed
+        return limits
 
 
 def _next(due_ns: int, now_ns: int, interval_ns: int) -> int:

@@ -138,7 +138,8 @@ class Fleet:
                 self.gone[update.epoch].add(update.value, update.weight)
         for other, fabric in self.limiters.items():
             peers = [peer for peer in self.names if peer != other]
-            fabric.reconfigure(fabric.membership.with_peers(peers))
+            fabric.membership.set_peers(peers)
+            fabric.set_peers()
 
     def check(self) -> None:
         held: defaultdict[int, Sum] = defaultdict(Sum)

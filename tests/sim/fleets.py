@@ -36,7 +36,8 @@ def reload(made: Fleet, name: str, members: Sequence[str]) -> None:
     """Tell a limiter that these are the fleet from now on."""
     fabric = made.fabrics[name]
     peers = [member for member in members if member != name]
-    fabric.reconfigure(fabric.membership.with_peers(peers))
+    fabric.membership.set_peers(peers)
+    fabric.set_peers()
 
 
 def push_sums(made: Fleet) -> list[PushSum]:
