@@ -30,14 +30,6 @@ from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.policy import Policy
-from drld.spec import GossipSpec
-
-
-def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membership:
-    """A limiter's new membership; `members` are the names of all limiters, its own included."""
-    return FABRICS[gossip.fabric].make_membership(
-        name, set(members) - {name}, gossip.branching, gossip.interval_ns
-    )
 
 
 def static_share(policy: Policy, part: float) -> Enforcement:

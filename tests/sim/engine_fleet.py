@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from drld.daemon.engine import Engine
-from drld.gossip.transport import Transport
+from drld.capture.plane import packets
+from drld.engine import Engine
 from drld.spec import LimiterSpec, ProbeSpec
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import MS, Conditions, Network
@@ -54,8 +54,7 @@ class Node:
         self.mailbox.restart()
         spec = self._spec()
         self.mailbox.update_peers({peer.name: peer.address for peer in spec.peers})
-        transport = cast(Transport, self.mailbox)
-        self.engine = Engine(spec, self.datapath, transport, fleet.rng)
+        self.engine = Engine(spec, [packets(self.datapath)], self.mailbox, fleet.rng)
         self.engine.start(began_ns)
         fleet.clock.at(self.engine.next_due_ns(), self._tick, self._life)
 

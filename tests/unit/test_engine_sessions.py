@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drld.gossip.transport import Deliver
+from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.sequence import Acceptance
 from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
@@ -130,7 +130,7 @@ def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(
     def meet(*messages: tuple[str, Update | Met]) -> list[tuple[int, str]]:
         heard.clear()
         bench.transport.inbox = list(messages)
-        bench.engine._receive(11 * TICK_NS)
+        bench.engine.node.tick(11 * TICK_NS)
         return list(heard)
 
     bench.run(1, 10)

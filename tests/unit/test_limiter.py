@@ -2,8 +2,9 @@ import pytest
 
 from drld.allocators import ALLOCATORS
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
-from drld.limiter import Limiter, membership
+from drld.limiter import Limiter
 from drld.model import Quantity, Update
+from drld.node import membership
 
 from ..factories import MBIT, TICK_NS, gossip_spec, measurement, policy
 from ..factories import flow as flow_key
