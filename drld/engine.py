@@ -301,7 +301,8 @@ class Engine:
         for plane in self._planes:
             if isinstance(limit.match, plane.target):
                 return plane
-        raise DatapathError(f"limit {limit.name}: this daemon has no plane for its target")
+        reason = f"limit {limit.name}: this daemon has no plane for its target"
+        raise DatapathError(reason, {limit.id: reason})
 
     def _kept(self, spec: LimiterSpec) -> dict[int, ManagedLimit]:
         """The running limits whose knowledge still applies after a reload."""
