@@ -16,7 +16,7 @@ allocator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,14 +30,16 @@ from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.policy import Policy
-from drld.spec import GossipSpec
 
 
-def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membership:
-    """A limiter's new membership; `members` are the names of all limiters, its own included."""
-    return FABRICS[gossip.fabric].make_membership(
-        name, set(members) - {name}, gossip.branching, gossip.interval_ns
-    )
+def static_share(policy: Policy, part: float) -> Enforcement:
+    """The record that enforces a part of the limit as a plain bucket."""
+    return bucket(policy.rate * part, policy.burst * part)
+
+
+def share_of(shares: Mapping[str, float], name: str, members: int) -> float:
+    """A limiter's static share of 1; `shares` are empty if those of all `members` are equal."""
+    return shares.get(name, 0.0) if shares else 1 / members
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,6 @@ class Limiter:
         """The least value that a peer may still believe."""
         self._published = False
         self._news_ns = 0
-        self._session = membership.numbering.sessions
-        """The newest session that the fabric knows of."""
         self._last_in_force: tuple[float, InForce] | None = None
         """The last sum of shares, and its `InForce`."""
         self.fabric: Fabric[Any] = FABRICS[fabric](
@@ -97,10 +97,8 @@ class Limiter:
         self._news_ns = self.fabric.news_ns + self.policy.interval_ns
         self._told = self._told.over(self._news_ns)
 
-    def reconfigure(
-        self, policy: Policy, membership: Membership, departed: Collection[str] = ()
-    ) -> None:
-        """Take over a changed policy (same id, allocator and EWMA) and fleet; knowledge stays.
+    def reconfigure(self, policy: Policy, departed: Collection[str] = ()) -> None:
+        """Take over a changed policy (same id, allocator and EWMA) and the membership's peers.
 
         `departed` are peers of the membership that the configuration has removed. Until they are
         forgotten, no limiter's share grows.
@@ -112,7 +110,6 @@ class Limiter:
             shares = {name: min(part, before.get(name, part)) for name, part in shares.items()}
             shares |= {name: before[name] for name in departed if name in before}
         self.policy = policy
-        self.membership = membership
         self._shares = shares
         self._reached = self._last_in_force = None
         # The shares in force are those of the same limiters, at their new values.
@@ -120,18 +117,21 @@ class Limiter:
         if reached is not None:
             connected, unnamed, before_sum = reached
             factor = self._reachable(connected, unnamed) / before_sum if before_sum else 0.0
-        self._shares_in_force = self._shares_in_force.over(membership.rise_ns, factor)
-        self.fabric.reconfigure(membership)
+        self._shares_in_force = self._shares_in_force.over(self.membership.rise_ns, factor)
+        self.fabric.set_peers()
         self._remember()
+
+    def on_session(self, peer: str) -> None:
+        """A session with another life of the peer has begun."""
+        self.fabric.on_session(peer)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Pass a peer's update of this limit to the fabric."""
-        self._meet(now_ns)
         self.fabric.receive(peer, update, now_ns)
 
     def initial(self) -> Enforcement:
         """The record to enforce until the first tick: the static share."""
-        return self._static(self._shared(self._share(self.membership.name)))
+        return static_share(self.policy, self._share(self.membership.name))
 
     @property
     def at_rest(self) -> bool:
@@ -148,7 +148,6 @@ class Limiter:
             ValueError: the measurement's interval is not positive.
         """
         demand, evict = self._demand.update(measurement)
-        self._meet(now_ns)
         view = replace(
             self.fabric.view(now_ns),
             told=self._told.latest(now_ns),
@@ -160,7 +159,7 @@ class Limiter:
         self._value = min(allocation.value, MAX_VALUE)
         alone = bool(self.membership.peers) and not view.connected and not view.remote
         return Tick(
-            enforcement=self._static(in_force) if alone else allocation.enforcement,
+            enforcement=self.initial() if alone else allocation.enforcement,
             evict=evict,
             measurement=measurement,
             demand=demand,
@@ -172,27 +171,16 @@ class Limiter:
 
     def pressing(self, now_ns: int) -> bool:
         """Whether `publish` cannot wait for the end of the gossip interval."""
-        self._meet(now_ns)
         return self.fabric.pressing(self._value, now_ns)
 
     def publish(self, targets: Sequence[str], now_ns: int) -> Sequence[tuple[str, Update]]:
         """End a gossip interval; return updates with the targets that they go to."""
-        self._meet(now_ns)
         if not self._published:
             # Before its first update, peers believe that this limiter has no demand.
             self._told.update(0.0, now_ns)
             self._published = True
         self._told.update(self._value, now_ns)
         return self.fabric.publish(self._value, targets, now_ns)
-
-    def _meet(self, now_ns: int) -> None:
-        """Report new sessions to the fabric. A limit does so at its next use, because there may be
-        thousands of limits, and a peer could open many sessions."""
-        numbering = self.membership.numbering
-        if self._session != numbering.sessions:
-            for peer in numbering.met_since(self._session):
-                self.fabric.meet(peer, now_ns)
-            self._session = numbering.sessions
 
     def _in_force(self, view: GlobalView, now_ns: int) -> InForce:
         shares = self._shares_in_force.update(self._reachable(view.connected, view.unnamed), now_ns)
@@ -236,10 +224,4 @@ class Limiter:
         return reachable
 
     def _share(self, member: str) -> float:
-        if self._shares:
-            return self._shares.get(member, 0.0)
-        return 1 / (len(self.membership.peers) + 1)
-
-    @staticmethod
-    def _static(in_force: InForce) -> Enforcement:
-        return bucket(in_force.static_rate, in_force.static_burst)
+        return share_of(self._shares, member, len(self.membership.peers) + 1)

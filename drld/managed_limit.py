@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from drld.limiter import Limiter, Tick
 from drld.model import Measurement
+from drld.police.datapath import Datapath
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class ManagedLimit:
     """One limit of an engine."""
 
     limiter: Limiter
+    datapath: Datapath
+    """That of the plane of its target."""
     due_ns: int
     silent_until_ns: int = 0
     """The limit was quiescent, and no packet came, at least until this time."""

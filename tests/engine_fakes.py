@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from drld.daemon.engine import Engine
+from drld.capture.plane import packets
+from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError
-from drld.gossip.transport import Deliver, Transport
 from drld.gossip.wire.control_codec import Control
 from drld.gossip.wire.keyring import KeyRing
+from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Met
 from drld.model import HEARTBEAT, Enforcement, FlowId, FlowKey, Measurement, Quantity, Update
 from drld.spec import LimiterSpec, LimitSpec
@@ -108,7 +109,8 @@ class Bench:
     def __init__(self, configured: LimiterSpec) -> None:
         self.datapath = FakeDatapath()
         self.transport = FakeTransport()
-        self.engine = Engine(configured, self.datapath, cast(Transport, self.transport), Random(1))
+        planes = [packets(self.datapath)]
+        self.engine = Engine(configured, planes, self.transport, Random(1))
         self.engine.start(0)
 
     def packet(self, limit_id: int) -> None:

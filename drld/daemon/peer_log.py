@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from drld.daemon.engine import GOSSIP, Engine
+from drld.engine import GOSSIP, Engine
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.message import VERSION
@@ -36,8 +36,8 @@ class PeerLog:
 
     def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
         """The lines to log since the last call."""
-        yield from self._other_versions(engine.transport.other_versions, now_ns)
-        probes = engine.probes
+        yield from self._other_versions(engine.node.transport.other_versions, now_ns)
+        probes = engine.node.probes
         if probes is None:
             return
         if probes is not self._probes:
@@ -64,8 +64,9 @@ class PeerLog:
                 )
 
     def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
-        engine.judged &= {peer.name for peer in engine.spec.peers}
-        for peer in sorted(engine.judged):
+        judged = engine.node.judged
+        judged &= {peer.name for peer in engine.spec.peers}
+        for peer in sorted(judged):
             state = probes.peer_states.state(peer)
             if state in _GONE:
                 changed = self._gone.get(peer) is not state
@@ -73,7 +74,7 @@ class PeerLog:
                 changed = state is State.ALIVE and peer in self._gone
             if changed and not self._may_say(now_ns, "verdict", peer):
                 continue
-            engine.judged.discard(peer)
+            judged.discard(peer)
             if not changed:
                 continue
             if state in _GONE:

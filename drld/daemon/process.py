@@ -30,17 +30,17 @@ from drld import config
 from drld.capture.kernel.datapath import KernelDatapath
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
+from drld.capture.plane import packets
 from drld.capture.spec import PacketsSpec
 from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
 from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.daemon import report, startup
-from drld.daemon.engine import Engine
 from drld.daemon.notify import Manager
 from drld.daemon.peer_log import PeerLog
 from drld.daemon.single_flight import SingleFlight
+from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError
-from drld.gossip.transport import Transport
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
 from drld.police.no_datapath import NoDatapath
@@ -78,7 +78,8 @@ class Daemon:
             else KernelDatapath(spec.name)
         )
         self._reason = ""
-        self.engine = self._engine(spec, startup.open_transport(path, spec))
+        self._transport = startup.open_transport(path, spec)
+        self.engine = self._engine(spec)
         self._registry: Agent | None = None
         if spec.registry is not None:
             # Only those who have a registry pay for its client's memory.
@@ -152,14 +153,14 @@ class Daemon:
         log.info("ready: limits: %d, %s", len(self.engine.limits), self._why())
         self._remark()
 
-    def _engine(self, spec: LimiterSpec, transport: Transport) -> Engine:
-        return Engine(spec, self.datapath, transport, Random(SystemRandom().getrandbits(64)))
+    def _engine(self, spec: LimiterSpec) -> Engine:
+        rng = Random(SystemRandom().getrandbits(64))
+        return Engine(spec, [packets(self.datapath)], self._transport, rng)
 
     def _prepare(self, spec: LimiterSpec) -> None:
         """Begin with another configuration than that of the file alone."""
-        transport = self.engine.transport
-        transport.update_peers({peer.name: peer.address for peer in spec.peers})
-        self.engine = self._engine(spec, transport)
+        self._transport.update_peers({peer.name: peer.address for peer in spec.peers})
+        self.engine = self._engine(spec)
 
     def _attach(self) -> None:
         """Attach the datapath, without those of the fleet's limits that the host refuses.
@@ -355,7 +356,7 @@ class Daemon:
             },
             probes=report.probes_report(engine, now_ns),
             limits=len(engine.limits),
-            gossip=report.gossip_report(engine.transport),
+            gossip=report.gossip_report(self._transport),
             config={
                 "file": str(self.path.absolute()),
                 "loaded_at": self._loaded_at,
@@ -376,7 +377,7 @@ class Daemon:
 
     def keys(self) -> KeysReport:
         """The keys in force."""
-        return report.keys_report(self.engine.transport.ring, self.engine.spec.ring)
+        return report.keys_report(self._transport.ring, self.engine.spec.ring)
 
     def change_keys(self, change: Callable[[KeyRing], KeyRing]) -> None:
         """Put the keys in force that `change` makes of those that are.
@@ -384,7 +385,7 @@ class Daemon:
         Raises:
             ConfigError: raised by `change`; nothing is changed.
         """
-        transport = self.engine.transport
+        transport = self._transport
         transport.set_ring(change(transport.ring))
         log.info("keys: %s, in use: %d", sorted(transport.ring.keys), transport.ring.use)
 

@@ -19,7 +19,7 @@ from drld.control.schema import (
     ProbesReport,
     TraceRecord,
 )
-from drld.daemon.engine import Engine
+from drld.engine import Engine
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.keyring import KeyRing, fingerprint
@@ -117,7 +117,7 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
 
 def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
     """The probes' findings about the fleet."""
-    probes = engine.probes
+    probes = engine.node.probes
     if probes is None:
         return None
     counts = Counter(_verdict(engine, peer.name) for peer in engine.spec.peers)
@@ -134,7 +134,8 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
 
 
 def _verdict(engine: Engine, peer: str) -> Verdict:
-    state = None if engine.probes is None else engine.probes.peer_states.state(peer)
+    probes = engine.node.probes
+    state = None if probes is None else probes.peer_states.state(peer)
     return "unknown" if state is None else _VERDICTS[state]
 
 

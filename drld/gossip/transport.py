@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random, SystemRandom
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from drld.errors import ConfigError, WireError
 from drld.gossip.wire.channel import Channel, Opened
 from drld.gossip.wire.control_codec import End, Kind
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import MAX_DATAGRAM, codec_of
+from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Session
 
 RECEIVE_BUFFER = 4 << 20
@@ -42,8 +43,6 @@ MAX_REFUSED = 1024
 They take 2 to 8 ms (`scripts/bench hostile`)."""
 
 Address = tuple[str, int]
-Deliver: TypeAlias = Callable[[str, int, Any], None]
-"""Takes a message: the name of its sender, its kind, and its body."""
 
 
 class _Peer(NamedTuple):

@@ -19,7 +19,8 @@ from contextlib import closing
 from random import Random
 
 from drld import config
-from drld.daemon.engine import Engine
+from drld.capture.plane import packets
+from drld.engine import Engine
 from drld.errors import WireError
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
@@ -82,7 +83,8 @@ class _Scene:
         self._now_ns = 0
         self._sequence = 0
         victim.update_peers({_PEER: peer.getsockname()})
-        self._engine = Engine(config.parse(_CONFIG, "hostile"), MemoryDatapath(), victim, Random(1))
+        spec = config.parse(_CONFIG, "hostile")
+        self._engine = Engine(spec, [packets(MemoryDatapath())], victim, Random(1))
         self._engine.start(0)
         self._channel = Channel(_PEER, _VICTIM, Session(End(1, 1), b"peer"), _RING)
         self._tagger = Tagger(session_secret(_KEY, _PEER, _VICTIM), HELLO, LONG_TAG_SIZE)

@@ -129,9 +129,9 @@ class Fleet:
             if source not in membership.peers:
                 continue
             opened = lives.open(source, sealed)
-            if opened.met is not None:
-                membership.meet(source, now_ns)
-                fabric.meet(source, now_ns)
+            met = () if opened.met is None else membership.on_session(source, now_ns)
+            if fabric.limit_id in met:
+                fabric.on_session(source)
             if opened.answer is not None:
                 self.network.send(name, source, opened.answer, now_ns)
             update = opened.content

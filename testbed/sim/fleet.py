@@ -14,7 +14,7 @@ from random import Random
 from drld import config
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.tree import Tree
-from drld.limiter import membership
+from drld.node import membership
 from drld.spec import LimiterSpec, PeerSpec
 from testbed.experiment import CENTRAL, Experiment
 from testbed.fleet import daemon_document
@@ -97,11 +97,11 @@ class Fleet:
         tree = families(names, gossip.branching) if fabric is Tree else {}
         for me, host in enumerate(self.hosts):
             if me < len(self.witnesses):
-                host.engine.membership = membership(host.name, names, gossip)
+                host.engine.node.use(membership(host.name, names, gossip))
             elif fabric is Tree:
-                host.engine.membership = KnownTree(names, me, tree[host.name], interval_ns)
+                host.engine.node.use(KnownTree(names, me, tree[host.name], interval_ns))
             else:
-                host.engine.membership = KnownMembership(names, me, fanout, interval_ns)
+                host.engine.node.use(KnownMembership(names, me, fanout, interval_ns))
 
     def costs(self) -> dict[str, float] | None:
         """A limiter's cost, if the experiment asks for it."""

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from time import thread_time_ns
-from typing import cast
 
-from drld.daemon.engine import Engine
-from drld.gossip.transport import Transport
+from drld.capture.plane import packets
+from drld.engine import Engine
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import GRACE_INTERVALS, FlowId
@@ -38,7 +37,7 @@ class Host:
         """Processor time of every tick, ns; None: not measured."""
         self.datapath = MemoryDatapath()
         self.mailbox = Mailbox(spec.name, clock, network)
-        self.engine = Engine(spec, self.datapath, cast(Transport, self.mailbox), rng)
+        self.engine = Engine(spec, [packets(self.datapath)], self.mailbox, rng)
         self._clock = clock
         self._rng = rng
         self._frozen_until_ns = 0
@@ -79,8 +78,8 @@ class Host:
         self._frozen_until_ns = 0
         self._life += 1
         self.mailbox.restart()
-        transport = cast(Transport, self.mailbox)
-        self.engine = Engine(self.engine.spec, self.datapath, transport, self._rng)
+        planes = [packets(self.datapath)]
+        self.engine = Engine(self.engine.spec, planes, self.mailbox, self._rng)
         self.start(self._clock.now_ns)
 
     def set_rate(self, rate: int) -> None:
@@ -91,7 +90,7 @@ class Host:
         if self.alive:
             self.engine.reconfigure(changed, self._clock.now_ns)
         else:
-            self.engine.spec = changed
+            self.engine.node.spec = changed
 
     @property
     def managed(self) -> ManagedLimit:

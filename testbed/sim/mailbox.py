@@ -7,14 +7,15 @@ and handshakes are tested elsewhere; `testbed.sim.lives` has the effect of sessi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from drld.gossip.transport import Deliver
 from drld.gossip.wire.control_codec import Kind
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of
+from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import size
 from testbed.sim.lives import Lives, Sealed
@@ -48,6 +49,7 @@ class Mailbox:
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
+        self.other_versions: dict[str, int] = {}
         self.drained = True
         self.control_sent = 0
         self.bytes_sent = 0
@@ -100,9 +102,11 @@ class Mailbox:
         """Count what was delivered and had no effect."""
         self.rejected[reason] += 1
 
-    def update_peers(self, peers: Mapping[str, Any]) -> None:
+    def update_peers(self, peers: Mapping[str, Any]) -> Callable[[], None]:
         """Refuse messages of all others from now on; the network has the addresses."""
+        undo = partial(setattr, self, "_peers", self._peers)
         self._peers = frozenset(peers)
+        return undo
 
     def set_ring(self, ring: KeyRing) -> None:
         """Nothing to do: there are no tags."""

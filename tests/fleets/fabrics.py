@@ -39,7 +39,8 @@ def fabric(kind: str, name: str, names: Iterable[str], branching: int = 3) -> Fa
 def set_members(fabric: Fabric[Any], names: Iterable[str]) -> None:
     """Tell a fabric that these limiters are the fleet, as a reload does."""
     known = fabric.membership
-    fabric.reconfigure(known.with_peers([name for name in names if name != known.name]))
+    known.set_peers([name for name in names if name != known.name])
+    fabric.set_peers()
 
 
 class BareFleet:

@@ -221,7 +221,7 @@ class FluidNode(Host):
         self._began_ns = began_ns
         for _ in self._fleet.network.receive(self.name, self._fleet.now_ns):
             pass
-        self.engine.spec = self._fleet.spec(self.name)
+        self.engine.node.spec = self._fleet.spec(self.name)
         self.mailbox.update_peers({peer.name: peer.address for peer in self.engine.spec.peers})
         self.revive()
 

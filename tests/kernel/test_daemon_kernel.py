@@ -134,7 +134,7 @@ def test_a_start_without_a_control_socket_leaves_what_a_dead_daemon_left(
 FAILING = """
 import sys
 from drld.daemon import process as daemon
-from drld.daemon import engine
+from drld import engine
 engine.Engine.tick = lambda *_: 1 / 0
 sys.exit(daemon.main(sys.argv[1:]))
 """

@@ -16,8 +16,9 @@ from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT, PushsumUpdate
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.gossip.wire.update_codec import MAX_VALUE
-from drld.limiter import Limiter, membership
+from drld.limiter import Limiter
 from drld.model import HEARTBEAT, Quantity, Update
+from drld.node import membership
 
 from ..examples import examples
 from ..factories import TICK_NS, flow, gossip_spec, measurement, policy

@@ -12,8 +12,9 @@ from drld.allocators import ALLOCATORS
 from drld.allocators.base import InForce
 from drld.allocators.fair import LEAST_FLOW_RATE
 from drld.estimate.demand import DemandEstimator
-from drld.limiter import Limiter, membership
+from drld.limiter import Limiter
 from drld.model import Enforcement, Measurement, Quantity
+from drld.node import membership
 from drld.units import BYTES
 
 from ..factories import TICK_NS, flow, gossip_spec, policy, view

@@ -72,8 +72,8 @@ def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() 
         bench.transport.inbox += [("b", heartbeat(number)), ("c", heartbeat(number))]
         bench.packet(1)
         bench.run(number, number)
-    assert bench.engine.probes is not None
-    assert bench.engine.probes.isolated(102 * TICK_NS)
+    assert bench.engine.node.probes is not None
+    assert bench.engine.node.probes.isolated(102 * TICK_NS)
     assert entry.last is not None
     assert entry.last.in_force.rate == pytest.approx(FIRST.policy.rate)
 
@@ -103,8 +103,8 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
 ) -> None:
     monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 20 * TICK_NS)
     bench, peer_log = probing(), PeerLog()
-    assert bench.engine.probes is not None
-    digest = bench.engine.probes.config_digest.digest(ALL)
+    assert bench.engine.node.probes is not None
+    digest = bench.engine.node.probes.config_digest.digest(ALL)
     states = [(counter, state) for counter in range(9) for state in (State.DEAD, State.ALIVE)]
     lines: list[tuple[int, str]] = []
     for number in range(2, 60):
@@ -167,7 +167,7 @@ def test_a_peer_that_is_removed_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch
         bench.transport.inbox.append(("b", said(state, counter=number)))
         bench.run(number, number)
         list(peer_log.lines(bench.engine, number * TICK_NS))
-    assert bench.engine.judged == {"c"}
+    assert bench.engine.node.judged == {"c"}
     peers = tuple(peer for peer in bench.engine.spec.peers if peer.name != "c")
     bench.engine.reconfigure(replace(bench.engine.spec, peers=peers), 3 * TICK_NS)
     assert list(peer_log.lines(bench.engine, 30 * TICK_NS)) == []
@@ -185,7 +185,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
         bench.run(number, number)
         return list(peer_log.lines(bench.engine, number * TICK_NS))
 
-    same = bench.engine.probes
+    same = bench.engine.node.probes
     assert same is not None
     digest = same.config_digest.digest(ALL)
 

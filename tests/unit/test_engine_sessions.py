@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from drld.gossip.transport import Deliver
+from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.sequence import Acceptance
 from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
@@ -113,29 +114,48 @@ def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
     assert bench.engine.unknown_limit["b"] == 2
 
 
-def test_limits_learn_of_a_new_life_when_they_are_used_and_once(
+def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To meet somebody costs the same with one limit and with ten thousand."""
+    """To meet somebody costs the same with one limit at rest and with ten thousand."""
     second = limit_spec(id=2, name="second")
     bench = Bench(spec(FIRST, second, peers=("b", "c")))
     heard: list[tuple[int, str]] = []
     for limit_id, entry in bench.engine.limits.items():
         fabric = entry.limiter.fabric
         monkeypatch.setattr(
-            fabric, "meet", lambda peer, _, limit_id=limit_id: heard.append((limit_id, peer))
+            fabric, "on_session", lambda peer, limit_id=limit_id: heard.append((limit_id, peer))
         )
+
+    def meet(*messages: tuple[str, Update | Met]) -> list[tuple[int, str]]:
+        heard.clear()
+        bench.transport.inbox = list(messages)
+        bench.engine.node.tick(11 * TICK_NS)
+        return list(heard)
+
     bench.run(1, 10)
-    heard.clear()
-    bench.transport.inbox = [("b", Met(7)), ("c", Met(7)), ("b", Met(8))]
-    bench.engine._receive(11 * TICK_NS)
-    assert heard == []
-    bench.transport.inbox = [("b", told(0))]
-    bench.engine._receive(11 * TICK_NS)
-    assert heard == [(1, "b"), (1, "c")]
+    assert meet(("b", Met(7)), ("c", Met(7)), ("b", Met(8))) == []
+    assert meet(("b", told(0)), ("b", told(0, limit_id=9)), ("b", Met(9))) == [(1, "b")]
+    assert meet(("b", Met(10)), ("c", Met(8))) == []
     bench.packet(2)
     bench.run(12, 20)
-    assert heard == [(1, "b"), (1, "c"), (2, "b"), (2, "c")]
+    spoken = [(limit, peer) for peer in "bc" for limit in (1, 2)]
+    assert meet(("b", Met(11)), ("c", Met(9)), ("b", Met(12))) == spoken
+
+
+def test_the_rest_that_a_peer_tells_waits_again_in_each_of_its_lives() -> None:
+    """Though the limit is not spoken of in between."""
+    bench = Bench(spec(FIRST))
+    (entry,) = bench.engine.limits.values()
+    bench.transport.inbox = [("b", told(0))]
+    bench.run(1, 1)
+    link: Any = entry.limiter.fabric.links["b"]
+    since = [link.connected_ns]
+    for number, life in ((2, 7), (3, 8), (4, 9)):
+        bench.transport.inbox = [("b", Met(life))]
+        bench.run(number, number)
+        since.append(link.connected_ns)
+    assert since == [number * TICK_NS for number in range(1, 5)]
 
 
 def test_what_waited_behind_a_flood_is_not_believed() -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from drld.allocators import ALLOCATORS
 from drld.allocators.fair import CROWD_LOSS, CROWD_PASS, DEPTH_ITEMS, HOLD_NS, IDLE_S
-from drld.limiter import Limiter, membership
+from drld.limiter import Limiter
 from drld.model import NS_PER_S, GlobalView, Quantity
+from drld.node import membership
 from drld.units import BYTES
 
 from ..factories import MBIT, MS, TICK_NS, gossip_spec, measurement, policy

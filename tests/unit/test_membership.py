@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership, Timeouts
 from drld.gossip.fabrics.pushsum import PushsumMembership
@@ -210,18 +211,17 @@ def test_steady_is_who_stays_connected_for_a_while() -> None:
     assert not fleet.steady(30 * TICK + fleet.timeouts.denial_ns)
 
 
-def test_the_version_tells_of_every_change() -> None:
+def test_every_change_is_told_once() -> None:
     fleet = membership()
-    versions = []
+    changes: list[int] = []
+    fleet.on_change = lambda: changes.append(interval)
     for interval in range(80):
         now = interval * TICK
         if interval < 10:
             fleet.receive("p0", heartbeat(interval), now)
         fleet.connected(now)
-        versions.append(fleet.version)
-    changes = [n for n in range(1, 80) if versions[n] != versions[n - 1]]
-    # Steady; its share gone, then its demand; connected in the first interval.
-    assert changes == [5, 27, 34]
+    # Connected; steady; its share gone, then its demand.
+    assert changes == [0, 5, 27, 34]
 
 
 def test_a_reload_keeps_those_that_stay() -> None:
@@ -229,11 +229,46 @@ def test_a_reload_keeps_those_that_stay() -> None:
     fleet.receive("p0", heartbeat(0), 0)
     fleet.receive("p1", heartbeat(0), 0)
     fleet.heartbeat("p0", 0)
-    changed = fleet.with_peers(["p0", "p7"])
-    assert changed.version != fleet.version
-    assert changed.connected(TICK) == {"p0"}
-    assert changed.heartbeat("p0", TICK).sequence == 1
-    assert [changed.heartbeats(peer).received for peer in ("p0", "p1", "p7")] == [1, 0, 0]
+    changes: list[None] = []
+    fleet.on_change = lambda: changes.append(None)
+    fleet.set_peers(["p1", "p0"])
+    assert changes == []
+    fleet.set_peers(["p0", "p7"])
+    assert changes == [None]
+    assert fleet.connected(TICK) == {"p0"}
+    assert fleet.heartbeat("p0", TICK).sequence == 1
+    assert [fleet.heartbeats(peer).received for peer in ("p0", "p1", "p7")] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_whoever_forgets_its_peers_is_as_at_first_but_for_the_numbers(fabric: str) -> None:
+    peers = [f"p{number}" for number in range(9)]
+
+    def made() -> Membership:
+        return FABRICS[fabric].make_membership("a", peers, 3, TICK)
+
+    fleet, new = made(), made()
+    changes: list[None] = []
+    fleet.on_change = new.on_change = lambda: changes.append(None)
+    for peer in peers:
+        fleet.on_session(peer, TICK)
+        fleet.hear(peer, True, TICK)
+        fleet.heartbeat(peer, TICK)
+    fleet.targets(Random(1))
+    fleet.declare("p1", gone=True)
+    fleet.drained(TICK)
+    assert fleet.connected(TICK) or fabric == "tree"
+    changes.clear()
+    fleet.forget()
+    assert changes == [None]
+
+    def state(it: Membership) -> dict[str, str]:
+        kept = {k: getattr(v, "_steps", v) for k, v in vars(it).items()}
+        return {k: repr(v) for k, v in kept.items() if k not in ("_peers", "numbering")}
+
+    assert state(fleet) == state(new)
+    assert {fleet.heard_ns(peer) for peer in peers} == {None}
+    assert fleet.heartbeat("p0", 2 * TICK).sequence == 1
 
 
 def test_statistics() -> None:
@@ -260,7 +295,10 @@ def test_a_limiter_of_a_tree_does_not_ask_the_dead_to_be_its_parent() -> None:
     assert len(dead) > 2
     for peer in dead:
         made.declare(peer, gone=True)
-    assert asked(made) == asked(made.with_peers(peers)) == {best, living}
+    assert asked(made) == {best, living}
+    made.set_peers(peers[:-1])
+    made.set_peers(peers)
+    assert asked(made) == {best, living}
     for peer in dead:
         made.declare(peer, gone=False)
     assert asked(made) == before

@@ -105,7 +105,8 @@ def test_a_reload_keeps_those_that_stay() -> None:
     fabric.receive("b", update(0, 1.0), 0)
     fabric.receive("c", update(0, 10.0), 0)
     publish(fabric, 5.0, 0)
-    fabric.reconfigure(fabric.membership.with_peers("bd"))
+    fabric.membership.set_peers("bd")
+    fabric.set_peers()
     assert fabric.view(TICK).remote == 1.0
     assert fabric.links["b"].received == 1
     assert {peer: u.sequence for peer, u in publish(fabric, 5.0, TICK)} == {"b": 1, "d": 0}

@@ -294,8 +294,8 @@ def test_a_restarted_peer_begins_an_epoch() -> None:
         fabric.receive("b", update(interval, 1.0, 0.1), interval * TICK)
     publish(fabric, 1.0, 20 * TICK, rng)
     assert fabric.epoch == 0
-    fabric.membership.meet("b", 20 * TICK)
-    fabric.meet("b", 20 * TICK)
+    assert fabric.membership.on_session("b", 20 * TICK) == [7]
+    fabric.on_session("b")
     fabric.receive("b", update(0, 1.0, 0.1), 21 * TICK)
     assert fabric.links["b"].late == 0
     (own,) = publish(fabric, 1.0, 21 * TICK, rng)
@@ -308,7 +308,8 @@ def test_a_reload_that_removes_a_peer_begins_an_epoch() -> None:
     fabric.receive("b", update(0, 1.0, 0.1), 0)
     fabric.receive("c", update(0, 0.0, 2**-20), 0)
     assert fabric.view(15 * TICK).connected == {"b", "c"}
-    fabric.reconfigure(fabric.membership.with_peers("cd"))
+    fabric.membership.set_peers("cd")
+    fabric.set_peers()
     assert set(fabric.links) == {"c"}
     assert fabric.view(15 * TICK).connected == {"c"}
     publish(fabric, 1.0, 15 * TICK, Random(1))
@@ -319,7 +320,8 @@ def test_a_reload_that_removes_a_peer_begins_an_epoch() -> None:
 def test_a_reload_that_adds_a_peer_begins_none() -> None:
     fabric = push_sum("b")
     fabric.receive("b", update(0, 1.0, 0.1), 0)
-    fabric.reconfigure(fabric.membership.with_peers("bc"))
+    fabric.membership.set_peers("bc")
+    fabric.set_peers()
     sent = publish(fabric, 1.0, TICK, Random(1))
     assert {peer for peer, _ in sent} == {"b", "c"}
     assert fabric.epoch == 0

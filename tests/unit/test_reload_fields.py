@@ -32,15 +32,16 @@ def configured(fabric: str, *peers: str, rate: int = 1) -> LimiterSpec:
 def objects(bench: Bench) -> dict[str, object]:
     """What lives as long as the daemon, or as a limit."""
     engine = bench.engine
-    assert engine.probes is not None
+    assert engine.node.probes is not None
     limiter = engine.limits[1].limiter
     return {
         "engine": engine,
+        "node": engine.node,
         "membership": engine.membership,
         "numbering": engine.membership.numbering,
-        "probes": engine.probes,
-        "states of peers": engine.probes.peer_states,
-        "broadcasts": engine.probes._broadcasts,
+        "probes": engine.node.probes,
+        "states of peers": engine.node.probes.peer_states,
+        "broadcasts": engine.node.probes._broadcasts,
         "limiter": limiter,
         "demand": limiter._demand,
         "allocator": limiter._allocator,
@@ -100,7 +101,7 @@ class Managed(ManagedLimit):
 def test_a_new_field_of_a_managed_limit_survives_another_allocator() -> None:
     bench = running()
     old = bench.engine.limits[1]
-    bench.engine.limits[1] = Managed(old.limiter, old.due_ns, note="kept")
+    bench.engine.limits[1] = Managed(old.limiter, old.datapath, old.due_ns, note="kept")
     bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)
     new = bench.engine.limits[1]
     assert new.limiter is not old.limiter

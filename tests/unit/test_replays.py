@@ -13,7 +13,8 @@ from random import Random
 
 import pytest
 
-from drld.daemon.engine import Engine
+from drld.capture.plane import packets
+from drld.engine import Engine
 from drld.errors import WireError
 from drld.gossip.fabrics.mesh_update import MESH
 from drld.gossip.transport import Transport
@@ -40,7 +41,8 @@ class Scene:
         self.now_ns = 0
         self._peer = peer
         transport.update_peers({"b": peer.getsockname()})
-        self.engine = Engine(limiter_spec(limit_spec()), FakeDatapath(), transport, Random(1))
+        planes = [packets(FakeDatapath())]
+        self.engine = Engine(limiter_spec(limit_spec()), planes, transport, Random(1))
         self.engine.start(0)
         self.begin(7)
 
@@ -106,7 +108,7 @@ def test_no_flood_of_replays_is_looked_at_for_longer_than_another(
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     recorded = scene.update(0)
     scene.hear(recorded)
-    scene.engine.spec = replace(scene.engine.spec, joined=taken)
+    scene.engine.node.spec = replace(scene.engine.spec, joined=taken)
     for ticks in range(1, 7):
         scene.hear(*[recorded] * 100)
         assert scene.transport.rejected.total() == 10 * ticks

@@ -162,18 +162,28 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
     for peer, limit in (("a", 1), ("a", 2), ("b", 1)):
         numbering.of(peer, limit).take()
         numbering.of(peer, limit).accept(MAX_JUMP - 1)
-    numbering.meet("a")
-    numbering.meet("nobody")
+    assert numbering.meet("a") == [1, 2]
+    assert numbering.meet("nobody") == []
     assert numbering.of("a", 1) is held
     assert [numbering.of("a", limit).take() for limit in (1, 2)] == [0, 0]
     assert held.accept(0) == Acceptance(0)
     assert numbering.of("b", 1).take() == 1
     assert numbering.of("b", 1).accept(0) is Refusal.LATE
-    assert numbering.met_since(0) == ["a", "nobody"]
-    assert numbering.met_since(1) == ["nobody"]
-    numbering.meet("a")
-    assert numbering.met_since(2) == ["a"]
-    assert numbering.sessions == 3
+
+
+def test_a_session_costs_what_was_used_in_the_one_before_it() -> None:
+    """However many limits there are, and however many sessions the peer opens."""
+    numbering = Numbering()
+    limits = [numbering.of("a", limit) for limit in range(1000)]
+    for sequences in limits:
+        sequences.take()
+    assert numbering.meet("a") == list(range(1000))
+    assert numbering.meet("a") == []
+    assert [limits[7].take() for _ in range(3)] == [0, 1, 2]
+    limits[8].accept(0)
+    limits[9].use()
+    assert numbering.meet("a") == [7, 8, 9]
+    assert limits[8].accept(0) == Acceptance(0)
 
 
 def test_who_is_removed_is_forgotten() -> None:

@@ -259,7 +259,8 @@ def test_what_a_lost_parent_told_is_the_least_that_counts_until_it_is_forgotten(
 
 def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
     fabric = settled()
-    fabric.reconfigure(fabric.membership.with_peers([PARENT, CHILD]))
+    fabric.membership.set_peers([PARENT, CHILD])
+    fabric.set_peers()
     view = fabric.view(NOW * TICK)
     assert view.remote == 42.0
     assert fabric.membership.parent == PARENT

@@ -118,10 +118,9 @@ class Fabric(ABC, Generic[AnyLink]):
         (`fabrics.membership`), then it is zero.
         """
 
-    def reconfigure(self, membership: Membership) -> None:
-        """Take over a changed fleet (a reload); what is known of those that stay is kept."""
-        self.membership = membership
-        for peer in self._links.keys() - set(membership.peers):
+    def set_peers(self) -> None:
+        """Take over the membership's peers (a reload); what is known of those that stay is kept."""
+        for peer in self._links.keys() - set(self.membership.peers):
             del self._links[peer]
             self._strangers.discard(peer)
 
@@ -137,8 +136,8 @@ class Fabric(ABC, Generic[AnyLink]):
             link.sequences = self.membership.numbering.of(peer, self.limit_id)
         return link
 
-    def meet(self, peer: str, now_ns: int) -> None:  # noqa: ARG002 -- of the interface
-        """A session with another life of the peer has begun: its sequence numbers begin anew."""
+    def on_session(self, peer: str) -> None:
+        """A session with another life of the peer has begun; the link was used in the last one."""
         self._strangers.discard(peer)
 
     def _reject(self, peer: str, update: Update) -> None:

@@ -49,8 +49,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Set
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -120,14 +119,18 @@ class Membership(ABC):
         self.name = name
         self.interval_ns = interval_ns
         self._fanout = fanout
-        self._size_up(peers)
-        self.unnamed = 0
-        """Connected peers beyond those that `connected` names, if this membership knows such."""
-        self.version = 0
-        """Changes whenever `connected` or `steady` does."""
+        self._isolation_ns = (SURVIVED_LOSSES + 4) * interval_ns
         self.numbering = Numbering()
         """The sequence numbers of all limits."""
-        self._isolation_ns = (SURVIVED_LOSSES + 4) * interval_ns
+        self.on_change: Callable[[], None] = lambda: None
+        """Called whenever `connected` or `steady` changes, perhaps in the middle of a call."""
+        self._size_up(peers)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know the peers' names, and nothing more."""
+        self.unnamed = 0
+        """Connected peers beyond those that `connected` names, if this membership knows such."""
         self._peers = {peer: _Peer() for peer in self.peers}
         self._heartbeats: dict[str, Link] = {}
         """Of those that were ever sent a heartbeat, or sent one."""
@@ -176,31 +179,31 @@ class Membership(ABC):
         """The detection time: how long after the last event all are counted as they are, ns."""
         return self.timeouts.silence_ns + self.rise_ns + self.interval_ns
 
-    def with_peers(self, peers: Collection[str]) -> Membership:
-        """The membership after a reload: all that is known is kept, but of peers that go.
-
-        This one may be used further instead, if the reload fails.
-        """
-        changed = copy(self)
-        changed._set_peers(peers)
-        return changed
-
-    def _set_peers(self, peers: Collection[str]) -> None:
-        """Forget the others. The state is shared with another membership: replace, do not change.
-
-        Whatever is not named here stays as it is.
-        """
+    def set_peers(self, peers: Collection[str]) -> None:
+        """Have these peers from now on; all that is known is kept, but of peers that go."""
+        if set(peers) == set(self.peers):
+            return
         self._size_up(peers)
+        self.numbering.retain(self.peers)
         new = [peer for peer in self.peers if peer not in self._peers]
         self._peers = {peer: self._peers.get(peer) or _Peer() for peer in self.peers}
         self._order = new + [peer for peer in self._order if peer in self._peers]
         self._heartbeats = {k: v for k, v in self._heartbeats.items() if k in self._peers}
         # Who has been connected leaves in order, whatever is reloaded meanwhile.
-        self._connected = self._connected & self._peers.keys()
+        self._connected &= self._peers.keys()
         self._leaving = {k: v for k, v in self._leaving.items() if k in self._peers}
         # Look at all of them again.
         self._looked_ns, self._connected_until_ns, self._doubtful = None, -1, set()
-        self.version += 1
+        self._change()
+
+    def forget(self) -> None:
+        """Begin again as if nobody had ever been heard; sequence numbers go on."""
+        self._change()
+        self._begin()
+
+    def _change(self) -> None:
+        """Tell that `connected` or `steady` changes."""
+        self.on_change()
 
     def targets(self, rng: Random) -> list[str]:
         """The targets of this round, each once."""
@@ -228,9 +231,12 @@ class Membership(ABC):
         """The number of a round, whenever it began."""
         return now_ns // self.interval_ns
 
-    def meet(self, peer: str, now_ns: int) -> None:  # noqa: ARG002 -- where it matters
-        """A session with another life of the peer has begun: its sequence numbers begin anew."""
-        self.numbering.meet(peer)
+    def on_session(self, peer: str, now_ns: int) -> Collection[int]:  # noqa: ARG002 -- may matter
+        """A session with another life of the peer has begun: its sequence numbers begin anew.
+
+        Returns the limits to tell (`Fabric.on_session`): those that used the last session.
+        """
+        return self.numbering.meet(peer)
 
     def take(self, peer: str, update: Any, now_ns: int) -> None:
         """Note what an update of the fabric's type, of any limit, says of its sender."""
@@ -307,14 +313,14 @@ class Membership(ABC):
         return bool(left)
 
     def _note_change(self, changed: bool, now_ns: int) -> None:
-        """Keep `version`, after a look at who is connected."""
+        """Tell of a change, after a look at who is connected."""
         if changed:
             self._changed_ns = now_ns
         lasting_ns = max(self.timeouts.fresh_ns, self.rise_ns + self.interval_ns)
         steady = bool(self._connected) and now_ns - self._changed_ns >= lasting_ns
         if changed or steady != self._steady:
             self._steady = steady
-            self.version += 1
+            self._change()
 
     def _those_connected(self, peers: Iterable[str], now_ns: int) -> frozenset[str]:
         """Which of these are; notes when the first of them may be no longer."""

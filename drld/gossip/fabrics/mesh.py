@@ -47,16 +47,15 @@ from drld.model import HEARTBEAT, GlobalView, Quantity
 class MeshMembership(Membership):
     """The peers of a limiter in a mesh, and those that are not connected to all of theirs."""
 
-    def __init__(
-        self, name: str, peers: Collection[str], fanout: int | None, interval_ns: int
-    ) -> None:
-        super().__init__(name, peers, fanout, interval_ns)
+    def _begin(self) -> None:
+        super()._begin()
         self.torn: set[str] = set()
         """Peers that were heard and are not whole."""
 
-    def _set_peers(self, peers: Collection[str]) -> None:
-        super()._set_peers(peers)
-        self.torn = self.torn & self._peers.keys()
+    def set_peers(self, peers: Collection[str]) -> None:
+        """See `Membership`."""
+        super().set_peers(peers)
+        self.torn &= self._peers.keys()
 
     def take(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """See `Membership`."""
@@ -187,9 +186,9 @@ class Mesh(Fabric[_Origin]):
                 link.rest = update.rest
             self._quiescence.others_want |= update.value > 0
 
-    def meet(self, peer: str, now_ns: int) -> None:
-        """See `Fabric.meet`; a peer that has just begun does not know of the others."""
-        super().meet(peer, now_ns)
+    def on_session(self, peer: str) -> None:
+        """See `Fabric.on_session`; a peer that has just begun does not know of the others."""
+        super().on_session(peer)
         if (link := self._links.get(peer)) is not None:
             link.connected_ns = None
 
@@ -212,6 +211,7 @@ class Mesh(Fabric[_Origin]):
                 link.connected_ns = None
             elif link.connected_ns is None:
                 link.connected_ns = now_ns
+                link.sequences.use()
             elif (
                 link.rest is not None
                 # A peer that has come to be whole may have fallen silent about the limit before.

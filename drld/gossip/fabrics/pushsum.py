@@ -97,6 +97,17 @@ def settling_intervals(members: int, branching: float) -> int:
 class PushsumMembership(Membership):
     """The peers of a limiter in push-sum."""
 
+    def _begin(self) -> None:
+        super()._begin()
+        self.aware: dict[int, PushSum] = {}
+        """By limit, those that have looked around since the last change of the peers."""
+
+    def _change(self) -> None:
+        super()._change()
+        for fabric in self.aware.values():
+            fabric.on_peer_change()
+        self.aware.clear()
+
     def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:
         """See `Membership`; it carries no mass, and is of no epoch."""
         return PushsumUpdate(
@@ -124,6 +135,7 @@ class PushSum(Fabric[_Peer]):
     """`branching` random limiters each interval."""
 
     kind = PUSHSUM.kind
+    membership: PushsumMembership
 
     @staticmethod
     def fanout(branching: int) -> int | None:
@@ -155,8 +167,9 @@ class PushSum(Fabric[_Peer]):
         """The last settled estimate and its time."""
         self._zeros = QUIET_ROUNDS
         """Rounds in which the own demand and the believed one were zero."""
-        self._seen = self.membership.version
-        """The membership that was looked at last."""
+        self.membership.aware[self.limit_id] = self
+        self._peers_changed = False
+        """Whether the peers have changed since the last look around."""
         self._reached = len(self.membership.peers)
         """Peers that were connected then."""
 
@@ -244,9 +257,9 @@ class PushSum(Fabric[_Peer]):
         if self._others_want:
             self._zeros = 0
 
-    def meet(self, peer: str, now_ns: int) -> None:
-        """See `Fabric.meet`; the mass that the old life gave belongs to no limiter now."""
-        super().meet(peer, now_ns)
+    def on_session(self, peer: str) -> None:
+        """See `Fabric.on_session`; the mass of the old life belongs to no limiter now."""
+        super().on_session(peer)
         link = self._links.get(peer)
         self._tainted |= link is not None and self._generation in (link.generation, link.given)
 
@@ -269,13 +282,17 @@ class PushSum(Fabric[_Peer]):
                 return GlobalView(remote, connected, age_ns=now_ns - made_ns)
         return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
-    def reconfigure(self, membership: Membership) -> None:
-        """See `Fabric.reconfigure`; the mass of those that leave leaves with the next epoch."""
+    def set_peers(self) -> None:
+        """See `Fabric.set_peers`; the mass of those that leave leaves with the next epoch."""
         self._tainted |= any(
-            self._generation in (link.generation, link.given) and peer not in membership.peers
+            self._generation in (link.generation, link.given) and peer not in self.membership.peers
             for peer, link in self._links.items()
         )
-        super().reconfigure(membership)
+        super().set_peers()
+
+    def on_peer_change(self) -> None:
+        """Other peers are connected than at the last look around."""
+        self._peers_changed = True
 
     @property
     def _others_want(self) -> bool:
@@ -296,9 +313,10 @@ class PushSum(Fabric[_Peer]):
     def _look_around(self, now_ns: int) -> None:
         """Find out whether a peer that exchanged mass is gone, or all are."""
         connected = self._connected(now_ns)
-        if self._seen == self.membership.version:
+        if not self._peers_changed:
             return
-        self._seen = self.membership.version
+        self._peers_changed = False
+        self.membership.aware[self.limit_id] = self
         self._reached = len(connected)
         if not connected:
             self._anchored = False

@@ -191,9 +191,9 @@ class Tree(Fabric[_Neighbour]):
         age_ns = membership.age_ns(now_ns) if said_ns is None else now_ns - said_ns
         return GlobalView(remote, connected, age_ns if connected else None, unnamed)
 
-    def reconfigure(self, membership: Membership) -> None:
-        """See `Fabric.reconfigure`."""
-        super().reconfigure(membership)
+    def set_peers(self) -> None:
+        """See `Fabric.set_peers`."""
+        super().set_peers()
         self._quiescence.others_want = True
         self._bridge = self.membership.bridged(self._bridge)
 

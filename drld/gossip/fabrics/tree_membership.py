@@ -85,10 +85,13 @@ class TreeMembership(Membership):
     ) -> None:
         """A limiter's parent is preferred by about `fanout` limiters."""
         self._preferring = fanout
-        super().__init__(name, peers, None, interval_ns)
         self._silent_ns = SILENT * interval_ns
-        self.parent: str | None = None
         self._lost_ns = LOST * interval_ns
+        super().__init__(name, peers, None, interval_ns)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.parent: str | None = None
         self._children: dict[str, Count] = {}
         self._rest: Count | None = None
         """All that are not below this limiter."""
@@ -137,15 +140,16 @@ class TreeMembership(Membership):
         """See `Membership`."""
         return self.counted_ns + self.rise_ns
 
-    def _set_peers(self, peers: Collection[str]) -> None:
+    def set_peers(self, peers: Collection[str]) -> None:
+        """See `Membership`."""
         home = self.home
-        super()._set_peers(peers)
+        super().set_peers(peers)
         if self.parent not in self._peers:
             self.parent = self._rest = None
         if self.home != home:
             self._known_at_home = 0
         self._bridge = self.bridged(self._bridge)
-        self._dead = self._dead & self._peers.keys()
+        self._dead &= self._peers.keys()
         self._asked = [peer for peer in self._asked if peer in self._peers]
         self._sought = [peer for peer in self._sought if peer in self._peers]
         self._children = {k: v for k, v in self._children.items() if k in self._peers}
@@ -235,11 +239,11 @@ class TreeMembership(Membership):
             return Role.PARENT
         return Role.CANDIDATE if peer in self._sought else Role.NONE
 
-    def meet(self, peer: str, now_ns: int) -> None:
+    def on_session(self, peer: str, now_ns: int) -> Collection[int]:
         """See `Membership`; a peer that is met while this limiter listens said nothing before."""
-        super().meet(peer, now_ns)
         if self._listening(now_ns):
             self._began_ns = now_ns
+        return super().on_session(peer, now_ns)
 
     def parents(self, now_ns: int) -> list[str]:
         """The peers that are told what a parent is told."""

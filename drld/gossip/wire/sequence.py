@@ -30,8 +30,9 @@ The first number of a session is judged as if the one before 0 had been accepted
 about losses: earlier updates had no session, or no limit here.
 
 Numbers belong to the session and the limit's id, not to the object that uses them. They outlive a
-limiter that a reload replaces, and begin at 0 when the peer is met (`Numbering`). Meeting a peer
-costs the same however many limits there are: each limit notices the new session at its next use.
+limiter that a reload replaces. All that were used in a session begin at 0 when it ends
+(`Numbering.meet`). So a session costs no more than the updates of the one before it, however many
+limits there are and however many sessions a peer opens.
 
 Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
 updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the
@@ -80,11 +81,11 @@ class Refusal(enum.Enum):
 class PeerSequence:
     """State of one peer that the sequence numbers of all its limits share."""
 
-    __slots__ = ("_heard", "_round", "on_replay", "session")
+    __slots__ = ("_heard", "_round", "on_replay", "used")
 
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
-        self.session = 0
-        """The number of the present session, among all that this limiter had with any peer."""
+        self.used: list[Sequences] = []
+        """The numbers that were used in the present session."""
         self.on_replay = on_replay
         """Called for each update of the peer that is refused as `REPLAYED`."""
         self._round = 0
@@ -117,16 +118,17 @@ class Sequences:
 
     __slots__ = (
         *("_came", "_heard", "_newest", "_next", "_peer"),
-        *("_pending_jump", "_round", "_session"),
+        *("_pending_jump", "_round", "_used", "limit_id"),
     )
 
-    def __init__(self, peer: PeerSequence | None = None) -> None:
+    def __init__(self, peer: PeerSequence | None = None, limit_id: int = 0) -> None:
         self._peer = peer or PeerSequence()
-        self._restart()
+        self.limit_id = limit_id
+        self.restart()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         """Begin at 0, in both directions."""
-        self._session = self._peer.session
+        self._used = False
         self._next = 0
         self._newest = MODULUS - 1
         self._came = 0
@@ -138,18 +140,22 @@ class Sequences:
         self._pending_jump: int | None = None
         """A number that was too far ahead, if the last one was."""
 
+    def use(self) -> None:
+        """Have the end of the present session told to the limit (`Numbering.meet`)."""
+        if not self._used:
+            self._used = True
+            self._peer.used.append(self)
+
     def take(self) -> int:
         """The number of the next update to the peer."""
-        if self._session != self._peer.session:
-            self._restart()
+        self.use()
         sequence = self._next
         self._next = (sequence + 1) % MODULUS
         return sequence
 
     def accept(self, sequence: int, now_round: int = 0) -> Acceptance | Refusal:
         """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own."""
-        if self._session != self._peer.session:
-            self._restart()
+        self.use()
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
             return self._discard(-ahead)
@@ -189,8 +195,6 @@ class Numbering:
 
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         """`on_replay` is called for each update that is refused as `REPLAYED`."""
-        self.sessions = 0
-        """How many there were, with all peers."""
         self._on_replay = on_replay
         self._peer_sequences: dict[str, PeerSequence] = {}
         self._peers: dict[str, dict[int, Sequences]] = {}
@@ -207,17 +211,16 @@ class Numbering:
         limits = self._peers.setdefault(peer, {})
         sequences = limits.get(limit_id)
         if sequences is None:
-            sequences = limits[limit_id] = Sequences(self.peer_sequence(peer))
+            sequences = limits[limit_id] = Sequences(self.peer_sequence(peer), limit_id)
         return sequences
 
-    def meet(self, peer: str) -> None:
-        """A session with another life of the peer begins."""
-        self.sessions += 1
-        self.peer_sequence(peer).session = self.sessions
-
-    def met_since(self, session: int) -> list[str]:
-        """Peers whose present session is later than this one."""
-        return [peer for peer, shared in self._peer_sequences.items() if shared.session > session]
+    def meet(self, peer: str) -> list[int]:
+        """Another life of the peer begins a session; return the limits used in the last one."""
+        shared = self.peer_sequence(peer)
+        used, shared.used = shared.used, []
+        for sequences in used:
+            sequences.restart()
+        return [sequences.limit_id for sequences in used]
 
     def retain(self, peers: Collection[str]) -> None:
         """Forget all others: if one comes back, it will be met."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from drld import config
 from drld.capture.matcher import Matcher
+from drld.capture.plane import packets
 from drld.config.problems import dotted
-from drld.daemon.engine import Engine
+from drld.engine import Engine
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
 from tests.engine_fakes import FakeDatapath
@@ -76,7 +77,8 @@ def check_spec(spec: object) -> None:
     Matcher(spec.limits)
     if len(spec.limits) > 20:
         return
-    engine = Engine(spec, FakeDatapath(), SilentTransport(), Random(1))  # type: ignore[arg-type]
+    planes = [packets(FakeDatapath())]
+    engine = Engine(spec, planes, SilentTransport(), Random(1))  # type: ignore[arg-type]
     engine.start(0)
     for tick in range(1, 4):
         engine.tick(tick * spec.gossip.interval_ns)

@@ -1,0 +1,351 @@
+"""All limits of one daemon, of whatever plane: one synchronous object.
+
+The engine moves values between the pure `Limiter`s, the node (`drld.node`) and the datapaths of the
+planes (`drld.plane`). `drld.daemon.process` owns the clock, the signals and the tasks, and decides
+when.
+
+A limit is awake while the engine has work for it. If no limiter of the fleet has demand, the limit
+comes to rest (`Limiter.at_rest`): the engine does not read, tick, publish or program it. A packet,
+an update or a change of the membership wakes it. So ten thousand limits cost as much as those in
+use.
+
+`drld.reload` decides which knowledge of a limit survives a reload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from random import Random
+
+from drld import reload
+from drld.errors import DatapathError
+from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.membership import Membership
+from drld.gossip.health.config_digest import GOSSIP_ID
+from drld.gossip.wire.messenger import Messenger
+from drld.gossip.wire.sequence import Acceptance
+from drld.limiter import Limiter, Tick, share_of, static_share
+from drld.managed_limit import ManagedLimit
+from drld.model import HEARTBEAT, Enforcement, Update
+from drld.node import Node, next_due_ns
+from drld.plane import Plane
+from drld.spec import LimiterSpec, LimitSpec
+
+GOSSIP = "[gossip]"
+"""Stands for the settings of the fabric where the name of a limit is expected."""
+
+
+class Engine:
+    """Ticks every limit on time."""
+
+    def __init__(
+        self, spec: LimiterSpec, planes: Sequence[Plane], transport: Messenger, rng: Random
+    ) -> None:
+        self.limits: dict[int, ManagedLimit] = {}
+        self.unknown_limit: Counter[str] = Counter()
+        """Number of updates of limits that are not configured here, by peer."""
+        self._planes = planes
+        self._started = False
+        self._peers_changed = False
+        """Whether other peers are connected than at the last look."""
+        self.node = Node(spec, transport, rng, self)
+        kinds = (fabric.kind for fabric in FABRICS.values())
+        self.node.handlers |= dict.fromkeys(kinds, self._take_updates)
+        for plane in planes:
+            self.node.handlers |= plane.handlers
+        self._awake: dict[int, ManagedLimit] = {}
+        self._by_name: dict[str, ManagedLimit] = {}
+        self._look_interval_ns = spec.gossip.interval_ns
+        self._look_due_ns = 0
+        """Time of the next look for limits that must wake up, ns."""
+        self._looked_ns = 0
+        """Time at which the last look was due, ns. Limits that wake up join its grid."""
+        self._looks_ns = (0, 0)
+        """Times of the look before the last, and of the last, ns."""
+
+    @property
+    def spec(self) -> LimiterSpec:
+        """The configuration in force."""
+        return self.node.spec
+
+    @property
+    def membership(self) -> Membership:
+        """The peers of all limits."""
+        return self.node.membership
+
+    def start(self, now_ns: int) -> None:
+        """Attach the datapaths; every limit enforces its static share.
+
+        Raises:
+            DatapathError: the host refuses; nothing is left behind.
+        """
+        self._attach(self.spec, {}, len(self.membership.peers) + 1, now_ns)
+        self._started = True
+        self._adopt({}, now_ns)
+        self._tell_planes()
+        self.node.round_due_ns = now_ns + self.spec.gossip.interval_ns
+
+    def stop(self) -> None:
+        """Detach the datapaths, then leave the fleet; safe to call twice."""
+        for plane in self._planes:
+            plane.datapath.detach()
+        self.node.stop()
+
+    def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
+        """Take over a changed configuration; limits whose id stays keep what they know.
+
+        The datapaths are attached again, which may take the kernel datapath 0.1 s. Without
+        `reattach` this happens only if limits or `[gossip]` change.
+
+        Raises:
+            ConfigError: a key changed that only a restart can change, or a peer's address is not
+                one to send to from here; nothing is changed.
+            DatapathError: the host refuses the new rules; nothing is changed.
+        """
+        reload.check(self.spec, spec)
+        kept = self._kept(spec)
+        addresses = {peer.name: peer.address for peer in spec.peers}
+        with ExitStack() as undo:
+            undo.callback(self.node.transport.update_peers(addresses))
+            if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
+                self._attach(spec, kept, len(self.node.members_after(spec)), now_ns)
+            undo.pop_all()
+        self.node.reconfigure(spec, now_ns)
+        self._adopt(kept, now_ns)
+        self._set_peers()
+        # The next look wakes all limits, quiescent ones too.
+        self._peers_changed = True
+
+    def on_session(self, peer: str, limits: Collection[int]) -> None:
+        """See `drld.node.Listener`."""
+        for limit_id in limits:
+            if (managed := self.limits.get(limit_id)) is not None:
+                managed.limiter.on_session(peer)
+        for plane in self._planes:
+            plane.on_session(peer)
+
+    def on_peer_change(self) -> None:
+        """See `drld.node.Listener`: the next look wakes all limits."""
+        self._peers_changed = True
+        for plane in self._planes:
+            plane.on_peer_change()
+
+    def next_due_ns(self) -> int:
+        """Time at which the next tick is due, ns."""
+        return min(
+            self._look_due_ns,
+            self.node.round_due_ns,
+            *(managed.due_ns for managed in self._awake.values()),
+        )
+
+    def tick(self, now_ns: int, watched: Collection[str] = ()) -> list[tuple[str, Tick]]:
+        """Tick every limit that is due and awake; return the ticks with the limits' names.
+
+        Limits whose names are `watched` stay awake.
+        """
+        if now_ns >= self._look_due_ns:
+            self._look(now_ns)
+        self.node.tick(now_ns)
+        for name in watched:
+            if (managed := self._by_name.get(name)) is not None:
+                self._wake(managed)
+        ticks = [
+            (managed.limiter.policy.name, self._tick(managed, now_ns))
+            for managed in self._awake.values()
+            if managed.due_ns <= now_ns
+        ]
+        self._gossip(now_ns)
+        resting = [
+            limit_id
+            for limit_id, managed in self._awake.items()
+            if managed.limiter.at_rest and not managed.pending
+        ]
+        for limit_id in resting:
+            del self._awake[limit_id]
+        for plane in self._planes:
+            for peer, kind, body in plane.tick(now_ns):
+                self.node.transport.send(peer, kind, body)
+        return ticks
+
+    def disagreements(self) -> dict[str, list[str]]:
+        """Peers with another configuration, each with the names of the limits that differ.
+
+        `GOSSIP` stands for the settings of the fabric. The list is empty until the differing
+        limits are found.
+        """
+        probes = self.node.probes
+        found = {} if probes is None else probes.config_digest.disagreements()
+        return {peer: [self._name_of(limit_id) for limit_id in ids] for peer, ids in found.items()}
+
+    def _name_of(self, limit_id: int) -> str:
+        if (managed := self.limits.get(limit_id)) is not None:
+            return managed.limiter.policy.name
+        return GOSSIP if limit_id == GOSSIP_ID else f"{limit_id} (not here)"
+
+    def _take_updates(self, peer: str, updates: Sequence[Update], now_ns: int) -> None:
+        """Pass the updates of a message on to their limits."""
+        probes, fleet = self.node.probes, self.membership
+        if probes is not None:
+            probes.gossip_came(peer)
+        for update in updates:
+            if update.limit_id == HEARTBEAT:
+                fleet.receive(peer, update, now_ns)
+            elif (managed := self.limits.get(update.limit_id)) is not None:
+                managed.limiter.receive(peer, update, now_ns)
+                self._wake(managed)
+            else:
+                self.unknown_limit[peer] += 1
+                numbers = fleet.numbering.of(peer, update.limit_id)
+                if isinstance(numbers.accept(update.sequence), Acceptance):
+                    fleet.take(peer, update, now_ns)
+
+    def _look(self, now_ns: int) -> None:
+        """Wake the limits that had traffic, or all if the membership has changed."""
+        self._looked_ns = self._look_due_ns
+        self._looks_ns = (self._looks_ns[1], now_ns)
+        self._look_due_ns = next_due_ns(self._look_due_ns, now_ns, self._look_interval_ns)
+        for plane in self._planes:
+            for limit_id in plane.datapath.had_traffic():
+                self._wake(self.limits[limit_id])
+        if self.node.forget_departed(now_ns):
+            self._set_peers()
+        fleet = self.membership
+        alone = not fleet.connected(now_ns) and not fleet.unnamed
+        changed, self._peers_changed = self._peers_changed, False
+        if changed:
+            for managed in self.limits.values():
+                self._wake(managed)
+        if changed or not (alone or fleet.steady(now_ns)):
+            # While connections change, each look ticks all limits, however long their intervals
+            # are: connections and the peers' demand decide what is safe to enforce.
+            for managed in self._awake.values():
+                managed.due_ns = min(managed.due_ns, self._looked_ns)
+
+    def _wake(self, managed: ManagedLimit) -> None:
+        limit_id = managed.limiter.policy.id
+        if limit_id not in self._awake:
+            self._awake[limit_id] = managed
+            managed.pending = True
+            # A quiescent limit may have been due long ago.
+            managed.due_ns = max(managed.due_ns, self._looked_ns)
+            # The packets that the last look found came after the look before it.
+            managed.silent_until_ns = self._looks_ns[0]
+
+    def _tick(self, managed: ManagedLimit, now_ns: int) -> Tick:
+        limiter, datapath = managed.limiter, managed.datapath
+        managed.pending = False
+        managed.due_ns = next_due_ns(managed.due_ns, now_ns, limiter.policy.interval_ns)
+        limit_id = limiter.policy.id
+        measured = datapath.read(limit_id, now_ns)
+        if measured.interval_ns > now_ns - managed.silent_until_ns:
+            measured = replace(measured, interval_ns=now_ns - managed.silent_until_ns)
+        tick = limiter.tick(measured, now_ns)
+        datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
+        managed.last = tick
+        managed.totals.add(measured)
+        return tick
+
+    def _gossip(self, now_ns: int) -> None:
+        """Send updates at the tick nearest to the time of the round.
+
+        Between rounds, only limits with pressing news send updates.
+        """
+        due = self.node.round_begins(now_ns, self._look_interval_ns // 2)
+        speaking = [
+            managed.limiter.publish
+            for managed in self._awake.values()
+            if due or managed.limiter.pressing(now_ns)
+        ]
+        if due or speaking:
+            self.node.tell(speaking, now_ns, heartbeats=due)
+
+    def _attach(
+        self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int, now_ns: int
+    ) -> None:
+        """Attach all datapaths for a fleet of so many members, or leave all as they were."""
+        done = []
+        try:
+            for plane, records in self._records(spec, kept, members).items():
+                plane.datapath.attach(records, now_ns)
+                done.append(plane)
+        except BaseException:
+            for plane in done:
+                if self._started:
+                    before = self._records(self.spec, self.limits, members)
+                    plane.datapath.attach(before[plane], now_ns)
+                else:
+                    plane.datapath.detach()
+            raise
+
+    def _records(
+        self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int
+    ) -> dict[Plane, list[tuple[LimitSpec, Enforcement]]]:
+        """What to attach each plane's datapath with: the records of the last ticks of the limits
+        that are kept, and the static shares of the others."""
+        records: dict[Plane, list[tuple[LimitSpec, Enforcement]]] = {it: [] for it in self._planes}
+        for limit in spec.limits:
+            part = share_of(limit.policy.shares, spec.name, members)
+            record = static_share(limit.policy, part)
+            if (managed := kept.get(limit.id)) is not None:
+                record = managed.last.enforcement if managed.last else managed.limiter.initial()
+            # The datapath expects a heartbeat of the daemon in this interval: at every look.
+            interval_ns = min(limit.policy.interval_ns, spec.gossip.interval_ns)
+            policy = replace(limit.policy, interval_ns=interval_ns)
+            records[self._plane_of(limit)].append((replace(limit, policy=policy), record))
+        return records
+
+    def _plane_of(self, limit: LimitSpec) -> Plane:
+        for plane in self._planes:
+            if isinstance(limit.match, plane.target):
+                return plane
+        reason = f"limit {limit.name}: this daemon has no plane for its target"
+        raise DatapathError(reason, {limit.id: reason})
+
+    def _kept(self, spec: LimiterSpec) -> dict[int, ManagedLimit]:
+        """The running limits whose knowledge still applies after a reload."""
+        if self.spec.gossip != spec.gossip:
+            return {}
+        running = [(limit.policy, self.limits.get(limit.id)) for limit in spec.limits]
+        return {
+            policy.id: managed
+            for policy, managed in running
+            if managed is not None and reload.knowledge_stays(managed.limiter.policy, policy)
+        }
+
+    def _adopt(self, kept: Mapping[int, ManagedLimit], now_ns: int) -> None:
+        """Have the limits of the configuration from now on."""
+        spec = self.spec
+        limits = {}
+        for limit in spec.limits:
+            datapath = self._plane_of(limit).datapath
+            managed = kept.get(limit.id)
+            if managed is None:
+                limiter = Limiter(limit.policy, self.membership, spec.gossip.fabric)
+                due_ns = now_ns + limit.policy.interval_ns
+                managed = self.limits.get(limit.id) or ManagedLimit(limiter, datapath, due_ns)
+                managed = replace(managed, limiter=limiter, due_ns=due_ns, last=None)
+            managed.datapath = datapath
+            limits[limit.id] = managed
+        self.limits = limits
+        self._by_name = {limit.name: limits[limit.id] for limit in spec.limits}
+        self._awake = dict(limits)
+        intervals = [limit.policy.interval_ns for limit in spec.limits]
+        self._look_interval_ns = min([spec.gossip.interval_ns, *intervals])
+        self._looked_ns = now_ns
+        self._look_due_ns = now_ns + self._look_interval_ns
+
+    def _set_peers(self) -> None:
+        """Have all limits take over their policies, and the peers that there are now."""
+        for limit in self.spec.limits:
+            self.limits[limit.id].limiter.reconfigure(limit.policy, self.node.departed)
+        self._tell_planes()
+
+    def _tell_planes(self) -> None:
+        """Have the planes know the peers, and the share of each limit among them."""
+        for limit_id, managed in self.limits.items():
+            managed.datapath.set_share(limit_id, managed.limiter.initial())
+        for plane in self._planes:
+            plane.set_peers(self.membership.peers)
