@@ -19,7 +19,7 @@ r = (1 + h) * r_i and W is the remote weight.
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
 sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
 
-Where we deviate from figure 2, and why (`fps-paper` is figure 2 as printed; docs/fps.md and
+Where we deviate from figure 2, and why (`fps-paper` is figure 2 as printed; docs/allocators.md and
 docs/reproduction.md have the effects):
 
 1. r_i / f, not l_i / f. At the fixed point they are equal, as r_i = l_i. Elsewhere the quotient

@@ -28,7 +28,7 @@ than it has. We take the largest f for which f is the mean of all flows at or ab
 (found by iterating from the maximum). Equal flows are then all counted, whatever the noise, and
 flows bottlenecked elsewhere below `CLUSTER` of the fair rate are left out, as the paper wants.
 Three flows in one bucket stay unequal for seconds, a factor of two apart: at half of f, or with
-rates that halve in a second, the fastest would seem the only unbottlenecked one (docs/fps.md).
+rates that halve in a second, the fastest would be the only unbottlenecked one (docs/allocators.md).
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Seen:
 
 
 def depths(limiters: int, burst: float) -> float:
-    """Most bytes that all buckets of a fleet hold together (docs/fps.md)."""
+    """Most bytes that all buckets of a fleet hold together (docs/allocators.md)."""
     return max(math.sqrt(2 * limiters) * burst, limiters * _FLOOR_PACKETS * _PACKET_BYTES)
 
 

@@ -27,7 +27,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def installed() -> None:
-    """What the README says under "Deploy it"; the clone is at /opt/drld already."""
+    """What docs/operations.md says under "Deploy"; the clone is at /opt/drld already."""
     run("install", "-D", "-m", "644", CLONE / "docs/drld.example.toml", CONFIG)
     key = CONFIG.parent / "fleet.key"
     if not key.exists():
