@@ -186,11 +186,14 @@ class Fair(Allocator):
         self._fill_rate = 0.0
         self._missing = 0.0
         """Tokens that this bucket lacks of an idle limiter's depth, or of a burst, bytes."""
+        self._owed = 0.0
+        """Bytes that the account lacks of what this limiter may claim."""
 
     @property
     def settled(self) -> bool:
-        """See `Allocator`: an idle limiter's bucket is shallow once no burst is remembered."""
-        return not self._need.peak
+        """See `Allocator`: an idle limiter's bucket is shallow once no burst is remembered, and its
+        account is full after a while."""
+        return not self._need.peak and self._account.missing <= LEAST_MISSING
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -215,7 +218,7 @@ class Fair(Allocator):
         total = weight + view.remote
         local_limit = limit.rate * weight / total if total else limit.static_rate
         rates = self._rates(view, limit, weight, local_limit)
-        depth = round(self._police(demand, limit, rates, view.news_ns, interval_ns))
+        depth = round(self._police(demand, limit, rates, view.news_ns, interval_ns, idle=not total))
         flow_rate = flow_depth = reserve = 0
         drop_probability = 0.0
         if demand.flows > 1 or demand.rest:
@@ -271,7 +274,7 @@ class Fair(Allocator):
 
     def _refill(self) -> float:
         """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""
-        missing = max(self._missing, self._account.missing)
+        missing = max(self._missing, self._owed)
         return missing / REFILL_S if missing > LEAST_MISSING else 0.0
 
     def _reach(self, demand: Demand, item: int, interval_ns: int) -> float:
@@ -304,8 +307,13 @@ class Fair(Allocator):
         rates: tuple[float, float],
         news_ns: int,
         interval_ns: int,
+        *,
+        idle: bool,
     ) -> float:
-        """Set the fill rate, within the bounds of the account; return the depth, bytes."""
+        """Set the fill rate, within the bounds of the account; return the depth, bytes.
+
+        `idle` says that no limiter has a demand.
+        """
         fill_rate, strict = rates
         interval_s = interval_ns / NS_PER_S
         static = limit.static_rate / limit.rate
@@ -320,12 +328,16 @@ class Fair(Allocator):
         depth = min(depth, max(limit.burst, idle_bytes))
         loan = max(2 * news_ns / NS_PER_S, LOAN_S) * limit.static_rate
         capacity = max(loan, limit.static_burst) + max(least_depth, idle_bytes)
+        burst = _depth(limit.burst, strict / limit.rate)
         self._account.settle(
             demand.forwarded_bytes,
             (1 + self.parameters.margin) * strict,
-            capacity + _depth(limit.burst, strict / limit.rate),
+            capacity + burst,
             interval_s,
         )
+        # What only an idle fleet allows is not claimed. The claim itself would take it away, so the
+        # fleet would never come to rest. The static share fills it.
+        self._owed = max(self._account.missing - burst * idle, 0.0)
         # After a late or an extra tick, the next interval may be longer than the last.
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
         filled = self._fill_rate * interval_s

@@ -112,10 +112,13 @@ def test_an_idle_fleet_stays_at_zero_and_finite() -> None:
         assert host.last.view.remote == 0
 
 
+@pytest.mark.parametrize("allocator", ["fair", "fps"])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_what_is_in_force_of_a_limit_at_rest_follows_who_is_there(fabric: str, size: int) -> None:
-    fleet = PacketFleet(limit_spec("fps"), size, seed=12, fabric=fabric)
+def test_what_is_in_force_of_a_limit_at_rest_follows_who_is_there(
+    fabric: str, size: int, allocator: str
+) -> None:
+    fleet = PacketFleet(limit_spec(allocator), size, seed=12, fabric=fabric)
     *others, last = fleet.nodes.values()
     for until_s, change, gone in [(10, None, 0), (20, last.kill, 1), (30, last.revive, 0)]:
         if change is not None:
@@ -131,7 +134,7 @@ def test_what_is_in_force_of_a_limit_at_rest_follows_who_is_there(fabric: str, s
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize("fabric", FABRICS)
-@pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
+@pytest.mark.parametrize("allocator", ["fair", "gtb", "grd", "fps", "fps-random-drop"])
 def test_a_limit_that_nobody_uses_rests_and_wakes_up_sound(
     allocator: str, fabric: str, loss: float
 ) -> None:
