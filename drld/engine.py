@@ -260,7 +260,7 @@ class Engine:
             if due or managed.limiter.pressing(now_ns)
         ]
         if due or speaking:
-            self.node.tell(speaking, now_ns, heartbeats=due)
+            self.node.tell(speaking, now_ns, due=due)
 
     def _attach(
         self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int, now_ns: int

@@ -199,21 +199,22 @@ class Node:
             self.round_due_ns = next_due_ns(self.round_due_ns, now_ns, interval_ns)
         return due
 
-    def tell(self, speaking: Iterable[Publish], now_ns: int, *, heartbeats: bool) -> None:
-        """Send what these limits publish to the targets of a round.
-
-        With `heartbeats`, targets that no limit has an update for get one.
-        """
+    def tell(self, speaking: Iterable[Publish], now_ns: int, *, due: bool) -> None:
+        """Send what these limits publish: to the targets of a round that is due, with a heartbeat
+        where no limit has an update; else to the neighbours, which the news is for."""
         if not self.spec.joined:
             return
-        targets = [peer for peer in self.membership.targets(self._rng) if peer not in self.departed]
+        fleet = self.membership
+        # Between rounds nothing is taken out of the queue of those that a round answers.
+        found = fleet.targets(self._rng) if due else fleet.neighbours()
+        targets = [peer for peer in found if peer not in self.departed]
         told: dict[str, list[Update]] = {peer: [] for peer in targets}
         for publish in speaking:
             for peer, update in publish(targets, now_ns):
                 told[peer].append(update)
         kind = FABRICS[self.spec.gossip.fabric].kind
         for peer, updates in told.items():
-            if heartbeats and not updates:
+            if due and not updates:
                 updates.append(self.membership.heartbeat(peer, now_ns))
             for start in range(0, len(updates), MAX_UPDATES):
                 self.transport.send(peer, kind, updates[start : start + MAX_UPDATES])

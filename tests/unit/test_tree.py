@@ -300,6 +300,14 @@ def test_who_asks_is_answered_once() -> None:
     assert NAMES[5] not in fabric.membership.targets(RNG)
 
 
+def test_news_between_rounds_goes_to_neighbours_and_answers_nobody() -> None:
+    """With rounds longer than a limit's interval, an orphan's ask would be lost in each round."""
+    membership = settled().membership
+    membership.receive(NAMES[5], beat(0, Role.CANDIDATE, 0), NOW * TICK)
+    assert set(membership.neighbours()) == {PARENT, CHILD, OTHER}
+    assert NAMES[5] in membership.targets(RNG)
+
+
 def test_who_takes_us_for_a_child_is_answered_that_we_are_not() -> None:
     """While all is steady; but a lost parent goes on counting this limiter until it forgets it."""
     for parent, steady, answered in ((None, True, True), (None, False, False), (ROOT, True, False)):

@@ -205,8 +205,12 @@ class Membership(ABC):
         """Tell that `connected` or `steady` changes."""
         self.on_change()
 
+    def neighbours(self) -> list[str]:
+        """Whom pressing news is for, between two rounds; each once."""
+        return list(self.peers)
+
     def targets(self, rng: Random) -> list[str]:
-        """The targets of this round, each once."""
+        """The targets of this round, each once; each call begins another round."""
         if self.branching >= len(self.peers):
             return list(self.peers)
         picked: list[str] = []

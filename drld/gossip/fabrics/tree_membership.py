@@ -156,6 +156,11 @@ class TreeMembership(Membership):
         self._former = {k: v for k, v in self._former.items() if k in self._peers}
         self._lost = {k: v for k, v in self._lost.items() if k in self._peers}
 
+    def neighbours(self) -> list[str]:
+        """See `Membership`: the children, and the parents that count this limiter."""
+        own = [] if self.parent is None else [self.parent]
+        return list(dict.fromkeys([*self._children, *self._former, *own]))
+
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
         """Parent, children, peers that have asked, and possible parents; each once."""
         self._sought = list(self._candidates[:1])
