@@ -38,16 +38,18 @@ for name, examples, same, phases in (
     )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# What is imported and collected stays: each look of the garbage collector at it is for nothing.
-gc.disable()
 
-
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    # Simulated fleets allocate many objects that live long.
-    gc.set_threshold(50_000, 20, 50)
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # Imported modules and collected tests stay; the garbage collector need not look at them.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        # Simulated fleets allocate many objects that live long: look at them less often.
+        gc.set_threshold(50_000, 20, 50)
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
