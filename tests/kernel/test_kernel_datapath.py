@@ -235,11 +235,31 @@ def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start:
     datapath.attach((limit(1), only(10)))
     send_udp(topology, SINK[4], 4)
     datapath.wait(1, 4)
-    others = [(limit(n, destination=f"10.92.{n}.0/24"), UNLIMITED) for n in range(2, 200)]
-    datapath.attach((limit(1), only(10)), *others)
+    datapath.attach((limit(1), only(10)), *others(2, 198))
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
     assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
+
+
+def others(first: int, count: int) -> list[tuple[LimitSpec, Enforcement]]:
+    """Limits with ids from `first` on, under which no packet falls."""
+    ids = range(first, first + count)
+    return [(limit(n, destination=f"10.92.{n % 256}.0/24"), UNLIMITED) for n in ids]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(60, 10), (250, 20)])
+def test_most_limits_may_be_exchanged_for_fewer(
+    topology: Topology, start: Start, before: int, after: int, crash: bool
+) -> None:
+    datapath = start()
+    datapath.attach((limit(1), only(10)), *others(2, before))
+    assert passed(topology, datapath, 4) == 4
+    if crash:
+        datapath.kill()
+        datapath = start()
+    datapath.attach((limit(1), only(10)), *others(1000, after))
+    assert passed(topology, datapath, 20) == 6
 
 
 def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> None:

@@ -225,7 +225,7 @@ class KernelDatapath:
         Without it `attach` blocks the daemon for 0.1 s if any `match` changes.
         """
         state = self._attached()
-        if not _fit(limits, state):
+        if _room(limits, state) > state.capacity:
             return lambda: None  # `attach` makes larger maps, and programs for those
         return self._on_hooks().preparation(limits, _place(limits, state), state)
 
@@ -271,8 +271,10 @@ class KernelDatapath:
         """Enforce these limits instead of the current ones."""
         state = old_state = self._attached()
         limits = [limit for limit, _ in pairs]
-        if not _fit(limits, old_state):
-            state = State.create(2 * len(pairs), old_state.cpus, self._code["apply"])
+        room = _room(limits, old_state)
+        if room > old_state.capacity:
+            room = max(room, 2 * len(limits))  # so that a growing fleet rarely needs new maps
+            state = State.create(room, old_state.cpus, self._code["apply"])
             old_state.copy_to(state)
         kept = state.slots()
         slots = _place(limits, state)
@@ -344,10 +346,9 @@ class KernelDatapath:
                 )
 
 
-def _fit(limits: Sequence[LimitSpec], state: State) -> bool:
-    """Whether the maps have room for these limits beside the current ones."""
-    gone = set(state.slots()) - {limit.id for limit in limits}
-    return len(limits) + len(gone) <= state.capacity
+def _room(limits: Sequence[LimitSpec], state: State) -> int:
+    """Slots for these limits and the current ones, which stay until new programs are in place."""
+    return len(state.slots().keys() | {limit.id for limit in limits})
 
 
 def _place(limits: Sequence[LimitSpec], state: State) -> dict[int, int]:

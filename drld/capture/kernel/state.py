@@ -191,7 +191,7 @@ class State:
         self.write_limit(slot, _AT["fallback"], record)
 
     def copy_to(self, other: State) -> None:
-        """Copy all slots into larger maps."""
+        """Copy all slots into maps of at least this capacity."""
         for name in ("limits", "counts", "flows"):
             size = self.maps[name].stride * self.maps[name].entries
             other.maps[name].memory()[:size] = self.maps[name].memory()[:size]
