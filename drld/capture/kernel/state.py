@@ -262,6 +262,8 @@ class State:
     def apply(self, records: Mapping[int, Enforcement], now_ns: int) -> None:
         """Put records in force, by slot: one system call for each `MAX_COMMANDS` of them.
 
+        After a signal, a further call puts the remaining records in force.
+
         Raises:
             DatapathError: the kernel refuses to run the program.
         """
@@ -270,9 +272,14 @@ class State:
         for start in range(0, len(packed), MAX_COMMANDS):
             some = packed[start : start + MAX_COMMANDS]
             commands[: len(some) * layout.COMMAND.size] = b"".join(some)
-            cursor_at = layout.CONTROL_OFFSETS["cursor"]
-            _U32.pack_into(self.maps["control"].memory(), cursor_at, 0)
-            try:
-                self._apply.run(_FRAME, repeat=len(some))
-            except OSError as error:
-                raise DatapathError(f"BPF_PROG_TEST_RUN: {error}") from error
+            control, cursor_at = self.maps["control"].memory(), layout.CONTROL_OFFSETS["cursor"]
+            _U32.pack_into(control, cursor_at, 0)
+            done = 0
+            while done < len(some):
+                try:
+                    self._apply.run(_FRAME, repeat=len(some) - done)
+                    break
+                except InterruptedError:  # a signal: the kernel stops after some of the runs
+                    (done,) = _U32.unpack_from(control, cursor_at)
+                except OSError as error:
+                    raise DatapathError(f"BPF_PROG_TEST_RUN: {error}") from error
