@@ -439,6 +439,63 @@ def test_an_interface_that_comes_back_is_limited_again(
         topology.run("limiter", "ip", "link", "del", "again0", check=False)
 
 
+def test_an_interface_that_comes_back_with_another_link_layer_is_limited(
+    topology: Topology, start: Start
+) -> None:
+    def make(mode: str) -> None:
+        topology.run("limiter", "ip", "tuntap", "add", "again0", "mode", mode)
+        topology.run("limiter", "ip", "address", "add", "10.93.0.1/24", "dev", "again0")
+        topology.run("limiter", "ip", "link", "set", "again0", "up", "arp", "off")
+
+    def send(count: int) -> None:
+        with topology.udp("limiter", "10.93.0.1") as sender:
+            for _ in range(count):
+                sender.sendto(bytes(100), ("10.93.0.2", 9000))
+
+    make("tun")  # without a link header
+    try:
+        datapath = start()
+        datapath.attach((limit(1, "again0", destination="10.93.0.2"), only(5, 128)))
+        send(3)
+        assert datapath.wait(1, 3).forwarded_packets == 3
+        topology.run("limiter", "ip", "link", "del", "again0")
+        make("tap")
+        assert wait_for(datapath.counters, partial(reattached, 1))["reattached"] == 1
+        send(10)
+        total = datapath.wait(1, 13)
+        assert (total.arrived_packets, total.forwarded_packets) == (13, 5)
+    finally:
+        topology.run("limiter", "ip", "link", "del", "again0", check=False)
+
+
+def test_interfaces_that_exchange_names_are_limited_by_name(
+    topology: Topology, start: Start, way: str
+) -> None:
+    """The first name goes to a device without limits, then to one under another limit."""
+
+    def rename(*names: tuple[str, str]) -> None:
+        datapath.pause()
+        for old, new in names:
+            topology.run("limiter", "ip", "link", "set", old, "name", new)
+        datapath.pause(False)
+
+    pair = ("link", "add", "name", "again0", "type", "veth", "peer", "name", "again1")
+    topology.run("limiter", "ip", *pair)
+    try:
+        datapath = start()
+        datapath.attach((limit(1, "again0"), UNLIMITED))
+        rename(("again0", "again2"), ("again1", "again0"))
+        assert wait_for(datapath.counters, partial(reattached, 1))["reattached"] == 1
+        assert ours(topology, "again0", "again2") == expected(way, "again0 egress")
+        datapath.attach((limit(1, "again0"), UNLIMITED), (limit(2, "again2"), UNLIMITED))
+        rename(("again0", "again1"), ("again2", "again0"), ("again1", "again2"))
+        assert wait_for(datapath.counters, partial(reattached, 3))["reattached"] == 3
+        assert ours(topology, "again0", "again2") == expected(way, "again0 egress", "again2 egress")
+    finally:
+        for name in ("again0", "again1", "again2"):
+            topology.run("limiter", "ip", "link", "del", name, check=False)
+
+
 def take_filter(topology: Topology) -> None:
     topology.run("limiter", "tc", "filter", "del", "dev", "out0", "egress")
 

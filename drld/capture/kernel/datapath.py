@@ -190,7 +190,7 @@ class KernelDatapath:
         state.beat(now_ns)
         if self._news_of_links() or now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
-            self._reattached += self._on_hooks().put_back_lost(state.handover_ids)
+            self._reattached += self._on_hooks().put_back_lost(state)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""

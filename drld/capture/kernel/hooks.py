@@ -23,6 +23,7 @@ from drld.ebpf.bpf import Code, Map, Program
 from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.hook import Device, Hook, device
 from drld.errors import DatapathError
+from drld.police.direction import Direction
 from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class Hooks:
         self._attachment = attachment
         self._police = police
         self._seed = seed
+        self._limits: Sequence[LimitSpec] = ()
+        """The limits that the attached programs enforce."""
         self._attached: dict[Hook, _Attached] = {}
         self._prepared: dict[Hook, _Attached] = {}
         """Programs made in advance by `preparation`."""
@@ -111,6 +114,7 @@ class Hooks:
             self._discard_prepared()
             raise
         _close(self._attached, made)
+        self._limits = limits
         self._attached = made
         self.in_force = True
         self._discard_prepared()
@@ -138,9 +142,11 @@ class Hooks:
 
         return prepare
 
-    def put_back_lost(self, handover_ids: str) -> int:
+    def put_back_lost(self, state: State) -> int:
         """Attach lost programs again; return their number."""
         count = 0
+        former: set[tuple[int, Direction]] = set()
+        """Hooks of devices that no longer have the name of a limit's interface."""
         for hook, attached in self._attached.items():
             try:
                 index = socket.if_nametoindex(hook.interface)
@@ -149,8 +155,8 @@ class Hooks:
             try:
                 if self._is_there(hook, index):
                     continue
-                there = device(hook.interface)
-                self._attachment.put(there.index, hook.direction, attached.program, handover_ids)
+                former_index = attached.device.index
+                self._put_back(hook, state)
             except DatapathError as error:
                 if hook not in self._lost:
                     log.error(
@@ -159,8 +165,9 @@ class Hooks:
                     )
                 self._lost.add(hook)
                 continue
-            new = index != attached.device.index
-            attached.device = there
+            new = index != former_index
+            if new:
+                former.add((former_index, hook.direction))
             self._lost.discard(hook)
             count += 1
             log.warning(
@@ -168,7 +175,30 @@ class Hooks:
                 hook.interface,
                 "a new interface" if new else f"the program was gone ({hook.direction.value})",
             )
+        # A device that was renamed lives on, with the program.
+        current = {(each.device.index, hook.direction) for hook, each in self._attached.items()}
+        for former_index, direction in former - current:
+            with cleaning_up():
+                self._attachment.remove(former_index, direction)
         return count
+
+    def _put_back(self, hook: Hook, state: State) -> None:
+        """Attach a hook's program to the interface that has its name now."""
+        there = device(hook.interface)
+        old = new = self._attached[hook]
+        if there.link_bytes != old.device.link_bytes:  # a program's offsets are fixed
+            new = self._load(self._recipe(hook, self._limits, state.slots(), state), state)
+            there = new.device
+        try:
+            self._attachment.put(there.index, hook.direction, new.program, state.handover_ids)
+        except BaseException:
+            if new is not old:
+                new.close()
+            raise
+        new.device = there
+        self._attached[hook] = new
+        if new is not old:
+            old.close()
 
     def close(self) -> None:
         """Remove every program of this limiter, as far as possible.
