@@ -173,6 +173,9 @@ inline_always u64 lacks(struct drld_limit *limit, s64 needed, s64 depth)
  * forwarded; 0: no change, as for every dropped packet. `busy`, `beyond`, `below` and `refused` are
  * masks, all ones for true.
  *
+ * A debt of a lower level is cut to what is possible at today's (FlowBuckets.bounded), for good: also
+ * if the packet is dropped. Another CPU may have charged the flow meanwhile; that charge is lost.
+ *
  * No product overflows. A flow owes at most two spans of 2^61 ns and two packets of 2^47 ns. At most
  * one span of that counts, so a packet leaves at most the reserve: 2^62 tokens. */
 inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *bucket, u64 length,
@@ -183,7 +186,12 @@ inline_always u64 check_flow(struct drld_limit *limit, struct drld_flow_bucket *
 	if (scaled && bucket) {
 		u64 now = volatile_read(limit->updated_ns), full = volatile_read(bucket->due_ns);
 		u64 span = volatile_read(limit->flow.span), busy = less(now, full);
-		u64 owed = (length * scaled >> DRLD_SCALE_BITS) + ((full - now) & busy);
+		u64 debt = (full - now) & busy, most = DRLD_MARKED_SPANS * span + scaled;
+		if (unlikely(debt > most)) {
+			debt = most;
+			*(volatile u64 *)&bucket->due_ns = now + most;
+		}
+		u64 owed = (length * scaled >> DRLD_SCALE_BITS) + debt;
 		u64 beyond = less(span, owed);
 		left = (owed + ((span - owed) & beyond)) * volatile_read(limit->flow.per_ns);
 		charged = now + owed;

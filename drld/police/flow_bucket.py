@@ -19,7 +19,13 @@ again. A byte takes s nanoseconds, and an empty bucket fills in the span T:
     leaves in the limit's bucket    (reserve / T) min(due' - t, T)
 
 `max` lets a packet larger than the whole bucket pass when the bucket is full. A new flow has
-due = 0: a full bucket. A new rate changes the bytes that are owed, in proportion.
+due = 0: a full bucket.
+
+A new rate changes the bytes that are owed, in proportion. At a lower rate, a flow so owes fewer
+bytes, and the same part of its bucket. At a higher rate, it would have to pay more bytes than it
+ever got, for as long as they took at the lower rate. So a packet finds at most a debt that is
+possible at today's rate: `MARKED_SPANS` spans and a packet of 64 KiB (`most_ns`). This does not
+shorten a debt of a constant rate, except one of a longer packet (BIG TCP) in a shallow bucket.
 
 All numbers are integers, so that the BPF program gives the same verdicts. s is scaled by 2**16 and
 rounded down: at 400 Gbit/s an error below 0.1 %. It is at most 2**44 (3.7 bytes/s), so that every
@@ -42,7 +48,7 @@ MARKED_SPANS = 2
 class FlowBuckets:
     """Rate and depth of the flow buckets of one limit."""
 
-    __slots__ = ("per_ns", "scaled", "span_ns")
+    __slots__ = ("most_ns", "per_ns", "scaled", "span_ns")
 
     def __init__(self, enforcement: Enforcement) -> None:
         rate = enforcement.flow_rate
@@ -50,9 +56,16 @@ class FlowBuckets:
         """Nanoseconds a byte, times 2**16; 0: flows are not policed."""
         span_ns = enforcement.flow_depth * NS_PER_S // rate if rate else 0
         self.span_ns = min(span_ns, MAX_SPAN_NS)
+        self.most_ns = MARKED_SPANS * self.span_ns + self.scaled
+        """Most that a flow owes before a packet. `scaled` is the time of 64 KiB: 2**16 bytes."""
         reserve = min(enforcement.reserve * NS_PER_S, MAX_TOKENS)
         self.per_ns = reserve // self.span_ns if self.span_ns else 0
         """Tokens to leave for each nanosecond owed."""
+
+    def bounded(self, due_ns: int, now_ns: int) -> int:
+        """The `due` of a flow's bucket at this rate, ns."""
+        latest_ns = now_ns + self.most_ns
+        return due_ns if due_ns < latest_ns else latest_ns
 
     def charged(self, due_ns: int, length: int, now_ns: int) -> int:
         """The `due` of a flow's bucket after a packet of `length` bytes, ns."""

@@ -155,6 +155,7 @@ class Policer:
         buckets, slot = self._flow_buckets, self._slot
         if buckets is not None and slot is not None:
             now_ns = bucket.updated_ns
+            slot.due_ns = buckets.bounded(slot.due_ns, now_ns)
             charged_ns = buckets.charged(slot.due_ns, length, now_ns)
             if bucket.spares(length, buckets.left(charged_ns, now_ns)):
                 if buckets.covers(charged_ns, length, now_ns):

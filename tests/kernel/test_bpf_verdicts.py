@@ -538,6 +538,20 @@ def test_the_largest_reserve_and_debt_of_a_flow_leave_no_63_bits(
     assert seen == [FORWARD] * marked + [MARK] * (dropped - marked) + [DROP] * (1500 - dropped)
 
 
+@pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
+def test_a_debt_of_a_low_level_does_not_outlive_it(benches: dict[int, Bench], kind: int) -> None:
+    low = Enforcement(depth=75_000, flow_rate=1000, flow_depth=18_000, reserve=1500)
+    pair = Pair(benches[kind], [low] * len(benches[kind].limits))
+    assert verdicts(pair, 0, 12) == [FORWARD] * 12
+    high = replace(low, flow_rate=10**6, flow_depth=500_000, reserve=75_000)
+    for number in range(len(pair.limits)):
+        pair.order(Order(number, high, 0))
+    assert verdicts(pair, 0, 1) == [DROP]
+    # Twice half a second, and 65,536 bytes at one a microsecond.
+    (flow,) = pair.bench.flows(0).values()
+    assert flow.due_ns == START_NS + 2 * NS_PER_S // 2 + 65_536_000
+
+
 @pytest.mark.parametrize("late_ns", [0, 1])
 @pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
 def test_a_debt_is_paid_to_the_nanosecond_and_never_forgiven(

@@ -201,3 +201,28 @@ def test_a_flow_below_its_rate_is_always_covered(
         assert buckets.covers(charged_ns, length, now_ns)
         due_ns = charged_ns
         now_ns += gap_ns + length * NS_PER_S // rate + 1
+
+
+def test_a_debt_of_a_low_level_does_not_outlive_it() -> None:
+    """Else 17 kB of a level of 1 kB/s would be 8.5 MB of one of 500 kB/s."""
+    low = Enforcement(fill_rate=2000, depth=20_000, flow_rate=1000, flow_depth=18_000, reserve=9000)
+    high = Enforcement(
+        fill_rate=10**6,
+        depth=250_000,
+        flow_rate=500_000,
+        flow_depth=250_000,
+        reserve=125_000,
+    )
+    limit = Policer(policy(), low, 0)
+    for number in range(200):
+        limit.police(flow(0), 1000, number * NS_PER_S // 2, RNG)
+    start_ns = 100 * NS_PER_S
+    limit.program(high, (), start_ns)
+    # 4 MB/s of one flow, and 300 kB/s, below its level, of the one with the debt.
+    passed = [0] * 4
+    for number in range(4 * 4000):
+        now_ns = start_ns + number * MS // 4
+        limit.police(flow(1), 1000, now_ns, RNG)
+        if number * 300 // 4000 != (number + 1) * 300 // 4000:
+            passed[number // 4000] += limit.police(flow(0), 1000, now_ns, RNG)
+    assert passed[2:] == [300, 300]
