@@ -58,6 +58,16 @@ def test_who_is_dead_or_has_left_is_named_and_counted_out_by_silence_only(state:
     assert verdicts(bench, 3 * TICK_NS)["c"] == ("alive", True)
 
 
+def test_a_listing_of_peers_goes_on_across_a_reload_that_removes_one() -> None:
+    bench = probing()
+    listing = peer_reports(bench.engine, TICK_NS)
+    assert next(listing)["name"] == "b"
+    bench.engine.reconfigure(replace(bench.engine.spec, peers=()), TICK_NS)
+    forgotten = TICK_NS + bench.engine.membership.forgotten_ns + 1
+    assert bench.engine.node.forget_departed(forgotten)
+    assert [peer["name"] for peer in listing] == ["c"]
+
+
 def test_a_verdict_of_life_connects_nobody() -> None:
     bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
     bench.transport.inbox += [("b", Met(3)), ("c", Met(2))]
