@@ -367,9 +367,7 @@ class Daemon:
 
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
-        now_ns = clock()
-        limits = zip(self.engine.spec.limits, self.engine.limits.values(), strict=True)
-        return (report.limit_report(limit, managed, now_ns) for limit, managed in limits)
+        return report.limit_reports(self.engine, clock())
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""

@@ -37,6 +37,12 @@ _VERDICTS: dict[State, Verdict] = {
 }
 
 
+def limit_reports(engine: Engine, now_ns: int) -> Iterator[LimitReport]:
+    """Every limit, in the order of the configuration; none before the engine has started."""
+    limits = list(zip(engine.spec.limits, engine.limits.values(), strict=bool(engine.limits)))
+    return (limit_report(limit, managed, now_ns) for limit, managed in limits)
+
+
 def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitReport:
     """One limit at its last tick; a quiescent limit has not changed since."""
     policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
