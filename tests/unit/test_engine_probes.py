@@ -152,6 +152,7 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
     bench, peer_log = probing(), PeerLog()
     found: dict[str, list[str]] = {}
     monkeypatch.setattr(bench.engine, "disagreements", lambda: found)
+    monkeypatch.setattr(ConfigDigest, "agrees", lambda *_: True)
     lines = []
     for number in range(2, 100):
         found = {"b": ["first"]} if number < 30 and number % 2 else {}
@@ -226,6 +227,43 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     number = 200
     assert lines() == ["no peer answers this limiter: check its network"]
+
+
+def test_after_a_reload_a_peer_agrees_only_once_it_has_said_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 0)
+    bench, peer_log, number = probing(), PeerLog(), 1
+
+    def lines(*rates: tuple[str, int]) -> list[str]:
+        """What is logged after acknowledgements by peers whose first limit has these rates."""
+        nonlocal number
+        number += 1
+        for peer, rate in rates:
+            policy = replace(FIRST.policy, rate=rate)
+            other = ConfigDigest(shared_settings([policy], gossip_spec()), TICK_NS)
+            assert bench.engine.node.probes is not None
+            digests = bench.engine.node.probes.config_digest
+            digests.compare(peer, ALL, other.digest(ALL))
+            while (asked := digests.question(number * NS_PER_S)) is not None:
+                digests.compare(asked[0], asked[1], other.digest(asked[1]))
+                number += 1
+        lines = peer_log.lines(bench.engine, number * NS_PER_S)
+        return [line for line in lines if "configuration" in line]
+
+    def reload(*peers: str) -> None:
+        bench.engine.reconfigure(spec(FIRST, peers=peers, probes=ProbeSpec()), number * NS_PER_S)
+
+    different = "peer b has a different configuration for the limits first"
+    assert lines(("b", 1)) == [different]
+    reload("b", "c", "d")
+    assert lines() == []
+    assert lines(("b", 1)) == []
+    reload("b", "c")
+    assert lines(("b", FIRST.policy.rate)) == ["peer b has the same configuration again"]
+    assert lines(("c", 1)) == [different.replace("b", "c", 1)]
+    reload("b")
+    assert lines() == []
 
 
 def test_a_peer_of_another_wire_version_is_named_once_until_it_is_met() -> None:
