@@ -37,6 +37,9 @@ class PeerLog:
 
     def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
         """The lines to log since the last call."""
+        self._said_ns = {
+            said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
+        }
         yield from self._other_versions(engine.node.transport.other_versions, now_ns)
         probes = engine.node.probes
         if probes is None:
@@ -112,9 +115,6 @@ class PeerLog:
 
     def _may_say(self, now_ns: int, *subject: str) -> bool:
         """Whether a line about this subject is due; if so, the caller logs it now."""
-        self._said_ns = {
-            said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
-        }
         if subject in self._said_ns:
             return False
         self._said_ns[subject] = now_ns

@@ -127,6 +127,31 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
     assert lines == [(2, "peer c is dead: no limiter hears from it"), (22, "peer c is back")]
 
 
+def test_the_work_of_a_tick_is_linear_in_the_peers_that_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition that heals keeps the lines of thousands of peers waiting for `QUIET_NS`."""
+    subtractions = 0
+
+    class Counting(int):
+        def __sub__(self, other: int) -> int:
+            nonlocal subtractions
+            subtractions += 1
+            return int(self) - other
+
+    peers = [f"p{number}" for number in range(100)]
+    bench, peer_log = Bench(spec(FIRST, peers=peers, probes=ProbeSpec())), PeerLog()
+    assert bench.engine.node.probes is not None
+    states = bench.engine.node.probes.peer_states
+    for state, expected in ((State.DEAD, 100), (State.ALIVE, 0)):
+        monkeypatch.setattr(states, "state", lambda _, state=state: state)
+        bench.engine.node.judged.update(peers)
+        subtractions = 0
+        lines = list(peer_log.lines(bench.engine, Counting(TICK_NS)))
+        assert len([line for line in lines if "dead" in line]) == expected
+        assert subtractions < 1000
+
+
 def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
