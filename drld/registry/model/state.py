@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from drld.config.problems import must_be
 from drld.errors import ConfigError
@@ -306,18 +306,20 @@ class Registry:
         elif (name := self.keys.member_of(key)) is not None:
             if name == self.name:
                 self._own_revision = revision
-            member = self._read.member(value, key)
+            old = self.members.get(name)
+            member = old.value if _same(old, value) else self._read.member(value, key)
             if name not in self.members and len(self.members) >= MAX_MEMBERS:
                 raise ConfigError([f"{source(key)}: more than {MAX_MEMBERS} members"])
-            self._weigh(key, self.members.get(name), value)
+            self._weigh(key, old, value)
             self.members[name] = Held(member, value, revision)
             self.former.pop(name, None)
         elif (limit_id := self.keys.limit_of(key)) is not None:
-            limit = self._read.limit(value, key)
+            known = self.limits.get(limit_id)
+            limit = known.value if _same(known, value) else self._read.limit(value, key)
             if limit.id != limit_id:
                 same = f"{limit_id}, as in the key"
                 raise ConfigError([f"{source(key)}: id: {must_be(same, limit.id)}"])
-            self._weigh(key, self.limits.get(limit_id), value)
+            self._weigh(key, known, value)
             self.limits[limit_id] = Held(limit, value, revision)
         else:
             return False
@@ -360,6 +362,11 @@ class Registry:
             held = self.limits[limit_id]
         assert held is not None
         return held.raw
+
+
+def _same(held: Held[Any] | None, value: bytes) -> TypeGuard[Held[Any]]:
+    """Whether a value is the known one: to read it again would take most of a `resync`."""
+    return held is not None and held.raw == value
 
 
 def _size(held: Held[Any] | None) -> int:

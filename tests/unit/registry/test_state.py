@@ -6,7 +6,8 @@ import pytest
 
 from drld.policy import Excess
 from drld.registry.model import state
-from drld.registry.model.state import Event, Registry
+from drld.registry.model.state import Event, Member, Registry
+from drld.spec import LimitSpec
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
 
@@ -36,6 +37,31 @@ def test_a_snapshot_is_the_fleet() -> None:
     assert registry.limits[1].value.policy.rate == 1_250_000
     assert registry.continuous
     assert (registry.fleet, registry.revision, registry.seen) == (FLEET, 10, 10)
+    assert not registry.problems
+
+
+def test_only_values_that_have_changed_are_read_again() -> None:
+    """A large fleet's values take a second to read, and a reconnection brings them all."""
+    registry = following({ONE: b"bad"})
+    reads: list[str] = []
+    read = registry._read
+
+    class Noted:
+        def limit(self, value: bytes, key: str) -> LimitSpec:
+            reads.append(key)
+            return read.limit(value, key)
+
+        def member(self, value: bytes, key: str) -> Member:
+            reads.append(key)
+            return read.member(value, key)
+
+    registry._read = Noted()
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), B: member(3)}
+    registry.resync(events({**there, ONE: limit(1)}, 20), 20)
+    assert reads == [B]
+    assert registry.members["b"].value.address == ("127.0.0.3", 7946)
+    assert {held.revision for held in registry.members.values()} == {20}
+    assert (registry.limits[1].revision, registry.seen) == (20, 20)
     assert not registry.problems
 
 
