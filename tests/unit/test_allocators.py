@@ -46,6 +46,15 @@ def test_static_is_the_share_of_rate_and_depth_whatever_is_heard() -> None:
         assert (enforcement.fill_rate, enforcement.depth) == (5 * MBIT, 37_500)
 
 
+def test_the_smallest_share_of_a_burst_still_passes_packets() -> None:
+    """A packet passes a full bucket, however shallow, but none passes one of no depth."""
+    limit = replace(LIMIT, static_rate=125, static_burst=0.4)
+    enforcement = make("static").allocate(IDLE, view(0), limit, TICK_NS).enforcement
+    assert enforcement.depth == 1
+    none = replace(LIMIT, static_rate=0, static_burst=0)
+    assert make("static").allocate(IDLE, view(0), none, TICK_NS).enforcement.depth == 0
+
+
 def test_gtb_drains_for_the_others() -> None:
     allocation = allocate(make("gtb"), demand(4 * MBIT), view(3 * MBIT))
     assert allocation.value == 4 * MBIT
