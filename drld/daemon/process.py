@@ -109,6 +109,7 @@ class Daemon:
             trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as stops,
             trio.open_signal_receiver(signal.SIGHUP) as hangups,
         ):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # see drld.daemon.main
             stopping = False
             try:
                 async with trio.open_nursery() as nursery:

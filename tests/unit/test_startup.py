@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,29 @@ def test_a_host_that_has_no_descriptor_has_no_other_daemon(monkeypatch: pytest.M
     assert str(caught.value) == (
         "a.toml: limiter.name: cannot reserve 'a' on this host: Too many open files"
     )
+
+
+HANGUP_AT_THE_IMPORT = """
+import os, signal, sys, types
+from drld import daemon
+
+class Process(types.ModuleType):
+    def __getattr__(self, name):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return lambda argv: signal.SIGHUP in signal.sigpending()
+
+sys.modules["drld.daemon.process"] = daemon.process = Process("drld.daemon.process")
+del daemon.process
+print(daemon.main([]))
+"""
+
+
+def test_a_reload_that_is_asked_for_too_early_waits_for_the_start() -> None:
+    """Until its handler is there, SIGHUP would end the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", HANGUP_AT_THE_IMPORT],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
