@@ -162,6 +162,8 @@ class Transport:
     def _set_peers(self, by_name: dict[str, _Peer], by_address: dict[Address, _Peer]) -> None:
         self._by_name = by_name
         self._by_address = by_address
+        for name in self.other_versions.keys() - by_name.keys():
+            del self.other_versions[name]
 
     def set_ring(self, ring: KeyRing) -> None:
         """Seal and open with these keys from now on; sessions stay."""
