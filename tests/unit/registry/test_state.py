@@ -63,6 +63,16 @@ def test_only_values_that_have_changed_are_read_again() -> None:
     assert {held.revision for held in registry.members.values()} == {20}
     assert (registry.limits[1].revision, registry.seen) == (20, 20)
     assert not registry.problems
+    # A batch that was read ahead leaves nothing to read.
+    reads.clear()
+    there[C], there[TWO] = member(4), b"bad"
+    items = events({**there, ONE: limit(1)}, 30)
+    registry.read_ahead(items)
+    assert reads == [C, TWO]
+    registry.resync(items, 30)
+    assert reads == [C, TWO, TWO]
+    assert registry.members["c"].value.address == ("127.0.0.4", 7946)
+    assert registry.problems.keys() == {TWO}
 
 
 def test_events_change_it() -> None:
