@@ -114,6 +114,8 @@ class Engine:
                 self._attach(spec, kept, len(self.node.members_after(spec)), now_ns)
             undo.pop_all()
         self.node.reconfigure(spec, now_ns)
+        for peer in self.unknown_limit.keys() - addresses.keys():
+            del self.unknown_limit[peer]
         self._adopt(kept, now_ns)
         self._set_peers()
         # The next look wakes all limits, quiescent ones too.

@@ -66,7 +66,7 @@ class Policy:
     """`burst` is `drld.burst.automatic_burst` of the rate."""
     excess: Excess = Excess.DROP
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Relative weight of each limiter's flows, above 0 to 1000; limiters not named have 1.
+    """Relative weight of each limiter's flows, 0.001 to 1000; limiters not named have 1.
     A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
     flow: SourcePrefix | None = None
     """What makes a flow; None: the five-tuple. It is no part of the target, for the fleet must

@@ -106,12 +106,13 @@ class FakeTransport:
 
 
 class Bench:
-    def __init__(self, configured: LimiterSpec) -> None:
+    def __init__(self, configured: LimiterSpec, *, start: bool = True) -> None:
         self.datapath = FakeDatapath()
         self.transport = FakeTransport()
         planes = [packets(self.datapath)]
         self.engine = Engine(configured, planes, self.transport, Random(1))
-        self.engine.start(0)
+        if start:
+            self.engine.start(0)
 
     def packet(self, limit_id: int) -> None:
         self.datapath.policers[limit_id].arrive(FlowKey(6, b"", b"", 0, 0), 1500)

@@ -84,9 +84,11 @@ class Allocator(ABC):
 def bucket(rate: float, burst: float, floor: int = 0) -> Enforcement:
     """A token bucket of `rate` bytes/s (signed) and `burst` bytes, at least `floor` bytes deep.
 
-    It drains no faster than `MAX_DRAIN`: what others want may be any number.
+    It drains no faster than `MAX_DRAIN`: what others want may be any number. A burst above 0 is at
+    least one byte deep: a full bucket passes a packet of any size, but one of no depth passes none.
     """
-    return Enforcement(fill_rate=round(max(rate, -MAX_DRAIN)), depth=max(round(burst), floor))
+    depth = max(round(burst), floor, 1 if burst > 0 else 0)
+    return Enforcement(fill_rate=round(max(rate, -MAX_DRAIN)), depth=depth)
 
 
 def require(parameters: object, name: str, holds: bool) -> None:

@@ -94,6 +94,9 @@ from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
 _RECENT_HISTORY = 1e-4
 """Weight that history one second old keeps: a time constant of about a tenth of a second."""
+_LONGEST_RISE_S = 10.0
+"""Longest interval in which the weight rises: the longest that a configuration may ask for. A
+daemon that was stopped for minutes has seen nothing meanwhile, and the power would overflow."""
 _GUARD_MARGIN = 0.1
 """Of random drop; with 0.05 flows need 0.2 s longer to take what has become free."""
 
@@ -109,15 +112,15 @@ class FpsParameters:
     """Part of its demand by which a limiter whose flows are all limited elsewhere may exceed it."""
     saturation: Annotated[float, "above 0 and at most 1"] = 0.95
     """Part of the local limit from which demand counts as having reached it."""
-    hold_s: Annotated[float, "at least 0"] = 1.0
+    hold_s: Annotated[float, "from 0 to 3600"] = 1.0
     """Seconds for which evidence of saturation (a drop, such a demand) counts."""
-    growth: Annotated[float, "above 1"] = 100.0
+    growth: Annotated[float, "above 1 and at most 1000000"] = 100.0
     """Largest factor by which the weight may rise in a second."""
-    start_s: Annotated[float, "at least 0"] = 0.25
+    start_s: Annotated[float, "from 0 to 3600"] = 0.25
     """Seconds after an idle time for which flows count as unbottlenecked."""
-    min_weight: Annotated[float, "above 0"] = 0.1
+    min_weight: Annotated[float, "above 0 and at most 1000"] = 0.1
     """Smallest weight of a limiter that has traffic, in flows."""
-    depth_packets: Annotated[int, "at least 1"] = INITIAL_WINDOW_ITEMS
+    depth_packets: Annotated[int, "from 1 to 1000000"] = INITIAL_WINDOW_ITEMS
     """Smallest depth of the local bucket, in packets of 1,500 bytes."""
     reach: Annotated[float, "at least 1 + headroom"] = 1.5
     """Largest factor by which the local limit may exceed the arrivals of the last tenth of a
@@ -126,11 +129,11 @@ class FpsParameters:
     def __post_init__(self) -> None:
         require(self, "saturation", 0 < self.saturation <= 1)
         require(self, "headroom", (1 + self.headroom) * self.saturation > 1)
-        require(self, "hold_s", self.hold_s >= 0)
-        require(self, "growth", self.growth > 1)
-        require(self, "start_s", self.start_s >= 0)
-        require(self, "min_weight", self.min_weight > 0)
-        require(self, "depth_packets", self.depth_packets >= 1)
+        require(self, "hold_s", 0 <= self.hold_s <= 3600)
+        require(self, "growth", 1 < self.growth <= 1e6)
+        require(self, "start_s", 0 <= self.start_s <= 3600)
+        require(self, "min_weight", 0 < self.min_weight <= 1000)
+        require(self, "depth_packets", 1 <= self.depth_packets <= 1_000_000)
         require(self, "reach", self.reach >= 1 + self.headroom)
 
 
@@ -182,7 +185,8 @@ class FlowProportionalShare(Allocator):
         elif self._since_evidence_ns < self.parameters.hold_s * NS_PER_S or wanted >= limit.rate:
             ceiling = self._weight
             if evidence or wanted >= limit.rate:
-                ceiling *= self.parameters.growth ** (interval_ns / NS_PER_S)
+                elapsed_s = min(interval_ns / NS_PER_S, _LONGEST_RISE_S)
+                ceiling *= self.parameters.growth**elapsed_s
             weight = min(self._flow_count(demand), ceiling)
         else:
             weight = min(wanted * view.remote / (limit.rate - wanted), self._flow_count(demand))

@@ -80,7 +80,7 @@ class Gate:
         self._matcher = Matcher(specs)
         self._known.clear()
         self.fail_open = pass_without_daemon(specs)
-        self.marks = any(limit.policy.excess is Excess.MARK for limit in specs)
+        self.marks = marks(specs)
 
     def judge(
         self, data: bytes, interface: str, direction: Direction, mark: int, now_ns: int
@@ -148,3 +148,8 @@ class Gate:
     ) -> None:
         """Enforce this record from now on, and drop the named flows from the sample."""
         self._policers[limit_id].program(enforcement, evict, now_ns)
+
+
+def marks(limits: Iterable[LimitSpec]) -> bool:
+    """Whether any limit marks."""
+    return any(limit.policy.excess is Excess.MARK for limit in limits)

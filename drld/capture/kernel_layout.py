@@ -15,6 +15,7 @@ from drld.police.policer import DRAW_BITS
 from drld.police.source_sample import source_masks
 from drld.policy import Excess, Mode, Policy
 from drld.spec import LimitSpec, OnFailure
+from drld.units import BYTES
 
 ABI = 4
 MAX_LIST = 8
@@ -94,13 +95,18 @@ CPUs."""
 _MAX_U64 = 2**64 - 1
 
 
+def _tokens(size: int) -> int:
+    """Bytes as tokens of bpf/drld.h. Its 64-bit arithmetic holds no deeper bucket than this."""
+    return min(size, BYTES.max_burst) * NS_PER_S
+
+
 def record(enforcement: Enforcement) -> bytes:
     """The `struct drld_record` of an enforcement."""
     threshold = int(enforcement.drop_probability * (1 << DRAW_BITS))
     if enforcement.depth is None:
         return RECORD.pack(threshold << 8, 0, 0, _FOREVER)
     rate = abs(enforcement.fill_rate)
-    depth = enforcement.depth * NS_PER_S
+    depth = _tokens(enforcement.depth)
     # Longer times do not count, or the product would not fit into 64 bits.
     span = -(-(depth + _DEBT) // rate) if rate else _FOREVER
     flags = BUCKET | (DRAIN if enforcement.fill_rate < 0 else 0)
@@ -129,7 +135,7 @@ def command(slot: int, enforcement: Enforcement, now_ns: int) -> bytes:
     return COMMAND.pack(
         now_ns,
         enforcement.credit_id & _MAX_U64,
-        enforcement.credit * NS_PER_S,
+        _tokens(enforcement.credit),
         slot,
         record(enforcement),
         flow_record(enforcement),
@@ -141,7 +147,7 @@ def limit_state(
 ) -> bytes:
     """The first `struct drld_limit` of a limit: its bucket is full."""
     return LIMIT.pack(
-        (enforcement.depth or 0) * NS_PER_S,
+        _tokens(enforcement.depth or 0),
         now_ns,
         grace_ns,
         0,

@@ -18,7 +18,7 @@ from pydantic import PlainValidator
 from drld import units
 from drld.units import BYTES
 
-MAX_WEIGHT = 1000
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 # Firewalls read a leading dash as an option and "+" and "*" as wildcards.
@@ -191,8 +191,8 @@ def _burst_or_auto(value: object) -> int | Literal["auto"]:
 
 def _weight(value: object) -> float:
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
-    if not 0 < number <= MAX_WEIGHT:
-        raise ValueError(f"a number above 0 and at most {MAX_WEIGHT}")
+    if not MIN_WEIGHT <= number <= MAX_WEIGHT:
+        raise ValueError(f"a number from {MIN_WEIGHT} to {MAX_WEIGHT}")
     return float(number)
 
 
@@ -206,7 +206,7 @@ BurstOrAuto = Annotated[
     Kind(f'`"auto"`, or {_read_burst.described.text}'),
 ]
 """Bytes, or "auto": of the size that `drld.burst.automatic_burst` gives it."""
-Weight = Annotated[float, PlainValidator(_weight), Kind(f"number, above 0 to {MAX_WEIGHT}")]
+Weight = Annotated[float, PlainValidator(_weight), Kind(f"number, {MIN_WEIGHT} to {MAX_WEIGHT}")]
 Interval = Annotated[int, PlainValidator(_read_interval), _read_interval.described]
 """Nanoseconds."""
 TimeToLive = Annotated[int, PlainValidator(_read_time_to_live), _read_time_to_live.described]

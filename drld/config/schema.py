@@ -208,7 +208,8 @@ class LimitTable(Table):
     interval: Interval | None = None
     """Estimate interval: how often demand is measured and the local limit set
     (docs/operations.md#choose-the-intervals). Default: `gossip.interval`."""
-    ewma: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    # Nearer to 1, the share of a new sample rounds to 0, and the mean is 0 / 0.
+    ewma: Annotated[float, Field(ge=0, le=0.999)] = 0.1
     """Weight that history one second old keeps in the demand; 0 is no filter. `fair` shows this
     demand, and decides by filters of its own."""
     mode: Literal["enforce", "shadow"] = "enforce"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from drld.engine import GOSSIP, Engine
+from drld.gossip.health.config_digest import ConfigDigest
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.message import VERSION
@@ -31,18 +32,25 @@ class PeerLog:
         self._isolated = False
         self._said_ns: dict[tuple[str, ...], int] = {}
         """When the last line about each subject was logged, in the last `QUIET_NS`."""
-        self._probes: Probes | None = None
-        """The probes in force. A reload replaces them, and limits are compared from scratch."""
+        self._config_digest: ConfigDigest | None = None
+        """The digest in force. A reload replaces it, and limits are compared from scratch."""
 
     def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
         """The lines to log since the last call."""
+        self._said_ns = {
+            said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
+        }
         yield from self._other_versions(engine.node.transport.other_versions, now_ns)
         probes = engine.node.probes
         if probes is None:
             return
-        if probes is not self._probes:
-            self._probes = probes
-            self._disagreeing = {}
+        if probes.config_digest is not self._config_digest:
+            self._config_digest = probes.config_digest
+            peers = {peer.name for peer in engine.spec.peers}
+            self._gone = {peer: it for peer, it in self._gone.items() if peer in peers}
+            self._disagreeing = {
+                peer: limits for peer, limits in self._disagreeing.items() if peer in peers
+            }
         yield from self._verdicts(engine, probes, now_ns)
         if probes.isolated(now_ns) is not self._isolated and self._may_say(now_ns, "answers"):
             self._isolated = not self._isolated
@@ -51,7 +59,7 @@ class PeerLog:
                 if self._isolated
                 else "peers answer again"
             )
-        yield from self._disagreements(engine, now_ns)
+        yield from self._disagreements(engine, probes.config_digest, now_ns)
 
     def _other_versions(self, found: Mapping[str, int], now_ns: int) -> Iterator[str]:
         self._versions = {peer: it for peer, it in self._versions.items() if peer in found}
@@ -84,7 +92,9 @@ class PeerLog:
                 del self._gone[peer]
                 yield f"peer {peer} is back"
 
-    def _disagreements(self, engine: Engine, now_ns: int) -> Iterator[str]:
+    def _disagreements(
+        self, engine: Engine, config_digest: ConfigDigest, now_ns: int
+    ) -> Iterator[str]:
         # A change of the whole fleet's limits reaches one limiter after the other. Only a
         # difference that lasts until its limits are found is logged.
         found = {peer: limits for peer, limits in engine.disagreements().items() if limits}
@@ -92,6 +102,8 @@ class PeerLog:
             return
         for peer in sorted(found.keys() | self._disagreeing.keys()):
             limits = found.get(peer)
+            if limits is None and not config_digest.agrees(peer):
+                continue  # It has told nothing since the reload.
             if limits == self._disagreeing.get(peer) or not self._may_say(now_ns, "limits", peer):
                 continue
             if limits is None:
@@ -103,9 +115,6 @@ class PeerLog:
 
     def _may_say(self, now_ns: int, *subject: str) -> bool:
         """Whether a line about this subject is due; if so, the caller logs it now."""
-        self._said_ns = {
-            said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
-        }
         if subject in self._said_ns:
             return False
         self._said_ns[subject] = now_ns

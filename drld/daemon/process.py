@@ -109,6 +109,7 @@ class Daemon:
             trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as stops,
             trio.open_signal_receiver(signal.SIGHUP) as hangups,
         ):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # see drld.daemon.main
             stopping = False
             try:
                 async with trio.open_nursery() as nursery:
@@ -367,9 +368,7 @@ class Daemon:
 
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
-        now_ns = clock()
-        limits = zip(self.engine.spec.limits, self.engine.limits.values(), strict=True)
-        return (report.limit_report(limit, managed, now_ns) for limit, managed in limits)
+        return report.limit_reports(self.engine, clock())
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""

@@ -37,6 +37,12 @@ _VERDICTS: dict[State, Verdict] = {
 }
 
 
+def limit_reports(engine: Engine, now_ns: int) -> Iterator[LimitReport]:
+    """Every limit, in the order of the configuration; none before the engine has started."""
+    limits = list(zip(engine.spec.limits, engine.limits.values(), strict=bool(engine.limits)))
+    return (limit_report(limit, managed, now_ns) for limit, managed in limits)
+
+
 def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitReport:
     """One limit at its last tick; a quiescent limit has not changed since."""
     policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
@@ -98,15 +104,19 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     membership = engine.membership
     connected = membership.connected(now_ns)
     fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
-    for peer in engine.spec.peers:
+    # At once, because a reload may remove peers before the client has read the last one.
+    known = [
+        (peer, _verdict(engine, peer.name), membership.heard_ns(peer.name))
+        for peer in engine.spec.peers
+    ]
+    for peer, verdict, heard_ns in known:
         links = [links[peer.name] for links in fabrics if peer.name in links]
         links.append(membership.heartbeats(peer.name))
-        heard_ns = membership.heard_ns(peer.name)
         yield PeerReport(
             name=peer.name,
             address=format_endpoint(*peer.address),
             connected=peer.name in connected,
-            verdict=_verdict(engine, peer.name),
+            verdict=verdict,
             age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,
             received=sum(link.received for link in links),
             lost=sum(link.lost for link in links),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Callable
@@ -21,16 +22,21 @@ def claim_name(path: Path, name: str) -> socket.socket:
     The name is an abstract socket. It belongs to the network namespace, as the rules do.
 
     Raises:
-        ConfigError: a daemon of this name runs already; `path` is its configuration.
+        ConfigError: a daemon of this name runs already, or the host refuses; `path` is the
+            configuration.
     """
-    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
-        claim.bind(f"\0drld/{name}")
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            claim.bind(f"\0drld/{name}")
+        except OSError:
+            claim.close()
+            raise
     except OSError as error:
-        claim.close()
-        raise ConfigError(
-            [f"{path}: limiter.name: {name!r}: another daemon of this name runs on this host"]
-        ) from error
+        problem = f"cannot reserve {name!r} on this host: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            problem = f"{name!r}: another daemon of this name runs on this host"
+        raise ConfigError([f"{path}: limiter.name: {problem}"]) from error
     return claim
 
 

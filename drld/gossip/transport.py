@@ -41,6 +41,10 @@ _SO_RCVBUFFORCE = 33
 MAX_REFUSED = 1024
 """Datagrams and updates that may be refused, and HELLOs that may change nothing, between two ticks.
 They take 2 to 8 ms (`scripts/bench hostile`)."""
+REFUSED_PER_PEER = 2
+"""The same for each peer, if that is more in all. After a flood, all updates are refused: if those
+that a fleet sends in a tick were a flood, too, it would never end. They are a datagram from each
+peer (up to 72 limits), and as many again of the backlog."""
 
 Address = tuple[str, int]
 
@@ -158,6 +162,8 @@ class Transport:
     def _set_peers(self, by_name: dict[str, _Peer], by_address: dict[Address, _Peer]) -> None:
         self._by_name = by_name
         self._by_address = by_address
+        for name in self.other_versions.keys() - by_name.keys():
+            del self.other_versions[name]
 
     def set_ring(self, ring: KeyRing) -> None:
         """Seal and open with these keys from now on; sessions stay."""
@@ -186,16 +192,17 @@ class Transport:
         `refused` are kinds that are not taken at present, and the reason under which they count.
         The begin of a session is delivered as a HELLO with the body `Met`.
 
-        It ends after as much as the receive buffer can hold, or after `MAX_REFUSED` that
-        were of no use, so that a flood cannot keep the caller here.
+        It ends after as much as the receive buffer can hold, or after `MAX_REFUSED` (or
+        `REFUSED_PER_PEER`) that were of no use, so that a flood cannot keep the caller here.
         """
         self._turn += 1
         self._refused = 0
         self.drained = False
         left = self._pending_limit
+        most = max(MAX_REFUSED, REFUSED_PER_PEER * len(self._by_name))
         while left > 0:
             left -= _LEAST_CHARGE
-            if self._refused >= MAX_REFUSED:
+            if self._refused >= most:
                 self.floods += 1
                 return
             try:

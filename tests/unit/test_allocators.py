@@ -8,7 +8,8 @@ import pytest
 from drld.allocators import ALLOCATORS
 from drld.allocators.base import Allocation, Allocator, InForce
 from drld.capture.kernel_layout import record
-from drld.model import Demand, GlobalView, Quantity
+from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.model import NS_PER_S, Demand, GlobalView, Quantity
 from drld.units import BYTES
 
 from ..factories import MBIT, TICK_NS, demand, view
@@ -43,6 +44,15 @@ def test_static_is_the_share_of_rate_and_depth_whatever_is_heard() -> None:
     for remote in (view(0), view(99 * MBIT), GlobalView(0, frozenset(), None)):
         enforcement = allocate(make("static"), demand(20 * MBIT), remote).enforcement
         assert (enforcement.fill_rate, enforcement.depth) == (5 * MBIT, 37_500)
+
+
+def test_the_smallest_share_of_a_burst_still_passes_packets() -> None:
+    """A packet passes a full bucket, however shallow, but none passes one of no depth."""
+    limit = replace(LIMIT, static_rate=125, static_burst=0.4)
+    enforcement = make("static").allocate(IDLE, view(0), limit, TICK_NS).enforcement
+    assert enforcement.depth == 1
+    none = replace(LIMIT, static_rate=0, static_burst=0)
+    assert make("static").allocate(IDLE, view(0), none, TICK_NS).enforcement.depth == 0
 
 
 def test_gtb_drains_for_the_others() -> None:
@@ -353,11 +363,43 @@ def test_fps_random_drop_is_guarded_by_the_bucket_of_fps(local: Demand) -> None:
         ("fps", "min_weight", 0.0),
         ("fps", "depth_packets", 0),
         ("fps", "reach", 1.09),
+        ("fps", "hold_s", 1e300),
+        ("fps", "growth", 1e38),
+        ("fps", "start_s", 1e300),
+        ("fps", "min_weight", 1e300),
+        ("fps", "depth_packets", 10_000_000),
     ],
 )
 def test_bad_parameters_are_refused_by_name(name: str, field: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{field}"):
         make(name, **{field: value})
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"hold_s": 3600.0},
+        {"start_s": 3600.0, "growth": 1e6},
+        {"growth": 1e6, "hold_s": 0.0},
+        {"min_weight": 1000.0},
+        {"min_weight": 5e-324},
+        {"depth_packets": 1_000_000},
+        {"saturation": 1e-9, "headroom": 1e300, "reach": 1e301},
+    ],
+)
+@pytest.mark.parametrize("remote", [0.0, 1e-38, 7.0, 2.0**63])
+@pytest.mark.parametrize("interval_ns", [TICK_NS, 3600 * NS_PER_S])
+def test_fps_survives_extreme_parameters_and_a_stall(
+    parameters: dict[str, float], remote: float, interval_ns: int
+) -> None:
+    """The record fits the datapath's integers, and the value fits an update."""
+    allocator = make("fps", **parameters)
+    busy = demand(20 * MBIT, flow_rate=1 * MBIT, drop_ratio=0.5)
+    for local in (IDLE, demand(3 * MBIT, flow_rate=1 * MBIT), busy, busy):
+        allocation = allocator.allocate(local, view(remote), LIMIT, interval_ns)
+        assert 0 <= allocation.value <= MAX_VALUE
+        assert 0 <= (allocation.enforcement.depth or 0) <= BYTES.max_burst
+        record(allocation.enforcement)
 
 
 # The paper's FPS

@@ -7,7 +7,7 @@ from itertools import dropwhile
 
 import pytest
 
-from drld.daemon.report import limit_report, peer_reports, trace_record
+from drld.daemon.report import limit_report, limit_reports, peer_reports, trace_record
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
 
@@ -89,6 +89,14 @@ def test_an_update_wakes_its_limit() -> None:
     names = bench.run(102, 180)
     assert 20 <= names.count("first") < 40
     assert limit_report(FIRST, bench.engine.limits[1], 0)["fleet"]["remote"] == 0.0
+
+
+def test_there_are_no_limits_to_report_before_the_start() -> None:
+    """The control API answers while a daemon waits for its registry."""
+    bench = Bench(spec(FIRST, SLOW), start=False)
+    assert list(limit_reports(bench.engine, 0)) == []
+    bench.engine.start(0)
+    assert [report["name"] for report in limit_reports(bench.engine, 0)] == ["first", "slow"]
 
 
 def test_a_change_of_the_membership_wakes_every_limit() -> None:

@@ -58,6 +58,16 @@ def test_who_is_dead_or_has_left_is_named_and_counted_out_by_silence_only(state:
     assert verdicts(bench, 3 * TICK_NS)["c"] == ("alive", True)
 
 
+def test_a_listing_of_peers_goes_on_across_a_reload_that_removes_one() -> None:
+    bench = probing()
+    listing = peer_reports(bench.engine, TICK_NS)
+    assert next(listing)["name"] == "b"
+    bench.engine.reconfigure(replace(bench.engine.spec, peers=()), TICK_NS)
+    forgotten = TICK_NS + bench.engine.membership.forgotten_ns + 1
+    assert bench.engine.node.forget_departed(forgotten)
+    assert [peer["name"] for peer in listing] == ["c"]
+
+
 def test_a_verdict_of_life_connects_nobody() -> None:
     bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
     bench.transport.inbox += [("b", Met(3)), ("c", Met(2))]
@@ -117,6 +127,31 @@ def test_notices_of_a_peer_are_few_however_often_it_changes(
     assert lines == [(2, "peer c is dead: no limiter hears from it"), (22, "peer c is back")]
 
 
+def test_the_work_of_a_tick_is_linear_in_the_peers_that_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition that heals keeps the lines of thousands of peers waiting for `QUIET_NS`."""
+    subtractions = 0
+
+    class Counting(int):
+        def __sub__(self, other: int) -> int:
+            nonlocal subtractions
+            subtractions += 1
+            return int(self) - other
+
+    peers = [f"p{number}" for number in range(100)]
+    bench, peer_log = Bench(spec(FIRST, peers=peers, probes=ProbeSpec())), PeerLog()
+    assert bench.engine.node.probes is not None
+    states = bench.engine.node.probes.peer_states
+    for state, expected in ((State.DEAD, 100), (State.ALIVE, 0)):
+        monkeypatch.setattr(states, "state", lambda _, state=state: state)
+        bench.engine.node.judged.update(peers)
+        subtractions = 0
+        lines = list(peer_log.lines(bench.engine, Counting(TICK_NS)))
+        assert len([line for line in lines if "dead" in line]) == expected
+        assert subtractions < 1000
+
+
 def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,6 +177,7 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
     bench, peer_log = probing(), PeerLog()
     found: dict[str, list[str]] = {}
     monkeypatch.setattr(bench.engine, "disagreements", lambda: found)
+    monkeypatch.setattr(ConfigDigest, "agrees", lambda *_: True)
     lines = []
     for number in range(2, 100):
         found = {"b": ["first"]} if number < 30 and number % 2 else {}
@@ -216,6 +252,43 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     number = 200
     assert lines() == ["no peer answers this limiter: check its network"]
+
+
+def test_after_a_reload_a_peer_agrees_only_once_it_has_said_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("drld.daemon.peer_log.QUIET_NS", 0)
+    bench, peer_log, number = probing(), PeerLog(), 1
+
+    def lines(*rates: tuple[str, int]) -> list[str]:
+        """What is logged after acknowledgements by peers whose first limit has these rates."""
+        nonlocal number
+        number += 1
+        for peer, rate in rates:
+            policy = replace(FIRST.policy, rate=rate)
+            other = ConfigDigest(shared_settings([policy], gossip_spec()), TICK_NS)
+            assert bench.engine.node.probes is not None
+            digests = bench.engine.node.probes.config_digest
+            digests.compare(peer, ALL, other.digest(ALL))
+            while (asked := digests.question(number * NS_PER_S)) is not None:
+                digests.compare(asked[0], asked[1], other.digest(asked[1]))
+                number += 1
+        lines = peer_log.lines(bench.engine, number * NS_PER_S)
+        return [line for line in lines if "configuration" in line]
+
+    def reload(*peers: str) -> None:
+        bench.engine.reconfigure(spec(FIRST, peers=peers, probes=ProbeSpec()), number * NS_PER_S)
+
+    different = "peer b has a different configuration for the limits first"
+    assert lines(("b", 1)) == [different]
+    reload("b", "c", "d")
+    assert lines() == []
+    assert lines(("b", 1)) == []
+    reload("b", "c")
+    assert lines(("b", FIRST.policy.rate)) == ["peer b has the same configuration again"]
+    assert lines(("c", 1)) == [different.replace("b", "c", 1)]
+    reload("b")
+    assert lines() == []
 
 
 def test_a_peer_of_another_wire_version_is_named_once_until_it_is_met() -> None:

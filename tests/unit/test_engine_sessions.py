@@ -112,6 +112,9 @@ def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
     bench.run(2, 2)
     assert bench.engine.membership.heard_ns("b") == TICK_NS
     assert bench.engine.unknown_limit["b"] == 2
+    # What is counted of a peer goes with it.
+    bench.engine.reconfigure(spec(FIRST, peers=("c",)), 2 * TICK_NS)
+    assert not bench.engine.unknown_limit
 
 
 def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(

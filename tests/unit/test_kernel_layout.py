@@ -77,3 +77,13 @@ def test_the_fallback_is_what_the_limit_says(on_failure: OnFailure, mode: int) -
 def test_a_flow_at_two_places_has_what_both_counted() -> None:
     assert layout.by_flow([3, 0, 5], [9, 9, 9], [1, 2, 3]) == {3: 8, 5: 6}
     assert layout.by_flow([3, 0, 5, 3], [9, 9, 9, 4], [1, 2, 3, 4]) == {3: 8, 5: 6}
+
+
+def test_no_record_is_deeper_than_the_arithmetic_of_the_programs_holds() -> None:
+    deep = Enforcement(fill_rate=1250, depth=15 * 10**12, credit=15 * 10**12, credit_id=1)
+    most = Enforcement(fill_rate=1250, depth=4 * 10**9, credit=4 * 10**9, credit_id=1)
+    assert layout.command(0, deep, 0) == layout.command(0, most, 0)
+    limit = limit_spec()
+    assert layout.limit_state(limit, deep, deep, 1, 0) == layout.limit_state(
+        limit, most, most, 1, 0
+    )

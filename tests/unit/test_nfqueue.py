@@ -7,12 +7,19 @@ import logging
 import socket
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 import pytest
 
+from drld.capture.nfqueue import datapath as nfqueue_datapath
 from drld.capture.nfqueue import packet_queue
 from drld.capture.nfqueue.datapath import NfqueueDatapath
+from drld.capture.nfqueue.packet_queue import PacketQueue
 from drld.errors import DatapathError
+from drld.model import Enforcement
+from drld.policy import Excess
+
+from ..factories import TICK_NS, limit_spec
 
 
 class FakePacket:
@@ -95,6 +102,78 @@ def test_every_packet_gets_one_verdict_whatever_happens(
     assert datapath.counters()["errors"] == 100
     # The log is not flooded: 1, 2, 4, ... 64.
     assert [record.exc_info is not None for record in caplog.records] == [True] * 7
+
+
+class FakeQueue:
+    """A queue that does not bind; the kernel refuses to copy whole packets."""
+
+    number = 7
+
+    def __init__(self, *_: object) -> None:
+        self.closed = False
+        self.copied: list[bool] = []
+
+    def copy(self, *, whole: bool) -> None:
+        self.copied.append(whole)
+        if whole:
+            raise DatapathError("NFQUEUE 7: no room")
+
+    def waiting(self, _: float = 0.0) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def unmarking(monkeypatch: pytest.MonkeyPatch) -> NfqueueDatapath:
+    monkeypatch.setattr(nfqueue_datapath, "PacketQueue", FakeQueue)
+    monkeypatch.setattr(nfqueue_datapath, "remove_leftovers", lambda *_: None)
+    return NfqueueDatapath("lim1", "none", None, Random(1), lambda: 0, timestamps="read")
+
+
+def test_a_reload_that_the_queue_refuses_changes_nothing(unmarking: NfqueueDatapath) -> None:
+    plain, marks = limit_spec(), limit_spec(id=2, excess=Excess.MARK)
+    record = Enforcement(fill_rate=1000, depth=3000)
+    unmarking.attach([(plain, record)], 0)
+    with pytest.raises(DatapathError, match="no room"):
+        unmarking.attach([(marks, record)], 0)
+    assert unmarking.read(1, TICK_NS).arrived_bytes == 0
+    with pytest.raises(KeyError):
+        unmarking.read(2, TICK_NS)
+
+
+def test_a_start_that_the_queue_refuses_leaves_nothing(unmarking: NfqueueDatapath) -> None:
+    limit = limit_spec(excess=Excess.MARK)
+    with pytest.raises(DatapathError, match="no room"):
+        unmarking.attach([(limit, Enforcement(fill_rate=1000, depth=3000))], 0)
+    with pytest.raises(DatapathError, match="not attached"):
+        unmarking.fileno()
+
+
+@pytest.mark.parametrize("refused", [errno.EPERM, None])
+def test_a_queue_copies_whole_packets_without_the_right_to_force_its_buffer(
+    monkeypatch: pytest.MonkeyPatch, refused: int | None
+) -> None:
+    """In a user namespace, only the host's maximum can be had."""
+
+    class Socket:
+        options: ClassVar[list[int]] = []
+
+        def setsockopt(self, _: int, option: int, __: int) -> None:
+            self.options.append(option)
+            if option == packet_queue._SO_RCVBUFFORCE and refused:
+                raise OSError(refused, "refused")
+
+        def send(self, _: bytes) -> None:
+            pass
+
+    Socket.options.clear()
+    queue = PacketQueue.__new__(PacketQueue)
+    queue._whole, queue.number, queue._socket = False, 7, Socket()  # type: ignore[assignment]
+    queue.copy(whole=True)
+    assert queue._whole
+    assert (socket.SO_RCVBUF in Socket.options) is (refused is not None)
 
 
 PROC = """    0   1234     0 2    60     0     0        0  1

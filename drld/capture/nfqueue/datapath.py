@@ -34,7 +34,7 @@ from random import Random
 
 import netfilterqueue
 
-from drld.capture.gate import Gate
+from drld.capture.gate import Gate, marks
 from drld.capture.nfqueue.arrival import Arrival
 from drld.capture.nfqueue.firewall import Firewall, choose, remove_leftovers
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
@@ -119,7 +119,10 @@ class NfqueueDatapath:
             self._reinstall(self._session, specs)
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
-        self._attached().queue.copy(whole=self._gate.marks)
+        if not self._gate.marks:
+            # It only saves time, so a refusal is none of the reload.
+            with contextlib.suppress(DatapathError):
+                self._session.queue.copy(whole=False)
 
     def had_traffic(self) -> Collection[int]:
         """See `Datapath.had_traffic`."""
@@ -225,6 +228,7 @@ class NfqueueDatapath:
             queue = PacketQueue(self._queue_wanted, self._limiter_name, self._verdict)
             undo.callback(queue.close)
             undo.callback(self._arrival.stop)
+            _copy_for(queue, limits)
             self._arrival.start()
             self._arrival.install(limits, lambda hooks: firewall.install(hooks, queue.number))
             undo.pop_all()
@@ -233,6 +237,7 @@ class NfqueueDatapath:
 
     def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> None:
         plan(limits)  # as in `_start`
+        _copy_for(session.queue, limits)
         self._arrival.install(limits, partial(self._install, session))
 
     def _install(self, session: _Session, hooks: Sequence[Hook]) -> None:
@@ -293,3 +298,9 @@ class NfqueueDatapath:
             name = self._earlier[index]
         self._interfaces[index] = name
         return name
+
+
+def _copy_for(queue: PacketQueue, limits: Iterable[LimitSpec]) -> None:
+    """Have packets copied whole if any limit marks, before anything changes: it may be refused."""
+    if marks(limits):
+        queue.copy(whole=True)

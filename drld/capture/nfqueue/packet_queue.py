@@ -124,7 +124,11 @@ class PacketQueue:
             return
         try:
             if whole:
-                self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, WHOLE_SOCKET_BYTES)
+                try:
+                    self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, WHOLE_SOCKET_BYTES)
+                except PermissionError:
+                    # In a container, up to the host's maximum; `overflow` shows if it is too small.
+                    self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WHOLE_SOCKET_BYTES)
             self._socket.send(copying(self.number, WHOLE_BYTES if whole else COPY_BYTES))
         except OSError as error:
             raise DatapathError(f"NFQUEUE {self.number}: {error}") from error

@@ -88,6 +88,8 @@ class ConfigDigest:
         self._places = [place for place, _ in row]
         self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
         self._peers: dict[str, _Peer] = {}
+        self._agreeing: set[str] = set()
+        """Peers whose last digest was this one."""
         self._patience_ns = patience_ns
         self._asked_ns: int | None = None
 
@@ -104,10 +106,14 @@ class ConfigDigest:
         """A peer has told its digest."""
         if selector != ALL:
             self._learn(peer, selector, digest)
-        elif digest == self.digest(ALL):
+            return
+        if digest == self.digest(ALL):
+            self._agreeing.add(peer)
             if self._peers.pop(peer, None) is not None:
                 self._asked_ns = None
-        elif peer not in self._peers or self._peers[peer].digest != digest:
+            return
+        self._agreeing.discard(peer)
+        if peer not in self._peers or self._peers[peer].digest != digest:
             self._peers[peer] = _Peer(digest, [], [(ALL, digest)])
             self._asked_ns = None
 
@@ -123,6 +129,10 @@ class ConfigDigest:
                 selector = peer.waiting[-1][0]
                 return name, selector if selector.bits == ID_BITS else selector.halves()[0]
         return None
+
+    def agrees(self, peer: str) -> bool:
+        """Whether the last digest that the peer told is this one."""
+        return peer in self._agreeing
 
     def disagreements(self) -> dict[str, list[int]]:
         """The peers that have other limits, with the ids found so far, `GOSSIP_ID` among them."""

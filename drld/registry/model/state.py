@@ -23,6 +23,7 @@ Invariant: at the moment at which a limiter becomes `joined`, every member count
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -103,6 +104,8 @@ class Registry:
         self._address = address
         self._read = read
         self._bytes = 0
+        self._ahead: dict[str, Held[Any]] = {}
+        """Values that `read_ahead` has read."""
         self._lost: set[str] = set()
         self._present: str | None = None
         """Identity of the registry in etcd."""
@@ -131,6 +134,13 @@ class Registry:
         gone = self._known() - {item.key for item in items}
         return bool(gone) and 0 < self.revision <= revision
 
+    def read_ahead(self, items: Iterable[Event]) -> None:
+        """Read values that the next `resync` takes over, so that it is quick; errors are its."""
+        for key, raw, _ in items:
+            if raw is not None and (self.keys.member_of(key) or self.keys.limit_of(key)):
+                with contextlib.suppress(ConfigError):
+                    self._ahead[key] = Held(self._value(key, raw), raw, 0)
+
     def resync(
         self, items: Sequence[Event], revision: int, past: Collection[str] | None = None
     ) -> None:
@@ -157,6 +167,7 @@ class Registry:
         for item in sorted(items, key=lambda item: item.revision):
             if item.value is not None:
                 self._take(item.key, item.value, item.revision)
+        self._ahead.clear()
         self._lost = set()
         if self._continuous:
             for key in gone:
@@ -193,6 +204,7 @@ class Registry:
     def read_by(self, read: Reading) -> None:
         """Use other readers, with other defaults, for new values and for the known limits."""
         self._read = read
+        self._ahead.clear()
         for limit_id, held in self.limits.items():
             value = read.limit(held.raw, self.keys.limit(limit_id))
             self.limits[limit_id] = Held(value, held.raw, held.revision)
@@ -306,22 +318,38 @@ class Registry:
         elif (name := self.keys.member_of(key)) is not None:
             if name == self.name:
                 self._own_revision = revision
-            member = self._read.member(value, key)
+            old = self.members.get(name)
+            member = self._value(key, value)
             if name not in self.members and len(self.members) >= MAX_MEMBERS:
                 raise ConfigError([f"{source(key)}: more than {MAX_MEMBERS} members"])
-            self._weigh(key, self.members.get(name), value)
+            self._weigh(key, old, value)
             self.members[name] = Held(member, value, revision)
             self.former.pop(name, None)
         elif (limit_id := self.keys.limit_of(key)) is not None:
-            limit = self._read.limit(value, key)
+            known = self.limits.get(limit_id)
+            limit = self._value(key, value)
             if limit.id != limit_id:
                 same = f"{limit_id}, as in the key"
                 raise ConfigError([f"{source(key)}: id: {must_be(same, limit.id)}"])
-            self._weigh(key, self.limits.get(limit_id), value)
+            self._weigh(key, known, value)
             self.limits[limit_id] = Held(limit, value, revision)
         else:
             return False
         return True
+
+    def _value(self, key: str, raw: bytes) -> Any:
+        """What a member's or a limit's value says.
+
+        Raises:
+            ConfigError: it is no such value.
+        """
+        name, limit_id = self.keys.member_of(key), self.keys.limit_of(key)
+        known: Mapping[Any, Held[Any]] = self.limits if name is None else self.members
+        for held in (known.get(limit_id if name is None else name), self._ahead.get(key)):
+            # To read all values again would take most of a `resync`.
+            if held is not None and held.raw == raw:
+                return held.value
+        return self._read.limit(raw, key) if name is None else self._read.member(raw, key)
 
     def _weigh(self, key: str, old: Held[Any] | None, value: bytes) -> None:
         size = self._bytes - _size(old) + len(value)

@@ -90,7 +90,10 @@ WRONG: dict[str, tuple[str, str]] = {
         with_limit_key("interval = '11s'"),
         'limit[0].interval: must be a duration such as "50ms", from "10ms" to "10s" (got \'11s\')',
     ),
-    "ewma of 1": (with_limit_key("ewma = 1.0"), "limit[0].ewma: must be below 1 (got 1.0)"),
+    "ewma too near to 1": (
+        with_limit_key("ewma = 0.9999999999999999"),
+        "limit[0].ewma: must be at most 0.999 (got 0.9999999999999999)",
+    ),
     "negative ewma": (
         with_limit_key("ewma = -0.1"),
         "limit[0].ewma: must be at least 0 (got -0.1)",
@@ -212,29 +215,29 @@ WRONG: dict[str, tuple[str, str]] = {
         "limit[0].weights.'lim/1': must be a name: 1 to 64 letters, digits, dots, dashes or "
         "underscores (got 'lim/1')",
     ),
-    "weight of 0": (
-        with_limit_key("weights = { lim1 = 0 }"),
-        "limit[0].weights.lim1: must be a number above 0 and at most 1000 (got 0)",
+    "weight too low": (
+        with_limit_key("weights = { lim1 = 1e-300 }"),
+        "limit[0].weights.lim1: must be a number from 0.001 to 1000 (got 1e-300)",
     ),
     "negative weight": (
         with_limit_key("weights = { lim1 = -1.5 }"),
-        "limit[0].weights.lim1: must be a number above 0 and at most 1000 (got -1.5)",
+        "limit[0].weights.lim1: must be a number from 0.001 to 1000 (got -1.5)",
     ),
     "weight too high": (
         with_limit_key("weights = { lim1 = 1000.1 }"),
-        "limit[0].weights.lim1: must be a number above 0 and at most 1000 (got 1000.1)",
+        "limit[0].weights.lim1: must be a number from 0.001 to 1000 (got 1000.1)",
     ),
     "weight that is no number": (
         with_limit_key("weights = { lim1 = nan }"),
-        "limit[0].weights.lim1: must be a number above 0 and at most 1000 (got nan)",
+        "limit[0].weights.lim1: must be a number from 0.001 to 1000 (got nan)",
     ),
     "weight as a text": (
         with_limit_key("weights = { lim1 = '2' }"),
-        "limit[0].weights.lim1: must be a number above 0 and at most 1000 (got '2')",
+        "limit[0].weights.lim1: must be a number from 0.001 to 1000 (got '2')",
     ),
     "weight as a boolean": (
         with_limit_key("weights = { lim1 = true }"),
-        "limit[0].weights.lim1: must be a number above 0 and at most 1000 (got true)",
+        "limit[0].weights.lim1: must be a number from 0.001 to 1000 (got true)",
     ),
     "weights as a number": (
         with_limit_key("weights = 2"),

@@ -44,12 +44,12 @@ def test_what_is_read_from_the_models() -> None:
     for row in (
         "| `id` | integer, 1 to 65535 | required | ",
         "| `rate` | rate, `10kbit` to `400gbit` | required | ",
-        "| `ewma` | number, 0 to below 1 | `0.1` | ",
+        "| `ewma` | number, 0 to 0.999 | `0.1` | ",
         '| `mode` | `"enforce"` or `"shadow"` | `"enforce"` | ',
         '| `period` | duration, `10ms` to `10s` | `"1s"`; wan `"5s"` | ',
         "| `in` | name of an interface | one of `in` and `out` is required | ",
         "| `control` | absolute path, up to 107 bytes | `/run/drld/NAME.sock` | ",
         "| `margin` | number, from 0 to 1 | `0.2` | ",
-        "| `depth_packets` | integer, at least 1 | `12` | ",
+        "| `depth_packets` | integer, from 1 to 1000000 | `12` | ",
     ):
         assert row in text, row

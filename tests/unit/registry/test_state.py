@@ -6,7 +6,8 @@ import pytest
 
 from drld.policy import Excess
 from drld.registry.model import state
-from drld.registry.model.state import Event, Registry
+from drld.registry.model.state import Event, Member, Registry
+from drld.spec import LimitSpec
 
 from ...registry_factories import FLEET, KEYS, OTHER, events, known, limit, member
 
@@ -39,6 +40,41 @@ def test_a_snapshot_is_the_fleet() -> None:
     assert not registry.problems
 
 
+def test_only_values_that_have_changed_are_read_again() -> None:
+    """A large fleet's values take a second to read, and a reconnection brings them all."""
+    registry = following({ONE: b"bad"})
+    reads: list[str] = []
+    read = registry._read
+
+    class Noted:
+        def limit(self, value: bytes, key: str) -> LimitSpec:
+            reads.append(key)
+            return read.limit(value, key)
+
+        def member(self, value: bytes, key: str) -> Member:
+            reads.append(key)
+            return read.member(value, key)
+
+    registry._read = Noted()
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), B: member(3)}
+    registry.resync(events({**there, ONE: limit(1)}, 20), 20)
+    assert reads == [B]
+    assert registry.members["b"].value.address == ("127.0.0.3", 7946)
+    assert {held.revision for held in registry.members.values()} == {20}
+    assert (registry.limits[1].revision, registry.seen) == (20, 20)
+    assert not registry.problems
+    # A batch that was read ahead leaves nothing to read.
+    reads.clear()
+    there[C], there[TWO] = member(4), b"bad"
+    items = events({**there, ONE: limit(1)}, 30)
+    registry.read_ahead(items)
+    assert reads == [C, TWO]
+    registry.resync(items, 30)
+    assert reads == [C, TWO, TWO]
+    assert registry.members["c"].value.address == ("127.0.0.4", 7946)
+    assert registry.problems.keys() == {TWO}
+
+
 def test_events_change_it() -> None:
     registry = following({C: member(3), TWO: limit(2)}, {B: None, ONE: None})
     assert registry.members.keys() == {"a", "c"}
@@ -56,7 +92,7 @@ BAD_LIMITS = {
     limit(1, burst="automatic"): 'burst: must be "auto", or a size',
     limit(1, excess="ecn"): "excess: must be 'drop' or 'mark' (got 'ecn')",
     limit(1, flow="ports"): 'flow: must be "5-tuple", "source", or',
-    limit(1, weights={"a": 0}): "weights.a: must be a number above 0 and at most 1000 (got 0)",
+    limit(1, weights={"a": 0}): "weights.a: must be a number from 0.001 to 1000 (got 0)",
     limit(1, weights={"": 1}): "weights.'': must be a name: 1 to 64",
     limit(1, rat="1mbit"): 'rat: unknown key; did you mean "rate"?',
     limit(1, allocator="ctb"): "allocator: must be an allocator for several limiters",

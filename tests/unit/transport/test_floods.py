@@ -56,6 +56,22 @@ def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lo
     assert taken(b) == [("a", UPDATE)] * 2
 
 
+def test_what_a_large_fleet_sends_in_a_tick_is_no_flood(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would never end: after a flood, all updates of the next tick are refused."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
+    others = {f"p{number}": (f"127.0.1.{number}", 7946) for number in range(7)}
+    b.update_peers({"a": a.address, **others})
+    b.drained = False
+    for _ in range(len(others) + 1):
+        a.send("b", KIND, [UPDATE])
+    assert taken(b, {KIND: "unheeded"}) == []
+    assert (b.rejected, b.floods, b.drained) == ({"unheeded": 8}, 0, True)
+
+
 def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

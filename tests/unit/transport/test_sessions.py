@@ -165,6 +165,8 @@ def test_a_peer_that_speaks_another_version_is_known_until_it_is_met(make: Make)
     a._socket.sendto(b"\x10" + bytes(19), b.address)
     assert received(b, 1) == []
     assert (b.rejected, b.other_versions) == ({"version": 1}, {"a": 1})
+    b.update_peers({})
+    assert b.other_versions == {}
     introduce(a, b)
     assert b.other_versions == {}
     # Any host can send this while the peers talk to each other.
