@@ -94,8 +94,10 @@ class Limiter:
     def _remember(self) -> None:
         """Remember published values for as long as a peer may believe them."""
         # A peer uses a value until its next tick.
-        self._news_ns = self.fabric.news_ns + self.policy.interval_ns
-        self._told = self._told.over(self._news_ns)
+        news_ns = self.fabric.news_ns + self.policy.interval_ns
+        if news_ns != self._news_ns:
+            self._news_ns = news_ns
+            self._told = self._told.over(news_ns)
 
     def reconfigure(self, policy: Policy, departed: Collection[str] = ()) -> None:
         """Take over a changed policy (same id, allocator and EWMA) and the membership's peers.
@@ -148,11 +150,10 @@ class Limiter:
             ValueError: the measurement's interval is not positive.
         """
         demand, evict = self._demand.update(measurement)
-        view = replace(
-            self.fabric.view(now_ns),
-            told=self._told.latest(now_ns),
-            news_ns=self._news_ns,
-        )
+        seen = self.fabric.view(now_ns)
+        # On push-sum it depends on how many limiters are connected.
+        self._remember()
+        view = replace(seen, told=self._told.latest(now_ns), news_ns=self._news_ns)
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         # Figure 2's line 9 has no upper bound.

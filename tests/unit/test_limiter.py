@@ -1,6 +1,7 @@
 import pytest
 
 from drld.allocators import ALLOCATORS
+from drld.gossip.fabrics.pushsum import PushSum
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
 from drld.model import Quantity, Update
@@ -12,9 +13,12 @@ from ..wire import mesh
 
 
 def limiter(
-    allocator: str = "fps", members: tuple[str, ...] = ("a", "b"), **limit: object
+    allocator: str = "fps",
+    members: tuple[str, ...] = ("a", "b"),
+    fabric: str = "mesh",
+    **limit: object,
 ) -> Limiter:
-    gossip = gossip_spec()
+    gossip = gossip_spec(fabric)
     return Limiter(policy(allocator, **limit), membership("a", members, gossip), gossip.fabric)
 
 
@@ -170,3 +174,12 @@ def test_no_share_grows_while_one_that_departed_may_be_counted_elsewhere() -> No
     assert held.in_force.rate == pytest.approx(10 * MBIT * (0.4 + 0.3))
     assert held.in_force.static_rate == pytest.approx(4 * MBIT)
     assert grown.in_force.rate == pytest.approx(10 * MBIT)
+
+
+def test_news_grows_older_on_pushsum_while_few_are_connected() -> None:
+    one = limiter("fair", ("a", *(f"l{number}" for number in range(49))), "pushsum")
+    assert isinstance(one.fabric, PushSum)
+    before = one.tick(measurement(10_000), TICK_NS).view.news_ns
+    one.fabric._reached = 5
+    after = one.tick(measurement(10_000), 2 * TICK_NS).view.news_ns
+    assert after == one.fabric.news_ns + TICK_NS > before
