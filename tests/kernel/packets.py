@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drld.capture.spec import Match
-from drld.model import Enforcement, Measurement
+from drld.model import NS_PER_S, Enforcement, Measurement
 from drld.police.direction import Direction
 from drld.spec import LimitSpec
 
@@ -54,6 +54,8 @@ def limit(
         destination_ports=ports,
         mark=mark,
     )
+    # A datapath takes its daemon for dead after 20 intervals: of 50 ms, a slow host takes longer.
+    settings = {"interval_ns": 60 * NS_PER_S, **settings}
     return limit_spec(id=limit_id, name=f"limit-{limit_id}", match=match, **settings)
 
 
