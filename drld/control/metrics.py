@@ -2,16 +2,14 @@
 
 Units are Prometheus' base units: bytes, seconds, bytes per second. Labels name limits, peers and
 reasons, which the configuration and the code bound; what traffic contains never becomes a label.
-A plane adds families of its own to `SOURCES`.
-
 The format is written by hand: 10,000 limits have 160,000 samples, and prometheus-client makes them
 all without a pause, which would keep ticks waiting. Here they are made a few limits at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, cast
 
 import trio
 from starlette.routing import Route
@@ -100,9 +98,9 @@ _OF_LIMITS: dict[str, Family] = {
     ),
 }
 _LIMIT_INFO = _gauge("limit_info", "1; the labels say how the limit is configured.")
-_CONNECTED = _gauge("peer_connected", "1 if the peer's share is in the limit in force.")
-_AGE = _gauge("peer_last_update_age_seconds", "Time since the peer's last update.")
 _OF_PEERS: dict[str, Family] = {
+    "connected": _gauge("peer_connected", "1 if the peer's share is in the limit in force."),
+    "age_s": _gauge("peer_last_update_age_seconds", "Time since the peer's last update."),
     "received": _counter("peer_updates_received", "Updates accepted from the peer."),
     "lost": _counter("peer_updates_lost", "Updates of the peer that were lost."),
     "late": _counter("peer_updates_late", "Updates of the peer that came too late."),
@@ -136,8 +134,7 @@ def of_status(report: StatusReport) -> Iterator[Sample]:
 
 
 def _of_gossip(report: GossipReport) -> Iterator[Sample]:
-    for key, family in _GOSSIP.items():
-        yield Sample(family, report[key])  # type: ignore[literal-required]
+    yield from _of_keys(report, _GOSSIP)
     for reason, count in report["rejected"].items():
         yield Sample(_REJECTED, count, (("reason", reason),))
     for error, count in report["errors"].items():
@@ -149,19 +146,23 @@ def of_limit(report: LimitReport) -> Iterator[Sample]:
     label = ("limit", report["name"])
     configured = ("allocator", report["allocator"]), ("mode", report["mode"])
     yield Sample(_LIMIT_INFO, 1, (label, *configured))
-    for key, family in _OF_LIMITS.items():
-        value = report[key]  # type: ignore[literal-required]
-        bits = key.endswith("_bps") and value is not None
-        yield Sample(family, value / 8 if bits else value, (label,))
+    yield from _of_keys(report, _OF_LIMITS, label)
 
 
 def of_peer(report: PeerReport) -> Iterator[Sample]:
     """The samples of one peer."""
-    label = (("peer", report["name"]),)
-    yield Sample(_CONNECTED, report["connected"], label)
-    yield Sample(_AGE, report["age_s"], label)
-    for key, family in _OF_PEERS.items():
-        yield Sample(family, report[key], label)  # type: ignore[literal-required]
+    yield from _of_keys(report, _OF_PEERS, ("peer", report["name"]))
+
+
+def _of_keys(
+    report: Mapping[str, object], families: Mapping[str, Family], *labels: tuple[str, str]
+) -> Iterator[Sample]:
+    """A sample of each key that has a family; bits/s become bytes/s."""
+    for key, family in families.items():
+        value = cast("float | None", report[key])
+        if value is not None and key.endswith("_bps"):
+            value /= 8
+        yield Sample(family, value, labels)
 
 
 def _all(backend: Backend) -> Iterator[Sample]:
@@ -170,10 +171,6 @@ def _all(backend: Backend) -> Iterator[Sample]:
         yield from of_limit(limit)
     for peer in backend.peers():
         yield from of_peer(peer)
-
-
-SOURCES: tuple[Callable[[Backend], Iterator[Sample]], ...] = (_all,)
-"""Where samples come from. A plane adds its own by a line; steps between two samples are short."""
 
 
 def line(sample: Sample) -> str:
@@ -207,13 +204,12 @@ class _Metrics:
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         families: dict[Family, list[str]] = {}
         until = trio.current_time() + _BATCH_S
-        for source in SOURCES:
-            for sample in source(self._backend):
-                if sample.value is not None:
-                    families.setdefault(sample.family, []).append(line(sample))
-                if trio.current_time() >= until:
-                    await self._turns.wait()
-                    until = trio.current_time() + _BATCH_S
+        for sample in _all(self._backend):
+            if sample.value is not None:
+                families.setdefault(sample.family, []).append(line(sample))
+            if trio.current_time() >= until:
+                await self._turns.wait()
+                until = trio.current_time() + _BATCH_S
         await begin(send, MEDIA_TYPE)
         for family, lines in families.items():
             await self._turns.wait()
