@@ -1,7 +1,7 @@
 """The planes: kinds of traffic, a line each. Nothing else names one, but the daemon that runs them.
 
-A plane is a package of its own. What its subpackage `registered` has becomes part of drld's
-configuration, `drlctl` and control API, each where it is needed:
+A plane is a package of its own. The modules of its subpackage `registered` add to drld's
+configuration, `drlctl` and control API:
 
 - `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
 - `target_options.OPTIONS`: options of `drlctl fleet add-limit` for its targets;

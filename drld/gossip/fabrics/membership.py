@@ -197,7 +197,7 @@ class Membership(ABC):
         self._change()
 
     def forget(self) -> None:
-        """Begin again as if nobody had ever been heard; sequence numbers go on."""
+        """Forget what was heard of all peers; sequence numbers go on."""
         self._change()
         self._begin()
 
@@ -236,7 +236,7 @@ class Membership(ABC):
         return now_ns // self.interval_ns
 
     def on_session(self, peer: str, now_ns: int) -> Collection[int]:  # noqa: ARG002 -- may matter
-        """A session with another life of the peer has begun: its sequence numbers begin anew.
+        """A new incarnation of the peer has a session: its sequence numbers begin again.
 
         Returns the limits to tell (`Fabric.on_session`): those that used the last session.
         """
