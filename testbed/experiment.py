@@ -51,8 +51,10 @@ NS_PER_S = 1_000_000_000
 STEP_NS = 200_000_000
 """Resolution of a flow's goodput, and of the bounds of its measurement."""
 
-CENTRAL = {"ctb": "ctb", "crd": "grd"}
-"""One limiter that all flows pass: the central token bucket, and central random drop (GRD)."""
+PHANTOM_QUEUES = "bc-pqp"
+CENTRAL = {"ctb": "ctb", "crd": "grd", "central-fair": "fair", PHANTOM_QUEUES: "ctb"}
+"""One limiter that all flows pass, and drld's allocator: the central token bucket, central random
+drop (GRD), one limiter with `fair`, and in the simulator alone a phantom queue for each flow."""
 ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
 
 _RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})

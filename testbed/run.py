@@ -21,7 +21,7 @@ from testbed.crew import Child, Crew, crew
 from testbed.datagrams import PORTS
 from testbed.errors import MeasurementError, first_of
 from testbed.events import Event
-from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
+from testbed.experiment import NS_PER_S, PHANTOM_QUEUES, STEP_NS, Experiment, Flow
 from testbed.fleet import Fleet, choose_fleet
 from testbed.harness.progress import Progress
 from testbed.link import Links
@@ -71,6 +71,10 @@ def refuse(experiment: Experiment) -> None:
     ]
     if experiment.table.costs:
         problems.append("costs: only the simulator measures them (python -m testbed.sim)")
+    if PHANTOM_QUEUES in experiment.table.allocators:
+        problems.append(
+            f"allocators: only the simulator has {PHANTOM_QUEUES} (python -m testbed.sim)"
+        )
     if any(group.table.count > PORTS for group in experiment.udp):
         problems.append(
             f"udp.count: more than {PORTS} sources in a group are for the simulator "

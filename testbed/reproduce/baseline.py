@@ -28,6 +28,8 @@ NAMES = {
     "fps-paper": "FPS as printed",
     "fair": "fair",
     "crd": "central random drop",
+    "central-fair": "fair, one limiter",
+    "bc-pqp": "BC-PQP",
     "fps-random-drop": "FPS with random drop",
 }
 

@@ -18,7 +18,16 @@ from testbed.reproduce import (
     table1,
     table2,
 )
-from testbed.studies import any_traffic, daemons, fabrics, responsiveness, scale, thrift, trust
+from testbed.studies import (
+    any_traffic,
+    daemons,
+    fabrics,
+    phantom_queues,
+    responsiveness,
+    scale,
+    thrift,
+    trust,
+)
 
 FIGURES: Mapping[str, Figure] = {
     figure.name: figure
@@ -40,6 +49,7 @@ FIGURES: Mapping[str, Figure] = {
         responsiveness.FIGURE,
         trust.FIGURE,
         any_traffic.FIGURE,
+        phantom_queues.FIGURE,
         *daemons.FIGURES,
     )
 }

@@ -14,14 +14,16 @@ class MemoryDatapath:
 
     name = "simulated"
 
-    def __init__(self) -> None:
+    def __init__(self, policer: type[Policer] = Policer) -> None:
+        self._policer = policer
         self.policers: dict[int, Policer] = {}
         """Policers by the limit's id."""
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath`."""
         self.policers = {
-            limit.id: self.policers.get(limit.id) or Policer(limit.policy, enforcement, now_ns)
+            limit.id: self.policers.get(limit.id)
+            or self._policer(limit.policy, enforcement, now_ns)
             for limit, enforcement in limits
         }
 

@@ -15,14 +15,16 @@ from drld import config
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.tree import Tree
 from drld.node import membership
+from drld.police.policer import Policer
 from drld.spec import LimiterSpec, PeerSpec
-from testbed.experiment import CENTRAL, Experiment
+from testbed.experiment import CENTRAL, PHANTOM_QUEUES, Experiment
 from testbed.fleet import daemon_document
 from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host
 from testbed.sim.known import AllConnected, KnownMembership, KnownTree, families
 from testbed.sim.mailbox import Datagram
 from testbed.sim.network import Conditions, Network
+from testbed.sim.phantom_queues import PhantomQueues
 from testbed.tcp.clock import Clock
 from testbed.topology import Plan
 
@@ -77,8 +79,10 @@ class Fleet:
         )  # fmt: skip
         self.network: Network[Datagram] = Network(seed, conditions)
         rng = Random(f"{seed}/limiters")
+        policer = PhantomQueues if allocator == PHANTOM_QUEUES else Policer
         self.hosts = [
-            Host(spec, clock, self.network, rng) for spec in limiter_specs(experiment, allocator)
+            Host(spec, clock, self.network, rng, policer)
+            for spec in limiter_specs(experiment, allocator)
         ]
         self.witnesses = self.hosts[:WITNESSES] if experiment.table.costs else []
         for host in self.witnesses:

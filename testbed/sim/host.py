@@ -24,7 +24,12 @@ class Host:
     """A limiter with one limit, and its counts."""
 
     def __init__(
-        self, spec: LimiterSpec, clock: Clock, network: Network[Datagram], rng: Random
+        self,
+        spec: LimiterSpec,
+        clock: Clock,
+        network: Network[Datagram],
+        rng: Random,
+        policer: type[Policer] = Policer,
     ) -> None:
         self.name = spec.name
         self.alive = True
@@ -35,7 +40,7 @@ class Host:
         """Called for every tick of the limit."""
         self.tick_ns: list[int] | None = None
         """Processor time of every tick, ns; None: not measured."""
-        self.datapath = MemoryDatapath()
+        self.datapath = MemoryDatapath(policer)
         self.mailbox = Mailbox(spec.name, clock, network)
         self.engine = Engine(spec, [packets(self.datapath)], self.mailbox, rng)
         self._clock = clock

@@ -93,6 +93,7 @@ def test_mistakes_are_named(changes: dict[str, Any], problem: str) -> None:
         ({"churn": churn(limiters=251)}, "limiters: more than 250"),
         ({"gossip": {"jitter": "5ms"}}, "gossip.jitter: only the simulator has it"),
         ({"gossip": {"duplicate": 0.1}}, "gossip.duplicate: only the simulator has it"),
+        ({"allocators": ["ctb", "bc-pqp"]}, "allocators: only the simulator has bc-pqp"),
     ],
 )
 def test_what_only_the_simulator_does_the_testbed_refuses(
