@@ -164,16 +164,14 @@ class Registry:
         self._own_revision = 0
         for key in self.problems.keys() - there.keys():
             del self.problems[key]
+        self._lost = set() if self._continuous else gone
+        # First, as they take up room that new values may need.
+        for key in gone - self._lost:
+            self._drop(key)
         for item in sorted(items, key=lambda item: item.revision):
             if item.value is not None:
                 self._take(item.key, item.value, item.revision)
         self._ahead.clear()
-        self._lost = set()
-        if self._continuous:
-            for key in gone:
-                self._drop(key)
-        else:
-            self._lost = gone
         self._settle(revision)
 
     def apply(self, events: Iterable[Event], revision: int) -> None:

@@ -345,6 +345,15 @@ def test_the_number_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert registry.members["c"].value.address == ("127.0.0.5", 7946)
 
 
+def test_who_has_left_while_we_were_away_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = following()
+    monkeypatch.setattr(state, "MAX_MEMBERS", 2)
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), C: member(3)}
+    registry.resync(events(there, 20), 20)
+    assert registry.members.keys() == {"a", "c"}
+    assert not registry.problems
+
+
 def test_the_bytes_of_all_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = following()
     monkeypatch.setattr(state, "MAX_BYTES", sum(map(len, registry.knowledge().values())) + 10)
