@@ -298,8 +298,8 @@ class Agent:
             nursery.start_soon(guard, upkeep.run)
         raise failures[0]
 
-    def _told(self, events: list[Event], revision: int) -> None:
-        self._registry.apply(events, revision)
+    def _told(self, events: list[Event]) -> None:
+        self._registry.apply(events)
         self._warn_of_loss()
         self._dirty.set()
 

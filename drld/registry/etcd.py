@@ -161,10 +161,11 @@ class Etcd:
         result = answer.get("result")
         return isinstance(result, dict) and _integer(result, "TTL") > 0
 
-    async def watch(
-        self, span: Range, revision: int, told: Callable[[list[Event], int], None]
-    ) -> None:
+    async def watch(self, span: Range, revision: int, told: Callable[[list[Event]], None]) -> None:
         """Pass the changes of a range from a revision on to `told`, until a failure.
+
+        A call has all changes of its revisions. The revision in etcd's header is no bound of them:
+        of a long history it tells the first 1,000 revisions with the last one in the header.
 
         Raises:
             CompactedError: etcd has forgotten changes since that revision.
@@ -188,7 +189,7 @@ class Etcd:
         except HttpError as error:
             raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error
 
-    async def _tell(self, connection: Connection, told: Callable[[list[Event], int], None]) -> None:
+    async def _tell(self, connection: Connection, told: Callable[[list[Event]], None]) -> None:
         """Pass the events of a watch to `told`, until it ends."""
         data = b""
         while (piece := await connection.piece()) is not None:
@@ -201,9 +202,8 @@ class Etcd:
                     if "compact_revision" in result:
                         raise CompactedError(f"{self.endpoint}: the history is compacted")
                     raise RegistryError(f"{self.endpoint}: the watch was cancelled")
-                events = [_event(event) for event in _list(result, "events")]
-                if events:
-                    told(events, _revision(result))
+                if events := [_event(event) for event in _list(result, "events")]:
+                    told(events)
             if len(data) > MAX_ANSWER_BYTES:
                 raise _TooLargeError(f"{self.endpoint}: more than {MAX_ANSWER_BYTES} bytes")
         raise RegistryError(f"{self.endpoint}: the watch has ended")

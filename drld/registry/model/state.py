@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from drld.config.problems import must_be
@@ -174,17 +175,18 @@ class Registry:
         self._ahead.clear()
         self._settle(revision)
 
-    def apply(self, events: Iterable[Event], revision: int) -> None:
-        """Apply all changes up to a revision."""
-        events = list(events)
+    def apply(self, events: Iterable[Event]) -> None:
+        """Apply changes in the order of their revisions; etcd may tell many revisions at once."""
+        for revision, changes in groupby(events, lambda event: event.revision):
+            self._apply(list(changes))
+            self._settle(revision)
+
+    def _apply(self, events: Sequence[Event]) -> None:
         # `fleet` first: a client that deletes all keys deletes it at the same revision.
         for event in events:
             if event.key == self.keys.fleet:
                 self._present = _fleet_id(event.value)
                 self._continuous = self._present is not None and self._present == self.fleet
-        if self.fleet is None and not self._known():
-            # A limiter without knowledge cannot have lost keys that came and went since.
-            self._settle(self.revision)
         for event in events:
             if event.value is not None:
                 self._take(event.key, event.value, event.revision)
@@ -197,7 +199,6 @@ class Registry:
                 self._drop(event.key)
             elif event.key in self._known():
                 self._lost.add(event.key)
-        self._settle(revision)
 
     def read_by(self, read: Reading) -> None:
         """Use other readers, with other defaults, for new values and for the known limits."""
