@@ -105,6 +105,16 @@ def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
     assert Sequences(peer).accept(MAX_JUMP + 1) is Refusal.LATE
 
 
+def test_rounds_that_a_reload_has_made_longer_are_counted_anew() -> None:
+    sequences = Numbering().of("b", 1)
+    for number in range(100):
+        sequences.accept(number, 1000 + number)
+    for number in range(100, 110):
+        assert sequences.accept(number, number) == Acceptance(0)
+    # Nothing came in 30 rounds.
+    assert sequences.accept(140, 140) == Acceptance(30)
+
+
 def test_what_is_older_than_the_window_is_a_replay() -> None:
     newest = 2 * WINDOW
     start = [*range(0, newest, MAX_JUMP), newest]

@@ -140,10 +140,12 @@ class Fabric(ABC, Generic[AnyLink]):
         """A session with another life of the peer has begun; the link was used in the last one."""
         self._strangers.discard(peer)
 
-    def _reject(self, peer: str, update: Update) -> None:
+    def _reject(self, peer: str, update: Update, now_ns: int) -> None:
         """Count an update of another quantity; its sender takes no part in this limit."""
         link = self._link(peer)
-        if isinstance(link.sequences.accept(update.sequence), Acceptance):
+        if isinstance(
+            link.sequences.accept(update.sequence, self.membership.round(now_ns)), Acceptance
+        ):
             link.rejected += 1
             self._strangers.add(peer)
 

@@ -176,7 +176,7 @@ class Mesh(Fabric[_Origin]):
     def receive(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """Keep the value if it is the newest of its origin."""
         if update.quantity is not self.quantity:
-            self._reject(peer, update)
+            self._reject(peer, update, now_ns)
             return
         link = self._link(peer)
         if self._accept(peer, link, update, now_ns) is not None:

@@ -232,7 +232,7 @@ class PushSum(Fabric[_Peer]):
     def receive(self, peer: str, update: PushsumUpdate, now_ns: int) -> None:
         """Take in a peer's share, as often as its losses say."""
         if update.quantity is not self.quantity:
-            self._reject(peer, update)
+            self._reject(peer, update, now_ns)
             return
         link = self._link(peer)
         acceptance = self._accept(peer, link, update, now_ns)

@@ -150,7 +150,7 @@ class Tree(Fabric[_Neighbour]):
     def receive(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """Keep a sum if it is the newest of its teller."""
         if update.quantity is not self.quantity:
-            self._reject(peer, update)
+            self._reject(peer, update, now_ns)
             return
         membership, link = self.membership, self._link(peer)
         if self._accept(peer, link, update, now_ns) is None or not update.hears:

@@ -95,7 +95,7 @@ class PeerSequence:
 
     def hear(self, now_round: int) -> None:
         """An update of the peer is accepted."""
-        if now_round > self._round:
+        if now_round != self._round:
             self._heard = self._heard_until(now_round) | 1
             self._round = now_round
 
@@ -106,9 +106,9 @@ class PeerSequence:
         return looked_at - heard.bit_count()
 
     def _heard_until(self, now_round: int) -> int:
-        """The bits as of a later round."""
-        later = max(0, now_round - self._round)
-        if later > MAX_JUMP_AFTER_SILENCE:
+        """The bits as of a later round; none of an earlier one, as a reload has made rounds longer."""
+        later = now_round - self._round
+        if not 0 <= later <= MAX_JUMP_AFTER_SILENCE:
             return 0
         return self._heard << later & (2 << MAX_JUMP_AFTER_SILENCE) - 1
 
