@@ -207,11 +207,10 @@ class Mesh(Fabric[_Origin]):
             remote += link.value
             if link.value:
                 age_ns = max(age_ns or 0, now_ns - link.value_ns)
-            if peer not in connected:
-                link.connected_ns = None
-            elif link.connected_ns is None:
-                link.connected_ns = now_ns
-                link.sequences.use()
+            if link.connected_ns is None:
+                if peer in connected:
+                    link.connected_ns = now_ns
+                    link.sequences.use()
             elif (
                 link.rest is not None
                 # A peer that has come to be whole may have fallen silent about the limit before.
@@ -234,6 +233,8 @@ class Mesh(Fabric[_Origin]):
         for peer, link in self._links.items():
             if link.value_ns < oldest_ns:
                 link.value, link.rest = 0.0, None
+            if peer not in connected:
+                link.connected_ns = None
             if peer in connected or (peer in leaving and peer not in self._strangers):
                 yield peer, link
 
