@@ -478,6 +478,19 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
     assert alive("a") in told
 
 
+def test_who_was_alone_for_an_hour_has_missed_nothing() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.probes.set_peers((), TIMES, _config_digest(1))
+    bench.run(1)
+    bench.now += 3600 * NS_PER_S
+    assert not bench.probes.isolated(bench.now)
+    bench.probes.set_peers(("e",), TIMES, _config_digest(1))
+    bench.tick()
+    assert (bench.probes.awareness, bench.probes.isolated(bench.now)) == (0, False)
+
+
 def test_alone_there_is_nothing_to_do() -> None:
     bench = Bench(met=(), peers=())
     bench.run(5)

@@ -149,6 +149,9 @@ class Probes:
         self.config_digest = config_digest
         self.awareness = min(self.awareness, times.patience)
         self.peer_states.set_peers(peers, times)
+        if not kept:
+            # Nobody is left to hear from, and without peers no tick is late.
+            self._isolation, self._ticked_ns = Isolation(times), None
         self._accuser = accuser(self.name, peers)
         told_of = {subject(peer) for peer in kept} | {self._subject}
         self._broadcasts.retain(told_of, times.transmissions)
