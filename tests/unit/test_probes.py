@@ -447,6 +447,18 @@ def test_limits_that_differ_are_named() -> None:
     assert bench.probes.config_digest.disagreements() == {"b": [77]}
 
 
+def test_the_dead_are_not_asked_about_their_limits() -> None:
+    bench = Bench()
+    bench.answering = {"b", "c"}
+    bench.run(3)
+    bench.probes.peer_states.take(Rumour(subject("d"), 4, 0, State.DEAD), bench.now)
+    bench.probes.config_digest.compare("d", ALL, 77)
+    bench.said.clear()
+    bench.run(30)
+    asked = [message for peer, message in bench.said if peer == "d"]
+    assert {Selector.of(message.sequence) for message in asked} == {ALL}
+
+
 def test_after_a_reload_it_knows_what_it_knew() -> None:
     bench = Bench()
     bench.probes.peer_states.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)

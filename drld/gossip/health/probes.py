@@ -244,7 +244,7 @@ class Probes:
             self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns
             self._begin_period(now_ns, rng)
         question = self.config_digest.question(now_ns)
-        if question is not None:
+        if question is not None and self._is_present(question[0]):
             peer, selector = question
             self._send(peer, Kind.PROBE, self._take_number(selector), subject(peer))
         outbox, self._outbox = self._outbox, []
