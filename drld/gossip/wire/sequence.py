@@ -106,7 +106,7 @@ class PeerSequence:
         return looked_at - heard.bit_count()
 
     def _heard_until(self, now_round: int) -> int:
-        """The bits as of a later round; none of an earlier one, as a reload has made rounds longer."""
+        """The bits as of a later round; none of an earlier one (a reload made rounds longer)."""
         later = now_round - self._round
         if not 0 <= later <= MAX_JUMP_AFTER_SILENCE:
             return 0
