@@ -41,6 +41,7 @@ _ABOUT = {
     "permission denied": "registry.user",
 }
 """etcd's errors about our identity, and the configuration keys that they concern."""
+_CHANGE = "/kv/txn"
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
 
@@ -140,7 +141,7 @@ class Etcd:
             RegistryError: a failure; also if the lease does not exist.
         """
         answer = await self._call(
-            "/kv/txn",
+            _CHANGE,
             {
                 "compare": [
                     {"key": _b64(key), "target": "MOD", "mod_revision": str(revision)}
@@ -230,12 +231,15 @@ class Etcd:
     async def _ask_once(self, path: str, body: bytes) -> tuple[int, bytes]:
         with trio.move_on_after(CALL_TIMEOUT_S):
             kept, self._idle = self._idle, None
-            if kept is not None:
-                try:
-                    return await self._ask_over(kept, path, body)
-                except HttpError:
-                    pass  # The server may have closed the idle connection.
             try:
+                if kept is not None:
+                    try:
+                        return await self._ask_over(kept, path, body)
+                    except HttpError:
+                        # The server may have closed the idle connection. It may also have made a
+                        # change: asked again, it would say that another client was faster.
+                        if path == _CHANGE:
+                            raise
                 return await self._ask_over(await connect(self.endpoint, self._tls), path, body)
             except HttpError as error:
                 raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,34 @@ async def test_a_server_that_dies_ends_calls_and_watches(server: EtcdServer) -> 
                 server.kill()
             with pytest.raises(RegistryError):
                 await etcd.commit({"a": b"1"})
+
+
+async def test_a_change_whose_answer_is_lost_is_not_made_again() -> None:
+    """A server that makes a change and dies, and one in its place that has the change."""
+    asked: list[bytes] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        connection = len(asked)
+        while head := await stream.receive_some():
+            asked.append(head.split()[1])
+            if b"txn" in head and connection == 0:
+                await stream.aclose()
+                return
+            answer = b'{"header": {"revision": "7"}}'
+            await stream.send_all(
+                b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer)
+            )
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), serve, 0)
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with Etcd(url, registry_spec()) as etcd:
+            assert await etcd.get("a") is None
+            with pytest.raises(RegistryError):
+                await etcd.commit({"a": b"1"}, {"a": 0})
+            assert await etcd.get("a") is None
+        nursery.cancel_scope.cancel()
+    assert asked == [b"/v3/kv/range", b"/v3/kv/txn", b"/v3/kv/range"]
 
 
 async def test_a_server_that_stands_still_ends_calls(
