@@ -146,6 +146,16 @@ def test_the_rest_of_who_comes_back_counts_when_its_share_does() -> None:
     assert remote(105, 9, 0.0) < 1.0
 
 
+def test_the_order_of_the_peers_makes_no_difference() -> None:
+    """Peers that are connected are a set, whose order is another one in each process."""
+    peers = "bcdefgh"
+    fabric = mesh(peers)
+    publish(fabric, 0.1, 0)
+    rests = {peer: 1 / (3 + number) for number, peer in enumerate(peers)}
+    orders = [RNG.sample(peers, len(peers)) for _ in range(100)]
+    assert len({fabric._effective(0.7, rests, order) for order in orders}) == 1
+
+
 def test_alone() -> None:
     fabric = mesh(peers="")
     assert publish(fabric, 5.0, 0) == []

@@ -34,6 +34,7 @@ others' values as rounded to float32, one interval old at most.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import fsum
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
@@ -248,5 +249,6 @@ class Mesh(Fabric[_Origin]):
         share = self.share
         shares = [(share(peer), own + rests.get(peer, remote)) for peer in connected]
         shares.append((share(self.membership.name), own + remote))
-        claims = sum(part / total for part, total in shares)
-        return sum(part for part, _ in shares) / claims - own if claims else remote
+        # `connected` has no order, and `fsum` needs none.
+        claims = fsum(part / total for part, total in shares)
+        return fsum(part for part, _ in shares) / claims - own if claims else remote
