@@ -29,6 +29,8 @@ class Fabric(ABC, Generic[AnyLink]):
 
     kind: ClassVar[int]
     """Of the messages with its updates, on the wire."""
+    memberships: ClassVar[type[Membership]]
+    link_type: type[AnyLink]
 
     def __init__(
         self,
@@ -50,24 +52,20 @@ class Fabric(ABC, Generic[AnyLink]):
         self._begin()
 
     @staticmethod
-    @abstractmethod
     def fanout(branching: int) -> int | None:
-        """The number of peers that a round has to reach; None: all of them."""
+        """The number of peers that a round has to reach, on average; None: all of them."""
+        return branching
 
     @classmethod
-    @abstractmethod
     def make_membership(
         cls, name: str, peers: Collection[str], branching: int, interval_ns: int
     ) -> Membership:
         """What a limiter that uses this fabric knows of its peers at first."""
+        return cls.memberships(name, peers, cls.fanout(branching), interval_ns)
 
     @abstractmethod
     def _begin(self) -> None:
         """Make the fabric's own state; the attributes above are there."""
-
-    @abstractmethod
-    def _new_link(self) -> AnyLink:
-        """Begin with a peer."""
 
     @property
     def detection_ns(self) -> int:
@@ -132,8 +130,8 @@ class Fabric(ABC, Generic[AnyLink]):
     def _link(self, peer: str) -> AnyLink:
         link = self._links.get(peer)
         if link is None:
-            link = self._links[peer] = self._new_link()
-            link.sequences = self.membership.numbering.of(peer, self.limit_id)
+            sequences = self.membership.numbering.of(peer, self.limit_id)
+            link = self._links[peer] = self.link_type(sequences)
         return link
 
     def on_session(self, peer: str) -> None:

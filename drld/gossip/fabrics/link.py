@@ -27,13 +27,9 @@ class Link(LinkStats):
 
     __slots__ = ("sequences",)
 
-    def __init__(self) -> None:
+    def __init__(self, sequences: Sequences) -> None:
         super().__init__()
-        self.sequences = Sequences()
-
-    def take_sequence(self) -> int:
-        """The number of the next update to this peer."""
-        return self.sequences.take()
+        self.sequences = sequences
 
     def accept(self, sequence: int, now_round: int = 0) -> Acceptance | None:
         """Judge an update by its sequence number; None: discard it."""

@@ -363,6 +363,5 @@ class Membership(ABC):
     def _heartbeat_link(self, peer: str) -> Link:
         link = self._heartbeats.get(peer)
         if link is None:
-            link = self._heartbeats[peer] = Link()
-            link.sequences = self.numbering.of(peer, HEARTBEAT)
+            link = self._heartbeats[peer] = Link(self.numbering.of(peer, HEARTBEAT))
         return link

@@ -41,6 +41,7 @@ from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.mesh_update import MESH, MeshUpdate
 from drld.gossip.fabrics.quiescence import Quiescence
+from drld.gossip.wire.sequence import Sequences
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
@@ -77,7 +78,7 @@ class MeshMembership(Membership):
         """See `Membership`."""
         return MeshUpdate(
             limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
+            sequence=self._heartbeat_link(peer).sequences.take(),
             quantity=Quantity.RATE,
             hears=self.fresh(peer, now_ns),
             value=0.0,
@@ -95,8 +96,8 @@ class _Origin(Link):
 
     __slots__ = ("connected_ns", "rest", "value", "value_ns")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sequences: Sequences) -> None:
+        super().__init__(sequences)
         self.value = 0.0
         self.value_ns = 0
         self.rest: float | None = None
@@ -109,6 +110,8 @@ class Mesh(Fabric[_Origin]):
     """Every limiter to every limiter."""
 
     kind = MESH.kind
+    memberships = MeshMembership
+    link_type = _Origin
     membership: MeshMembership
 
     @staticmethod
@@ -116,20 +119,10 @@ class Mesh(Fabric[_Origin]):
         """All peers."""
         return None
 
-    @classmethod
-    def make_membership(
-        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
-    ) -> Membership:
-        """See `Fabric`."""
-        return MeshMembership(name, peers, cls.fanout(branching), interval_ns)
-
     def _begin(self) -> None:
         self._quiescence = Quiescence()
         self._own = 0.0
         """What was told last."""
-
-    def _new_link(self) -> _Origin:
-        return _Origin()
 
     @property
     def news_ns(self) -> int:
@@ -164,7 +157,7 @@ class Mesh(Fabric[_Origin]):
                 rest = to_float32(min(others, MAX_VALUE))
             update = MeshUpdate(
                 limit_id=self.limit_id,
-                sequence=self._link(peer).take_sequence(),
+                sequence=self._link(peer).sequences.take(),
                 quantity=self.quantity,
                 hears=hears,
                 value=self._own,

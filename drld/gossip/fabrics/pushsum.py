@@ -57,7 +57,7 @@ is exactly zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
@@ -65,6 +65,7 @@ from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.pushsum_pair import NOTHING, RESOLUTION, Mass, Pair
 from drld.gossip.fabrics.pushsum_update import EPOCH_MODULUS, PUSHSUM, PushsumUpdate
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
+from drld.gossip.wire.sequence import Sequences
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
@@ -112,7 +113,7 @@ class PushsumMembership(Membership):
         """See `Membership`; it carries no mass, and is of no epoch."""
         return PushsumUpdate(
             limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
+            sequence=self._heartbeat_link(peer).sequences.take(),
             quantity=Quantity.RATE,
             hears=self.fresh(peer, now_ns),
             value=0.0,
@@ -126,8 +127,8 @@ class _Peer(Link):
 
     __slots__ = ("generation", "given")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sequences: Sequences) -> None:
+        super().__init__(sequences)
         self.generation = self.given = -1
 
 
@@ -135,19 +136,9 @@ class PushSum(Fabric[_Peer]):
     """`branching` random limiters each interval."""
 
     kind = PUSHSUM.kind
+    memberships = PushsumMembership
+    link_type = _Peer
     membership: PushsumMembership
-
-    @staticmethod
-    def fanout(branching: int) -> int | None:
-        """As many as the limiter branches."""
-        return branching
-
-    @classmethod
-    def make_membership(
-        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
-    ) -> Membership:
-        """See `Fabric`."""
-        return PushsumMembership(name, peers, cls.fanout(branching), interval_ns)
 
     def _begin(self) -> None:
         self.mass = Mass()
@@ -172,9 +163,6 @@ class PushSum(Fabric[_Peer]):
         """Whether the peers have changed since the last look around."""
         self._reached = len(self.membership.peers)
         """Peers that were connected then."""
-
-    def _new_link(self) -> _Peer:
-        return _Peer()
 
     @property
     def news_ns(self) -> int:
@@ -302,7 +290,7 @@ class PushSum(Fabric[_Peer]):
     def _update(self, peer: str, pair: Pair) -> PushsumUpdate:
         return PushsumUpdate(
             limit_id=self.limit_id,
-            sequence=self._link(peer).take_sequence(),
+            sequence=self._link(peer).sequences.take(),
             quantity=self.quantity,
             hears=pair is not NOTHING,
             value=pair.value,

@@ -46,16 +46,17 @@ while no limiter changes its parent; an idle fleet is exactly zero.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
-from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.quiescence import Quiescence
+from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
+from drld.gossip.wire.sequence import Sequences
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import GlobalView
 
@@ -76,8 +77,8 @@ class _Neighbour(Link):
 
     __slots__ = ("said", "told")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sequences: Sequences) -> None:
+        super().__init__(sequences)
         self.told: Sum | None = None
         self.said = 0.0
 
@@ -86,19 +87,9 @@ class Tree(Fabric[_Neighbour]):
     """To the parent and the children."""
 
     kind = TREE.kind
+    memberships = TreeMembership
+    link_type = _Neighbour
     membership: TreeMembership
-
-    @staticmethod
-    def fanout(branching: int) -> int | None:
-        """So many, on average."""
-        return branching
-
-    @classmethod
-    def make_membership(
-        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
-    ) -> Membership:
-        """See `Fabric`."""
-        return TreeMembership(name, peers, branching, interval_ns)
 
     def _begin(self) -> None:
         self._told: tuple[str, Sum] | None = None
@@ -108,10 +99,7 @@ class Tree(Fabric[_Neighbour]):
         self._before_until_ns = 0
         """Until when that is the least that counts."""
         self._quiescence = Quiescence()
-        self._bridge = self.membership.new_bridge()
-
-    def _new_link(self) -> _Neighbour:
-        return _Neighbour()
+        self._bridge = sliding_max(self.membership.bridged_ns)
 
     @property
     def news_ns(self) -> int:
@@ -195,7 +183,7 @@ class Tree(Fabric[_Neighbour]):
         """See `Fabric.set_peers`."""
         super().set_peers()
         self._quiescence.others_want = True
-        self._bridge = self.membership.bridged(self._bridge)
+        self._bridge = self._bridge.over(self.membership.bridged_ns)
 
     def _sums(
         self, value: float, children: Mapping[str, Sum], rest: Sum, now_ns: int
@@ -268,7 +256,7 @@ class Tree(Fabric[_Neighbour]):
         members = 0 if told is None else told.members
         return TreeUpdate(
             limit_id=self.limit_id,
-            sequence=link.take_sequence(),
+            sequence=link.sequences.take(),
             quantity=self.quantity,
             hears=told is not None,
             value=to_float32(min(link.said, MAX_VALUE)),

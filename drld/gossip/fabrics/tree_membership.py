@@ -58,7 +58,7 @@ from dataclasses import dataclass
 from random import Random
 
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_max
+from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
 from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity
@@ -109,7 +109,7 @@ class TreeMembership(Membership):
         """Who is asked in this round."""
         self._next_candidate = 0
         self._seeking = False
-        self._bridge = self.new_bridge()
+        self._bridge = sliding_max(self.bridged_ns)
         self._dead: set[str] = set()
         """Whom it would be in vain to ask, by the verdict of probes."""
         self._began_ns: int | None = None
@@ -124,7 +124,9 @@ class TreeMembership(Membership):
         self.rise_ns = (8 + 2 * height) * interval_ns
         self.counted_ns = (26 + 2 * height) * interval_ns
         """How long what a neighbour said counts."""
-        self._bridged_ns = (6 + height) * interval_ns
+        self.bridged_ns = (6 + height) * interval_ns
+        """How long a number of limiters must have been lower until it falls: by then orphans have
+        found another parent."""
         self.told_twice_ns = (1 + height) * interval_ns
         """How long a new parent may not know of all, and the old one is told as well."""
         self._candidates = candidates(self.name, self.peers, self.branching)
@@ -148,7 +150,7 @@ class TreeMembership(Membership):
             self.parent = self._rest = None
         if self.home != home:
             self._known_at_home = 0
-        self._bridge = self.bridged(self._bridge)
+        self._bridge = self._bridge.over(self.bridged_ns)
         self._dead &= self._peers.keys()
         self._asked = [peer for peer in self._asked if peer in self._peers]
         self._sought = [peer for peer in self._sought if peer in self._peers]
@@ -225,7 +227,7 @@ class TreeMembership(Membership):
                 members = max(1, members - self.child_members(peer, now_ns))
         return TreeUpdate(
             limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
+            sequence=self._heartbeat_link(peer).sequences.take(),
             quantity=Quantity.RATE,
             hears=hears,
             value=0.0,
@@ -284,15 +286,6 @@ class TreeMembership(Membership):
     def silent(self, said_ns: int, now_ns: int) -> bool:
         """Whether the limiters of a neighbour that spoke then are counted no more."""
         return now_ns - said_ns > self._silent_ns
-
-    def new_bridge(self) -> SlidingExtreme:
-        """What a number of limiters goes through: it falls when it has been lower for so long that
-        orphans have found another parent."""
-        return sliding_max(self._bridged_ns)
-
-    def bridged(self, bridge: SlidingExtreme) -> SlidingExtreme:
-        """That of an earlier membership, to go on with."""
-        return bridge.over(self._bridged_ns)
 
     def _below(self, now_ns: int) -> int:
         """How many are below this limiter, itself included."""
