@@ -81,11 +81,13 @@ class Refusal(enum.Enum):
 class PeerSequence:
     """State of one peer that the sequence numbers of all its limits share."""
 
-    __slots__ = ("_heard", "_round", "on_replay", "used")
+    __slots__ = ("_heard", "_round", "limits", "on_replay", "used")
 
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
-        self.used: list[Sequences] = []
-        """The numbers that were used in the present session."""
+        self.limits: dict[int, Sequences] = {}
+        """All numbers, by limit."""
+        self.used: dict[int, Sequences] = {}
+        """Those that were used in the present session."""
         self.on_replay = on_replay
         """Called for each update of the peer that is refused as `REPLAYED`."""
         self._round = 0
@@ -117,8 +119,7 @@ class Sequences:
     """Both directions of one limit between two limiters."""
 
     __slots__ = (
-        *("_came", "_heard", "_newest", "_next", "_peer"),
-        *("_pending_jump", "_round", "_used", "limit_id"),
+        *("_came", "_heard", "_newest", "_next", "_peer", "_pending_jump", "_round", "limit_id"),
     )
 
     def __init__(self, peer: PeerSequence | None = None, limit_id: int = 0) -> None:
@@ -128,7 +129,6 @@ class Sequences:
 
     def restart(self) -> None:
         """Begin at 0, in both directions."""
-        self._used = False
         self._next = 0
         self._newest = MODULUS - 1
         self._came = 0
@@ -142,9 +142,7 @@ class Sequences:
 
     def use(self) -> None:
         """Have the end of the present session told to the limit (`Numbering.meet`)."""
-        if not self._used:
-            self._used = True
-            self._peer.used.append(self)
+        self._peer.used[self.limit_id] = self
 
     def take(self) -> int:
         """The number of the next update to the peer."""
@@ -196,34 +194,29 @@ class Numbering:
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         """`on_replay` is called for each update that is refused as `REPLAYED`."""
         self._on_replay = on_replay
-        self._peer_sequences: dict[str, PeerSequence] = {}
-        self._peers: dict[str, dict[int, Sequences]] = {}
-
-    def peer_sequence(self, peer: str) -> PeerSequence:
-        """The state that one peer's limits share."""
-        found = self._peer_sequences.get(peer)
-        if found is None:
-            found = self._peer_sequences[peer] = PeerSequence(self._on_replay)
-        return found
+        self._peers: dict[str, PeerSequence] = {}
 
     def of(self, peer: str, limit_id: int) -> Sequences:
         """Those of one limit, always the same ones."""
-        limits = self._peers.setdefault(peer, {})
-        sequences = limits.get(limit_id)
-        if sequences is None:
-            sequences = limits[limit_id] = Sequences(self.peer_sequence(peer), limit_id)
-        return sequences
+        shared = self._shared(peer)
+        if limit_id not in shared.limits:
+            shared.limits[limit_id] = Sequences(shared, limit_id)
+        return shared.limits[limit_id]
 
     def meet(self, peer: str) -> list[int]:
         """Another life of the peer begins a session; return the limits used in the last one."""
-        shared = self.peer_sequence(peer)
-        used, shared.used = shared.used, []
-        for sequences in used:
+        shared = self._shared(peer)
+        used, shared.used = shared.used, {}
+        for sequences in used.values():
             sequences.restart()
-        return [sequences.limit_id for sequences in used]
+        return list(used)
 
     def retain(self, peers: Collection[str]) -> None:
         """Forget all others: if one comes back, it will be met."""
-        for peer in self._peer_sequences.keys() - set(peers):
-            del self._peer_sequences[peer]
-            self._peers.pop(peer, None)
+        for peer in self._peers.keys() - set(peers):
+            del self._peers[peer]
+
+    def _shared(self, peer: str) -> PeerSequence:
+        if peer not in self._peers:
+            self._peers[peer] = PeerSequence(self._on_replay)
+        return self._peers[peer]
