@@ -60,7 +60,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
 
     @abstractmethod
     def write(self, update: AnyUpdate) -> Mapping[str, int | float]:
-        """The fabric's own fields of an update."""
+        """The fabric's own fields of an update, but for reserved ones."""
 
     @abstractmethod
     def read_untrusted(
@@ -71,7 +71,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         """An update of the fields that all fabrics have, in their order, and of the fabric's own.
 
         Raises:
-            WireError: bits that must be zero are not.
+            WireError: a field that means nothing is not zero.
         """
 
     @abstractmethod
@@ -112,6 +112,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
                     "quantity": update.quantity.value,
                     "limit_id": update.limit_id,
                     "sequence": update.sequence,
+                    "reserved": 0,
                     "value": update.value,
                     **self.write(update),
                 }
@@ -138,6 +139,8 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
             raise WireError("kind", f"{fields['kind']} instead of the first update's {self.kind}")
         if fields["key_id"] != key_id:
             raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
+        if fields.get("reserved"):
+            raise WireError("reserved", "bits that must be zero are not")
         common = (
             fields["limit_id"],
             fields["sequence"],
