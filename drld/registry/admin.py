@@ -15,7 +15,7 @@ from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd
 from drld.registry.model.keys import Keys, source
 from drld.registry.model.state import Member, Registry
-from drld.registry.records import Alive, Readers, parsed, read_alive, write_limit
+from drld.registry.records import Alive, Readers, read_alive, written
 from drld.spec import LimitSpec, RegistrySpec
 
 POLL_S = 0.2
@@ -97,7 +97,7 @@ class Fleet:
             if spec.id in ids:
                 raise ConfigError([f"{what}.id: {must_be('unique, but another has it', spec.id)}"])
             key = self.keys.limit(spec.id)
-            changes[key] = write_limit(table)
+            changes[key] = written(table)
             used = self.keys.given_out(spec.id)
             changes[used] = b"{}"
             # Fails if another client added the limit meanwhile, or added and removed it.
@@ -182,11 +182,10 @@ class Fleet:
     def _validated(self, table: object, what: str) -> LimitSpec:
         key = self.keys.limit(table["id"]) if isinstance(table, dict) else self.keys.prefix
         try:
-            value = write_limit(table)
+            value = written(table)
         except (TypeError, ValueError) as error:
             raise ConfigError([f"{what}: {error}"]) from error
         try:
-            parsed(value, key)
             return self._readers.limit(value, key)
         except ConfigError as error:
             begin = f"{source(key)}: "

@@ -154,16 +154,10 @@ class Agent:
 
     def report(self) -> RegistryReport:
         """The state of the registry, for the control API."""
-        registry, problems = self._registry, self._problems()
+        registry, problems, known = self._registry, self._problems(), self.known.is_set()
         return RegistryReport(
             fleet=self._spec.fleet,
-            state=(
-                "connected"
-                if self._endpoint
-                else "unreachable"
-                if self.known.is_set()
-                else "waiting"
-            ),
+            state="connected" if self._endpoint else "unreachable" if known else "waiting",
             since=self._since,
             endpoint=self._endpoint,
             error=self._error,
