@@ -107,12 +107,9 @@ class Probes:
         self.counter = 0
         """Number of refutations by this life."""
         self.awareness = 0
-        self.config_digest = config_digest
-        self.times = times
-        self.peer_states = PeerStates(peers, times)
-        self._peers = tuple(sorted(peers))
+        self.peer_states = PeerStates((), times)
+        self._peers: tuple[str, ...] = ()
         self._subject = subject(name)
-        self._accuser = accuser(name, peers)
         self._broadcasts = BroadcastQueue(times.transmissions)
         self._pending: dict[int, _Probe] = {}
         self._number = 0
@@ -136,8 +133,9 @@ class Probes:
         self._outbox: list[tuple[str, Control]] = []
         self._answers: Counter[str] = Counter()
         """Answers to each peer since the last tick."""
-        if peers:
-            self._broadcasts.add(self._myself())
+        self.set_peers(peers, times, config_digest)
+        # All have their turn in an order of this limiter's own.
+        self._present = []
 
     def set_peers(
         self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
