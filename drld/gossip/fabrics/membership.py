@@ -86,27 +86,21 @@ class Timeouts:
 class _Peer:
     """What was heard of a peer, and when."""
 
-    __slots__ = ("_denies", "confirmed_ns", "heard_ns")
+    __slots__ = ("confirmed_ns", "denies", "heard_ns")
 
     def __init__(self) -> None:
         self.heard_ns: int | None = None
         self.confirmed_ns: int | None = None
         """When it last said that it hears us."""
-        self._denies = True
+        self.denies = True
         """What its newest update says."""
 
     def hear(self, hears_us: bool, now_ns: int, since_ns: int) -> None:
         """It came between the two."""
         self.heard_ns = now_ns
-        self._denies = not hears_us
+        self.denies = not hears_us
         if hears_us:
             self.confirmed_ns = since_ns
-
-    def heard_within(self, span_ns: int, now_ns: int) -> bool:
-        return self.heard_ns is not None and now_ns - self.heard_ns <= span_ns
-
-    def both_ways(self, timeouts: Timeouts, now_ns: int) -> bool:
-        return not self._denies and self.heard_within(timeouts.fresh_ns, now_ns)
 
 
 class Membership(ABC):
@@ -263,11 +257,12 @@ class Membership(ABC):
 
     def fresh(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it."""
-        return self._peers[peer].heard_within(self.timeouts.fresh_ns, now_ns)
+        heard_ns = self._peers[peer].heard_ns
+        return heard_ns is not None and now_ns - heard_ns <= self.timeouts.fresh_ns
 
     def both_ways(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it, and it says the same of us."""
-        return self._peers[peer].both_ways(self.timeouts, now_ns)
+        return not self._peers[peer].denies and self.fresh(peer, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as is known under loss."""
@@ -288,25 +283,11 @@ class Membership(ABC):
         self._doubtful.clear()
         changed = connected is not self._connected and connected != self._connected
         if changed:
-            self._note_leaving(self._connected - connected)
+            for peer in self._connected - connected:
+                confirmed_ns = self._peers[peer].confirmed_ns
+                if confirmed_ns is not None:
+                    self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
             self._connected = connected
-        if self._leaving:
-            changed |= self._forget_leaving(now_ns)
-        self._note_change(changed, now_ns)
-        return self._connected
-
-    def leaving(self, now_ns: int) -> Set[str]:
-        """Peers that are connected no longer, and whose demand counts all the same."""
-        self.connected(now_ns)
-        return self._leaving.keys()
-
-    def _note_leaving(self, peers: Iterable[str]) -> None:
-        for peer in peers:
-            confirmed_ns = self._peers[peer].confirmed_ns
-            if confirmed_ns is not None:
-                self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
-
-    def _forget_leaving(self, now_ns: int) -> bool:
         left = [
             peer
             for peer, until_ns in self._leaving.items()
@@ -314,7 +295,14 @@ class Membership(ABC):
         ]
         for peer in left:
             del self._leaving[peer]
-        return bool(left)
+            changed = True
+        self._note_change(changed, now_ns)
+        return self._connected
+
+    def leaving(self, now_ns: int) -> Set[str]:
+        """Peers that are connected no longer, and whose demand counts all the same."""
+        self.connected(now_ns)
+        return self._leaving.keys()
 
     def _note_change(self, changed: bool, now_ns: int) -> None:
         """Tell of a change, after a look at who is connected."""
