@@ -11,7 +11,7 @@ from drld.gossip.fabrics.membership import Membership, Timeouts
 from drld.gossip.fabrics.pushsum import PushsumMembership
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.fabrics.tree import Tree
-from drld.gossip.wire.sequence import Numbering, Sequences
+from drld.gossip.wire.sequence import Numbering
 from drld.model import HEARTBEAT, Quantity
 
 TICK = 50_000_000
@@ -272,7 +272,7 @@ def test_whoever_forgets_its_peers_is_as_at_first_but_for_the_numbers(fabric: st
 
 
 def test_statistics() -> None:
-    link = Link(Sequences())
+    link = Link()
     for sequence in (0, 3, 2, 3, 4):
         link.accept(sequence)
     assert (link.received, link.lost, link.late) == (3, 2, 1)

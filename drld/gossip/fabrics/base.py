@@ -131,7 +131,7 @@ class Fabric(ABC, Generic[AnyLink]):
         link = self._links.get(peer)
         if link is None:
             sequences = self.membership.numbering.of(peer, self.limit_id)
-            link = self._links[peer] = self.link_type(sequences)
+            link = self._links[peer] = self.link_type(sequences=sequences)
         return link
 
     def on_session(self, peer: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drld.gossip.wire.sequence import Acceptance, Refusal, Sequences
 
@@ -22,14 +22,11 @@ class LinkStats:
     """Updates discarded for what they say (quantity of another allocator)."""
 
 
+@dataclass(slots=True)
 class Link(LinkStats):
     """One peer, one limit. There are as many as peers, so it is small."""
 
-    __slots__ = ("sequences",)
-
-    def __init__(self, sequences: Sequences) -> None:
-        super().__init__()
-        self.sequences = sequences
+    sequences: Sequences = field(default_factory=Sequences)
 
     def accept(self, sequence: int, now_round: int = 0) -> Acceptance | None:
         """Judge an update by its sequence number; None: discard it."""

@@ -83,24 +83,15 @@ class Timeouts:
         return cls(fresh_ns, silence_ns, silence_ns - fresh_ns - 2 * cycle_ns - interval_ns)
 
 
+@dataclass(slots=True)
 class _Peer:
     """What was heard of a peer, and when."""
 
-    __slots__ = ("confirmed_ns", "denies", "heard_ns")
-
-    def __init__(self) -> None:
-        self.heard_ns: int | None = None
-        self.confirmed_ns: int | None = None
-        """When it last said that it hears us."""
-        self.denies = True
-        """What its newest update says."""
-
-    def hear(self, hears_us: bool, now_ns: int, since_ns: int) -> None:
-        """It came between the two."""
-        self.heard_ns = now_ns
-        self.denies = not hears_us
-        if hears_us:
-            self.confirmed_ns = since_ns
+    heard_ns: int | None = None
+    confirmed_ns: int | None = None
+    """When it last said that it hears us."""
+    denies: bool = True
+    """What its newest update says."""
 
 
 class Membership(ABC):
@@ -242,7 +233,10 @@ class Membership(ABC):
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """Note that an update came from a peer, and whether it hears us."""
-        self._peers[peer].hear(hears_us, now_ns, self.arrived_ns(now_ns))
+        heard = self._peers[peer]
+        heard.heard_ns, heard.denies = now_ns, not hears_us
+        if hears_us:
+            heard.confirmed_ns = self.arrived_ns(now_ns)
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
             self._doubtful.add(peer)
@@ -351,5 +345,5 @@ class Membership(ABC):
     def _heartbeat_link(self, peer: str) -> Link:
         link = self._heartbeats.get(peer)
         if link is None:
-            link = self._heartbeats[peer] = Link(self.numbering.of(peer, HEARTBEAT))
+            link = self._heartbeats[peer] = Link(sequences=self.numbering.of(peer, HEARTBEAT))
         return link

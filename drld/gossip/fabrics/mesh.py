@@ -34,6 +34,7 @@ others' values as rounded to float32, one interval old at most.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import fsum
 
 from drld.gossip.fabrics.base import Fabric
@@ -41,7 +42,6 @@ from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.mesh_update import MESH, MeshUpdate
 from drld.gossip.fabrics.quiescence import Quiescence
-from drld.gossip.wire.sequence import Sequences
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
@@ -91,19 +91,16 @@ class MeshMembership(Membership):
         return len(self.connected(now_ns)) == len(self.peers)
 
 
+@dataclass(slots=True)
 class _Origin(Link):
     """A peer, the newest value it told, and the rest that it told."""
 
-    __slots__ = ("connected_ns", "rest", "value", "value_ns")
-
-    def __init__(self, sequences: Sequences) -> None:
-        super().__init__(sequences)
-        self.value = 0.0
-        self.value_ns = 0
-        self.rest: float | None = None
-        """What it believes all but this limiter to want; None: the own sum counts."""
-        self.connected_ns: int | None = None
-        """Since when it is connected."""
+    value: float = 0.0
+    value_ns: int = 0
+    rest: float | None = None
+    """What it believes all but this limiter to want; None: the own sum counts."""
+    connected_ns: int | None = None
+    """Since when it is connected."""
 
 
 class Mesh(Fabric[_Origin]):

@@ -58,6 +58,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
@@ -65,7 +66,6 @@ from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.pushsum_pair import NOTHING, RESOLUTION, Mass, Pair
 from drld.gossip.fabrics.pushsum_update import EPOCH_MODULUS, PUSHSUM, PushsumUpdate
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
-from drld.gossip.wire.sequence import Sequences
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
@@ -122,14 +122,12 @@ class PushsumMembership(Membership):
         )
 
 
+@dataclass(slots=True)
 class _Peer(Link):
     """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
 
-    __slots__ = ("generation", "given")
-
-    def __init__(self, sequences: Sequences) -> None:
-        super().__init__(sequences)
-        self.generation = self.given = -1
+    generation: int = -1
+    given: int = -1
 
 
 class PushSum(Fabric[_Peer]):

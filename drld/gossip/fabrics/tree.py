@@ -47,6 +47,7 @@ while no limiter changes its parent; an idle fleet is exactly zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.gossip.fabrics.base import Fabric
@@ -56,7 +57,6 @@ from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
-from drld.gossip.wire.sequence import Sequences
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import GlobalView
 
@@ -72,15 +72,12 @@ class Sum(NamedTuple):
     said_ns: int
 
 
+@dataclass(slots=True)
 class _Neighbour(Link):
     """A peer, what it told last as the parent or a child, and which sum it was told last."""
 
-    __slots__ = ("said", "told")
-
-    def __init__(self, sequences: Sequences) -> None:
-        super().__init__(sequences)
-        self.told: Sum | None = None
-        self.said = 0.0
+    told: Sum | None = None
+    said: float = 0.0
 
 
 class Tree(Fabric[_Neighbour]):
