@@ -8,15 +8,10 @@ Rounds. Once an interval all limits that have something to tell send it to the s
 round's targets: all peers in a mesh; else `fanout` peers at random, but without repetition until
 all have had their turn (a shuffled order), which bounds the time between two updates of a link.
 
-Theory of operation. Paper, section 5.6: a limiter counts the limiters it is disconnected from and
-takes their estimates for zero. Connected means that updates flow both ways, and every update says
-whether its sender hears its receiver. If so, it confirms that its sender heard us a moment ago;
-else it denies it.
-
-To count a peer out is two things, and which comes first decides whether the fleet keeps to the
-limit (docs/conservative-rule.md). Its share leaves the limit: that makes this limiter's part
-smaller. Its demand leaves the total: that makes it larger. So the share goes first, on both ends of
-a link, whichever way it broke; and only then the demand.
+Theory of operation (docs/conservative-rule.md; paper, section 5.6). Every update says whether its
+sender hears its receiver. If so, it confirms that its sender heard us a moment ago; else it denies
+it. A lost peer's share leaves the limit first, on both ends of a link, whichever way it broke; and
+only then its demand leaves the total.
 
 The times follow from C, the longest a sender takes to get round all its peers: one interval in a
 mesh, ceil((N - 1) / fanout) intervals else. Two consecutive updates of a link are less than two
@@ -39,10 +34,8 @@ moment. A daemon that was frozen finds old ones in the socket; they count from b
 (`drained`).
 
 The share of a peer counts when the peer has been connected for `rise_ns`, because its demand is
-known to all by then (`drld.limiter`).
-
-D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
-any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
+known to all by then (`drld.limiter`). D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 %
+loss.
 """
 
 from __future__ import annotations

@@ -13,14 +13,12 @@ Shares of mass. Only a peer that we hear and that hears us gets a full share: ma
 one is lost. A peer that we hear but that denies hearing us gets a token; one that we do not hear
 gets zero.
 
-Loss (section 4.2). "The receiving limiter uses the sequence number to determine if an update is
-lost, and if so, compensates by scaling the value and weight of the newest update by the number of
-lost packets": after a gap of n the pair counts n + 1 times, `MAX_COPIES` at most (longer outages
-lose tokens, not shares). If the peer's pair is the first of an epoch, half of the gap is taken for
-lost in that epoch. This keeps the ratio right, for what is lost and what replaces it have nearly
-the same one; but not the sum of the weights W. A share is missing for a cycle until it is
-compensated, and compensated with one that is not quite its equal, so W strays, and every later
-change of demand counts N / W times. Only a new epoch puts that right.
+Loss (section 4.2, quoted in `wire.sequence`). After a gap of n the newest pair counts n + 1 times,
+`MAX_COPIES` at most (longer outages lose tokens, not shares). If the peer's pair is the first of an
+epoch, half of the gap is taken for lost in that epoch. This keeps the ratio right, for what is lost
+and what replaces it have nearly the same one; but not the sum of the weights W. A share is missing
+for a cycle until it is compensated, and compensated with one that is not quite its equal, so W
+strays, and every later change of demand counts N / W times. Only a new epoch puts that right.
 
 Epochs. In a new epoch every limiter begins anew: value = own demand, weight = 1; pairs of an older
 one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once. While the new

@@ -1,8 +1,7 @@
 """A tree of sums: the total of all, exact, at 2 (N - 1) / N updates for each limiter.
 
-Paper, section 3.1: "More sophisticated communication fabrics may reduce coordination costs using
-structured approaches; we defer an investigation to future work." This is one; aggregation trees are
-those of Astrolabe (van Renesse, Birman, Vogels 2003) and SDIMS (Yalagandula, Dahlin 2004).
+Aggregation trees are those of Astrolabe (van Renesse, Birman, Vogels 2003) and SDIMS (Yalagandula,
+Dahlin 2004). The paper defers "structured approaches" to future work (section 3.1).
 
 Theory of operation. `fabrics.tree_membership` gives a limiter a parent and children. It tells
 
@@ -13,25 +12,18 @@ and what it believes the others want is the sum of what children and parent told
 numbers come with the number of limiters that they are of, so that the limit in force always fits
 the sum.
 
-Loss. An update carries an absolute sum and replaces the one before, so that a lost one makes the
-sum older and never wrong; one that comes late or twice has an old sequence number. There is no mass
-that has to be kept, given back or rounded, and nothing to remember over a restart. The total is
-known exactly as many rounds after the last change as there are hops between two limiters, lost
-updates and paths longer than an interval added. An own change counts once and at once, as `remote`
-never contains the own value.
+Loss. An update carries a whole sum and replaces the one before, so that a lost one makes the sum
+older and never wrong; one that comes late or twice has an old sequence number. An own change counts
+once and at once, as `remote` never contains the own value.
 
-Death. What is known of those behind a dead limiter stands still until they have found another
-parent, 12 intervals and a round later, and is forgotten after `TreeMembership.counted_ns`. In
-between it counts twice, and some of the limit is not used. A new parent may have heard of nobody
-yet, or have been in another tree. So what the lost one told is the least that counts, for as long
-as it would have counted (after a change of parents of one's own will: until the new one has heard).
+Death. A new parent may have heard of nobody yet, or have been in another tree. So what the lost one
+told is the least that counts, for as long as it would have counted (`TreeMembership.counted_ns`).
+After a change of parents of one's own will it is so until the new one has heard, and both parents
+are told until all know of the new one's report (`TreeMembership.told_twice_ns`).
 
-A limiter that changes its parent of its own will tells both its sum, until the new one's report is
-known to all. It counts twice meanwhile.
-
-News. Rounds may be further apart than estimates. Then a sum that has changed by more than `NEWS` of
-the total since it was told is told at the next estimate. Rounds are for small changes, and to show
-that the limiter lives. A change travels on only as far as it changes the sums of others by as much.
+News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
+the total since it was told is told at the next estimate. A change travels on only as far as it
+changes the sums of others by as much.
 
 Quiescence, as in a mesh: a limiter that believes the total to be zero for `QUIET_ROUNDS` sends no
 more. A sum that is not repeated for as long as its sender may be silent counts zero.

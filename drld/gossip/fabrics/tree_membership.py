@@ -2,9 +2,8 @@
 
 Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
 (`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
-hardly anybody else, something in each round: 2 (N - 1) / N updates for each limiter of a fleet of
-N. An update says what the receiver is to its sender (`Role`), and how many limiters are counted in
-it:
+hardly anybody else, something in each round. An update says what the receiver is to its sender
+(`Role`), and how many limiters are counted in it:
 
     to the parent   this limiter and all below it
     to a child      all but those below that child
@@ -23,14 +22,9 @@ The number of limiters decides which part of the limit is in force, what they wa
 divided; so the first goes first (docs/conservative-rule.md). It falls when it has been lower for
 6 + h intervals, for the orphans of a dead limiter have found another parent by then, and counts
 when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much there is to share
-may not overtake that of who shares it. A dead limiter's datapath has fallen back after 20.
-11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
-
-Order. No limiter divides by a smaller total before every limiter on the far side of a cut has
-shrunk. Those that stay count the others' demand for 26 + 2 h intervals. An orphan, with all below
-it, divides for as long by at least the sum that its lost parent told. The demand of an orphan
-counts twice meanwhile, once through its lost parent and once through the new one: the limit is not
-exceeded, and for about a second not all of it is used. docs/conservative-rule.md has more.
+may not overtake that of who shares it. 11 updates in a row are lost twice in 10^8 at 20 % loss,
+four times in 10^5 at 40 %. The demand of an orphan counts twice for a while, once through its lost
+parent and once through the new one: the limit is not exceeded, and not all of it is used.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent. When it
 comes back, its former children rejoin it once it knows at least as many limiters as their parent

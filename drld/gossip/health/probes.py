@@ -19,9 +19,6 @@ Buddies. A message to a limiter begins with the rumour held against it. A limite
 is suspected or dead raises its counter. It puts this refutation on each of its messages until one
 of them is answered, and sends it as a rumour.
 
-Isolation. A limiter out of contact with its peers judges none of them
-(`drld.gossip.health.isolation`).
-
 Last call. For R before it declares a peer dead, a limiter repeats its suspicion once a period.
 Limiters that have heard the refutation answer with it, so every limiter in contact hears it.
 
@@ -30,10 +27,11 @@ Absent peers. A peer that is dead, has left, or was never heard of is probed onc
 If gossip comes from a dead peer, the peer is probed at once, at most once a period, and so hears
 the rumour that it must refute.
 
+A limiter out of contact with its peers judges none of them (`drld.gossip.health.isolation`).
+
 Deviations from the papers: a probe is repeated when helpers are asked, and when a handshake with
-its target is completed. Awareness stretches waiting, not the period. Accusers are a bit set. Lives
-are random numbers, with a counter that only the life itself raises. Leaving is a rumour about
-oneself.
+its target is completed. Awareness stretches waiting, not the period. Accusers are a bit set, and
+lives random numbers (`drld.gossip.health.broadcast_queue`). Leaving is a rumour about oneself.
 
 Bounds. Messages are authenticated, but their sender may send too many. Tables are bounded by the
 number of peers. A message causes at most one answer and one probe, for at most `MAX_ANSWERS`

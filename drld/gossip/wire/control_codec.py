@@ -1,8 +1,6 @@
 """The codecs of control messages: handshakes and probes (docs/wire-format.md).
 
-All are of numbered kinds (`drld.gossip.wire.message`). A HELLO carries the two ends of a session
-and two nonces (`drld.gossip.wire.session`). PROBE, ACK and PROBE_REQUEST share one body, a
-`Control`, and carry up to `MAX_RUMOURS` rumours.
+All are of numbered kinds (`drld.gossip.wire.message`). PROBE, ACK and PROBE_REQUEST share one body.
 """
 
 from __future__ import annotations

@@ -22,17 +22,15 @@ accepted, a number is
   before, or is older than the last `WINDOW` numbers, of which that is remembered. A network
   makes late numbers, and a few replayed ones; only an attacker makes a thousand a second.
 
-So an outage that loses more than `MAX_JUMP_AFTER_SILENCE` updates in a row costs one more. A single
-forged update (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out only
-until `MAX_JUMP` of them were sent, if one is sent in each round.
+A single forged update (a tag of four bytes can be guessed: docs/security.md) keeps the true ones
+out only until `MAX_JUMP` of them were sent, if one is sent in each round.
 
 The first number of a session is judged as if the one before 0 had been accepted, but says nothing
 about losses: earlier updates had no session, or no limit here.
 
-Numbers belong to the session and the limit's id, not to the object that uses them. They outlive a
-limiter that a reload replaces. All that were used in a session begin at 0 when it ends
-(`Numbering.meet`). So a session costs no more than the updates of the one before it, however many
-limits there are and however many sessions a peer opens.
+Numbers belong to the session and the limit's id, and outlive a limiter that a reload replaces. All
+that were used in a session begin at 0 when it ends (`Numbering.meet`). So a session costs no more
+than the updates of the one before it.
 
 Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
 updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the

@@ -1,14 +1,12 @@
 """The codecs of updates: 20 bytes of UDP payload (docs/wire-format.md).
 
-An update is 16 bytes. A datagram holds one update or several, of different limits, to the same
-peer, and then a tag of 4 bytes (`drld.gossip.wire.datagram_tag`). The IPv4 packet of a single
-update is 48 bytes long, as in the paper (section 3.1).
+A datagram holds one update of 16 bytes or several, of different limits, and then a tag of 4 bytes.
+The IPv4 packet of a single update is 48 bytes long, as in the paper (section 3.1).
 
 Every fabric has updates of its own, and so a kind and a codec of its own: a subclass of
 `UpdateCodec`. All begin with the same fields (`drld.model.Update`). A fabric defines 4 bits, and
-the last 4 bytes. Integers are big-endian, reals are IEEE 754 binary32.
-
-The table of a codec is the format: encoder and decoder both walk it, and so do the tests.
+the last 4 bytes. The table of a codec is the format: encoder and decoder both walk it, and so do
+the tests.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """One limiter's knowledge of its fleet: the state of the registry, updated by events. Pure.
 
-Theory of operation. Static shares are 1/N of a limit, where N is the number of members. So no
-limiter may believe in too small an N.
+Theory of operation (docs/registry.md#who-counts). No limiter may believe in too few members.
 
-- A member stays one until its key is deleted: it leaves, or an operator removes it. Silence is no
-  reason, as a silent member may be cut off from etcd and still forward.
+- A member stays one until its key is deleted: it leaves, or an operator removes it.
 - A missing key counts as deleted only if the registry is *continuous* with the known one: it has
   the same `fleet`, its revision is not lower, and at the known revision it had the missing keys.
   The last condition finds a registry that went back in time and was written to since.
@@ -217,9 +215,8 @@ class Registry:
     def presumed(self) -> Mapping[str, Member]:
         """Former members that count, by name: only at a limiter that left and cannot read etcd.
 
-        No peer counts this limiter, so it takes its share of the fleet as it was. In a fleet that
-        was shut down, each limiter has fewer members in its cache than the one before. With the
-        former members their shares sum to 1 again.
+        In a fleet that was shut down, each limiter has fewer members in its cache than the one
+        before. With the former members their shares sum to 1 again.
         """
         return {} if self.seen or self.name in self.members else self.former
 
