@@ -201,7 +201,7 @@ class Engine:
             else:
                 self.unknown_limit[peer] += 1
                 numbers = fleet.numbering.of(peer, update.limit_id)
-                if isinstance(numbers.accept(update.sequence), Acceptance):
+                if isinstance(numbers.accept(update.sequence, fleet.round(now_ns)), Acceptance):
                     fleet.take(peer, update, now_ns)
 
     def _look(self, now_ns: int) -> None:

@@ -117,6 +117,17 @@ def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
     assert not bench.engine.unknown_limit
 
 
+def test_a_limit_that_is_unknown_here_shows_that_no_round_was_silent() -> None:
+    bench = Bench(spec(FIRST))
+    for interval in range(1, 40):
+        bench.transport.inbox = [("b", told(interval, limit_id=9))]
+        if interval in (1, 39):
+            bench.transport.inbox.append(("b", told(interval, limit_id=1)))
+        bench.run(interval, interval)
+    link = bench.engine.limits[1].limiter.fabric.links["b"]
+    assert (link.received, link.late) == (1, 1)
+
+
 def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
