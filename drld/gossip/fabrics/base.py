@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from drld.gossip.fabrics.link import Link, LinkStats
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.sequence import Refusal
 from drld.model import GlobalView, Quantity, Update
 
 AnyLink = TypeVar("AnyLink", bound=Link)
@@ -141,19 +141,18 @@ class Fabric(ABC, Generic[AnyLink]):
     def _reject(self, peer: str, update: Update, now_ns: int) -> None:
         """Count an update of another quantity; its sender takes no part in this limit."""
         link = self._link(peer)
-        if isinstance(
-            link.sequences.accept(update.sequence, self.membership.round(now_ns)), Acceptance
-        ):
+        judged = link.sequences.accept(update.sequence, self.membership.round(now_ns))
+        if not isinstance(judged, Refusal):
             link.rejected += 1
             self._strangers.add(peer)
 
-    def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
-        """Judge an update by its sequence number, and have the membership hear its sender."""
-        acceptance = link.accept(update.sequence, self.membership.round(now_ns))
-        if acceptance is not None:
+    def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> int | None:
+        """Judge an update as `Link.accept` does, and have the membership hear its sender."""
+        lost = link.accept(update.sequence, self.membership.round(now_ns))
+        if lost is not None:
             self._strangers.discard(peer)
             self.membership.take(peer, update, now_ns)
-        return acceptance
+        return lost
 
     def _connected(self, now_ns: int) -> frozenset[str]:
         connected = self.membership.connected(now_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from drld.gossip.wire.sequence import Acceptance, Refusal, Sequences
+from drld.gossip.wire.sequence import Refusal, Sequences
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Link(LinkStats):
 
     sequences: Sequences = field(default_factory=Sequences)
 
-    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | None:
-        """Judge an update by its sequence number; None: discard it."""
-        acceptance = self.sequences.accept(sequence, now_round)
-        if isinstance(acceptance, Refusal):
-            self.late += acceptance is Refusal.LATE
+    def accept(self, sequence: int, now_round: int = 0) -> int | None:
+        """Judge an update by its sequence number: how many were lost before it; None: discard."""
+        lost = self.sequences.accept(sequence, now_round)
+        if isinstance(lost, Refusal):
+            self.late += lost is Refusal.LATE
             return None
         self.received += 1
-        self.lost += acceptance.lost
-        return acceptance
+        self.lost += lost
+        return lost

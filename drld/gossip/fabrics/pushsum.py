@@ -219,8 +219,8 @@ class PushSum(Fabric[_Peer]):
             self._reject(peer, update, now_ns)
             return
         link = self._link(peer)
-        acceptance = self._accept(peer, link, update, now_ns)
-        if acceptance is None:
+        lost = self._accept(peer, link, update, now_ns)
+        if lost is None:
             return
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
@@ -231,9 +231,8 @@ class PushSum(Fabric[_Peer]):
         if update.epoch != self.epoch:
             self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
             return
-        self._lost += acceptance.lost
-        lost = acceptance.lost if link.generation == self._generation else acceptance.lost / 2
-        copies = min(1 + lost, MAX_COPIES)
+        self._lost += lost
+        copies = min(1 + (lost if link.generation == self._generation else lost / 2), MAX_COPIES)
         link.generation = self._generation
         self.mass.add(
             Pair(copies * update.value, copies * update.weight), len(self.membership.peers)

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
 MODULUS = 1 << 32
 MAX_JUMP = 10
@@ -58,13 +57,6 @@ def serial_distance(number: int, reference: int) -> int:
     """How far `number` is ahead of `reference`, from -2**31 to 2**31 - 1 (RFC 1982)."""
     half = MODULUS // 2
     return (number - reference + half) % MODULUS - half
-
-
-class Acceptance(NamedTuple):
-    """What an accepted sequence number says."""
-
-    lost: int
-    """Updates between this one and the one accepted before it that did not come."""
 
 
 class Refusal(enum.Enum):
@@ -149,8 +141,11 @@ class Sequences:
         self._next = (sequence + 1) % MODULUS
         return sequence
 
-    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | Refusal:
-        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own."""
+    def accept(self, sequence: int, now_round: int = 0) -> int | Refusal:
+        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own.
+
+        Of one that is accepted: how many between it and the last one did not come.
+        """
         self.use()
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
@@ -168,7 +163,7 @@ class Sequences:
         self._peer.hear(now_round)
         self._heard = True
         self._pending_jump = None
-        return Acceptance(lost)
+        return lost
 
     def _max_jump(self, now_round: int) -> int:
         return min(MAX_JUMP + self._peer.missed(self._round, now_round), MAX_JUMP_AFTER_SILENCE)
