@@ -26,7 +26,7 @@ from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.health.config_digest import GOSSIP_ID
 from drld.gossip.wire.messenger import Messenger
-from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.sequence import Refusal
 from drld.limiter import Limiter, Tick, share_of, static_share
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Enforcement, Update
@@ -201,7 +201,8 @@ class Engine:
             else:
                 self.unknown_limit[peer] += 1
                 numbers = fleet.numbering.of(peer, update.limit_id)
-                if isinstance(numbers.accept(update.sequence), Acceptance):
+                judged = numbers.accept(update.sequence, fleet.round(now_ns))
+                if not isinstance(judged, Refusal):
                     fleet.take(peer, update, now_ns)
 
     def _look(self, now_ns: int) -> None:

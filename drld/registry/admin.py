@@ -15,7 +15,7 @@ from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd
 from drld.registry.model.keys import Keys, source
 from drld.registry.model.state import Member, Registry
-from drld.registry.records import Alive, Readers, parsed, read_alive, write_limit
+from drld.registry.records import Alive, Readers, read_alive, written
 from drld.spec import LimitSpec, RegistrySpec
 
 POLL_S = 0.2
@@ -97,7 +97,7 @@ class Fleet:
             if spec.id in ids:
                 raise ConfigError([f"{what}.id: {must_be('unique, but another has it', spec.id)}"])
             key = self.keys.limit(spec.id)
-            changes[key] = write_limit(table)
+            changes[key] = written(table)
             used = self.keys.given_out(spec.id)
             changes[used] = b"{}"
             # Fails if another client added the limit meanwhile, or added and removed it.
@@ -114,23 +114,22 @@ class Fleet:
         Its id is never given out again, as datagrams under way between limiters may have it.
 
         Raises:
-            ConfigError: the limit does not exist.
+            ConfigError: the limit does not exist, or one limit has the name and another the id.
             RegistryError: as `add_limits`.
         """
         registry, there = await self._look()
-        found = [
-            limit_id
-            for limit_id, held in registry.limits.items()
-            if wanted in (held.value.name, str(limit_id))
-        ]
-        if not found and wanted.isascii() and wanted.isdigit():
-            # An invalid limit can be removed, too.
-            found = [int(wanted)] if self.keys.limit(int(wanted)) in there else []
-        if not found:
+        named = {n for n, held in registry.limits.items() if held.value.name == wanted}
+        # An invalid limit can be removed, too.
+        ids = {n for key in there if (n := self.keys.limit_of(key)) and str(n) == wanted}
+        if not named | ids:
             raise ConfigError([f"fleet {self.keys.name} has no limit {wanted!r}"])
-        key = self.keys.limit(found[0])
-        changes = {key: None, self.keys.given_out(found[0]): b"{}"}
-        return found[0], await self._commit(changes, {key: there[key]})
+        if len(named | ids) > 1:
+            one = f"the name or the id of one limit, but limit {named.pop()} has the name"
+            raise ConfigError([f"limit: {must_be(one, wanted)}"])
+        (limit_id,) = named | ids
+        key = self.keys.limit(limit_id)
+        changes = {key: None, self.keys.given_out(limit_id): b"{}"}
+        return limit_id, await self._commit(changes, {key: there[key]})
 
     async def remove(self, name: str, *, force: bool) -> int:
         """Remove a member from the fleet; return the revision.
@@ -183,11 +182,10 @@ class Fleet:
     def _validated(self, table: object, what: str) -> LimitSpec:
         key = self.keys.limit(table["id"]) if isinstance(table, dict) else self.keys.prefix
         try:
-            value = write_limit(table)
+            value = written(table)
         except (TypeError, ValueError) as error:
             raise ConfigError([f"{what}: {error}"]) from error
         try:
-            parsed(value, key)
             return self._readers.limit(value, key)
         except ConfigError as error:
             begin = f"{source(key)}: "

@@ -154,16 +154,10 @@ class Agent:
 
     def report(self) -> RegistryReport:
         """The state of the registry, for the control API."""
-        registry, problems = self._registry, self._problems()
+        registry, problems, known = self._registry, self._problems(), self.known.is_set()
         return RegistryReport(
             fleet=self._spec.fleet,
-            state=(
-                "connected"
-                if self._endpoint
-                else "unreachable"
-                if self.known.is_set()
-                else "waiting"
-            ),
+            state="connected" if self._endpoint else "unreachable" if known else "waiting",
             since=self._since,
             endpoint=self._endpoint,
             error=self._error,
@@ -298,8 +292,8 @@ class Agent:
             nursery.start_soon(guard, upkeep.run)
         raise failures[0]
 
-    def _told(self, events: list[Event], revision: int) -> None:
-        self._registry.apply(events, revision)
+    def _told(self, events: list[Event]) -> None:
+        self._registry.apply(events)
         self._warn_of_loss()
         self._dirty.set()
 

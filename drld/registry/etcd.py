@@ -41,6 +41,7 @@ _ABOUT = {
     "permission denied": "registry.user",
 }
 """etcd's errors about our identity, and the configuration keys that they concern."""
+_CHANGE = "/kv/txn"
 _PATHS = ("/v3", "/v3beta")
 """etcd 3.4 and later; etcd 3.3."""
 
@@ -140,7 +141,7 @@ class Etcd:
             RegistryError: a failure; also if the lease does not exist.
         """
         answer = await self._call(
-            "/kv/txn",
+            _CHANGE,
             {
                 "compare": [
                     {"key": _b64(key), "target": "MOD", "mod_revision": str(revision)}
@@ -161,10 +162,11 @@ class Etcd:
         result = answer.get("result")
         return isinstance(result, dict) and _integer(result, "TTL") > 0
 
-    async def watch(
-        self, span: Range, revision: int, told: Callable[[list[Event], int], None]
-    ) -> None:
+    async def watch(self, span: Range, revision: int, told: Callable[[list[Event]], None]) -> None:
         """Pass the changes of a range from a revision on to `told`, until a failure.
+
+        A call has all changes of its revisions. The revision in etcd's header is no bound of them:
+        of a long history it tells the first 1,000 revisions with the last one in the header.
 
         Raises:
             CompactedError: etcd has forgotten changes since that revision.
@@ -188,7 +190,7 @@ class Etcd:
         except HttpError as error:
             raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error
 
-    async def _tell(self, connection: Connection, told: Callable[[list[Event], int], None]) -> None:
+    async def _tell(self, connection: Connection, told: Callable[[list[Event]], None]) -> None:
         """Pass the events of a watch to `told`, until it ends."""
         data = b""
         while (piece := await connection.piece()) is not None:
@@ -201,9 +203,8 @@ class Etcd:
                     if "compact_revision" in result:
                         raise CompactedError(f"{self.endpoint}: the history is compacted")
                     raise RegistryError(f"{self.endpoint}: the watch was cancelled")
-                events = [_event(event) for event in _list(result, "events")]
-                if events:
-                    told(events, _revision(result))
+                if events := [_event(event) for event in _list(result, "events")]:
+                    told(events)
             if len(data) > MAX_ANSWER_BYTES:
                 raise _TooLargeError(f"{self.endpoint}: more than {MAX_ANSWER_BYTES} bytes")
         raise RegistryError(f"{self.endpoint}: the watch has ended")
@@ -230,12 +231,15 @@ class Etcd:
     async def _ask_once(self, path: str, body: bytes) -> tuple[int, bytes]:
         with trio.move_on_after(CALL_TIMEOUT_S):
             kept, self._idle = self._idle, None
-            if kept is not None:
-                try:
-                    return await self._ask_over(kept, path, body)
-                except HttpError:
-                    pass  # The server may have closed the idle connection.
             try:
+                if kept is not None:
+                    try:
+                        return await self._ask_over(kept, path, body)
+                    except HttpError:
+                        # The server may have closed the idle connection. It may also have made a
+                        # change: asked again, it would say that another client was faster.
+                        if path == _CHANGE:
+                            raise
                 return await self._ask_over(await connect(self.endpoint, self._tls), path, body)
             except HttpError as error:
                 raise RegistryError(f"{self.endpoint}: {_shown(error)}") from error

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import h11
@@ -100,7 +101,7 @@ class Connection:
             ],
         )
         parts = (head, h11.Data(body), h11.EndOfMessage())
-        try:
+        with _failing():
             await self._stream.send_all(b"".join(self._http.send(part) or b"" for part in parts))
             while True:
                 event = await self._next()
@@ -108,8 +109,6 @@ class Connection:
                     return event.status_code
                 if not isinstance(event, h11.InformationalResponse):
                     raise HttpError("the connection was closed")
-        except (OSError, trio.BrokenResourceError, h11.ProtocolError) as error:
-            raise HttpError(reason(error)) from error
 
     async def piece(self) -> bytes | None:
         """The next part of the answer's body; None: the body has ended.
@@ -117,10 +116,8 @@ class Connection:
         Raises:
             HttpError: the connection failed, or the answer is not HTTP.
         """
-        try:
+        with _failing():
             event = await self._next()
-        except (OSError, trio.BrokenResourceError, h11.ProtocolError) as error:
-            raise HttpError(reason(error)) from error
         if isinstance(event, h11.Data):
             return bytes(event.data)
         if not isinstance(event, h11.EndOfMessage):
@@ -148,23 +145,29 @@ async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 0
+    with _failing(), trio.fail_after(_CONNECT_TIMEOUT_S):
+        tcp = await trio.open_tcp_stream(host, port)
+        for option in _KEEP_ALIVE:
+            tcp.setsockopt(*option)
+        if tls is None:
+            return Connection(tcp, parts.netloc)
+        secure = trio.SSLStream(_Audible(tcp), tls, server_hostname=host, https_compatible=True)
+        try:
+            await secure.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(tcp)
+            raise
+        return Connection(secure, parts.netloc)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Any failure of a connection is an HttpError."""
     try:
-        with trio.fail_after(_CONNECT_TIMEOUT_S):
-            tcp = await trio.open_tcp_stream(host, port)
-            for option in _KEEP_ALIVE:
-                tcp.setsockopt(*option)
-            if tls is None:
-                return Connection(tcp, parts.netloc)
-            secure = trio.SSLStream(_Audible(tcp), tls, server_hostname=host, https_compatible=True)
-            try:
-                await secure.do_handshake()
-            except BaseException:
-                await trio.aclose_forcefully(tcp)
-                raise
-            return Connection(secure, parts.netloc)
+        yield
     except trio.TooSlowError as error:
         raise HttpError("no connection in time") from error
-    except (OSError, trio.BrokenResourceError) as error:
+    except (OSError, trio.BrokenResourceError, h11.ProtocolError) as error:
         raise HttpError(reason(error)) from error
 
 

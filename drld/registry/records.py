@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,6 +32,9 @@ MAX_REASON = 200
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
+
+
+Record = TypeVar("Record", bound=_Record)
 
 
 class _MemberRecord(_Record):
@@ -88,14 +91,13 @@ def read_alive(value: bytes, key: str) -> Alive:
     Raises:
         ConfigError: the report is invalid.
     """
-    record: Alive = _record(Alive, value, key)
-    return record
+    return _record(Alive, value, key)
 
 
 def write_member(member: Member) -> bytes:
     """The value of a member."""
     address = format_endpoint(*member.address)
-    return _written({"address": address, "since": member.since, "joined": member.joined})
+    return written({"address": address, "since": member.since, "joined": member.joined})
 
 
 def write_members(keys: Keys, members: Mapping[str, Member]) -> dict[str, bytes]:
@@ -122,12 +124,7 @@ def write_alive(
         value["unused"] = unused[-MAX_UNUSED:]
     if uncounted:
         value["uncounted"] = uncounted[:MAX_UNCOUNTED]
-    return _written(value)
-
-
-def write_limit(limit: object) -> bytes:
-    """The value of a limit, from a table of TOML or JSON."""
-    return _written(limit)
+    return written(value)
 
 
 def parsed(value: bytes, key: str) -> Any:
@@ -145,17 +142,18 @@ def parsed(value: bytes, key: str) -> Any:
         raise ConfigError([f"{source(key)}: not JSON: {reason}"]) from error
 
 
-def _record(model: type[Any], value: bytes, key: str) -> Any:
+def _record(model: type[Record], value: bytes, key: str) -> Record:
     given = parsed(value, key)
-    problems = Problems(source(key))
     if not isinstance(given, dict):
         raise ConfigError([f"{source(key)}: {must_be('a table', given)}"])
     try:
         return model.model_validate(given)
     except ValidationError as error:
+        problems = Problems(source(key))
         problems.include([], model, error)
         raise ConfigError(problems.lines) from None
 
 
-def _written(value: object) -> bytes:
+def written(value: object) -> bytes:
+    """A value as JSON, such as a limit's table."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

@@ -22,7 +22,7 @@ _RETRY_S = 0.05
 async def _follow(url: str, prefix: str) -> None:
     span = prefix, f"{prefix[:-1]}0"
 
-    def told(events: list[Event], _: int) -> None:
+    def told(events: list[Event]) -> None:
         at = time.monotonic()
         for key, value, revision in events:
             text = None if value is None else value.decode()

@@ -60,7 +60,7 @@ def test_any_history_leaves_a_configuration_that_can_be_used(
         if anew:
             registry.resync(events, revision)
         else:
-            registry.apply(events, revision)
+            registry.apply(events)
         spec, problems = merge(file_spec(), "f", registry)
         assert len({found.name for found in spec.limits}) == len(spec.limits)
         assert len({peer.address for peer in spec.peers}) == len(spec.peers)

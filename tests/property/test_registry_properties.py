@@ -111,7 +111,7 @@ class World:
         if limiter.cursor is None:
             limiter.registry.resync(*self.store.read())
         elif events := self.store.since(limiter.cursor):
-            limiter.registry.apply(events, self.store.revision)
+            limiter.registry.apply(events)
         limiter.cursor = self.store.revision
         self.save(name)
         if limiter.registry.members:

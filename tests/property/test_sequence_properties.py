@@ -7,7 +7,6 @@ from drld.gossip.wire.sequence import (
     MAX_JUMP,
     MODULUS,
     WINDOW,
-    Acceptance,
     Refusal,
     Sequences,
     serial_distance,
@@ -24,17 +23,17 @@ def test_accepted_and_lost_make_up_the_distance(gaps: list[int]) -> None:
     """Whatever is lost, a leap costs one update, also across the end of the circle."""
     sequences = Sequences()
     first = sequences.accept(0)
-    assert first == Acceptance(0)
+    assert first == 0
     number = accounted = 0
     for gap in gaps:
         number += gap
-        acceptance = sequences.accept(number % MODULUS)
-        assert (acceptance is Refusal.LATE) == (gap > MAX_JUMP)
+        judged = sequences.accept(number % MODULUS)
+        assert (judged is Refusal.LATE) == (gap > MAX_JUMP)
         if gap > MAX_JUMP:
             number += 1
-            acceptance = sequences.accept(number % MODULUS)
-        assert isinstance(acceptance, Acceptance)
-        accounted += 1 + acceptance.lost
+            judged = sequences.accept(number % MODULUS)
+        assert not isinstance(judged, Refusal)
+        accounted += 1 + judged
     assert accounted == number
 
 
@@ -45,10 +44,10 @@ def test_no_number_is_accepted_twice(order: list[int]) -> None:
     accepted = []
     accounted = 0
     for number in order:
-        acceptance = sequences.accept(number)
-        if isinstance(acceptance, Acceptance):
+        judged = sequences.accept(number)
+        if not isinstance(judged, Refusal):
             accepted.append(number)
-            accounted += 1 + acceptance.lost
+            accounted += 1 + judged
     assert accepted == sorted(set(accepted))
     if accepted:
         assert accounted == accepted[-1] - accepted[0] + 1
@@ -70,10 +69,10 @@ def test_a_replay_is_what_has_come_or_is_too_old_to_know(order: list[int]) -> No
         if number > newest:
             assert judged is not Refusal.REPLAYED or noted
             assert judged is not Refusal.LATE or not noted
-            noted = not isinstance(judged, Acceptance)
+            noted = isinstance(judged, Refusal)
         else:
             assert (judged is Refusal.REPLAYED) == (number in known)
-        if isinstance(judged, Acceptance):
+        if not isinstance(judged, Refusal):
             newest = number
         if number <= newest:
             come.add(number)
@@ -84,7 +83,7 @@ def test_one_forged_number_keeps_out_few(forged: int, before: int, place: int) -
     sequences = Sequences()
     numbers: list[int] = [*range(before + 200)]
     numbers.insert(before + place, forged)
-    accepted = [number for number in numbers if isinstance(sequences.accept(number), Acceptance)]
+    accepted = [number for number in numbers if not isinstance(sequences.accept(number), Refusal)]
     assert len(set(range(before + 200)) - set(accepted)) <= MAX_JUMP
 
 

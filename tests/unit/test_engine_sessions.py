@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from drld.gossip.wire.messenger import Deliver
-from drld.gossip.wire.sequence import Acceptance
 from drld.gossip.wire.session import Met
 from drld.model import Quantity, Update
 
@@ -100,7 +99,7 @@ def test_who_has_not_joined_yet_meets_peers_and_believes_nothing() -> None:
     bench.transport.inbox = [("b", Met(7)), ("b", told(0))]
     bench.run(1, 1)
     assert bench.engine.membership.age_ns(TICK_NS) is None
-    assert bench.engine.membership.numbering.of("b", 1).accept(0) == Acceptance(0)
+    assert bench.engine.membership.numbering.of("b", 1).accept(0) == 0
 
 
 def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
@@ -115,6 +114,17 @@ def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
     # What is counted of a peer goes with it.
     bench.engine.reconfigure(spec(FIRST, peers=("c",)), 2 * TICK_NS)
     assert not bench.engine.unknown_limit
+
+
+def test_a_limit_that_is_unknown_here_shows_that_no_round_was_silent() -> None:
+    bench = Bench(spec(FIRST))
+    for interval in range(1, 40):
+        bench.transport.inbox = [("b", told(interval, limit_id=9))]
+        if interval in (1, 39):
+            bench.transport.inbox.append(("b", told(interval, limit_id=1)))
+        bench.run(interval, interval)
+    link = bench.engine.limits[1].limiter.fabric.links["b"]
+    assert (link.received, link.late) == (1, 1)
 
 
 def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(

@@ -20,18 +20,18 @@ def reason(ring: KeyRing, key_id: int) -> str | None:
 
 
 def test_every_key_of_the_ring_opens_and_one_seals() -> None:
-    assert [RING.key(1), RING.key(2), RING.sealing] == [ONE, TWO, ONE]
+    assert [RING.key(1), RING.key(2), RING.key(RING.use)] == [ONE, TWO, ONE]
     assert [reason(RING, key_id) for key_id in range(4)] == ["key", None, None, "key"]
 
 
 def test_without_keys_all_is_taken_as_it_is() -> None:
-    assert (KeyRing().sealing, KeyRing().key(0)) == (b"", b"")
+    assert (KeyRing().use, KeyRing().key(0)) == (0, b"")
     assert reason(KeyRing(), 1) == "key"
 
 
 def test_migration_takes_both() -> None:
     ring = KeyRing({1: ONE}, use=0, accept_unauthenticated=True)
-    assert (ring.sealing, ring.key(0), ring.key(1)) == (b"", b"", ONE)
+    assert (ring.key(ring.use), ring.key(0), ring.key(1)) == (b"", b"", ONE)
     assert reason(KeyRing({1: ONE}, use=1, accept_unauthenticated=True), 0) is None
 
 

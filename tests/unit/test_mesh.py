@@ -127,6 +127,35 @@ def test_the_rest_of_who_is_whole_by_now_is_one_s_own_sum() -> None:
     assert fabric.view(now_ns).remote == 10.0
 
 
+def test_the_rest_of_who_comes_back_counts_when_its_share_does() -> None:
+    fabric = mesh()
+
+    def remote(interval: int, sequence: int, rest: float) -> float:
+        now_ns = interval * TICK
+        said = wire.mesh(7, sequence, 1.0, hears=True, whole=False, rest=rest)
+        fabric.receive("b", said, now_ns)
+        publish(fabric, 5.0, now_ns)
+        return fabric.view(now_ns).remote
+
+    for interval in range(5):
+        found = remote(interval, interval, 9.0)
+    assert found > 1.0
+    # Nobody looks while b leaves, as long as it counts.
+    assert fabric.view(100 * TICK).connected == frozenset()
+    assert [remote(101 + more, 5 + more, 0.0) for more in range(4)] == [1.0] * 4
+    assert remote(105, 9, 0.0) < 1.0
+
+
+def test_the_order_of_the_peers_makes_no_difference() -> None:
+    """Peers that are connected are a set, whose order is another one in each process."""
+    peers = "bcdefgh"
+    fabric = mesh(peers)
+    publish(fabric, 0.1, 0)
+    rests = {peer: 1 / (3 + number) for number, peer in enumerate(peers)}
+    orders = [RNG.sample(peers, len(peers)) for _ in range(100)]
+    assert len({fabric._effective(0.7, rests, order) for order in orders}) == 1
+
+
 def test_alone() -> None:
     fabric = mesh(peers="")
     assert publish(fabric, 5.0, 0) == []

@@ -447,6 +447,18 @@ def test_limits_that_differ_are_named() -> None:
     assert bench.probes.config_digest.disagreements() == {"b": [77]}
 
 
+def test_the_dead_are_not_asked_about_their_limits() -> None:
+    bench = Bench()
+    bench.answering = {"b", "c"}
+    bench.run(3)
+    bench.probes.peer_states.take(Rumour(subject("d"), 4, 0, State.DEAD), bench.now)
+    bench.probes.config_digest.compare("d", ALL, 77)
+    bench.said.clear()
+    bench.run(30)
+    asked = [message for peer, message in bench.said if peer == "d"]
+    assert {Selector.of(message.sequence) for message in asked} == {ALL}
+
+
 def test_after_a_reload_it_knows_what_it_knew() -> None:
     bench = Bench()
     bench.probes.peer_states.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
@@ -476,6 +488,19 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
     assert dead["d"] not in told
     # Who is new hears of this limiter.
     assert alive("a") in told
+
+
+def test_who_was_alone_for_an_hour_has_missed_nothing() -> None:
+    bench = Bench()
+    bench.answering = set(PEERS)
+    bench.run(3)
+    bench.probes.set_peers((), TIMES, _config_digest(1))
+    bench.run(1)
+    bench.now += 3600 * NS_PER_S
+    assert not bench.probes.isolated(bench.now)
+    bench.probes.set_peers(("e",), TIMES, _config_digest(1))
+    bench.tick()
+    assert (bench.probes.awareness, bench.probes.isolated(bench.now)) == (0, False)
 
 
 def test_alone_there_is_nothing_to_do() -> None:

@@ -396,7 +396,7 @@ def test_silence_is_no_knowledge_before_the_membership_is_steady() -> None:
 def test_who_is_quiet_answers_a_pair_of_an_older_epoch() -> None:
     a, b, now = fell_quiet()
     a.epoch = 5
-    sequence = b._link("a").take_sequence()
+    sequence = b._link("a").sequences.take()
     a.receive("b", update(sequence, 3.0, 0.5, epoch=4), now * TICK)
     ((_, sent),) = publish(a, 0.0, now * TICK, Random(1))
     assert sent.epoch == 5

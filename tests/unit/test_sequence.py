@@ -6,7 +6,6 @@ from drld.gossip.wire.sequence import (
     MAX_JUMP,
     MODULUS,
     WINDOW,
-    Acceptance,
     Numbering,
     PeerSequence,
     Refusal,
@@ -21,8 +20,7 @@ AGAIN = Refusal.REPLAYED
 def verdicts(*numbers: int) -> list[int | Refusal]:
     """What each in turn says was lost, or why it is discarded."""
     sequences = Sequences()
-    judged = [sequences.accept(number) for number in numbers]
-    return [it if isinstance(it, Refusal) else it.lost for it in judged]
+    return [sequences.accept(number) for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +83,12 @@ def test_what_is_accepted_and_lost(numbers: list[int], judged: list[int | Refusa
 def test_after_an_outage_all_limits_may_leap_as_far_as_it_was_long() -> None:
     peer = PeerSequence()
     limits = [Sequences(peer) for _ in range(4)]
-    assert [limit.accept(0, 7) for limit in limits] == [Acceptance(0)] * 4
-    assert [limit.accept(50, 57) for limit in limits[:3]] == [Acceptance(49)] * 3
+    assert [limit.accept(0, 7) for limit in limits] == [0] * 4
+    assert [limit.accept(50, 57) for limit in limits[:3]] == [49] * 3
     assert limits[0].accept(50 + MAX_JUMP + 1, 57) is Refusal.LATE
     assert limits[1].accept(50 + MAX_JUMP + 2, 59) is Refusal.LATE
     # What has not been heard of since leaps later.
-    assert limits[3].accept(53, 60) == Acceptance(52)
+    assert limits[3].accept(53, 60) == 52
 
 
 def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
@@ -100,9 +98,19 @@ def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
     for number in range(100):
         busy.accept(number, number)
     assert quiet.accept(MAX_JUMP + 1, 99) is Refusal.LATE
-    assert quiet.accept(1, 100) == Acceptance(0)
+    assert quiet.accept(1, 100) == 0
     # Nor one that is unknown here, whose rounds nobody counts.
     assert Sequences(peer).accept(MAX_JUMP + 1) is Refusal.LATE
+
+
+def test_rounds_that_a_reload_has_made_longer_are_counted_anew() -> None:
+    sequences = Numbering().of("b", 1)
+    for number in range(100):
+        sequences.accept(number, 1000 + number)
+    for number in range(100, 110):
+        assert sequences.accept(number, number) == 0
+    # Nothing came in 30 rounds.
+    assert sequences.accept(140, 140) == 30
 
 
 def test_what_is_older_than_the_window_is_a_replay() -> None:
@@ -138,7 +146,7 @@ def test_the_counter_wraps() -> None:
     for number in (MODULUS - 2, MODULUS - 1):
         sequences.accept(number)
     accepted = [sequences.accept(number) for number in (0, MODULUS - 1, 2)]
-    assert accepted == [Acceptance(0), Refusal.REPLAYED, Acceptance(1)]
+    assert accepted == [0, Refusal.REPLAYED, 1]
     sequences._next = MODULUS - 1
     assert [sequences.take() for _ in range(2)] == [MODULUS - 1, 0]
 
@@ -166,7 +174,7 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
     assert numbering.meet("nobody") == []
     assert numbering.of("a", 1) is held
     assert [numbering.of("a", limit).take() for limit in (1, 2)] == [0, 0]
-    assert held.accept(0) == Acceptance(0)
+    assert held.accept(0) == 0
     assert numbering.of("b", 1).take() == 1
     assert numbering.of("b", 1).accept(0) is Refusal.LATE
 
@@ -183,7 +191,7 @@ def test_a_session_costs_what_was_used_in_the_one_before_it() -> None:
     limits[8].accept(0)
     limits[9].use()
     assert numbering.meet("a") == [7, 8, 9]
-    assert limits[8].accept(0) == Acceptance(0)
+    assert limits[8].accept(0) == 0
 
 
 def test_who_is_removed_is_forgotten() -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from drld.gossip.fabrics.link import Link, LinkStats
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.wire.sequence import Acceptance
+from drld.gossip.wire.sequence import Refusal
 from drld.model import GlobalView, Quantity, Update
 
 AnyLink = TypeVar("AnyLink", bound=Link)
@@ -29,6 +29,8 @@ class Fabric(ABC, Generic[AnyLink]):
 
     kind: ClassVar[int]
     """Of the messages with its updates, on the wire."""
+    memberships: ClassVar[type[Membership]]
+    link_type: type[AnyLink]
 
     def __init__(
         self,
@@ -50,24 +52,20 @@ class Fabric(ABC, Generic[AnyLink]):
         self._begin()
 
     @staticmethod
-    @abstractmethod
     def fanout(branching: int) -> int | None:
-        """The number of peers that a round has to reach; None: all of them."""
+        """The number of peers that a round has to reach, on average; None: all of them."""
+        return branching
 
     @classmethod
-    @abstractmethod
     def make_membership(
         cls, name: str, peers: Collection[str], branching: int, interval_ns: int
     ) -> Membership:
         """What a limiter that uses this fabric knows of its peers at first."""
+        return cls.memberships(name, peers, cls.fanout(branching), interval_ns)
 
     @abstractmethod
     def _begin(self) -> None:
         """Make the fabric's own state; the attributes above are there."""
-
-    @abstractmethod
-    def _new_link(self) -> AnyLink:
-        """Begin with a peer."""
 
     @property
     def detection_ns(self) -> int:
@@ -132,28 +130,29 @@ class Fabric(ABC, Generic[AnyLink]):
     def _link(self, peer: str) -> AnyLink:
         link = self._links.get(peer)
         if link is None:
-            link = self._links[peer] = self._new_link()
-            link.sequences = self.membership.numbering.of(peer, self.limit_id)
+            sequences = self.membership.numbering.of(peer, self.limit_id)
+            link = self._links[peer] = self.link_type(sequences=sequences)
         return link
 
     def on_session(self, peer: str) -> None:
         """A session with another life of the peer has begun; the link was used in the last one."""
         self._strangers.discard(peer)
 
-    def _reject(self, peer: str, update: Update) -> None:
+    def _reject(self, peer: str, update: Update, now_ns: int) -> None:
         """Count an update of another quantity; its sender takes no part in this limit."""
         link = self._link(peer)
-        if isinstance(link.sequences.accept(update.sequence), Acceptance):
+        judged = link.sequences.accept(update.sequence, self.membership.round(now_ns))
+        if not isinstance(judged, Refusal):
             link.rejected += 1
             self._strangers.add(peer)
 
-    def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> Acceptance | None:
-        """Judge an update by its sequence number, and have the membership hear its sender."""
-        acceptance = link.accept(update.sequence, self.membership.round(now_ns))
-        if acceptance is not None:
+    def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> int | None:
+        """Judge an update as `Link.accept` does, and have the membership hear its sender."""
+        lost = link.accept(update.sequence, self.membership.round(now_ns))
+        if lost is not None:
             self._strangers.discard(peer)
             self.membership.take(peer, update, now_ns)
-        return acceptance
+        return lost
 
     def _connected(self, now_ns: int) -> frozenset[str]:
         connected = self.membership.connected(now_ns)

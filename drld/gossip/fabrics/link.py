@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from drld.gossip.wire.sequence import Acceptance, Refusal, Sequences
+from drld.gossip.wire.sequence import Refusal, Sequences
 
 
 @dataclass(slots=True)
@@ -22,25 +22,18 @@ class LinkStats:
     """Updates discarded for what they say (quantity of another allocator)."""
 
 
+@dataclass(slots=True)
 class Link(LinkStats):
     """One peer, one limit. There are as many as peers, so it is small."""
 
-    __slots__ = ("sequences",)
+    sequences: Sequences = field(default_factory=Sequences)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.sequences = Sequences()
-
-    def take_sequence(self) -> int:
-        """The number of the next update to this peer."""
-        return self.sequences.take()
-
-    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | None:
-        """Judge an update by its sequence number; None: discard it."""
-        acceptance = self.sequences.accept(sequence, now_round)
-        if isinstance(acceptance, Refusal):
-            self.late += acceptance is Refusal.LATE
+    def accept(self, sequence: int, now_round: int = 0) -> int | None:
+        """Judge an update by its sequence number: how many were lost before it; None: discard."""
+        lost = self.sequences.accept(sequence, now_round)
+        if isinstance(lost, Refusal):
+            self.late += lost is Refusal.LATE
             return None
         self.received += 1
-        self.lost += acceptance.lost
-        return acceptance
+        self.lost += lost
+        return lost

@@ -8,15 +8,10 @@ Rounds. Once an interval all limits that have something to tell send it to the s
 round's targets: all peers in a mesh; else `fanout` peers at random, but without repetition until
 all have had their turn (a shuffled order), which bounds the time between two updates of a link.
 
-Theory of operation. Paper, section 5.6: a limiter counts the limiters it is disconnected from and
-takes their estimates for zero. Connected means that updates flow both ways, and every update says
-whether its sender hears its receiver. If so, it confirms that its sender heard us a moment ago;
-else it denies it.
-
-To count a peer out is two things, and which comes first decides whether the fleet keeps to the
-limit (docs/conservative-rule.md). Its share leaves the limit: that makes this limiter's part
-smaller. Its demand leaves the total: that makes it larger. So the share goes first, on both ends of
-a link, whichever way it broke; and only then the demand.
+Theory of operation (docs/conservative-rule.md; paper, section 5.6). Every update says whether its
+sender hears its receiver. If so, it confirms that its sender heard us a moment ago; else it denies
+it. A lost peer's share leaves the limit first, on both ends of a link, whichever way it broke; and
+only then its demand leaves the total.
 
 The times follow from C, the longest a sender takes to get round all its peers: one interval in a
 mesh, ceil((N - 1) / fanout) intervals else. Two consecutive updates of a link are less than two
@@ -39,10 +34,8 @@ moment. A daemon that was frozen finds old ones in the socket; they count from b
 (`drained`).
 
 The share of a peer counts when the peer has been connected for `rise_ns`, because its demand is
-known to all by then (`drld.limiter`).
-
-D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 % loss. At 50 ms D is 0.85 s in a mesh of
-any size, 2.65 s for N = 10 with branching 3 and 15 s for N = 50; T is 1.2, 3.4 and 18.8 s.
+known to all by then (`drld.limiter`). D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 %
+loss.
 """
 
 from __future__ import annotations
@@ -83,30 +76,15 @@ class Timeouts:
         return cls(fresh_ns, silence_ns, silence_ns - fresh_ns - 2 * cycle_ns - interval_ns)
 
 
+@dataclass(slots=True)
 class _Peer:
     """What was heard of a peer, and when."""
 
-    __slots__ = ("_denies", "confirmed_ns", "heard_ns")
-
-    def __init__(self) -> None:
-        self.heard_ns: int | None = None
-        self.confirmed_ns: int | None = None
-        """When it last said that it hears us."""
-        self._denies = True
-        """What its newest update says."""
-
-    def hear(self, hears_us: bool, now_ns: int, since_ns: int) -> None:
-        """It came between the two."""
-        self.heard_ns = now_ns
-        self._denies = not hears_us
-        if hears_us:
-            self.confirmed_ns = since_ns
-
-    def heard_within(self, span_ns: int, now_ns: int) -> bool:
-        return self.heard_ns is not None and now_ns - self.heard_ns <= span_ns
-
-    def both_ways(self, timeouts: Timeouts, now_ns: int) -> bool:
-        return not self._denies and self.heard_within(timeouts.fresh_ns, now_ns)
+    heard_ns: int | None = None
+    confirmed_ns: int | None = None
+    """When it last said that it hears us."""
+    denies: bool = True
+    """What its newest update says."""
 
 
 class Membership(ABC):
@@ -248,7 +226,10 @@ class Membership(ABC):
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """Note that an update came from a peer, and whether it hears us."""
-        self._peers[peer].hear(hears_us, now_ns, self.arrived_ns(now_ns))
+        heard = self._peers[peer]
+        heard.heard_ns, heard.denies = now_ns, not hears_us
+        if hears_us:
+            heard.confirmed_ns = self.arrived_ns(now_ns)
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
             self._doubtful.add(peer)
@@ -263,11 +244,12 @@ class Membership(ABC):
 
     def fresh(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it."""
-        return self._peers[peer].heard_within(self.timeouts.fresh_ns, now_ns)
+        heard_ns = self._peers[peer].heard_ns
+        return heard_ns is not None and now_ns - heard_ns <= self.timeouts.fresh_ns
 
     def both_ways(self, peer: str, now_ns: int) -> bool:
         """Whether we hear it, and it says the same of us."""
-        return self._peers[peer].both_ways(self.timeouts, now_ns)
+        return not self._peers[peer].denies and self.fresh(peer, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
         """Peers with which updates flow both ways, as far as is known under loss."""
@@ -288,25 +270,11 @@ class Membership(ABC):
         self._doubtful.clear()
         changed = connected is not self._connected and connected != self._connected
         if changed:
-            self._note_leaving(self._connected - connected)
+            for peer in self._connected - connected:
+                confirmed_ns = self._peers[peer].confirmed_ns
+                if confirmed_ns is not None:
+                    self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
             self._connected = connected
-        if self._leaving:
-            changed |= self._forget_leaving(now_ns)
-        self._note_change(changed, now_ns)
-        return self._connected
-
-    def leaving(self, now_ns: int) -> Set[str]:
-        """Peers that are connected no longer, and whose demand counts all the same."""
-        self.connected(now_ns)
-        return self._leaving.keys()
-
-    def _note_leaving(self, peers: Iterable[str]) -> None:
-        for peer in peers:
-            confirmed_ns = self._peers[peer].confirmed_ns
-            if confirmed_ns is not None:
-                self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
-
-    def _forget_leaving(self, now_ns: int) -> bool:
         left = [
             peer
             for peer, until_ns in self._leaving.items()
@@ -314,7 +282,14 @@ class Membership(ABC):
         ]
         for peer in left:
             del self._leaving[peer]
-        return bool(left)
+            changed = True
+        self._note_change(changed, now_ns)
+        return self._connected
+
+    def leaving(self, now_ns: int) -> Set[str]:
+        """Peers that are connected no longer, and whose demand counts all the same."""
+        self.connected(now_ns)
+        return self._leaving.keys()
 
     def _note_change(self, changed: bool, now_ns: int) -> None:
         """Tell of a change, after a look at who is connected."""
@@ -363,6 +338,5 @@ class Membership(ABC):
     def _heartbeat_link(self, peer: str) -> Link:
         link = self._heartbeats.get(peer)
         if link is None:
-            link = self._heartbeats[peer] = Link()
-            link.sequences = self.numbering.of(peer, HEARTBEAT)
+            link = self._heartbeats[peer] = Link(sequences=self.numbering.of(peer, HEARTBEAT))
         return link

@@ -34,6 +34,8 @@ others' values as rounded to float32, one interval old at most.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
@@ -76,7 +78,7 @@ class MeshMembership(Membership):
         """See `Membership`."""
         return MeshUpdate(
             limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
+            sequence=self._heartbeat_link(peer).sequences.take(),
             quantity=Quantity.RATE,
             hears=self.fresh(peer, now_ns),
             value=0.0,
@@ -89,25 +91,24 @@ class MeshMembership(Membership):
         return len(self.connected(now_ns)) == len(self.peers)
 
 
+@dataclass(slots=True)
 class _Origin(Link):
     """A peer, the newest value it told, and the rest that it told."""
 
-    __slots__ = ("connected_ns", "rest", "value", "value_ns")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.value = 0.0
-        self.value_ns = 0
-        self.rest: float | None = None
-        """What it believes all but this limiter to want; None: the own sum counts."""
-        self.connected_ns: int | None = None
-        """Since when it is connected."""
+    value: float = 0.0
+    value_ns: int = 0
+    rest: float | None = None
+    """What it believes all but this limiter to want; None: the own sum counts."""
+    connected_ns: int | None = None
+    """Since when it is connected."""
 
 
 class Mesh(Fabric[_Origin]):
     """Every limiter to every limiter."""
 
     kind = MESH.kind
+    memberships = MeshMembership
+    link_type = _Origin
     membership: MeshMembership
 
     @staticmethod
@@ -115,20 +116,10 @@ class Mesh(Fabric[_Origin]):
         """All peers."""
         return None
 
-    @classmethod
-    def make_membership(
-        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
-    ) -> Membership:
-        """See `Fabric`."""
-        return MeshMembership(name, peers, cls.fanout(branching), interval_ns)
-
     def _begin(self) -> None:
         self._quiescence = Quiescence()
         self._own = 0.0
         """What was told last."""
-
-    def _new_link(self) -> _Origin:
-        return _Origin()
 
     @property
     def news_ns(self) -> int:
@@ -163,7 +154,7 @@ class Mesh(Fabric[_Origin]):
                 rest = to_float32(min(others, MAX_VALUE))
             update = MeshUpdate(
                 limit_id=self.limit_id,
-                sequence=self._link(peer).take_sequence(),
+                sequence=self._link(peer).sequences.take(),
                 quantity=self.quantity,
                 hears=hears,
                 value=self._own,
@@ -176,7 +167,7 @@ class Mesh(Fabric[_Origin]):
     def receive(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """Keep the value if it is the newest of its origin."""
         if update.quantity is not self.quantity:
-            self._reject(peer, update)
+            self._reject(peer, update, now_ns)
             return
         link = self._link(peer)
         if self._accept(peer, link, update, now_ns) is not None:
@@ -207,11 +198,10 @@ class Mesh(Fabric[_Origin]):
             remote += link.value
             if link.value:
                 age_ns = max(age_ns or 0, now_ns - link.value_ns)
-            if peer not in connected:
-                link.connected_ns = None
-            elif link.connected_ns is None:
-                link.connected_ns = now_ns
-                link.sequences.use()
+            if link.connected_ns is None:
+                if peer in connected:
+                    link.connected_ns = now_ns
+                    link.sequences.use()
             elif (
                 link.rest is not None
                 # A peer that has come to be whole may have fallen silent about the limit before.
@@ -234,6 +224,8 @@ class Mesh(Fabric[_Origin]):
         for peer, link in self._links.items():
             if link.value_ns < oldest_ns:
                 link.value, link.rest = 0.0, None
+            if peer not in connected:
+                link.connected_ns = None
             if peer in connected or (peer in leaving and peer not in self._strangers):
                 yield peer, link
 
@@ -247,5 +239,6 @@ class Mesh(Fabric[_Origin]):
         share = self.share
         shares = [(share(peer), own + rests.get(peer, remote)) for peer in connected]
         shares.append((share(self.membership.name), own + remote))
-        claims = sum(part / total for part, total in shares)
-        return sum(part for part, _ in shares) / claims - own if claims else remote
+        # `connected` has no order, and `fsum` needs none.
+        claims = fsum(part / total for part, total in shares)
+        return fsum(part for part, _ in shares) / claims - own if claims else remote

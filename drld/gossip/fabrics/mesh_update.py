@@ -27,17 +27,16 @@ class MeshUpdate(Update):
 
 class _MeshCodec(UpdateCodec[MeshUpdate]):
     def write(self, update: MeshUpdate) -> Mapping[str, int | float]:
-        told = update.rest is not None
-        rest = update.rest or 0.0
-        return {"whole": int(update.whole), "rest_told": int(told), "reserved": 0, "rest": rest}
+        told = int(update.rest is not None)
+        return {"whole": int(update.whole), "rest_told": told, "rest": update.rest or 0.0}
 
     def read_untrusted(
         self, common: tuple[int, int, Quantity, bool, float], fields: Mapping[str, Any]
     ) -> MeshUpdate:
         rest: float = fields["rest"]
         told = fields["rest_told"] == 1
-        if fields["reserved"] or not (told or (rest == 0 and math.copysign(1, rest) > 0)):
-            raise WireError("reserved", "bits that must be zero are not")
+        if not (told or (rest == 0 and math.copysign(1, rest) > 0)):
+            raise WireError("reserved", "a rest that is not told is 0")
         return MeshUpdate(*common, whole=fields["whole"] == 1, rest=rest if told else None)
 
     def problem(self, update: MeshUpdate) -> tuple[str, str] | None:

@@ -13,14 +13,12 @@ Shares of mass. Only a peer that we hear and that hears us gets a full share: ma
 one is lost. A peer that we hear but that denies hearing us gets a token; one that we do not hear
 gets zero.
 
-Loss (section 4.2). "The receiving limiter uses the sequence number to determine if an update is
-lost, and if so, compensates by scaling the value and weight of the newest update by the number of
-lost packets": after a gap of n the pair counts n + 1 times, `MAX_COPIES` at most (longer outages
-lose tokens, not shares). If the peer's pair is the first of an epoch, half of the gap is taken for
-lost in that epoch. This keeps the ratio right, for what is lost and what replaces it have nearly
-the same one; but not the sum of the weights W. A share is missing for a cycle until it is
-compensated, and compensated with one that is not quite its equal, so W strays, and every later
-change of demand counts N / W times. Only a new epoch puts that right.
+Loss (section 4.2, quoted in `wire.sequence`). After a gap of n the newest pair counts n + 1 times,
+`MAX_COPIES` at most (longer outages lose tokens, not shares). If the peer's pair is the first of an
+epoch, half of the gap is taken for lost in that epoch. This keeps the ratio right, for what is lost
+and what replaces it have nearly the same one; but not the sum of the weights W. A share is missing
+for a cycle until it is compensated, and compensated with one that is not quite its equal, so W
+strays, and every later change of demand counts N / W times. Only a new epoch puts that right.
 
 Epochs. In a new epoch every limiter begins anew: value = own demand, weight = 1; pairs of an older
 one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once. While the new
@@ -57,7 +55,8 @@ is exactly zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
@@ -112,7 +111,7 @@ class PushsumMembership(Membership):
         """See `Membership`; it carries no mass, and is of no epoch."""
         return PushsumUpdate(
             limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
+            sequence=self._heartbeat_link(peer).sequences.take(),
             quantity=Quantity.RATE,
             hears=self.fresh(peer, now_ns),
             value=0.0,
@@ -121,33 +120,21 @@ class PushsumMembership(Membership):
         )
 
 
+@dataclass(slots=True)
 class _Peer(Link):
     """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
 
-    __slots__ = ("generation", "given")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.generation = self.given = -1
+    generation: int = -1
+    given: int = -1
 
 
 class PushSum(Fabric[_Peer]):
     """`branching` random limiters each interval."""
 
     kind = PUSHSUM.kind
+    memberships = PushsumMembership
+    link_type = _Peer
     membership: PushsumMembership
-
-    @staticmethod
-    def fanout(branching: int) -> int | None:
-        """As many as the limiter branches."""
-        return branching
-
-    @classmethod
-    def make_membership(
-        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
-    ) -> Membership:
-        """See `Fabric`."""
-        return PushsumMembership(name, peers, cls.fanout(branching), interval_ns)
 
     def _begin(self) -> None:
         self.mass = Mass()
@@ -172,9 +159,6 @@ class PushSum(Fabric[_Peer]):
         """Whether the peers have changed since the last look around."""
         self._reached = len(self.membership.peers)
         """Peers that were connected then."""
-
-    def _new_link(self) -> _Peer:
-        return _Peer()
 
     @property
     def news_ns(self) -> int:
@@ -232,11 +216,11 @@ class PushSum(Fabric[_Peer]):
     def receive(self, peer: str, update: PushsumUpdate, now_ns: int) -> None:
         """Take in a peer's share, as often as its losses say."""
         if update.quantity is not self.quantity:
-            self._reject(peer, update)
+            self._reject(peer, update, now_ns)
             return
         link = self._link(peer)
-        acceptance = self._accept(peer, link, update, now_ns)
-        if acceptance is None:
+        lost = self._accept(peer, link, update, now_ns)
+        if lost is None:
             return
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
@@ -247,9 +231,8 @@ class PushSum(Fabric[_Peer]):
         if update.epoch != self.epoch:
             self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
             return
-        self._lost += acceptance.lost
-        lost = acceptance.lost if link.generation == self._generation else acceptance.lost / 2
-        copies = min(1 + lost, MAX_COPIES)
+        self._lost += lost
+        copies = min(1 + (lost if link.generation == self._generation else lost / 2), MAX_COPIES)
         link.generation = self._generation
         self.mass.add(
             Pair(copies * update.value, copies * update.weight), len(self.membership.peers)
@@ -302,7 +285,7 @@ class PushSum(Fabric[_Peer]):
     def _update(self, peer: str, pair: Pair) -> PushsumUpdate:
         return PushsumUpdate(
             limit_id=self.limit_id,
-            sequence=self._link(peer).take_sequence(),
+            sequence=self._link(peer).sequences.take(),
             quantity=self.quantity,
             hears=pair is not NOTHING,
             value=pair.value,

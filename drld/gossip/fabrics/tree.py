@@ -1,8 +1,7 @@
 """A tree of sums: the total of all, exact, at 2 (N - 1) / N updates for each limiter.
 
-Paper, section 3.1: "More sophisticated communication fabrics may reduce coordination costs using
-structured approaches; we defer an investigation to future work." This is one; aggregation trees are
-those of Astrolabe (van Renesse, Birman, Vogels 2003) and SDIMS (Yalagandula, Dahlin 2004).
+Aggregation trees are those of Astrolabe (van Renesse, Birman, Vogels 2003) and SDIMS (Yalagandula,
+Dahlin 2004). The paper defers "structured approaches" to future work (section 3.1).
 
 Theory of operation. `fabrics.tree_membership` gives a limiter a parent and children. It tells
 
@@ -13,25 +12,18 @@ and what it believes the others want is the sum of what children and parent told
 numbers come with the number of limiters that they are of, so that the limit in force always fits
 the sum.
 
-Loss. An update carries an absolute sum and replaces the one before, so that a lost one makes the
-sum older and never wrong; one that comes late or twice has an old sequence number. There is no mass
-that has to be kept, given back or rounded, and nothing to remember over a restart. The total is
-known exactly as many rounds after the last change as there are hops between two limiters, lost
-updates and paths longer than an interval added. An own change counts once and at once, as `remote`
-never contains the own value.
+Loss. An update carries a whole sum and replaces the one before, so that a lost one makes the sum
+older and never wrong; one that comes late or twice has an old sequence number. An own change counts
+once and at once, as `remote` never contains the own value.
 
-Death. What is known of those behind a dead limiter stands still until they have found another
-parent, 12 intervals and a round later, and is forgotten after `TreeMembership.counted_ns`. In
-between it counts twice, and some of the limit is not used. A new parent may have heard of nobody
-yet, or have been in another tree. So what the lost one told is the least that counts, for as long
-as it would have counted (after a change of parents of one's own will: until the new one has heard).
+Death. A new parent may have heard of nobody yet, or have been in another tree. So what the lost one
+told is the least that counts, for as long as it would have counted (`TreeMembership.counted_ns`).
+After a change of parents of one's own will it is so until the new one has heard, and both parents
+are told until all know of the new one's report (`TreeMembership.told_twice_ns`).
 
-A limiter that changes its parent of its own will tells both its sum, until the new one's report is
-known to all. It counts twice meanwhile.
-
-News. Rounds may be further apart than estimates. Then a sum that has changed by more than `NEWS` of
-the total since it was told is told at the next estimate. Rounds are for small changes, and to show
-that the limiter lives. A change travels on only as far as it changes the sums of others by as much.
+News. Where rounds are further apart than estimates, a sum that has changed by more than `NEWS` of
+the total since it was told is told at the next estimate. A change travels on only as far as it
+changes the sums of others by as much.
 
 Quiescence, as in a mesh: a limiter that believes the total to be zero for `QUIET_ROUNDS` sends no
 more. A sum that is not repeated for as long as its sender may be silent counts zero.
@@ -46,13 +38,14 @@ while no limiter changes its parent; an idle fleet is exactly zero.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
-from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.quiescence import Quiescence
+from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
@@ -71,34 +64,21 @@ class Sum(NamedTuple):
     said_ns: int
 
 
+@dataclass(slots=True)
 class _Neighbour(Link):
     """A peer, what it told last as the parent or a child, and which sum it was told last."""
 
-    __slots__ = ("said", "told")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: Sum | None = None
-        self.said = 0.0
+    told: Sum | None = None
+    said: float = 0.0
 
 
 class Tree(Fabric[_Neighbour]):
     """To the parent and the children."""
 
     kind = TREE.kind
+    memberships = TreeMembership
+    link_type = _Neighbour
     membership: TreeMembership
-
-    @staticmethod
-    def fanout(branching: int) -> int | None:
-        """So many, on average."""
-        return branching
-
-    @classmethod
-    def make_membership(
-        cls, name: str, peers: Collection[str], branching: int, interval_ns: int
-    ) -> Membership:
-        """See `Fabric`."""
-        return TreeMembership(name, peers, branching, interval_ns)
 
     def _begin(self) -> None:
         self._told: tuple[str, Sum] | None = None
@@ -108,10 +88,7 @@ class Tree(Fabric[_Neighbour]):
         self._before_until_ns = 0
         """Until when that is the least that counts."""
         self._quiescence = Quiescence()
-        self._bridge = self.membership.new_bridge()
-
-    def _new_link(self) -> _Neighbour:
-        return _Neighbour()
+        self._bridge = sliding_max(self.membership.bridged_ns)
 
     @property
     def news_ns(self) -> int:
@@ -150,7 +127,7 @@ class Tree(Fabric[_Neighbour]):
     def receive(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """Keep a sum if it is the newest of its teller."""
         if update.quantity is not self.quantity:
-            self._reject(peer, update)
+            self._reject(peer, update, now_ns)
             return
         membership, link = self.membership, self._link(peer)
         if self._accept(peer, link, update, now_ns) is None or not update.hears:
@@ -195,7 +172,7 @@ class Tree(Fabric[_Neighbour]):
         """See `Fabric.set_peers`."""
         super().set_peers()
         self._quiescence.others_want = True
-        self._bridge = self.membership.bridged(self._bridge)
+        self._bridge = self._bridge.over(self.membership.bridged_ns)
 
     def _sums(
         self, value: float, children: Mapping[str, Sum], rest: Sum, now_ns: int
@@ -268,7 +245,7 @@ class Tree(Fabric[_Neighbour]):
         members = 0 if told is None else told.members
         return TreeUpdate(
             limit_id=self.limit_id,
-            sequence=link.take_sequence(),
+            sequence=link.sequences.take(),
             quantity=self.quantity,
             hears=told is not None,
             value=to_float32(min(link.said, MAX_VALUE)),

@@ -2,9 +2,8 @@
 
 Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
 (`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
-hardly anybody else, something in each round: 2 (N - 1) / N updates for each limiter of a fleet of
-N. An update says what the receiver is to its sender (`Role`), and how many limiters are counted in
-it:
+hardly anybody else, something in each round. An update says what the receiver is to its sender
+(`Role`), and how many limiters are counted in it:
 
     to the parent   this limiter and all below it
     to a child      all but those below that child
@@ -23,14 +22,9 @@ The number of limiters decides which part of the limit is in force, what they wa
 divided; so the first goes first (docs/conservative-rule.md). It falls when it has been lower for
 6 + h intervals, for the orphans of a dead limiter have found another parent by then, and counts
 when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much there is to share
-may not overtake that of who shares it. A dead limiter's datapath has fallen back after 20.
-11 updates in a row are lost twice in 10^8 at 20 % loss, four times in 10^5 at 40 %.
-
-Order. No limiter divides by a smaller total before every limiter on the far side of a cut has
-shrunk. Those that stay count the others' demand for 26 + 2 h intervals. An orphan, with all below
-it, divides for as long by at least the sum that its lost parent told. The demand of an orphan
-counts twice meanwhile, once through its lost parent and once through the new one: the limit is not
-exceeded, and for about a second not all of it is used. docs/conservative-rule.md has more.
+may not overtake that of who shares it. 11 updates in a row are lost twice in 10^8 at 20 % loss,
+four times in 10^5 at 40 %. The demand of an orphan counts twice for a while, once through its lost
+parent and once through the new one: the limit is not exceeded, and not all of it is used.
 
 Looking for a parent. The best candidate is asked in each round while it is not the parent. When it
 comes back, its former children rejoin it once it knows at least as many limiters as their parent
@@ -58,7 +52,7 @@ from dataclasses import dataclass
 from random import Random
 
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_max
+from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
 from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity
@@ -109,7 +103,7 @@ class TreeMembership(Membership):
         """Who is asked in this round."""
         self._next_candidate = 0
         self._seeking = False
-        self._bridge = self.new_bridge()
+        self._bridge = sliding_max(self.bridged_ns)
         self._dead: set[str] = set()
         """Whom it would be in vain to ask, by the verdict of probes."""
         self._began_ns: int | None = None
@@ -124,7 +118,9 @@ class TreeMembership(Membership):
         self.rise_ns = (8 + 2 * height) * interval_ns
         self.counted_ns = (26 + 2 * height) * interval_ns
         """How long what a neighbour said counts."""
-        self._bridged_ns = (6 + height) * interval_ns
+        self.bridged_ns = (6 + height) * interval_ns
+        """How long a number of limiters must have been lower until it falls: by then orphans have
+        found another parent."""
         self.told_twice_ns = (1 + height) * interval_ns
         """How long a new parent may not know of all, and the old one is told as well."""
         self._candidates = candidates(self.name, self.peers, self.branching)
@@ -148,7 +144,7 @@ class TreeMembership(Membership):
             self.parent = self._rest = None
         if self.home != home:
             self._known_at_home = 0
-        self._bridge = self.bridged(self._bridge)
+        self._bridge = self._bridge.over(self.bridged_ns)
         self._dead &= self._peers.keys()
         self._asked = [peer for peer in self._asked if peer in self._peers]
         self._sought = [peer for peer in self._sought if peer in self._peers]
@@ -225,7 +221,7 @@ class TreeMembership(Membership):
                 members = max(1, members - self.child_members(peer, now_ns))
         return TreeUpdate(
             limit_id=HEARTBEAT,
-            sequence=self._heartbeat_link(peer).take_sequence(),
+            sequence=self._heartbeat_link(peer).sequences.take(),
             quantity=Quantity.RATE,
             hears=hears,
             value=0.0,
@@ -284,15 +280,6 @@ class TreeMembership(Membership):
     def silent(self, said_ns: int, now_ns: int) -> bool:
         """Whether the limiters of a neighbour that spoke then are counted no more."""
         return now_ns - said_ns > self._silent_ns
-
-    def new_bridge(self) -> SlidingExtreme:
-        """What a number of limiters goes through: it falls when it has been lower for so long that
-        orphans have found another parent."""
-        return sliding_max(self._bridged_ns)
-
-    def bridged(self, bridge: SlidingExtreme) -> SlidingExtreme:
-        """That of an earlier membership, to go on with."""
-        return bridge.over(self._bridged_ns)
 
     def _below(self, now_ns: int) -> int:
         """How many are below this limiter, itself included."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drld.errors import WireError
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.wire.layout import Word
 from drld.gossip.wire.message import register
@@ -29,13 +28,11 @@ class TreeUpdate(Update):
 
 class _TreeCodec(UpdateCodec[TreeUpdate]):
     def write(self, update: TreeUpdate) -> Mapping[str, int | float]:
-        return {"role": int(update.role), "reserved": 0, "members": update.members}
+        return {"role": int(update.role), "members": update.members}
 
     def read_untrusted(
         self, common: tuple[int, int, Quantity, bool, float], fields: Mapping[str, Any]
     ) -> TreeUpdate:
-        if fields["reserved"]:
-            raise WireError("reserved", "bits that must be zero are not")
         return TreeUpdate(*common, role=Role(fields["role"]), members=fields["members"])
 
     def problem(self, update: TreeUpdate) -> tuple[str, str] | None:

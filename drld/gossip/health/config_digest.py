@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2s
 from itertools import accumulate
@@ -137,11 +137,6 @@ class ConfigDigest:
     def disagreements(self) -> dict[str, list[int]]:
         """The peers that have other limits, with the ids found so far, `GOSSIP_ID` among them."""
         return {name: sorted(peer.found) for name, peer in self._peers.items()}
-
-    def retain(self, peers: Iterable[str]) -> None:
-        """Forget all others."""
-        kept = set(peers)
-        self._peers = {name: peer for name, peer in self._peers.items() if name in kept}
 
     def _learn(self, name: str, selector: Selector, digest: int) -> None:
         peer = self._peers.get(name)

@@ -19,9 +19,6 @@ Buddies. A message to a limiter begins with the rumour held against it. A limite
 is suspected or dead raises its counter. It puts this refutation on each of its messages until one
 of them is answered, and sends it as a rumour.
 
-Isolation. A limiter out of contact with its peers judges none of them
-(`drld.gossip.health.isolation`).
-
 Last call. For R before it declares a peer dead, a limiter repeats its suspicion once a period.
 Limiters that have heard the refutation answer with it, so every limiter in contact hears it.
 
@@ -30,10 +27,11 @@ Absent peers. A peer that is dead, has left, or was never heard of is probed onc
 If gossip comes from a dead peer, the peer is probed at once, at most once a period, and so hears
 the rumour that it must refute.
 
+A limiter out of contact with its peers judges none of them (`drld.gossip.health.isolation`).
+
 Deviations from the papers: a probe is repeated when helpers are asked, and when a handshake with
-its target is completed. Awareness stretches waiting, not the period. Accusers are a bit set. Lives
-are random numbers, with a counter that only the life itself raises. Leaving is a rumour about
-oneself.
+its target is completed. Awareness stretches waiting, not the period. Accusers are a bit set, and
+lives random numbers (`drld.gossip.health.broadcast_queue`). Leaving is a rumour about oneself.
 
 Bounds. Messages are authenticated, but their sender may send too many. Tables are bounded by the
 number of peers. A message causes at most one answer and one probe, for at most `MAX_ANSWERS`
@@ -107,12 +105,9 @@ class Probes:
         self.counter = 0
         """Number of refutations by this life."""
         self.awareness = 0
-        self.config_digest = config_digest
-        self.times = times
-        self.peer_states = PeerStates(peers, times)
-        self._peers = tuple(sorted(peers))
+        self.peer_states = PeerStates((), times)
+        self._peers: tuple[str, ...] = ()
         self._subject = subject(name)
-        self._accuser = accuser(name, peers)
         self._broadcasts = BroadcastQueue(times.transmissions)
         self._pending: dict[int, _Probe] = {}
         self._number = 0
@@ -136,8 +131,9 @@ class Probes:
         self._outbox: list[tuple[str, Control]] = []
         self._answers: Counter[str] = Counter()
         """Answers to each peer since the last tick."""
-        if peers:
-            self._broadcasts.add(self._myself())
+        self.set_peers(peers, times, config_digest)
+        # All have their turn in an order of this limiter's own.
+        self._present = []
 
     def set_peers(
         self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
@@ -149,6 +145,9 @@ class Probes:
         self.config_digest = config_digest
         self.awareness = min(self.awareness, times.patience)
         self.peer_states.set_peers(peers, times)
+        if not kept:
+            # Nobody is left to hear from, and without peers no tick is late.
+            self._isolation, self._ticked_ns = Isolation(times), None
         self._accuser = accuser(self.name, peers)
         told_of = {subject(peer) for peer in kept} | {self._subject}
         self._broadcasts.retain(told_of, times.transmissions)
@@ -241,7 +240,7 @@ class Probes:
             self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns
             self._begin_period(now_ns, rng)
         question = self.config_digest.question(now_ns)
-        if question is not None:
+        if question is not None and self._is_present(question[0]):
             peer, selector = question
             self._send(peer, Kind.PROBE, self._take_number(selector), subject(peer))
         outbox, self._outbox = self._outbox, []

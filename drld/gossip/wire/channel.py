@@ -47,13 +47,12 @@ class Channel:
     __slots__ = (
         "_answered",
         "_greeted",
-        "_incoming",
         "_me",
         "_met",
         "_number",
-        "_outgoing",
         "_peer",
         "_ring",
+        "_taggers",
         "_window",
         "session",
     )
@@ -76,10 +75,8 @@ class Channel:
     def set_ring(self, ring: KeyRing) -> None:
         """These are the keys from now on; the session stays."""
         self._ring = ring
-        self._outgoing: dict[bytes, Tagger] = {}
-        """By kind, with the key in use."""
-        self._incoming: dict[tuple[int, bytes], Tagger] = {}
-        """By key id and kind."""
+        self._taggers: dict[tuple[bytes, int, bool], Tagger] = {}
+        """By kind, key id, and whether they are for what is sent."""
 
     def seal(self, kind: int, body: Any) -> bytes | None:
         """A datagram with a message of any kind but HELLO; None: there is no session.
@@ -92,10 +89,10 @@ class Channel:
             return None
         codec = codec_of(kind)
         if not codec.numbered:
-            return self._outgoing_tagger(UPDATE).seal(codec.encode(body, self._ring.use, 0))
+            return self._seal(UPDATE, codec.encode(body, self._ring.use, 0))
         content = codec.encode(body, self._ring.use, self._number)
         self._number = (self._number + 1) % MODULUS
-        return self._outgoing_tagger(CONTROL).seal(content)
+        return self._seal(CONTROL, content)
 
     def greet(self, turn: int) -> bytes | None:
         """A HELLO; None: there was one in this turn."""
@@ -117,12 +114,12 @@ class Channel:
                 be an `answer_refused`.
         """
         codec, key_id = head_untrusted(datagram)
-        key = self._ring.key(key_id)
+        self._ring.key(key_id)
         tags = HELLO if codec.kind == Kind.HELLO else CONTROL if codec.numbered else UPDATE
         size = self._tag_size(tags)
         codec.check_length_untrusted(len(datagram) - size)
         # The tag comes before the content: a forgery is to cost as little as can be.
-        self._incoming_tagger(key_id, key, tags).check_untrusted(datagram)
+        self._tagger(tags, key_id, sends=False).check_untrusted(datagram)
         if codec.kind in refused:
             raise WireError(refused[codec.kind], f"kind {codec.kind} is not taken at present")
         content = datagram[:-size]
@@ -167,26 +164,21 @@ class Channel:
         return True
 
     def _seal_hello(self, hello: Hello) -> bytes:
-        content = codec_of(Kind.HELLO).encode(hello, self._ring.use, 0)
-        return self._outgoing_tagger(HELLO).seal(content)
+        return self._seal(HELLO, codec_of(Kind.HELLO).encode(hello, self._ring.use, 0))
 
-    def _outgoing_tagger(self, kind: bytes) -> Tagger:
-        tagger = self._outgoing.get(kind)
-        if tagger is None:
-            ends = b"" if kind == HELLO else self.session.ends[0]
-            secret = session_secret(self._ring.sealing, self._me, self._peer, ends)
-            tagger = self._outgoing[kind] = Tagger(secret, kind, self._tag_size(kind))
-        return tagger
+    def _seal(self, kind: bytes, content: bytes) -> bytes:
+        return self._tagger(kind, self._ring.use, sends=True).seal(content)
 
-    def _incoming_tagger(self, key_id: int, key: bytes, kind: bytes) -> Tagger:
-        tagger = self._incoming.get((key_id, kind))
+    def _tagger(self, kind: bytes, key_id: int, *, sends: bool) -> Tagger:
+        tagger = self._taggers.get((kind, key_id, sends))
         if tagger is None:
             if kind != HELLO and not self.session.open:
                 raise WireError("session", "there is none yet")
-            ends = b"" if kind == HELLO else self.session.ends[1]
-            secret = session_secret(key, self._peer, self._me, ends)
+            ends = b"" if kind == HELLO else self.session.ends[not sends]
+            names = (self._me, self._peer) if sends else (self._peer, self._me)
+            secret = session_secret(self._ring.key(key_id), *names, ends)
             tagger = Tagger(secret, kind, self._tag_size(kind))
-            self._incoming[key_id, kind] = tagger
+            self._taggers[kind, key_id, sends] = tagger
         return tagger
 
     def _tag_size(self, kind: bytes) -> int:

@@ -1,15 +1,13 @@
 """The codecs of control messages: handshakes and probes (docs/wire-format.md).
 
-All are of numbered kinds (`drld.gossip.wire.message`). A HELLO carries the two ends of a session
-and two nonces (`drld.gossip.wire.session`). PROBE, ACK and PROBE_REQUEST share one body, a
-`Control`, and carry up to `MAX_RUMOURS` rumours.
+All are of numbered kinds (`drld.gossip.wire.message`). PROBE, ACK and PROBE_REQUEST share one body.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drld.errors import WireError
 from drld.gossip.wire.layout import Table, Word
@@ -132,24 +130,15 @@ class _HelloCodec(NumberedCodec[Hello]):
         return hello
 
     def pack(self, body: Hello) -> bytes:
-        return HELLO.pack(
-            {
-                "my_life": body.mine.life,
-                "my_opening": body.mine.opening,
-                "your_life": body.yours.life,
-                "your_opening": body.yours.opening,
-                "nonce": body.nonce,
-                "echo": body.echo,
-            }
-        )
+        names = [name for word in HELLO.words for name, _ in word.fields]
+        fields = (*body.mine, *body.yours, body.nonce, body.echo)
+        return HELLO.pack(dict(zip(names, fields, strict=True)))
 
     def unpack_untrusted(self, data: bytes) -> Hello:
-        fields = HELLO.read(data)
-        mine = End(fields["my_life"], fields["my_opening"])
-        yours = End(fields["your_life"], fields["your_opening"])
-        if not (mine.life and mine.opening and fields["nonce"]):
+        my_life, my_opening, your_life, your_opening, nonce, echo = HELLO.struct.unpack(data)
+        if not (my_life and my_opening and nonce):
             raise WireError("reserved", "a HELLO's own end and nonce are not 0")
-        return Hello(mine, yours, fields["nonce"], fields["echo"])
+        return Hello(End(my_life, my_opening), End(your_life, your_opening), nonce, echo)
 
 
 class _ControlCodec(NumberedCodec[Control]):
@@ -161,19 +150,7 @@ class _ControlCodec(NumberedCodec[Control]):
     def pack(self, body: Control) -> bytes:
         if body.kind != self.kind or len(body.rumours) > MAX_RUMOURS:
             raise ValueError(f"{body}: must be of kind {self.kind}, with {MAX_RUMOURS} rumours")
-        fields = {"sequence": body.sequence, "target": body.target, "digest": body.digest}
-        return BODY.pack(fields) + b"".join(
-            RUMOUR.pack(
-                {
-                    "subject": rumour.subject,
-                    "life": rumour.life,
-                    "counter": rumour.counter,
-                    "state": rumour.state,
-                    "accusers": rumour.accusers,
-                }
-            )
-            for rumour in body.rumours
-        )
+        return BODY.pack_of(body) + b"".join(map(RUMOUR.pack_of, body.rumours))
 
     def unpack_untrusted(self, data: bytes) -> Control:
         fields = BODY.read(data)
@@ -181,16 +158,14 @@ class _ControlCodec(NumberedCodec[Control]):
             _rumour(RUMOUR.read(data, offset))
             for offset in range(BODY.size, len(data), RUMOUR.size)
         )
-        return Control(
-            Kind(self.kind), fields["sequence"], fields["target"], fields["digest"], rumours
-        )
+        return Control(Kind(self.kind), **fields, rumours=rumours)
 
 
-def _rumour(fields: dict[str, int]) -> Rumour:
-    state = State(fields["state"])
-    if fields["accusers"] and state is not State.SUSPECT:
+def _rumour(fields: dict[str, Any]) -> Rumour:
+    rumour = Rumour(**fields | {"state": State(fields["state"])})
+    if rumour.accusers and rumour.state is not State.SUSPECT:
         raise WireError("rumour", "a limiter that is not suspected has no accusers")
-    return Rumour(fields["subject"], fields["life"], fields["counter"], state, fields["accusers"])
+    return rumour
 
 
 register(_HelloCodec(Kind.HELLO))

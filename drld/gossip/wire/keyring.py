@@ -80,11 +80,6 @@ class KeyRing:
             raise WireError("key", f"{key_id} is not in the ring")
         return key
 
-    @property
-    def sealing(self) -> bytes:
-        """The key in use."""
-        return self.keys.get(self.use, b"")
-
     def install(self, key_id: int, key: bytes) -> KeyRing:
         """The ring with one key more.
 

@@ -20,15 +20,6 @@ class Word(NamedTuple):
     """(name, bits) of each."""
 
 
-class _Place(NamedTuple):
-    """Where an integer stands."""
-
-    name: str
-    word: int
-    shift: int
-    mask: int
-
-
 class Table:
     """One format of a fixed size."""
 
@@ -37,7 +28,8 @@ class Table:
         self.struct = struct.Struct(">" + "".join(word.code for word in words))
         self.size = self.struct.size
         """Bytes."""
-        self._integers: list[_Place] = []
+        self._integers: list[tuple[str, int, int, int]] = []
+        """Name, word, shift and mask of each."""
         self._reals: list[tuple[str, int]] = []
         for index, (code, fields) in enumerate(words):
             if code == "f":
@@ -45,7 +37,7 @@ class Table:
                 continue
             shift = 0
             for name, bits in reversed(fields):
-                self._integers.append(_Place(name, index, shift, (1 << bits) - 1))
+                self._integers.append((name, index, shift, (1 << bits) - 1))
                 shift += bits
 
     def pack(self, fields: Mapping[str, int | float]) -> bytes:
@@ -63,6 +55,10 @@ class Table:
                 raise ValueError(f"{name} does not fit {mask.bit_length()} bits")
             words[index] |= field << shift
         return self.struct.pack(*words)
+
+    def pack_of(self, source: object) -> bytes:
+        """The bytes of the attributes that have the names of the fields; as `pack`."""
+        return self.pack({name: getattr(source, name) for name, *_ in self._integers})
 
     def fields(self, words: Sequence[Any]) -> dict[str, Any]:
         """The fields of what `struct` read."""

@@ -41,8 +41,6 @@ HEADER = Table(
     Word("I", (("number", 32),)),
 )
 """Of the numbered kinds."""
-MAX_BODY = MAX_CONTENT - HEADER.size
-"""Bytes of a numbered message without header and tag."""
 
 Body = TypeVar("Body")
 

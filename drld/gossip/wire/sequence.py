@@ -22,17 +22,15 @@ accepted, a number is
   before, or is older than the last `WINDOW` numbers, of which that is remembered. A network
   makes late numbers, and a few replayed ones; only an attacker makes a thousand a second.
 
-So an outage that loses more than `MAX_JUMP_AFTER_SILENCE` updates in a row costs one more. A single
-forged update (a tag of four bytes can be guessed: docs/security.md) keeps the true ones out only
-until `MAX_JUMP` of them were sent, if one is sent in each round.
+A single forged update (a tag of four bytes can be guessed: docs/security.md) keeps the true ones
+out only until `MAX_JUMP` of them were sent, if one is sent in each round.
 
 The first number of a session is judged as if the one before 0 had been accepted, but says nothing
 about losses: earlier updates had no session, or no limit here.
 
-Numbers belong to the session and the limit's id, not to the object that uses them. They outlive a
-limiter that a reload replaces. All that were used in a session begin at 0 when it ends
-(`Numbering.meet`). So a session costs no more than the updates of the one before it, however many
-limits there are and however many sessions a peer opens.
+Numbers belong to the session and the limit's id, and outlive a limiter that a reload replaces. All
+that were used in a session begin at 0 when it ends (`Numbering.meet`). So a session costs no more
+than the updates of the one before it.
 
 Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
 updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the
@@ -43,7 +41,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
 MODULUS = 1 << 32
 MAX_JUMP = 10
@@ -62,13 +59,6 @@ def serial_distance(number: int, reference: int) -> int:
     return (number - reference + half) % MODULUS - half
 
 
-class Acceptance(NamedTuple):
-    """What an accepted sequence number says."""
-
-    lost: int
-    """Updates between this one and the one accepted before it that did not come."""
-
-
 class Refusal(enum.Enum):
     """Why an update is discarded."""
 
@@ -81,11 +71,13 @@ class Refusal(enum.Enum):
 class PeerSequence:
     """State of one peer that the sequence numbers of all its limits share."""
 
-    __slots__ = ("_heard", "_round", "on_replay", "used")
+    __slots__ = ("_heard", "_round", "limits", "on_replay", "used")
 
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
-        self.used: list[Sequences] = []
-        """The numbers that were used in the present session."""
+        self.limits: dict[int, Sequences] = {}
+        """All numbers, by limit."""
+        self.used: dict[int, Sequences] = {}
+        """Those that were used in the present session."""
         self.on_replay = on_replay
         """Called for each update of the peer that is refused as `REPLAYED`."""
         self._round = 0
@@ -95,7 +87,7 @@ class PeerSequence:
 
     def hear(self, now_round: int) -> None:
         """An update of the peer is accepted."""
-        if now_round > self._round:
+        if now_round != self._round:
             self._heard = self._heard_until(now_round) | 1
             self._round = now_round
 
@@ -106,9 +98,9 @@ class PeerSequence:
         return looked_at - heard.bit_count()
 
     def _heard_until(self, now_round: int) -> int:
-        """The bits as of a later round."""
-        later = max(0, now_round - self._round)
-        if later > MAX_JUMP_AFTER_SILENCE:
+        """The bits as of a later round; none of an earlier one (a reload made rounds longer)."""
+        later = now_round - self._round
+        if not 0 <= later <= MAX_JUMP_AFTER_SILENCE:
             return 0
         return self._heard << later & (2 << MAX_JUMP_AFTER_SILENCE) - 1
 
@@ -117,8 +109,7 @@ class Sequences:
     """Both directions of one limit between two limiters."""
 
     __slots__ = (
-        *("_came", "_heard", "_newest", "_next", "_peer"),
-        *("_pending_jump", "_round", "_used", "limit_id"),
+        *("_came", "_heard", "_newest", "_next", "_peer", "_pending_jump", "_round", "limit_id"),
     )
 
     def __init__(self, peer: PeerSequence | None = None, limit_id: int = 0) -> None:
@@ -128,7 +119,6 @@ class Sequences:
 
     def restart(self) -> None:
         """Begin at 0, in both directions."""
-        self._used = False
         self._next = 0
         self._newest = MODULUS - 1
         self._came = 0
@@ -142,9 +132,7 @@ class Sequences:
 
     def use(self) -> None:
         """Have the end of the present session told to the limit (`Numbering.meet`)."""
-        if not self._used:
-            self._used = True
-            self._peer.used.append(self)
+        self._peer.used[self.limit_id] = self
 
     def take(self) -> int:
         """The number of the next update to the peer."""
@@ -153,8 +141,11 @@ class Sequences:
         self._next = (sequence + 1) % MODULUS
         return sequence
 
-    def accept(self, sequence: int, now_round: int = 0) -> Acceptance | Refusal:
-        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own."""
+    def accept(self, sequence: int, now_round: int = 0) -> int | Refusal:
+        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own.
+
+        Of one that is accepted: how many between it and the last one did not come.
+        """
         self.use()
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
@@ -172,7 +163,7 @@ class Sequences:
         self._peer.hear(now_round)
         self._heard = True
         self._pending_jump = None
-        return Acceptance(lost)
+        return lost
 
     def _max_jump(self, now_round: int) -> int:
         return min(MAX_JUMP + self._peer.missed(self._round, now_round), MAX_JUMP_AFTER_SILENCE)
@@ -196,34 +187,29 @@ class Numbering:
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         """`on_replay` is called for each update that is refused as `REPLAYED`."""
         self._on_replay = on_replay
-        self._peer_sequences: dict[str, PeerSequence] = {}
-        self._peers: dict[str, dict[int, Sequences]] = {}
-
-    def peer_sequence(self, peer: str) -> PeerSequence:
-        """The state that one peer's limits share."""
-        found = self._peer_sequences.get(peer)
-        if found is None:
-            found = self._peer_sequences[peer] = PeerSequence(self._on_replay)
-        return found
+        self._peers: dict[str, PeerSequence] = {}
 
     def of(self, peer: str, limit_id: int) -> Sequences:
         """Those of one limit, always the same ones."""
-        limits = self._peers.setdefault(peer, {})
-        sequences = limits.get(limit_id)
-        if sequences is None:
-            sequences = limits[limit_id] = Sequences(self.peer_sequence(peer), limit_id)
-        return sequences
+        shared = self._shared(peer)
+        if limit_id not in shared.limits:
+            shared.limits[limit_id] = Sequences(shared, limit_id)
+        return shared.limits[limit_id]
 
     def meet(self, peer: str) -> list[int]:
         """Another life of the peer begins a session; return the limits used in the last one."""
-        shared = self.peer_sequence(peer)
-        used, shared.used = shared.used, []
-        for sequences in used:
+        shared = self._shared(peer)
+        used, shared.used = shared.used, {}
+        for sequences in used.values():
             sequences.restart()
-        return [sequences.limit_id for sequences in used]
+        return list(used)
 
     def retain(self, peers: Collection[str]) -> None:
         """Forget all others: if one comes back, it will be met."""
-        for peer in self._peer_sequences.keys() - set(peers):
-            del self._peer_sequences[peer]
-            self._peers.pop(peer, None)
+        for peer in self._peers.keys() - set(peers):
+            del self._peers[peer]
+
+    def _shared(self, peer: str) -> PeerSequence:
+        if peer not in self._peers:
+            self._peers[peer] = PeerSequence(self._on_replay)
+        return self._peers[peer]

@@ -1,14 +1,12 @@
 """The codecs of updates: 20 bytes of UDP payload (docs/wire-format.md).
 
-An update is 16 bytes. A datagram holds one update or several, of different limits, to the same
-peer, and then a tag of 4 bytes (`drld.gossip.wire.datagram_tag`). The IPv4 packet of a single
-update is 48 bytes long, as in the paper (section 3.1).
+A datagram holds one update of 16 bytes or several, of different limits, and then a tag of 4 bytes.
+The IPv4 packet of a single update is 48 bytes long, as in the paper (section 3.1).
 
 Every fabric has updates of its own, and so a kind and a codec of its own: a subclass of
 `UpdateCodec`. All begin with the same fields (`drld.model.Update`). A fabric defines 4 bits, and
-the last 4 bytes. Integers are big-endian, reals are IEEE 754 binary32.
-
-The table of a codec is the format: encoder and decoder both walk it, and so do the tests.
+the last 4 bytes. The table of a codec is the format: encoder and decoder both walk it, and so do
+the tests.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
 
     @abstractmethod
     def write(self, update: AnyUpdate) -> Mapping[str, int | float]:
-        """The fabric's own fields of an update."""
+        """The fabric's own fields of an update, but for reserved ones."""
 
     @abstractmethod
     def read_untrusted(
@@ -71,7 +69,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         """An update of the fields that all fabrics have, in their order, and of the fabric's own.
 
         Raises:
-            WireError: bits that must be zero are not.
+            WireError: a field that means nothing is not zero.
         """
 
     @abstractmethod
@@ -112,6 +110,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
                     "quantity": update.quantity.value,
                     "limit_id": update.limit_id,
                     "sequence": update.sequence,
+                    "reserved": 0,
                     "value": update.value,
                     **self.write(update),
                 }
@@ -138,6 +137,8 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
             raise WireError("kind", f"{fields['kind']} instead of the first update's {self.kind}")
         if fields["key_id"] != key_id:
             raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
+        if fields.get("reserved"):
+            raise WireError("reserved", "bits that must be zero are not")
         common = (
             fields["limit_id"],
             fields["sequence"],

@@ -1,10 +1,8 @@
 """One limiter's knowledge of its fleet: the state of the registry, updated by events. Pure.
 
-Theory of operation. Static shares are 1/N of a limit, where N is the number of members. So no
-limiter may believe in too small an N.
+Theory of operation (docs/registry.md#who-counts). No limiter may believe in too few members.
 
-- A member stays one until its key is deleted: it leaves, or an operator removes it. Silence is no
-  reason, as a silent member may be cut off from etcd and still forward.
+- A member stays one until its key is deleted: it leaves, or an operator removes it.
 - A missing key counts as deleted only if the registry is *continuous* with the known one: it has
   the same `fleet`, its revision is not lower, and at the known revision it had the missing keys.
   The last condition finds a registry that went back in time and was written to since.
@@ -26,6 +24,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from drld.config.problems import must_be
@@ -109,7 +108,8 @@ class Registry:
         self._lost: set[str] = set()
         self._present: str | None = None
         """Identity of the registry in etcd."""
-        self._continuous = False
+        self.continuous = False
+        """Whether the registry in etcd is the known one."""
         self._own_revision = 0
         """Revision of our member key, valid or not; 0: the key does not exist."""
         self._acknowledged: dict[str, int] = {}
@@ -153,40 +153,39 @@ class Registry:
         there = {item.key: item.value for item in items if item.value is not None}
         gone = self._known() - there.keys()
         self._present = _fleet_id(there.get(self.keys.fleet))
-        self._continuous = (
+        self.continuous = (
             self._present is not None
             and self._present == self.fleet
             and revision >= self.revision
             and (past is None or gone <= set(past))
         )
-        if not self._continuous:
+        if not self.continuous:
             self._acknowledged.clear()
         self._own_revision = 0
         for key in self.problems.keys() - there.keys():
             del self.problems[key]
+        self._lost = set() if self.continuous else gone
+        # First, as they take up room that new values may need.
+        for key in gone - self._lost:
+            self._drop(key)
         for item in sorted(items, key=lambda item: item.revision):
             if item.value is not None:
                 self._take(item.key, item.value, item.revision)
         self._ahead.clear()
-        self._lost = set()
-        if self._continuous:
-            for key in gone:
-                self._drop(key)
-        else:
-            self._lost = gone
         self._settle(revision)
 
-    def apply(self, events: Iterable[Event], revision: int) -> None:
-        """Apply all changes up to a revision."""
-        events = list(events)
+    def apply(self, events: Iterable[Event]) -> None:
+        """Apply changes in the order of their revisions; etcd may tell many revisions at once."""
+        for revision, changes in groupby(events, lambda event: event.revision):
+            self._apply(list(changes))
+            self._settle(revision)
+
+    def _apply(self, events: Sequence[Event]) -> None:
         # `fleet` first: a client that deletes all keys deletes it at the same revision.
         for event in events:
             if event.key == self.keys.fleet:
                 self._present = _fleet_id(event.value)
-                self._continuous = self._present is not None and self._present == self.fleet
-        if self.fleet is None and not self._known():
-            # A limiter without knowledge cannot have lost keys that came and went since.
-            self._settle(self.revision)
+                self.continuous = self._present is not None and self._present == self.fleet
         for event in events:
             if event.value is not None:
                 self._take(event.key, event.value, event.revision)
@@ -195,11 +194,10 @@ class Registry:
             self.problems.pop(event.key, None)
             if event.key == self.keys.member(self.name):
                 self._own_revision = 0
-            if self._continuous:
+            if self.continuous:
                 self._drop(event.key)
             elif event.key in self._known():
                 self._lost.add(event.key)
-        self._settle(revision)
 
     def read_by(self, read: Reading) -> None:
         """Use other readers, with other defaults, for new values and for the known limits."""
@@ -217,16 +215,10 @@ class Registry:
     def presumed(self) -> Mapping[str, Member]:
         """Former members that count, by name: only at a limiter that left and cannot read etcd.
 
-        No peer counts this limiter, so it takes its share of the fleet as it was. In a fleet that
-        was shut down, each limiter has fewer members in its cache than the one before. With the
-        former members their shares sum to 1 again.
+        In a fleet that was shut down, each limiter has fewer members in its cache than the one
+        before. With the former members their shares sum to 1 again.
         """
         return {} if self.seen or self.name in self.members else self.former
-
-    @property
-    def continuous(self) -> bool:
-        """Whether the registry in etcd is the known one."""
-        return self._continuous
 
     @property
     def lost(self) -> int:
@@ -245,7 +237,7 @@ class Registry:
     @property
     def founding(self) -> bool:
         """Whether the registry lacks only an identity."""
-        return self._present is None and not self._lost and not self._unreadable(self.keys.fleet)
+        return self._present is None and not self._lost and self.keys.fleet not in self.problems
 
     def registration(self, now_s: int) -> tuple[Member, int] | None:
         """The member to write as ours, and the expected revision of its key; None: no change.
@@ -257,7 +249,7 @@ class Registry:
             return None  # The restoration writes it.
         held = self.members.get(self.name)
         known = held is not None and held.value.address == self._address
-        if held is None or not known or not self._own_revision or self._unreadable(key):
+        if held is None or not known or not self._own_revision or key in self.problems:
             joined = held is not None and known and held.value.joined
             since = held.value.since if held is not None and known else now_s
             return Member(self._address, joined, since), self._own_revision
@@ -292,10 +284,10 @@ class Registry:
 
     def _settle(self, revision: int) -> None:
         """Finish an update: a registry with an identity that lacks no key becomes the known one."""
-        if not self._continuous and not self._lost and self._present is not None:
+        if not self.continuous and not self._lost and self._present is not None:
             self.fleet = self._present
-            self._continuous = True
-        if self._continuous:
+            self.continuous = True
+        if self.continuous:
             self.revision = revision
         self.seen = revision
 
@@ -315,26 +307,25 @@ class Registry:
         if key == self.keys.fleet:
             if _fleet_id(value) is None:
                 raise ConfigError([f"{source(key)}: must be the fleet's identity, 32 hex digits"])
-        elif (name := self.keys.member_of(key)) is not None:
-            if name == self.name:
-                self._own_revision = revision
-            old = self.members.get(name)
-            member = self._value(key, value)
-            if name not in self.members and len(self.members) >= MAX_MEMBERS:
-                raise ConfigError([f"{source(key)}: more than {MAX_MEMBERS} members"])
-            self._weigh(key, old, value)
-            self.members[name] = Held(member, value, revision)
-            self.former.pop(name, None)
-        elif (limit_id := self.keys.limit_of(key)) is not None:
-            known = self.limits.get(limit_id)
-            limit = self._value(key, value)
-            if limit.id != limit_id:
-                same = f"{limit_id}, as in the key"
-                raise ConfigError([f"{source(key)}: id: {must_be(same, limit.id)}"])
-            self._weigh(key, known, value)
-            self.limits[limit_id] = Held(limit, value, revision)
-        else:
+            return True
+        if key == self.keys.member(self.name):
+            self._own_revision = revision
+        if (place := self._place(key)) is None:
             return False
+        table, index = place
+        new = self._value(key, value)
+        if table is self.limits and new.id != index:
+            same = f"{index}, as in the key"
+            raise ConfigError([f"{source(key)}: id: {must_be(same, new.id)}"])
+        if table is self.members and index not in table and len(table) >= MAX_MEMBERS:
+            raise ConfigError([f"{source(key)}: more than {MAX_MEMBERS} members"])
+        size = self._bytes - _size(table.get(index)) + len(value)
+        if size > MAX_BYTES:
+            raise ConfigError([f"{source(key)}: more than {MAX_BYTES} bytes in the registry"])
+        self._bytes = size
+        table[index] = Held(new, value, revision)
+        if table is self.members:
+            self.former.pop(index, None)
         return True
 
     def _value(self, key: str, raw: bytes) -> Any:
@@ -343,51 +334,47 @@ class Registry:
         Raises:
             ConfigError: it is no such value.
         """
-        name, limit_id = self.keys.member_of(key), self.keys.limit_of(key)
-        known: Mapping[Any, Held[Any]] = self.limits if name is None else self.members
-        for held in (known.get(limit_id if name is None else name), self._ahead.get(key)):
+        table, index = self._place(key) or ({}, None)
+        for held in (table.get(index), self._ahead.get(key)):
             # To read all values again would take most of a `resync`.
             if held is not None and held.raw == raw:
                 return held.value
-        return self._read.limit(raw, key) if name is None else self._read.member(raw, key)
-
-    def _weigh(self, key: str, old: Held[Any] | None, value: bytes) -> None:
-        size = self._bytes - _size(old) + len(value)
-        if size > MAX_BYTES:
-            raise ConfigError([f"{source(key)}: more than {MAX_BYTES} bytes in the registry"])
-        self._bytes = size
+        return self._read.limit(raw, key) if table is self.limits else self._read.member(raw, key)
 
     def _refuse(self, key: str, problem: str) -> None:
         self.rejected += 1
         if key in self.problems or len(self.problems) < MAX_PROBLEMS:
             self.problems[key] = problem
 
-    def _unreadable(self, key: str) -> bool:
-        return key in self.problems
-
     def _drop(self, key: str) -> None:
+        if (place := self._place(key)) is None:
+            return
+        table, index = place
+        if (held := table.pop(index, None)) is None:
+            return
+        self._bytes -= _size(held)
+        if table is self.members:
+            self._acknowledged.pop(index, None)
+            if index != self.name and len(self.former) < MAX_MEMBERS:
+                self.former[index] = held.value
+
+    def _place(self, key: str) -> tuple[dict[Any, Held[Any]], Any] | None:
+        """The table of a member's or a limit's key, and its index there; None for other keys."""
         if (name := self.keys.member_of(key)) is not None:
-            held = self.members.pop(name, None)
-            self._bytes -= _size(held)
-            self._acknowledged.pop(name, None)
-            if held is not None and name != self.name and len(self.former) < MAX_MEMBERS:
-                self.former[name] = held.value
-        elif (limit_id := self.keys.limit_of(key)) is not None:
-            self._bytes -= _size(self.limits.pop(limit_id, None))
+            return self.members, name
+        if (limit_id := self.keys.limit_of(key)) is not None:
+            return self.limits, limit_id
+        return None
 
     def _known(self) -> set[str]:
         members = {self.keys.member(name) for name in self.members}
         return members | {self.keys.limit(limit_id) for limit_id in self.limits}
 
     def _raw(self, key: str) -> bytes:
-        name, limit_id = self.keys.member_of(key), self.keys.limit_of(key)
-        held: Held[Member] | Held[LimitSpec] | None = None
-        if name is not None:
-            held = self.members[name]
-        elif limit_id is not None:
-            held = self.limits[limit_id]
-        assert held is not None
-        return held.raw
+        place = self._place(key)
+        assert place is not None
+        table, index = place
+        return table[index].raw
 
 
 def _size(held: Held[Any] | None) -> int:

@@ -35,7 +35,7 @@ def check(data: bytes) -> bool:
             name, equals, value = line.partition(b"=")
             key = KEYS.prefix + name.decode(errors="replace")
             store.commit({key: value if equals else None})
-            registry.apply(store.since(before), store.revision)
+            registry.apply(store.since(before))
             if KEYS.alive_of(key) is not None:
                 check_alive(value, key)
         check_registry(registry)

@@ -106,6 +106,17 @@ def test_limits_from_a_file(operator: Operator) -> None:
     )
 
 
+def test_a_limit_that_is_named_like_another_s_id_is_not_guessed(operator: Operator) -> None:
+    operator.etcd.put(KEYS.limit(1), limit(1, name="5"))
+    operator.etcd.put(KEYS.limit(5), limit(5, name="x"))
+    assert operator.refusal("remove-limit", "5") == (
+        "drlctl: limit: must be the name or the id of one limit, but limit 1 has the name "
+        "(got '5')\n"
+    )
+    assert operator.output("remove-limit", "x").startswith("limit 5 removed")
+    assert operator.output("remove-limit", "5").startswith("limit 1 removed")
+
+
 def test_all_of_a_file_or_nothing(operator: Operator) -> None:
     bad = operator.file("bad.toml", LIMITS.replace('"2mbit"', '"fast"'))
     assert (

@@ -161,7 +161,7 @@ def test_the_registry_and_the_list_of_its_limits() -> None:
         *("logins", "fair", "enforce", "login by anyone", "2", "50 calls/s", "12.5 calls (auto)"),
     )
     assert _tables(registry)[1] == table
-    registry.apply(events({KEYS.limit(2): json.dumps(table | {"match": {}}).encode()}, 6), 6)
+    registry.apply(events({KEYS.limit(2): json.dumps(table | {"match": {}}).encode()}, 6))
     (problem,) = registry.problems.values()
     assert problem.startswith(f"etcd {KEYS.limit(2)}: match: must have the keys of packets (in, ")
 

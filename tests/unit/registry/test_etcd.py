@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from drld.registry.model.state import Event
 
 from ...etcd_server import EtcdServer
 from ...registry_agents import DEADLINE_S, until
-from ...registry_factories import KEYS, registry_spec
+from ...registry_factories import KEYS, known, limit, registry_spec
 
 
 def session(server: EtcdServer, **changes: Any) -> Etcd:
@@ -67,9 +68,7 @@ async def test_a_watch_tells_everything_from_a_revision_on(server: EtcdServer) -
     async with session(server) as etcd, trio.open_nursery() as nursery:
         revision = await etcd.commit({KEYS.limit(1): b"1"})
         assert revision is not None
-        nursery.start_soon(
-            etcd.watch, KEYS.followed, revision, lambda events, _: told.extend(events)
-        )
+        nursery.start_soon(etcd.watch, KEYS.followed, revision, told.extend)
         await etcd.commit({KEYS.limit(1): None, KEYS.member("a"): b"", KEYS.alive("a"): b"no"})
         await until(lambda: len(told) == 3)
         nursery.cancel_scope.cancel()
@@ -78,6 +77,24 @@ async def test_a_watch_tells_everything_from_a_revision_on(server: EtcdServer) -
         Event(KEYS.limit(1), None, revision + 1),
         Event(KEYS.member("a"), b"", revision + 1),
     }
+
+
+async def test_a_long_history_is_known_as_far_as_it_was_told(server: EtcdServer) -> None:
+    """etcd tells 1,000 revisions at once, with its last one in the header."""
+    registry, seen = known(), []
+
+    def told(events: list[Event]) -> None:
+        registry.apply(events)
+        seen.append((registry.seen, int(registry.limits[1].value.policy.rate)))
+
+    async with session(server) as etcd, trio.open_nursery() as nursery:
+        for number in range(1, 1101):
+            await etcd.commit({KEYS.limit(1): limit(1, rate=f"{8 * number}kbit")})
+        nursery.start_soon(etcd.watch, KEYS.followed, 2, told)
+        await until(lambda: registry.seen == 1101)
+        nursery.cancel_scope.cancel()
+    assert len(seen) > 1
+    assert all(rate == 1000 * (revision - 1) for revision, rate in seen)
 
 
 async def test_a_watch_of_a_compacted_history_says_so(server: EtcdServer) -> None:
@@ -103,6 +120,34 @@ async def test_a_server_that_dies_ends_calls_and_watches(server: EtcdServer) -> 
                 server.kill()
             with pytest.raises(RegistryError):
                 await etcd.commit({"a": b"1"})
+
+
+async def test_a_change_whose_answer_is_lost_is_not_made_again() -> None:
+    """A server that makes a change and dies, and one in its place that has the change."""
+    asked: list[bytes] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        connection = len(asked)
+        while head := await stream.receive_some():
+            asked.append(head.split()[1])
+            if b"txn" in head and connection == 0:
+                await stream.aclose()
+                return
+            answer = b'{"header": {"revision": "7"}}'
+            await stream.send_all(
+                b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer)
+            )
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), serve, 0)
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with Etcd(url, registry_spec()) as etcd:
+            assert await etcd.get("a") is None
+            with pytest.raises(RegistryError):
+                await etcd.commit({"a": b"1"}, {"a": 0})
+            assert await etcd.get("a") is None
+        nursery.cancel_scope.cancel()
+    assert asked == [b"/v3/kv/range", b"/v3/kv/txn", b"/v3/kv/range"]
 
 
 async def test_a_server_that_stands_still_ends_calls(

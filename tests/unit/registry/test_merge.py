@@ -25,11 +25,11 @@ from ...registry_factories import (
 def fleet(**values: bytes) -> Registry:
     """Members by name, limits by `limit` and a number; each written a revision later."""
     registry = known()
-    registry.apply(events({KEYS.fleet: FLEET.encode()}, 1), 1)
+    registry.apply(events({KEYS.fleet: FLEET.encode()}, 1))
     for number, (name, value) in enumerate(values.items(), start=2):
         number_of = name.removeprefix("limit")
         key = KEYS.limit(int(number_of)) if name.startswith("limit") else KEYS.member(name)
-        registry.apply(events({key: value}, number), number)
+        registry.apply(events({key: value}, number))
     return registry
 
 
@@ -111,7 +111,7 @@ def test_interfaces_have_the_names_of_the_host() -> None:
     registry = known(interfaces={"uplink": "eth1"})
     for number, interface in enumerate(("uplink", "eth0"), start=1):
         value = limit(number, match={"out": interface})
-        registry.apply(events({KEYS.limit(number): value}, number), number)
+        registry.apply(events({KEYS.limit(number): value}, number))
     assert [match_of(found).interface for found in merged(registry).spec.limits] == ["eth1", "eth0"]
 
 

@@ -26,7 +26,7 @@ def following(*changes: dict[str, bytes | None], name: str = "a") -> Registry:
     }
     registry.resync(events(there, 10), 10)
     for number, change in enumerate(changes, start=11):
-        registry.apply(events(change, number), number)
+        registry.apply(events(change, number))
     return registry
 
 
@@ -108,7 +108,7 @@ def test_an_automatic_burst_follows_the_rate() -> None:
     registry = following()
     for revision, (rate, burst) in enumerate((("10mbit", 312_500), ("20mbit", 625_000)), start=11):
         changed = limit(1, rate=rate, burst="auto")
-        registry.apply([Event(ONE, changed, revision)], revision)
+        registry.apply([Event(ONE, changed, revision)])
         found = registry.limits[1].value
         assert (found.policy.burst, found.policy.burst_is_automatic) == (burst, True)
 
@@ -116,7 +116,7 @@ def test_an_automatic_burst_follows_the_rate() -> None:
 def test_excess_and_weights_are_the_fleets() -> None:
     registry = following()
     changed = limit(1, excess="mark", weights={"a": 2, "nobody": 0.5})
-    registry.apply([Event(ONE, changed, 11)], 11)
+    registry.apply([Event(ONE, changed, 11)])
     found = registry.limits[1].value
     assert found.policy.excess is Excess.MARK
     assert found.policy.weights == {"a": 2.0, "nobody": 0.5}
@@ -126,13 +126,13 @@ def test_excess_and_weights_are_the_fleets() -> None:
 def test_a_bad_limit_keeps_the_last_good_one_and_names_key_and_field(value: bytes) -> None:
     registry = following()
     good = registry.limits[1]
-    registry.apply([Event(ONE, value, 11)], 11)
+    registry.apply([Event(ONE, value, 11)])
     assert registry.limits[1] == good
     assert registry.problems.keys() == {ONE}
     assert registry.problems[ONE].startswith("etcd /drld/f/limits/1: ")
     assert BAD_LIMITS[value] in registry.problems[ONE]
     assert registry.rejected == 1
-    registry.apply([Event(ONE, limit(1, rate="20mbit"), 12)], 12)
+    registry.apply([Event(ONE, limit(1, rate="20mbit"), 12)])
     assert registry.limits[1].value.policy.rate == 2_500_000
     assert not registry.problems
 
@@ -155,7 +155,7 @@ def test_a_bad_limit_keeps_the_last_good_one_and_names_key_and_field(value: byte
 def test_a_bad_member_stays_what_it_was(value: bytes, said: str) -> None:
     registry = following()
     before = registry.members["b"]
-    registry.apply([Event(B, value, 11)], 11)
+    registry.apply([Event(B, value, 11)])
     assert registry.members["b"] == before
     assert said in registry.problems[B]
     assert registry.problems[B].startswith("etcd /drld/f/members/b: ")
@@ -201,11 +201,27 @@ def test_a_wiped_etcd_is_filled_again() -> None:
     assert not registry.founding
     assert registry.registration(0) is None
     for number, (key, value) in enumerate(registry.restoration(), start=2):
-        registry.apply([Event(key, value, number)], number)
+        registry.apply([Event(key, value, number)])
     assert (registry.lost, registry.continuous, registry.founding) == (0, False, True)
     assert registry.fleet == FLEET
-    registry.apply([Event(KEYS.fleet, FLEET.encode(), 5)], 5)
+    registry.apply([Event(KEYS.fleet, FLEET.encode(), 5)])
     assert (registry.continuous, registry.revision, registry.joined) == (True, 5, True)
+
+
+def test_many_revisions_told_at_once_are_those_told_one_by_one() -> None:
+    changes: list[dict[str, bytes | None]] = [
+        {KEYS.fleet: None, A: None, B: None, ONE: None},
+        {A: member(1)},
+        {KEYS.fleet: FLEET.encode()},
+    ]
+    one_by_one, at_once = following(*changes), following()
+    at_once.apply(
+        [it for number, one in enumerate(changes, start=11) for it in events(one, number)]
+    )
+    for registry in (one_by_one, at_once):
+        assert registry.knowledge().keys() == {A, B, ONE}
+        assert [key for key, _ in registry.restoration()] == [ONE, B]
+        assert (registry.continuous, registry.seen) == (True, 13)
 
 
 def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
@@ -220,9 +236,9 @@ def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
     assert registry.limits[1].value.policy.rate == 125_000
     assert registry.fleet == FLEET
     for key, value in registry.restoration():
-        registry.apply([Event(key, value, 91)], 91)
+        registry.apply([Event(key, value, 91)])
     assert (registry.fleet, registry.continuous) == (OTHER, True)
-    registry.apply([Event(B, None, 92)], 92)
+    registry.apply([Event(B, None, 92)])
     assert registry.members.keys() == {"a", "c"}
 
 
@@ -252,7 +268,7 @@ def test_a_fleet_is_founded_by_who_finds_nothing() -> None:
     registry = known()
     registry.resync([], 1)
     assert registry.founding
-    registry.apply([Event(KEYS.fleet, FLEET.encode(), 2)], 2)
+    registry.apply([Event(KEYS.fleet, FLEET.encode(), 2)])
     assert registry.continuous
     assert not registry.founding
 
@@ -267,7 +283,7 @@ def test_who_joins_waits_until_all_count_it() -> None:
     ours, revision = wanted
     assert (ours.joined, ours.since, revision) == (False, 1_800_000_000, 0)
     assert registry.waiting_for == ["a", "b"]
-    registry.apply([Event(C, member(1, joined=False), 11)], 11)
+    registry.apply([Event(C, member(1, joined=False), 11)])
     assert registry.registration(0) is None
     registry.acknowledge("a", 11)
     registry.acknowledge("b", 10)
@@ -278,14 +294,14 @@ def test_who_joins_waits_until_all_count_it() -> None:
     wanted = registry.registration(0)
     assert wanted is not None
     assert (wanted[0].joined, wanted[1], registry.joined) == (True, 11, False)
-    registry.apply([Event(C, member(1), 12)], 12)
+    registry.apply([Event(C, member(1), 12)])
     assert (registry.joined, registry.registration(0)) == (True, None)
 
 
 def test_who_is_alone_is_joined_at_once() -> None:
     registry = known()
     registry.resync([], 1)
-    registry.apply([Event(A, member(1, joined=False), 2)], 2)
+    registry.apply([Event(A, member(1, joined=False), 2)])
     wanted = registry.registration(0)
     assert wanted is not None
     assert wanted[0].joined
@@ -330,7 +346,7 @@ def test_what_is_acknowledged_of_one_registry_is_not_of_another() -> None:
     registry.acknowledge("b", 1000)
     registry.resync([], 1)
     for number, (key, value) in enumerate(registry.restoration(), start=2):
-        registry.apply([Event(key, value, number)], number)
+        registry.apply([Event(key, value, number)])
     assert registry.waiting_for == ["a", "b"]
 
 
@@ -345,12 +361,21 @@ def test_the_number_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert registry.members["c"].value.address == ("127.0.0.5", 7946)
 
 
+def test_who_has_left_while_we_were_away_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = following()
+    monkeypatch.setattr(state, "MAX_MEMBERS", 2)
+    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), C: member(3)}
+    registry.resync(events(there, 20), 20)
+    assert registry.members.keys() == {"a", "c"}
+    assert not registry.problems
+
+
 def test_the_bytes_of_all_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = following()
     monkeypatch.setattr(state, "MAX_BYTES", sum(map(len, registry.knowledge().values())) + 10)
-    registry.apply([Event(TWO, limit(2), 11)], 11)
+    registry.apply([Event(TWO, limit(2), 11)])
     assert "bytes in the registry" in registry.problems[TWO]
-    registry.apply([Event(B, None, 12), Event(ONE, None, 12), Event(TWO, limit(2), 13)], 13)
+    registry.apply([Event(B, None, 12), Event(ONE, None, 12), Event(TWO, limit(2), 13)])
     assert registry.limits.keys() == {2}
 
 
@@ -366,11 +391,11 @@ def test_who_came_and_left_while_a_fleet_was_founded_is_not_put_again() -> None:
     registry = known("b", 2)
     registry.resync([], 1)
     founded = [Event(KEYS.fleet, FLEET.encode(), 2), Event(A, member(1), 3), Event(A, None, 4)]
-    registry.apply(founded, 4)
+    registry.apply(founded)
     assert (registry.members, registry.lost, registry.restoration()) == ({}, 0, [])
     assert registry.continuous
     # One that knew somebody does not drop him when another registry takes the place of its own.
     registry = following()
     wiped = [Event(KEYS.fleet, None, 11), Event(B, None, 11)]
-    registry.apply([*wiped, Event(KEYS.fleet, OTHER.encode(), 12)], 12)
+    registry.apply([*wiped, Event(KEYS.fleet, OTHER.encode(), 12)])
     assert registry.members.keys() == {"a", "b"}

@@ -65,8 +65,8 @@ async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
     registry, etcd = known("a"), FakeEtcd()
     async with watching(registry, etcd) as upkeep:
         await trio.sleep(0.9 * AWAY_S)
-        registry.apply([Event(Z, None, 11)], 11)
-        registry.apply([Event(Z, member(9), 12)], 12)
+        registry.apply([Event(Z, None, 11)])
+        registry.apply([Event(Z, member(9), 12)])
         upkeep.wake()
         await trio.sleep(0.9 * AWAY_S)
         assert etcd.removed == []
