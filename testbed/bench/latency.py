@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from testbed.bench.contestants import NFT, Daemon
+from testbed.bench.contestants import NFT, Drld
 from testbed.bench.lanes import (
     SINK,
     SOURCE,
@@ -35,7 +35,7 @@ _SETTLE_S, _PATIENCE_S = 0.1, 20.0
 
 async def measure(setting: Setting) -> Outcome:
     """All datapaths in one run, a slice each in turn."""
-    rivals: list[Contestant] = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), NFT]
+    rivals: list[Contestant] = [Contestant(), Drld("kernel"), Drld("nfqueue"), NFT]
     stream = {"rate": _RATE, "seconds": setting.choose(3, 1)}
     async with contest(setting, [Contestant(), *rivals]) as field:
 

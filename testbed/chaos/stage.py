@@ -94,8 +94,8 @@ async def carry_out(job: Job) -> list[str]:
                 record = await _measured(fault, fleet, job)
             except MeasurementError as error:
                 for member in fleet.members.values():
-                    if member.daemon is not None and not member.alive:
-                        raise await member.daemon.failure(f"died in {fault.name}") from error
+                    if not member.alive:
+                        raise await member.process.failure(f"died in {fault.name}") from error
                 raise
             child.send(record=record)
         child.send(step="stopping the fleet")
