@@ -37,8 +37,10 @@ from testbed.errors import MeasurementError, first_of
 from testbed.harness.finding import Check
 from testbed.interrupt import run_to_end
 
-STEP, RECORD, LEFT = "step", "record", "left"
-"""What an answer holds; the last one holds `LEFT`."""
+RECORD, LEFT = "record", "left"
+"""What an answer that is no step holds; the last one holds `LEFT`."""
+_FAULT_S = {False: 30.0, True: 15.0}
+"""Expected duration of a fault with the time around it, by `--quick`."""
 _LASTS_S = 1.0
 """A recovery must last for so long: all seconds that begin within it are full."""
 _SLACK_S = 8.0
@@ -66,6 +68,11 @@ class Job:
     """Length of a soak."""
     fabric: str
     allocator: str
+
+    @property
+    def expected_s(self) -> float:
+        """The expected duration."""
+        return self.seconds if self.faults == [SOAK] else _FAULT_S[self.quick] * len(self.faults)
 
 
 async def carry_out(job: Job) -> list[str]:

@@ -106,11 +106,3 @@ def expected_s(all_series: Iterable[Series], quick: bool, room: Room) -> float:
     """The expected duration of all runs, s."""
     tasks = [task for series in all_series for task in series.tasks(quick, room)]
     return time_left(tasks, [], room, lambda task: task.seconds)
-
-
-def duration(seconds: float) -> str:
-    """Hours and minutes; seconds below two minutes."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
