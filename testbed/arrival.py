@@ -38,7 +38,7 @@ from testbed.daemon import Daemon
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.harness.progress import Progress
 from testbed.stamps import Recorder, beyond
-from testbed.topology import SINK, Veth, build, veth
+from testbed.topology import SINK, build_line
 from testbed.udp import PORT
 
 SOURCES = ("ebpf", "kernel", "read")
@@ -136,9 +136,7 @@ async def _carry_out(
     stream: Stream, source: str, state: Path, beats: Beats, progress: Progress
 ) -> Outcome:
     progress.step("building")
-    uplink = veth(1, 1, (_LIMITER, "up"), ("src", "eth0"))
-    downlink = veth(2, 1, (_LIMITER, "down"), (SINK, "in"))
-    _build(uplink, downlink)
+    destination = build_line(_LIMITER)
     packets_per_s = round(stream.rate_bps / 8 / stream.packet_bytes * stream.load)
     limiter = netns.namespace(_LIMITER)
     with contextlib.ExitStack() as sockets:
@@ -152,7 +150,7 @@ async def _carry_out(
             daemon.launch(members)
             await daemon.ready()
             job = {
-                "destination": downlink.far.address,
+                "destination": destination,
                 "rate": packets_per_s,
                 "seconds": stream.seconds,
                 "padding": stream.packet_bytes - _HEADERS - _SENT_BYTES,
@@ -199,17 +197,6 @@ def _shape(stream: Stream) -> None:
     tbf = f"rate {stream.rate_bps}bit burst {stream.depth_bytes // _SHAPED} limit {_SHAPER_QUEUE}"
     command = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf"]
     netns.run(["ip", "netns", "exec", netns.namespace("src"), *command, *tbf.split()])
-
-
-def _build(uplink: Veth, downlink: Veth) -> None:
-    build(
-        {
-            _LIMITER: [],
-            "src": [f"route add default via {uplink.near.address}"],
-            SINK: [f"route add default via {downlink.near.address}"],
-        },
-        [uplink, downlink],
-    )
 
 
 def _receiver() -> socket.socket:
