@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import httpx
 import trio
@@ -43,42 +43,6 @@ class FleetReport:
     """Costs of each daemon that lived all the time (`Daemon.cost`)."""
 
 
-class Fleet(Protocol):
-    """A way of limiting."""
-
-    traces: dict[str, list[dict[str, Any]]]
-    """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`,
-    `limit_in_force_bps`, and what is shared, `local` and `remote`."""
-    absences: dict[str, list[tuple[float, float]]]
-    """Planned absences of a limiter: (from, to), unix time, s."""
-
-    async def start(self, crew: Crew, state: Path) -> None:
-        """Start limiting; return when all limiters are ready and connected."""
-
-    async def follow(self) -> None:
-        """Collect the traces until cancelled."""
-
-    async def set_limit(self, rate: int) -> None:
-        """Change the limit, bytes/s, on all limiters; return when it is in force on all."""
-
-    def kill(self, limiter: str) -> None:
-        """Kill a limiter's daemon.
-
-        Raises:
-            HostError: limiters of this kind have none.
-        """
-
-    async def revive(self, limiter: str) -> None:
-        """Start a killed daemon again, and follow it until cancelled.
-
-        Raises:
-            HostError: limiters of this kind have none.
-        """
-
-    async def report(self) -> FleetReport:
-        """Ask the limiters for their report."""
-
-
 def choose_fleet(experiment: Experiment, allocator: str, layout: Plan, datapath: str) -> Fleet:
     """Daemons, or TBF if the datapath is `tbf`.
 
@@ -102,12 +66,15 @@ class DaemonFleet:
         self._dead: set[str] = set()
         self._crew: Crew
         self.traces: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.limiters}
+        """The ticks of each limiter: at least `t` (unix time, s), `local_limit_bps`,
+        `limit_in_force_bps`, and what is shared, `local` and `remote`."""
         self.absences: dict[str, list[tuple[float, float]]] = {}
+        """Planned absences of a limiter: (from, to), unix time, s."""
         self._begun: dict[str, tuple[float, float]] = {}
         """By daemon, the clock from which its costs count."""
 
     async def start(self, crew: Crew, state: Path) -> None:
-        """See `Fleet`."""
+        """Start limiting; return when all limiters are ready and connected."""
         self._crew = crew
         for limiter, document in self._documents.items():
             namespace = netns.namespace(limiter_role(limiter))
@@ -117,7 +84,7 @@ class DaemonFleet:
             await daemon.ready()
 
     async def follow(self) -> None:
-        """See `Fleet`."""
+        """Collect the traces until cancelled."""
         self._begun = {limiter: daemon.clock() for limiter, daemon in self._daemons.items()}
         async with trio.open_nursery() as nursery:
             for limiter in self._daemons:
@@ -141,7 +108,10 @@ class DaemonFleet:
             raise await daemon.process.failure("ended its trace in the middle of the run")
 
     async def set_limit(self, rate: int) -> None:
-        """See `Fleet`; like an operator, with another configuration and a reload."""
+        """Change the limit, bytes/s; return when it is in force on all.
+
+        It is done like an operator, with another configuration and a reload.
+        """
         for daemon in self._daemons.values():
             daemon.document["limit"][0]["rate"] = units.format_rate(rate)
             daemon.write()
@@ -157,13 +127,13 @@ class DaemonFleet:
             raise await daemon.process.failure(f"did not reload: {error}") from error
 
     def kill(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """Kill a limiter's daemon."""
         self._dead.add(limiter)
         self.absences.setdefault(limiter, []).append((time.time(), float("inf")))
         self._daemons[limiter].process.kill()
 
     async def revive(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """Start a killed daemon again, and follow it until cancelled."""
         daemon = self._daemons[limiter]
         daemon.launch(self._crew)
         async with trio.open_nursery() as nursery:
@@ -176,7 +146,7 @@ class DaemonFleet:
             nursery.cancel_scope.cancel()
 
     async def report(self) -> FleetReport:
-        """See `Fleet`."""
+        """Ask the limiters for their report."""
         report = FleetReport(datapath="")
         for limiter, daemon in self._daemons.items():
             if limiter in self._dead:
@@ -209,11 +179,11 @@ class TbfFleet:
         self.absences: dict[str, list[tuple[float, float]]] = {}
 
     async def start(self, crew: Crew, state: Path) -> None:  # noqa: ARG002 -- no process of ours
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         await self.set_limit(self._limit.rate)
 
     async def set_limit(self, rate: int) -> None:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         equal = 1 / len(self._layout.limiters)
         for limiter in self._layout.limiters:
             # The central limiter is not a configured one: the whole limit is its share.
@@ -232,19 +202,22 @@ class TbfFleet:
             )
 
     async def follow(self) -> None:
-        """See `Fleet`; the filter has no traces."""
+        """See `DaemonFleet`; the filter has no traces."""
 
     def kill(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         raise HostError(f"datapath tbf has no daemon {limiter} to kill")
 
     async def revive(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         raise HostError(f"datapath tbf has no daemon {limiter} to start")
 
     async def report(self) -> FleetReport:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         return FleetReport(datapath="tbf")
+
+
+Fleet: TypeAlias = DaemonFleet | TbfFleet
 
 
 def daemon_document(
