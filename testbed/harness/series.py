@@ -87,10 +87,6 @@ class Setting:
     traces: Path | None = None
     """Directory for the daemons' raw traces; None: they are not kept."""
 
-    def directory(self, series: Series) -> Path:
-        """The directory of a series' result."""
-        return self.runs / series.name
-
     def ledger(self, series: Series, board: Board) -> Ledger:
         """The result of a series."""
         experiment = series.load(self.quick)
@@ -98,7 +94,7 @@ class Setting:
         chosen = {"datapath": place or self.datapath, "links": place or self.links}
         head = header(experiment, chosen, simulated=series.simulated)
         head["jobs"] = 1 if series.alone else self.room.jobs
-        directory = self.directory(series)
+        directory = self.runs / series.name
         return Ledger(series.name, experiment, head, directory, board, resumed=self.resume)
 
 
