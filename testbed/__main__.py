@@ -15,7 +15,7 @@ from drld.gossip.fabrics import FABRICS
 from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
-from testbed.footprint import Footprint, IdleFleet, measure
+from testbed.footprint import IdleFleet, measure
 from testbed.harness.ledger import RESULT
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
@@ -79,16 +79,16 @@ def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: 
     """Measure the cost of an idle daemon with --peers peers and one limit."""
     progress = Progress()
 
-    async def work() -> list[Footprint]:
+    async def work() -> list[dict[str, float]]:
         progress.begin("footprint")
         return await measure(IdleFleet(peers, fabric, interval, datapath), seconds, progress)
 
-    daemons = run_to_end(work)
+    costs = run_to_end(work)
     progress.end()
     for what, values, unit in (
-        ("processor time", [daemon.core_share * 100 for daemon in daemons], "% of a core"),
-        ("resident", [daemon.resident_bytes / 1e6 for daemon in daemons], "MB"),
-        ("peak resident", [daemon.peak_bytes / 1e6 for daemon in daemons], "MB"),
+        ("processor time", [cost["core_share"] * 100 for cost in costs], "% of a core"),
+        ("resident", [cost["resident_bytes"] / 1e6 for cost in costs], "MB"),
+        ("peak resident", [cost["peak_bytes"] / 1e6 for cost in costs], "MB"),
     ):
         middle, most = statistics.median(values), max(values)
         click.echo(f"{what:<15} median {middle:6.2f} {unit}, most {most:6.2f} {unit}")

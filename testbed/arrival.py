@@ -33,13 +33,12 @@ from drld.police.arrival_time import LATEST_NS
 from testbed import netns
 from testbed.attempts import undisturbed
 from testbed.beats import Beats
-from testbed.control import ask, await_ready
-from testbed.crew import Child, Crew, crew
+from testbed.crew import crew
+from testbed.daemon import Daemon
 from testbed.errors import DisturbedError, MeasurementError
-from testbed.fleet import toml
 from testbed.harness.progress import Progress
 from testbed.stamps import Recorder, beyond
-from testbed.topology import SINK, Veth, build, veth
+from testbed.topology import SINK, build_line
 from testbed.udp import PORT
 
 SOURCES = ("ebpf", "kernel", "read")
@@ -47,7 +46,6 @@ SOURCES = ("ebpf", "kernel", "read")
 
 _LIMITER = "limiter"
 _LIMIT = "stream"
-_CONTROL = "limiter.sock"
 _HEADERS = 28
 _SENT_BYTES = 8
 _SHAPED = 3
@@ -55,7 +53,6 @@ _SHAPED = 3
 _SHAPER_QUEUE = 10_000_000
 _SETTLE_S = 0.5
 _PATIENCE_S = 15.0
-_READY_S = 60.0
 _LOOK_S, _QUIET_LOOKS = 0.1, 10
 _STILL_S = LATEST_NS / 2 / NS_PER_S
 _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
@@ -139,10 +136,7 @@ async def _carry_out(
     stream: Stream, source: str, state: Path, beats: Beats, progress: Progress
 ) -> Outcome:
     progress.step("building")
-    uplink = veth(1, 1, (_LIMITER, "up"), ("src", "eth0"))
-    downlink = veth(2, 1, (_LIMITER, "down"), (SINK, "in"))
-    _build(uplink, downlink)
-    limiter = netns.namespace(_LIMITER)
+    destination = build_line(_LIMITER)
     packets_per_s = round(stream.rate_bps / 8 / stream.packet_bytes * stream.load)
     limiter = netns.namespace(_LIMITER)
     with contextlib.ExitStack() as sockets:
@@ -152,9 +146,11 @@ async def _carry_out(
         )
         sockets.callback(recorder.close)
         async with crew(state) as members:
-            daemon = await _daemon(members, state, stream, source)
+            daemon = _daemon(state, stream, source)
+            daemon.launch(members)
+            await daemon.ready()
             job = {
-                "destination": downlink.far.address,
+                "destination": destination,
                 "rate": packets_per_s,
                 "seconds": stream.seconds,
                 "padding": stream.packet_bytes - _HEADERS - _SENT_BYTES,
@@ -177,8 +173,8 @@ async def _carry_out(
             if late_s > _STILL_S:
                 raise DisturbedError(f"a processor stood still for {late_s * 1000:.0f} ms")
             progress.step("counting")
-            counted = await _counted(state / _CONTROL, sent)
-            counters = (await ask(state / _CONTROL, "/v1/status"))["datapath"]["counters"]
+            counted = await _counted(daemon, sent)
+            counters = (await daemon.ask("/v1/status"))["datapath"]["counters"]
             arrivals = recorder.arrivals()
             if recorder.missed():
                 raise MeasurementError(f"{recorder.missed()} packets were not taken down")
@@ -203,31 +199,16 @@ def _shape(stream: Stream) -> None:
     netns.run(["ip", "netns", "exec", netns.namespace("src"), *command, *tbf.split()])
 
 
-def _build(uplink: Veth, downlink: Veth) -> None:
-    build(
-        {
-            _LIMITER: [],
-            "src": [f"route add default via {uplink.near.address}"],
-            SINK: [f"route add default via {downlink.near.address}"],
-        },
-        [uplink, downlink],
-    )
-
-
 def _receiver() -> socket.socket:
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("", PORT))
     return receiver
 
 
-async def _daemon(members: Crew, state: Path, stream: Stream, source: str) -> Child:
-    """Start a daemon with a bucket for the stream."""
+def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
+    """A daemon with a bucket for the stream."""
     document = {
-        "limiter": {
-            "name": _LIMITER,
-            "listen": "127.0.0.1:7946",
-            "control": str(state / _CONTROL),
-        },
+        "limiter": {"name": _LIMITER, "listen": "127.0.0.1:7946"},
         "packets": {"datapath": "nfqueue", "timestamps": source},
         "limit": [
             {
@@ -240,26 +221,21 @@ async def _daemon(members: Crew, state: Path, stream: Stream, source: str) -> Ch
             }
         ],
     }
-    file = state / "limiter.toml"
-    file.write_text(toml(document), encoding="utf-8")
-    command = [sys.executable, "-m", "drld", "--config", str(file)]
-    daemon = members.start("daemon", netns.namespace(_LIMITER), command)
-    await await_ready(state / _CONTROL, daemon, _READY_S)
-    return daemon
+    return Daemon(document, state, netns.namespace(_LIMITER))
 
 
-async def _counted(control: Path, packets: int) -> dict[str, Any]:
+async def _counted(daemon: Daemon, packets: int) -> dict[str, Any]:
     """A daemon's counters, once it has counted `packets` packets, or no more arrive."""
-    counted: dict[str, Any] = await ask(control, f"/v1/limits/{_LIMIT}")
+    counted: dict[str, Any] = await daemon.ask(f"/v1/limits/{_LIMIT}")
     quiet = 0
     while counted["arrived_packets"] < packets and quiet < _QUIET_LOOKS:
         await trio.sleep(_LOOK_S)
-        seen, counted = counted, await ask(control, f"/v1/limits/{_LIMIT}")
+        seen, counted = counted, await daemon.ask(f"/v1/limits/{_LIMIT}")
         quiet = quiet + 1 if counted["arrived_packets"] == seen["arrived_packets"] else 0
     return counted
 
 
-def _scheduling(daemon: Child) -> tuple[int, int]:
+def _scheduling(daemon: Daemon) -> tuple[int, int]:
     """The total time, ns, that a process waited for a processor, and the number of times it ran."""
     try:
         words = Path(f"/proc/{daemon.pid}/schedstat").read_text(encoding="ascii").split()

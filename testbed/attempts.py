@@ -27,16 +27,14 @@ def refused(disturbance: str) -> NoReturn:
 
 
 async def undisturbed(
-    measure: Callable[[], Awaitable[Found]],
-    note: Callable[[str], None] = print,
-    attempts: int = ATTEMPTS,
+    measure: Callable[[], Awaitable[Found]], note: Callable[[str], None] = print
 ) -> Found:
     """The result of the first undisturbed attempt; `note` gets the reasons of the disturbed ones.
 
     Raises:
         DisturbedError: all attempts were disturbed.
     """
-    for _ in range(attempts - 1):
+    for _ in range(ATTEMPTS - 1):
         try:
             return await measure()
         except DisturbedError as disturbance:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import httpx
 import trio
 
 from drld import units
-from testbed import control, netns
-from testbed.crew import Child, Crew
+from testbed import netns
+from testbed.crew import Crew
+from testbed.daemon import Daemon
 from testbed.errors import HostError
 from testbed.experiment import CENTRAL, PAPER, Experiment
 from testbed.link import SIZE_TABLE, tbf_arguments
-from testbed.process import cpu_s, status_bytes
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 
 LIMIT = "experiment"
 DATAPATHS = ("auto", "kernel", "nfqueue", "tbf")
 
-_READY_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 5.0
 _TBF_QUEUE = 3_000
 """Queue in bytes: almost none, so that the filter polices and does not shape."""
@@ -43,44 +40,7 @@ class FleetReport:
     received: int = 0
     lost: int = 0
     costs: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Costs of each daemon that lived all the time: `core_share` (processor time over time),
-    `resident_bytes` and `peak_bytes` at the end."""
-
-
-class Fleet(Protocol):
-    """A way of limiting."""
-
-    traces: dict[str, list[dict[str, Any]]]
-    """The ticks of each limiter that has any: at least `t` (unix time, s), `local_limit_bps`,
-    `limit_in_force_bps`, and what is shared, `local` and `remote`."""
-    absences: dict[str, list[tuple[float, float]]]
-    """Planned absences of a limiter: (from, to), unix time, s."""
-
-    async def start(self, crew: Crew, state: Path) -> None:
-        """Start limiting; return when all limiters are ready and connected."""
-
-    async def follow(self) -> None:
-        """Collect the traces until cancelled."""
-
-    async def set_limit(self, rate: int) -> None:
-        """Change the limit, bytes/s, on all limiters; return when it is in force on all."""
-
-    def kill(self, limiter: str) -> None:
-        """Kill a limiter's daemon.
-
-        Raises:
-            HostError: limiters of this kind have none.
-        """
-
-    async def revive(self, limiter: str) -> None:
-        """Start a killed daemon again, and follow it until cancelled.
-
-        Raises:
-            HostError: limiters of this kind have none.
-        """
-
-    async def report(self) -> FleetReport:
-        """Ask the limiters for their report."""
+    """Costs of each daemon that lived all the time (`Daemon.cost`)."""
 
 
 def choose_fleet(experiment: Experiment, allocator: str, layout: Plan, datapath: str) -> Fleet:
@@ -95,68 +55,46 @@ def choose_fleet(experiment: Experiment, allocator: str, layout: Plan, datapath:
 
 
 class DaemonFleet:
-    """`python -m drld` in the namespace of every limiter."""
+    """A daemon in the namespace of every limiter."""
 
     def __init__(self, experiment: Experiment, allocator: str, layout: Plan, datapath: str) -> None:
-        self._layout = layout
         self._documents = {
             limiter: daemon_document(experiment, allocator, layout, limiter, datapath)
             for limiter in layout.limiters
         }
-        self._daemons: dict[str, Child] = {}
-        self._sockets: dict[str, Path] = {}
+        self._daemons: dict[str, Daemon] = {}
         self._dead: set[str] = set()
         self._crew: Crew
-        self._state: Path
         self.traces: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.limiters}
+        """The ticks of each limiter: at least `t` (unix time, s), `local_limit_bps`,
+        `limit_in_force_bps`, and what is shared, `local` and `remote`."""
         self.absences: dict[str, list[tuple[float, float]]] = {}
+        """Planned absences of a limiter: (from, to), unix time, s."""
         self._begun: dict[str, tuple[float, float]] = {}
-        """By daemon, when its costs began to count, and the processor time used before."""
+        """By daemon, the clock from which its costs count."""
 
     async def start(self, crew: Crew, state: Path) -> None:
-        """See `Fleet`."""
-        self._crew, self._state = crew, state
+        """Start limiting; return when all limiters are ready and connected."""
+        self._crew = crew
         for limiter, document in self._documents.items():
-            self._sockets[limiter] = state / f"{limiter}.sock"
-            document["limiter"]["control"] = str(self._sockets[limiter])
-            self._write(limiter)
-            self._launch(limiter)
-        for limiter in self._daemons:
-            await self._await_ready(limiter, peers_too=True)
-
-    def _file(self, limiter: str) -> Path:
-        return self._state / f"{limiter}.toml"
-
-    def _write(self, limiter: str) -> None:
-        self._file(limiter).write_text(toml(self._documents[limiter]), encoding="utf-8")
-
-    def _launch(self, limiter: str) -> None:
-        self._daemons[limiter] = self._crew.start(
-            f"daemon {limiter}",
-            netns.namespace(limiter_role(limiter)),
-            [sys.executable, "-m", "drld", "--config", str(self._file(limiter))],
-        )
-
-    async def _await_ready(self, limiter: str, *, peers_too: bool) -> None:
-        socket, daemon = self._sockets[limiter], self._daemons[limiter]
-        await control.await_ready(socket, daemon, _READY_TIMEOUT_S, peers_too=peers_too)
-
-    def _client(self, limiter: str) -> httpx.AsyncClient:
-        return control.client(self._sockets[limiter], _REQUEST_TIMEOUT_S)
+            namespace = netns.namespace(limiter_role(limiter))
+            self._daemons[limiter] = Daemon(document, state, namespace)
+            self._daemons[limiter].launch(crew)
+        for daemon in self._daemons.values():
+            await daemon.ready()
 
     async def follow(self) -> None:
-        """See `Fleet`."""
-        self._begun = {
-            limiter: (time.monotonic(), cpu_s(daemon)) for limiter, daemon in self._daemons.items()
-        }
+        """Collect the traces until cancelled."""
+        self._begun = {limiter: daemon.clock() for limiter, daemon in self._daemons.items()}
         async with trio.open_nursery() as nursery:
-            for limiter in self._layout.limiters:
+            for limiter in self._daemons:
                 nursery.start_soon(self._follow, limiter)
 
     async def _follow(self, limiter: str) -> None:
+        daemon = self._daemons[limiter]
         try:
             async with (
-                self._client(limiter) as client,
+                daemon.client(_REQUEST_TIMEOUT_S) as client,
                 client.stream("GET", f"/v1/limits/{LIMIT}/trace") as response,
             ):
                 response.raise_for_status()
@@ -165,38 +103,42 @@ class DaemonFleet:
         except httpx.HTTPError as error:
             if limiter in self._dead:
                 return
-            raise await self._daemons[limiter].failure(f"broke off its trace: {error}") from error
+            raise await daemon.process.failure(f"broke off its trace: {error}") from error
         if limiter not in self._dead:
-            raise await self._daemons[limiter].failure("ended its trace in the middle of the run")
+            raise await daemon.process.failure("ended its trace in the middle of the run")
 
     async def set_limit(self, rate: int) -> None:
-        """See `Fleet`; like an operator, with another configuration and a reload."""
-        for limiter, document in self._documents.items():
-            document["limit"][0]["rate"] = units.format_rate(rate)
-            self._write(limiter)
-        async with trio.open_nursery() as nursery:
-            for limiter in self._documents.keys() - self._dead:
-                nursery.start_soon(self._reload, limiter)
+        """Change the limit, bytes/s; return when it is in force on all.
 
-    async def _reload(self, limiter: str) -> None:
+        It is done like an operator, with another configuration and a reload.
+        """
+        for daemon in self._daemons.values():
+            daemon.document["limit"][0]["rate"] = units.format_rate(rate)
+            daemon.write()
+        async with trio.open_nursery() as nursery:
+            for limiter in self._daemons.keys() - self._dead:
+                nursery.start_soon(self._reload, self._daemons[limiter])
+
+    async def _reload(self, daemon: Daemon) -> None:
         try:
-            async with self._client(limiter) as client:
+            async with daemon.client(_REQUEST_TIMEOUT_S) as client:
                 (await client.post("/v1/reload")).raise_for_status()
         except httpx.HTTPError as error:
-            raise await self._daemons[limiter].failure(f"did not reload: {error}") from error
+            raise await daemon.process.failure(f"did not reload: {error}") from error
 
     def kill(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """Kill a limiter's daemon."""
         self._dead.add(limiter)
         self.absences.setdefault(limiter, []).append((time.time(), float("inf")))
-        self._daemons[limiter].kill()
+        self._daemons[limiter].process.kill()
 
     async def revive(self, limiter: str) -> None:
-        """See `Fleet`."""
-        self._launch(limiter)
+        """Start a killed daemon again, and follow it until cancelled."""
+        daemon = self._daemons[limiter]
+        daemon.launch(self._crew)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._daemons[limiter].watch)
-            await self._await_ready(limiter, peers_too=False)
+            nursery.start_soon(daemon.process.watch)
+            await daemon.ready(peers_too=False)
             self._dead.discard(limiter)
             since, _ = self.absences[limiter].pop()
             self.absences[limiter].append((since, time.time()))
@@ -204,35 +146,25 @@ class DaemonFleet:
             nursery.cancel_scope.cancel()
 
     async def report(self) -> FleetReport:
-        """See `Fleet`."""
+        """Ask the limiters for their report."""
         report = FleetReport(datapath="")
-        for limiter in self._layout.limiters:
+        for limiter, daemon in self._daemons.items():
             if limiter in self._dead:
                 continue
             try:
-                async with self._client(limiter) as client:
+                async with daemon.client(_REQUEST_TIMEOUT_S) as client:
                     status = (await client.get("/v1/status")).raise_for_status().json()
                     peers = (await client.get("/v1/peers")).raise_for_status().json()
             except httpx.HTTPError as error:
-                raise await self._daemons[limiter].failure(f"does not answer: {error}") from error
+                raise await daemon.process.failure(f"does not answer: {error}") from error
             report.datapath = status["datapath"]["name"]
             report.counters[limiter] = status["datapath"]["counters"]
             report.sent += status["gossip"]["sent"]
             report.received += status["gossip"]["received"]
             report.lost += sum(peer["lost"] for peer in peers)
             if limiter not in self.absences:
-                report.costs[limiter] = self._cost(limiter)
+                report.costs[limiter] = daemon.cost(self._begun[limiter])
         return report
-
-    def _cost(self, limiter: str) -> dict[str, float]:
-        """A daemon's costs since they began to count."""
-        daemon = self._daemons[limiter]
-        begin_s, before_s = self._begun[limiter]
-        return {
-            "core_share": (cpu_s(daemon) - before_s) / (time.monotonic() - begin_s),
-            "resident_bytes": status_bytes(daemon, "VmRSS"),
-            "peak_bytes": status_bytes(daemon, "VmHWM"),
-        }
 
 
 class TbfFleet:
@@ -247,11 +179,11 @@ class TbfFleet:
         self.absences: dict[str, list[tuple[float, float]]] = {}
 
     async def start(self, crew: Crew, state: Path) -> None:  # noqa: ARG002 -- no process of ours
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         await self.set_limit(self._limit.rate)
 
     async def set_limit(self, rate: int) -> None:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         equal = 1 / len(self._layout.limiters)
         for limiter in self._layout.limiters:
             # The central limiter is not a configured one: the whole limit is its share.
@@ -270,19 +202,22 @@ class TbfFleet:
             )
 
     async def follow(self) -> None:
-        """See `Fleet`; the filter has no traces."""
+        """See `DaemonFleet`; the filter has no traces."""
 
     def kill(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         raise HostError(f"datapath tbf has no daemon {limiter} to kill")
 
     async def revive(self, limiter: str) -> None:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         raise HostError(f"datapath tbf has no daemon {limiter} to start")
 
     async def report(self) -> FleetReport:
-        """See `Fleet`."""
+        """See `DaemonFleet`."""
         return FleetReport(datapath="tbf")
+
+
+Fleet: TypeAlias = DaemonFleet | TbfFleet
 
 
 def daemon_document(
@@ -332,23 +267,3 @@ def daemon_document(
             }
         ],
     }
-
-
-def toml(document: Mapping[str, Any]) -> str:
-    """A document of tables and arrays of tables as TOML."""
-    lines: list[str] = []
-    for key, value in document.items():
-        tables = value if isinstance(value, list) else [value]
-        header = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"
-        for table in tables:
-            lines += [header, *(f"{name} = {_inline(item)}" for name, item in table.items()), ""]
-    return "\n".join(lines)
-
-
-def _inline(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    # The strings and numbers of JSON are those of TOML.
-    return json.dumps(value)

@@ -11,7 +11,7 @@ queue that is finite. A rate is of IP-layer bytes: a size table takes the Ethern
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from drld.errors import DrldError
 from testbed import ETHERNET_HEADER, MTU, TBF_BURST, netns
@@ -40,10 +40,6 @@ class Link:
     round_trip_ns: int = 0
     seed: int = 0
 
-    def queue_for(self, rate: int, queue: int | None) -> int:
-        """The queue in bytes."""
-        return queue_bytes(rate, queue, self.round_trip_ns)
-
 
 def queue_bytes(rate: int, queue: int | None, round_trip_ns: int) -> int:
     """The queue in bytes: as given, or the bandwidth-delay product, at least ten packets."""
@@ -51,21 +47,6 @@ def queue_bytes(rate: int, queue: int | None, round_trip_ns: int) -> int:
         return queue
     product = rate * round_trip_ns // 1_000_000_000
     return max(product, _LEAST_QUEUE_PACKETS * MTU)
-
-
-class Links(Protocol):
-    """A way of emulating links."""
-
-    name: str
-
-    async def start(self, crew: Crew, namespace: str, links: tuple[Link, ...]) -> None:
-        """Emulate the links in the router's namespace."""
-
-    def set_rate(self, device: str, rate: int | None, queue: int | None) -> None:
-        """Change a link's rate, bytes/s, and its queue, bytes; None as in `Link`."""
-
-    async def stop(self) -> LinkReport | None:
-        """End the emulation and report how exact it was; None if it is not measured."""
 
 
 def tbf_arguments(rate: int, queue: int, burst: int = TBF_BURST) -> list[str]:
@@ -88,9 +69,10 @@ def delayline_rules(queues: dict[str, int]) -> str:
     return "\n".join(["*mangle", *rules, "COMMIT", ""])
 
 
-class _RateLinks:
-    """The common part of both ways: rates by TBF, behind the delay."""
+class Links:
+    """A way of emulating links: subclasses delay packets, and rates are by TBF behind the delay."""
 
+    name: str
     _parent: ClassVar[list[str]]
     """Arguments of tc for TBF's place."""
     _size_table: ClassVar[list[str]] = []
@@ -101,21 +83,31 @@ class _RateLinks:
         self._links: dict[str, Link] = {}
         self._limited: set[str] = set()
 
-    def _adopt(self, namespace: str, links: tuple[Link, ...]) -> None:
+    async def start(self, crew: Crew, namespace: str, links: tuple[Link, ...]) -> None:
+        """Emulate the links in the router's namespace."""
         self._namespace = namespace
         self._links = {link.device: link for link in links}
+        await self._delay(crew, links)
         for link in links:
             if link.rate is not None:
                 self.set_rate(link.device, link.rate, link.queue)
 
+    async def _delay(self, crew: Crew, links: tuple[Link, ...]) -> None:
+        """Begin to delay and lose packets."""
+        raise NotImplementedError
+
+    async def stop(self) -> LinkReport | None:
+        """End the emulation and report how exact it was; None if it is not measured."""
+        return None
+
     def set_rate(self, device: str, rate: int | None, queue: int | None) -> None:
-        """See `Links`."""
+        """Change a link's rate, bytes/s, and its queue, bytes; None as in `Link`."""
         if rate is None:
             if device in self._limited:
                 self._tc("delete", device, self._parent)
                 self._limited.discard(device)
             return
-        limit = self._links[device].queue_for(rate, queue)
+        limit = queue_bytes(rate, queue, self._links[device].round_trip_ns)
         arguments = [*self._parent, *self._size_table, *tbf_arguments(rate, limit)]
         self._tc("replace", device, arguments)
         self._limited.add(device)
@@ -124,34 +116,19 @@ class _RateLinks:
         netns.run(["tc", "-netns", self._namespace, "qdisc", verb, "dev", device, *arguments])
 
 
-class NetemLinks(_RateLinks):
-    """Links by netem, TBF as its child."""
+class NetemLinks(Links):
+    """Links by netem, which keeps no account of its own lateness; TBF as its child."""
 
     name = "netem"
     _parent: ClassVar[list[str]] = ["parent", "1:1"]
 
-    async def start(
-        self,
-        crew: Crew,  # noqa: ARG002 -- needs no process
-        namespace: str,
-        links: tuple[Link, ...],
-    ) -> None:
-        """See `Links`."""
+    async def _delay(self, crew: Crew, links: tuple[Link, ...]) -> None:  # noqa: ARG002 -- needs none
         for link in links:
-            netns.run(
-                [
-                    *("tc", "-netns", namespace, "qdisc", "replace", "dev", link.device),
-                    *("root", "handle", "1:", *SIZE_TABLE, *netem_arguments(link)),
-                ]
-            )
-        self._adopt(namespace, links)
-
-    async def stop(self) -> LinkReport | None:
-        """See `Links`; the kernel keeps no account of its own lateness."""
-        return None
+            arguments = ["root", "handle", "1:", *SIZE_TABLE, *netem_arguments(link)]
+            self._tc("replace", link.device, arguments)
 
 
-class DelayLineLinks(_RateLinks):
+class DelayLineLinks(Links):
     """Links by a delay line, TBF on the devices."""
 
     name = "delayline"
@@ -163,8 +140,7 @@ class DelayLineLinks(_RateLinks):
         self._child: Child | None = None
         self.priority = ""
 
-    async def start(self, crew: Crew, namespace: str, links: tuple[Link, ...]) -> None:
-        """See `Links`."""
+    async def _delay(self, crew: Crew, links: tuple[Link, ...]) -> None:
         delayed = [link for link in links if link.delay_ns or link.loss]
         queues = {link.device: number for number, link in enumerate(delayed)}
         job = {
@@ -178,12 +154,10 @@ class DelayLineLinks(_RateLinks):
                 for link in delayed
             ]
         }
-        self._child = await crew.start_module("delay line", namespace, "delayline", job)
+        self._child = await crew.start_module("delay line", self._namespace, "delayline", job)
         self.priority = (await self._child.receive())["priority"]
-        netns.run(
-            ["ip", "netns", "exec", namespace, "iptables-restore"], stdin=delayline_rules(queues)
-        )
-        self._adopt(namespace, links)
+        command = ["ip", "netns", "exec", self._namespace, "iptables-restore"]
+        netns.run(command, stdin=delayline_rules(queues))
 
     async def stop(self) -> LinkReport | None:
         """See `Links`."""

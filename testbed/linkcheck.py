@@ -12,13 +12,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from testbed import netns
-from testbed.crew import Crew, crew
+from testbed.crew import Child, Crew, crew
 from testbed.delay import LinkReport
 from testbed.errors import MeasurementError
 from testbed.link import Link, Links
-from testbed.topology import SINK, WAN, build, veth
+from testbed.topology import SINK, WAN, build_line
 
 LINK = "down"
 """The router's interface whose link is checked."""
@@ -61,19 +62,10 @@ class Line:
 @asynccontextmanager
 async def line(links: Links, delay_ns: int, loss: float = 0.0) -> AsyncIterator[Line]:
     """Build a line in this process's workspace; its link is `LINK`."""
-    uplink = veth(1, 1, (WAN, "up"), ("src", "eth0"))
-    downlink = veth(2, 1, (WAN, LINK), (SINK, "in"))
-    build(
-        {
-            WAN: [],
-            "src": [f"route add default via {uplink.near.address}"],
-            SINK: [f"route add default via {downlink.near.address}"],
-        },
-        [uplink, downlink],
-    )
+    address = build_line(WAN)
     async with crew(netns.state_directory()) as members:
         await links.start(members, netns.namespace(WAN), (Link(LINK, delay_ns, loss),))
-        yield Line(members, netns.namespace("src"), netns.namespace(SINK), downlink.far.address)
+        yield Line(members, netns.namespace("src"), netns.namespace(SINK), address)
 
 
 async def check(
@@ -91,14 +83,7 @@ async def check(
         start = wired.crew.start_module
         receiver = await start("receiver", wired.sink, "udp", stream, "receive")
         sender = await start("sender", wired.source, "udp", stream, "send")
-        for process in (receiver, sender):
-            await process.receive()
-        start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
-        for process in (receiver, sender):
-            await process.send({"start_ns": start_ns})
-        patience_s = _SETTLE_S + seconds + delay_ns / 1e9 + _PATIENCE_S
-        sent = (await sender.receive(patience_s))["result"]
-        delays = sorted((await receiver.receive(patience_s))["result"])
+        sent, delays = await timed(sender, receiver, seconds + delay_ns / 1e9)
         report = await links.stop()
     if report is not None and len(delays) != sent["packets"] - report.lost:
         raise MeasurementError(
@@ -116,6 +101,22 @@ async def check(
         worst_ms=quantile_ms(delays, 1.0),
         report=report,
     )
+
+
+async def timed(sender: Child, receiver: Child, seconds: float) -> tuple[dict[str, Any], list[int]]:
+    """Send a stream between two processes of `testbed.udp`.
+
+    Returns:
+        The sender's report, and the delays of the received packets, ns, by size.
+    """
+    for process in (receiver, sender):
+        await process.receive()
+    start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
+    for process in (receiver, sender):
+        await process.send({"start_ns": start_ns})
+    patience_s = _SETTLE_S + seconds + _PATIENCE_S
+    sent = (await sender.receive(patience_s))["result"]
+    return sent, sorted((await receiver.receive(patience_s))["result"])
 
 
 def quantile_ms(delays_ns: list[int], share: float) -> float:

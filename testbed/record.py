@@ -102,7 +102,8 @@ def record(
     forwarded = {
         limiter: _increase(seen, f"forwarded/{limiter}", begin_s, end_s) for limiter in counted
     }
-    total = [sum(column) for column in zip(*_series_of(seen, counted, "forwarded"), strict=True)]
+    columns = zip(*(seen.counters[f"forwarded/{limiter}"] for limiter in counted), strict=True)
+    total = list(map(sum, columns))
     first_step = int(begin_s / step_s + 1e-9)
     delivered = dict.fromkeys(experiment.limiters, 0.0)
     for flow in flows:
@@ -263,10 +264,6 @@ def _flow_records(
 def _increase(seen: Observation, counter: str, begin_s: float, end_s: float) -> float:
     values = seen.counters[counter]
     return at(seen.times_s, values, end_s) - at(seen.times_s, values, begin_s)
-
-
-def _series_of(seen: Observation, limiters: Sequence[str], kind: str) -> list[list[int]]:
-    return [seen.counters[f"{kind}/{limiter}"] for limiter in limiters]
 
 
 def together(seen: Observation) -> Observation:

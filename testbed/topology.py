@@ -277,6 +277,24 @@ def build(commands: Mapping[str, Sequence[str]], veths: Sequence[Veth]) -> None:
         netns.run(["ip", "-n", name, "-batch", "-"], stdin=_lines([*lines, *commands[role]]))
 
 
+def build_line(router: str) -> str:
+    """Build src ==== router ==== sink; return the sink's address.
+
+    The router's interfaces are `up` and `down`.
+    """
+    uplink = veth(1, 1, (router, "up"), ("src", "eth0"))
+    downlink = veth(2, 1, (router, "down"), (SINK, "in"))
+    build(
+        {
+            router: [],
+            "src": [f"route add default via {uplink.near.address}"],
+            SINK: [f"route add default via {downlink.near.address}"],
+        },
+        [uplink, downlink],
+    )
+    return downlink.far.address
+
+
 def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 

@@ -48,8 +48,6 @@ class SiteReport:
 
     name: str
     limiter: str
-    planned: tuple[Request, ...]
-    """Planned requests of an open loop; empty for a closed loop."""
     fetches: tuple[Fetch, ...]
     """Requests in the order of their start."""
     steps: tuple[int, ...]
@@ -80,7 +78,7 @@ def site_report(
             raise MeasurementError(f"web {name}: request for {size} bytes: {error}")
         fetches.append(Fetch(start_ns, end_ns, size, received))
     late_ns = _lateness(name, planned, fetches, disturbed) if open_loop else 0
-    return SiteReport(name, limiter, tuple(planned), tuple(fetches), tuple(told["steps"]), late_ns)
+    return SiteReport(name, limiter, tuple(fetches), tuple(told["steps"]), late_ns)
 
 
 def _lateness(

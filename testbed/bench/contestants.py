@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,10 +18,8 @@ from drld.capture.packet import COPY_BYTES
 from testbed import netns
 from testbed.bench.lanes import Contestant, Lane, Place, Setting
 from testbed.bench.traffic import tool
-from testbed.control import ask, await_ready
-from testbed.crew import Child
+from testbed.daemon import Daemon
 from testbed.errors import HostError, MeasurementError
-from testbed.fleet import toml
 from testbed.link import delayline_rules
 
 NEVER = {"rate": "100gbit", "burst": "1GB"}
@@ -30,31 +27,33 @@ NEVER = {"rate": "100gbit", "burst": "1GB"}
 
 _QUEUE = 7
 _READY_S = 120.0
-"""Longest wait for a daemon; one that needs more than a core answers slowly."""
+"""Longest wait for a program; one with many limits takes long."""
 
 Limits = Callable[[Lane], list[dict[str, Any]]]
 """Makes the limits of a lane, as a configuration has them."""
 
 
-class Daemon(Contestant):
+class Drld(Contestant):
     """A drld daemon with one limit on the lane's exit."""
 
     def __init__(self, datapath: str) -> None:
         super().__init__()
         self.name = f"drld {datapath}"
         self._datapath = datapath
+        self._daemon: Daemon
 
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
-        file = write_configuration(place, self._datapath, everything()(place.lane))
-        self.processes = [launch_daemon(place, file)]
-        status = await ready(place, self.processes[0])
+        self._daemon = configured(place, self._datapath, everything()(place.lane))
+        self._daemon.launch(place.members)
+        self.processes = [self._daemon.process]
+        status = await self._daemon.ready()
         if status["datapath"]["name"] != self._datapath:
             raise HostError(f"{self.name}: {status['datapath']['reason']}")
 
-    async def check(self, place: Place) -> str:
+    async def check(self, place: Place) -> str:  # noqa: ARG002 -- for those that need it
         """See `Contestant`."""
-        (limit,) = await ask(place.control, "/v1/limits")
+        (limit,) = await self._daemon.ask("/v1/limits")
         metered, dropped = limit["forwarded_packets"], limit["dropped_packets"]
         if dropped or not metered:
             raise MeasurementError(f"{self.name}: metered {metered}, dropped {dropped} packets")
@@ -194,8 +193,9 @@ class Program(Contestant):
         if self._limits is not None:
             # With a long interval the program does not take a stopped process for dead.
             limits = [{**limit, "interval": "10s"} for limit in self._limits(lane)]
-            file = write_configuration(place, "auto", limits)
-            job = {"kind": "drld", "config": str(file), "records": self._records}
+            daemon = configured(place, "auto", limits)
+            daemon.write()
+            job = {"kind": "drld", "config": str(daemon.file), "records": self._records}
         command = [sys.executable, "-m", "testbed.bench.program"]
         process = place.members.start(f"program-{lane.number}", lane.namespace, command)
         self.processes = [process]
@@ -227,38 +227,21 @@ def _limit(number: int, lane: Lane, match: Mapping[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_configuration(
+def configured(
     place: Place,
     datapath: str,
     limits: Sequence[Mapping[str, Any]],
     fleet: Mapping[str, Any] = MappingProxyType({}),
     listen: str = "",
-) -> Path:
-    """Write a daemon's configuration in a lane, where it listens unless told otherwise.
+) -> Daemon:
+    """A daemon for a lane, where it listens unless told otherwise.
 
     `fleet`: its tables about gossip and peers.
     """
     document = {
-        "limiter": {
-            "name": place.name,
-            "listen": listen or f"{place.lane.exit.address}:7946",
-            "control": str(place.control),
-        },
+        "limiter": {"name": place.name, "listen": listen or f"{place.lane.exit.address}:7946"},
         "packets": {"datapath": datapath},
         **fleet,
         "limit": list(limits),
     }
-    file = place.setting.state / f"{place.name}.toml"
-    file.write_text(toml(document), encoding="utf-8")
-    return file
-
-
-def launch_daemon(place: Place, file: Path) -> Child:
-    """Start a daemon in a lane with this configuration."""
-    command = [sys.executable, "-m", "drld", "--config", str(file)]
-    return place.members.start(place.name, place.lane.namespace, command)
-
-
-async def ready(place: Place, daemon: Child) -> dict[str, Any]:
-    """Wait until a daemon is ready and hears its peers; return its status."""
-    return await await_ready(place.control, daemon, _READY_S)
+    return Daemon(document, place.setting.state, place.lane.namespace)

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 
 import trio
 
-from testbed.bench.contestants import launch_daemon, prefixes, ready, write_configuration
+from testbed.bench.contestants import configured, prefixes
 from testbed.bench.echo import PORT
 from testbed.bench.lanes import Field, Lane, Place, Setting, wired
 from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast
-from testbed.control import ask
-from testbed.crew import Child
+from testbed.daemon import Daemon
 from testbed.errors import MeasurementError
-from testbed.process import cpu_s, status_bytes
 
 CORE, TICK = ("processor", "% of a core"), ("processor time of a tick", "ms")
 KEPT, MEMORY = ("ticks kept", ""), ("resident", "MB")
@@ -101,13 +99,13 @@ async def measure(setting: Setting) -> Outcome:
     return Outcome(rows, CORE[0], axis="limits, flows, or peers")
 
 
-async def _start(place: Place, case: _Case) -> Child:
+async def _start(place: Place, case: _Case) -> Daemon:
     """Peers first, then the daemon; return when all know each other."""
     peers = {
         f"peer-{number}": f"127.1.{number // 250}.{number % 250 + 1}"
         for number in range(case.peers)
     }
-    file = write_configuration(
+    daemon = configured(
         place,
         "kernel",
         prefixes(case.limits)(place.lane),
@@ -117,16 +115,18 @@ async def _start(place: Place, case: _Case) -> Child:
         },
         listen=f"{_HOST}:{PORT}",
     )
-    daemon = launch_daemon(place, file)
+    daemon.launch(place.members)
     command = [sys.executable, "-m", "testbed.bench.echo"]
     echo = place.members.start("peers", place.lane.namespace, command)
-    await echo.send({"daemon": place.name, "address": _HOST, "peers": peers, "fabric": case.fabric})
+    await echo.send(
+        {"daemon": daemon.name, "address": _HOST, "peers": peers, "fabric": case.fabric}
+    )
     await echo.receive()
-    await ready(place, daemon)
+    await daemon.ready()
     return daemon
 
 
-async def _watch(place: Place, daemon: Child, case: _Case) -> list[Row]:
+async def _watch(place: Place, daemon: Daemon, case: _Case) -> list[Row]:
     """Measure for some windows."""
     windows, window_s = place.setting.choose(6, 2), 2.0
     field = Field(place.setting, place.members, [place.lane], [])
@@ -139,14 +139,14 @@ async def _watch(place: Place, daemon: Child, case: _Case) -> list[Row]:
             )  # fmt: skip
             nursery.start_soon(blast.measure, place.lane)
         await trio.sleep(_SETTLE_S)
-        first = await _account(place, daemon)
+        first = await _account(daemon)
         for _ in range(windows):
-            began, before = trio.current_time(), cpu_s(daemon)
+            before = daemon.clock()
             await trio.sleep(window_s)
-            cores.append((cpu_s(daemon) - before) / (trio.current_time() - began))
-        last = await _account(place, daemon)
-        resident = status_bytes(daemon, "VmRSS")
-    reached = sum(limit["arrived_packets"] > 0 for limit in await ask(place.control, "/v1/limits"))
+            cores.append(daemon.cost(before)["core_share"])
+        last = await _account(daemon)
+        resident = daemon.resident_bytes()
+    reached = sum(limit["arrived_packets"] > 0 for limit in await daemon.ask("/v1/limits"))
     if reached != case.active:
         raise MeasurementError(f"packets reached {reached} limits, not {case.active}")
     elapsed_s, used_s, sent = (after - before for after, before in zip(last, first, strict=True))
@@ -160,7 +160,7 @@ async def _watch(place: Place, daemon: Child, case: _Case) -> list[Row]:
     ]
 
 
-async def _account(place: Place, daemon: Child) -> tuple[float, float, float]:
+async def _account(daemon: Daemon) -> tuple[float, float, float]:
     """Time, processor time, updates sent."""
-    status = await ask(place.control, "/v1/status")
-    return trio.current_time(), cpu_s(daemon), status["gossip"]["sent"]
+    status = await daemon.ask("/v1/status")
+    return *daemon.clock(), status["gossip"]["sent"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from testbed.bench.bpf_stats import statistics_on, timed
-from testbed.bench.contestants import Daemon, Program, everything, prefixes
+from testbed.bench.contestants import Drld, Program, everything, prefixes
 from testbed.bench.forward import FLOWS, OFFLOADS
 from testbed.bench.lanes import Setting, contest, differences, values
 from testbed.bench.summary import Outcome, Row
@@ -62,7 +62,7 @@ async def _configurations(setting: Setting) -> list[Row]:
 
 async def _under_tcp(setting: Setting, group: str, offloads: Sequence[str]) -> list[Row]:
     flows = Program(_WITH_FLOWS, everything(), _FLOWS)
-    async with contest(setting, [Program("empty"), Daemon("kernel"), flows], offloads) as field:
+    async with contest(setting, [Program("empty"), Drld("kernel"), flows], offloads) as field:
         tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S)
         empty, with_it, with_flows = await field.alternate(
             group, setting.choose(25, 3), timed(field, tcp.measure)

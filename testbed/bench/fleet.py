@@ -24,11 +24,10 @@ import trio
 from testbed import netns
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, Row
-from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
+from testbed.daemon import Daemon
 from testbed.errors import MeasurementError
 from testbed.etcd import program
-from testbed.fleet import toml
 from testbed.topology import build
 
 TIME = ("time", "ms")
@@ -144,18 +143,13 @@ class _Fleet:
         self.registry = registry
         self._state = state
         self._members = members
-        self.daemons: dict[str, Child] = {}
+        self.daemons: dict[str, Daemon] = {}
 
     def start(self, number: int) -> str:
         """Start a limiter; return its name."""
         name = f"lim{number}"
-        file = self._state / f"{name}.toml"
         document = {
-            "limiter": {
-                "name": name,
-                "listen": f"127.0.0.{number}:7946",
-                "control": str(self._socket(name)),
-            },
+            "limiter": {"name": name, "listen": f"127.0.0.{number}:7946"},
             "packets": {"datapath": "kernel"},
             "registry": {
                 "endpoints": [_URL],
@@ -165,14 +159,13 @@ class _Fleet:
                 "interfaces": {"uplink": f"up{number}"},
             },
         }
-        file.write_text(toml(document), encoding="utf-8")
-        command = [sys.executable, "-m", "drld", "--config", str(file)]
-        self.daemons[name] = self._members.start(name, netns.namespace(_ROLE), command)
+        self.daemons[name] = Daemon(document, self._state, netns.namespace(_ROLE))
+        self.daemons[name].launch(self._members)
         return name
 
     async def drlctl(self, *arguments: str) -> None:
         """Run `drlctl fleet`."""
-        file = self._state / "lim1.toml"
+        file = self.daemons["lim1"].file
         inside = ["ip", "netns", "exec", netns.namespace(_ROLE)]
         command = [sys.executable, "-m", "drld.cli", "fleet", "--config", str(file), *arguments]
         await trio.to_thread.run_sync(netns.run, [*inside, *command])
@@ -185,29 +178,25 @@ class _Fleet:
         """
         with trio.move_on_after(_PATIENCE_S):
             for name in names:
-                await await_ready(
-                    self._socket(name), self.daemons[name], _PATIENCE_S, peers_too=False
-                )
-                while abs(await self._share(name) - share) > _ROUNDING:
+                daemon = self.daemons[name]
+                await daemon.ready(peers_too=False)
+                while abs(await self._share(daemon) - share) > _ROUNDING:
                     await trio.sleep(_POLL_S)
             return time.monotonic()
         raise MeasurementError(f"never happened: {share} of the limit in force everywhere")
 
-    async def _share(self, name: str) -> float:
-        limits = await ask(self._socket(name), "/v1/limits")
+    async def _share(self, daemon: Daemon) -> float:
+        limits = await daemon.ask("/v1/limits")
         return float(limits[0]["limit_in_force_bps"]) / _RATE_BPS if limits else 0.0
 
     async def end(self, name: str, *, killed: bool) -> float:
         """Kill a daemon, or stop it and wait for its end; return the time of the signal."""
-        daemon = self.daemons.pop(name)
+        daemon = self.daemons.pop(name).process
         at = time.monotonic()
         if killed:
             daemon.kill()
         await self._members.dismiss([daemon])
         return at
-
-    def _socket(self, name: str) -> Path:
-        return self._state / f"{name}.sock"
 
 
 async def measure(setting: Setting) -> Outcome:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testbed.bench.contestants import everything, launch_daemon, ready, write_configuration
+from testbed.bench.contestants import configured, everything
 from testbed.bench.lanes import (
     Contestant,
     Field,
@@ -25,7 +25,7 @@ from testbed.bench.lanes import (
 )
 from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import Tcp
-from testbed.control import ask
+from testbed.daemon import Daemon
 from testbed.errors import MeasurementError
 
 FLOWS = 5000
@@ -42,23 +42,26 @@ class _Fleet(Contestant):
 
     name = "two limiters"
 
-    async def start_both(self, places: Sequence[Place]) -> None:
+    async def start_both(self, places: Sequence[Place]) -> list[Daemon]:
         """A daemon in each lane."""
+        daemons = []
         for place, other in (places, places[::-1]):
             peer = {"name": other.name, "address": f"{other.lane.exit.address}:7946"}
             fleet = {"gossip": {"fabric": "mesh"}, "peer": [peer]}
             limits = everything(protocol="tcp")(place.lane)
-            file = write_configuration(place, "kernel", limits, fleet)
-            self.processes.append(launch_daemon(place, file))
-        for place, daemon in zip(places, self.processes, strict=True):
-            await ready(place, daemon)
+            daemons.append(configured(place, "kernel", limits, fleet))
+            daemons[-1].launch(place.members)
+            self.processes.append(daemons[-1].process)
+        for daemon in daemons:
+            await daemon.ready()
+        return daemons
 
 
-async def _dropped(place: Place) -> float:
+async def _dropped(daemon: Daemon) -> float:
     """Part of the packets that a daemon dropped, in per cent."""
-    (limit,) = await ask(place.control, "/v1/limits")
+    (limit,) = await daemon.ask("/v1/limits")
     if not limit["forwarded_packets"]:
-        raise MeasurementError(f"{place.name}: no packet came by")
+        raise MeasurementError(f"{daemon.name}: no packet came by")
     return 100 * float(limit["dropped_packets"] / limit["arrived_packets"])
 
 
@@ -71,7 +74,7 @@ async def measure(setting: Setting) -> Outcome:
         places = [Place(setting, members, lane) for lane in lanes[2:]]
         try:
             setting.progress.step("starting two daemons")
-            await fleet.start_both(places)
+            daemons = await fleet.start_both(places)
             fleet.pause()
             field = Field(setting, members, [lanes[0], lanes[2]], [Contestant(), fleet])
             tcp = await Tcp.start(field, FLOWS, _SLICE_S, _WARMUP_S, _BUFFER)
@@ -81,7 +84,7 @@ async def measure(setting: Setting) -> Outcome:
 
             none, limited = await field.alternate(f"{FLOWS} flows", setting.choose(21, 3), through)
             fleet.resume()
-            dropped = [await _dropped(place) for place in places]
+            dropped = [await _dropped(daemon) for daemon in daemons]
         finally:
             fleet.resume()
     group, case = f"{FLOWS:,} flows", "two limiters"

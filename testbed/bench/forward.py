@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testbed.bench.contestants import HASHLIMIT, NFT, POLICE, Daemon
+from testbed.bench.contestants import HASHLIMIT, NFT, POLICE, Drld
 from testbed.bench.lanes import Contestant, Setting, contest, ratios, values
 from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import Tcp
@@ -37,7 +37,7 @@ async def measure(setting: Setting) -> Outcome:
             missing[peer.name] = f"{peer.name} is not available here: {_reason(error)}"
     rows: list[Row] = []
     there = [peer for peer in peers if peer.name not in missing]
-    rivals = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), *there]
+    rivals = [Contestant(), Drld("kernel"), Drld("nfqueue"), *there]
     notes = list(missing.values())
     for group, offloads in OFFLOADS.items():
         found, disqualified = await _against_none(setting, rivals, group, offloads)

@@ -111,12 +111,7 @@ class Place:
     @property
     def name(self) -> str:
         """Name of a daemon in this lane."""
-        return f"daemon-{self.lane.number}"
-
-    @property
-    def control(self) -> Path:
-        """Control socket of that daemon."""
-        return self.setting.state / f"{self.name}.sock"
+        return f"lane{self.lane.number}"
 
 
 class Contestant:

@@ -7,9 +7,7 @@ same quantile of the neighbouring slice without a datapath.
 
 from __future__ import annotations
 
-import time
-
-from testbed.bench.contestants import NFT, Daemon
+from testbed.bench.contestants import NFT, Drld
 from testbed.bench.lanes import (
     SINK,
     SOURCE,
@@ -25,17 +23,16 @@ from testbed.bench.lanes import (
 from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import start_pinned
 from testbed.errors import MeasurementError
-from testbed.linkcheck import quantile_ms
+from testbed.linkcheck import quantile_ms, timed
 
 _ADDED, _WHOLE = ("added", "µs"), ("under way", "µs")
 _QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 _RATE = 2000
-_SETTLE_S, _PATIENCE_S = 0.1, 20.0
 
 
 async def measure(setting: Setting) -> Outcome:
     """All datapaths in one run, a slice each in turn."""
-    rivals: list[Contestant] = [Contestant(), Daemon("kernel"), Daemon("nfqueue"), NFT]
+    rivals: list[Contestant] = [Contestant(), Drld("kernel"), Drld("nfqueue"), NFT]
     stream = {"rate": _RATE, "seconds": setting.choose(3, 1)}
     async with contest(setting, [Contestant(), *rivals]) as field:
 
@@ -59,17 +56,10 @@ async def _time_packets(field: Field, lane: Lane, stream: dict[str, int]) -> Sam
     job = {"destination": lane.sink.address, **stream}
     receiver = await start_pinned(field, SINK, "udp", job, "receive")
     sender = await start_pinned(field, SOURCE, "udp", job, "send")
-    processes = (receiver, sender)
     try:
-        for process in processes:
-            await process.receive(_PATIENCE_S)
-        start_ns = time.monotonic_ns() + round(_SETTLE_S * 1e9)
-        for process in processes:
-            await process.send({"start_ns": start_ns})
-        sent = (await sender.receive(_PATIENCE_S))["result"]["packets"]
-        delays = sorted((await receiver.receive(_PATIENCE_S))["result"])
+        sent, delays = await timed(sender, receiver, stream["seconds"])
     finally:
-        await field.members.dismiss(processes)
-    if len(delays) != sent:
-        raise MeasurementError(f"{sent} packets were sent, but {len(delays)} received")
+        await field.members.dismiss((receiver, sender))
+    if len(delays) != sent["packets"]:
+        raise MeasurementError(f"{sent['packets']} packets were sent, but {len(delays)} received")
     return {name: quantile_ms(delays, share) * 1e3 for name, share in _QUANTILES.items()}

@@ -8,7 +8,7 @@ C on the same queue is measured, too.
 
 from __future__ import annotations
 
-from testbed.bench.contestants import Daemon, bare_loop, loop_in_c
+from testbed.bench.contestants import Drld, bare_loop, loop_in_c
 from testbed.bench.lanes import Contestant, Setting, contest, ratios, values
 from testbed.bench.summary import Outcome, Row
 from testbed.bench.traffic import SMALLEST_FRAME, Blast
@@ -22,7 +22,7 @@ async def measure(setting: Setting) -> Outcome:
     """Compare the datapaths, two at a time."""
     contestants = {
         each.name: each
-        for each in (Contestant(), Daemon("kernel"), Daemon("nfqueue"), bare_loop(), loop_in_c())
+        for each in (Contestant(), Drld("kernel"), Drld("nfqueue"), bare_loop(), loop_in_c())
     }
     none, kernel, nfqueue, bare, in_c = contestants
     pairs = [(none, kernel, None), (none, nfqueue, None), (bare, nfqueue, 0.85),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from testbed import control, netns
+from testbed import netns
 from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import Scene
@@ -53,7 +53,7 @@ async def _expect(member: Member, offset_s: int) -> None:
         MeasurementError: it does not, so the fault did not happen.
     """
     async with (
-        control.client(member.socket) as client,
+        member.client() as client,
         client.stream("GET", f"/v1/limits/{LOAD}/trace") as trace,
     ):
         line = await anext(trace.aiter_lines())

@@ -33,7 +33,6 @@ def _own_disk(member: Member, state: Path) -> None:
     disk = state / "disk"
     disk.mkdir()
     member.control = disk / "control.sock"
-    member.document["limiter"]["control"] = str(member.control)
     member.shell = f"mount -t tmpfs -o {_DISK} disk {disk} && exec 2>{disk}/log"
     member.log = disk / "log"
 

@@ -26,7 +26,7 @@ from drld import units
 from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.schema import GossipTable
 from testbed import experiment, netns
-from testbed.chaos.members import LOAD, READY_S, WATCHED, Member
+from testbed.chaos.members import LOAD, WATCHED, Member
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s
 from testbed.chaos.source import CANARY
 from testbed.crew import Child, Crew, crew
@@ -57,6 +57,8 @@ CANARIES_PER_S = 100
 _CANARY_PORT, _CANARY_RATE = 5003, 1_200_000 // 8
 _KEY = "gossip.key"
 _SETTLE_S = 40.0
+_SAMPLED_S = 60.0
+"""Longest wait for a sample."""
 _TRIP_S = 0.3
 """Upper bound of a packet's time from source to sink."""
 _POLL_S = 0.05
@@ -138,8 +140,7 @@ class Scene:
         """Start daemons again; return when they police."""
         some = list(some)
         for member in some:
-            if member.daemon is not None:
-                await self.crew.dismiss([member.daemon])
+            await self.crew.dismiss([member.process])
             member.launch(self.crew)
         for member in some:
             await member.ready()
@@ -283,7 +284,7 @@ async def scene(
 async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) -> None:
     """Record the meter's samples; report `started` after the first one."""
     for number in itertools.count():
-        sample = await meter.receive(READY_S)
+        sample = await meter.receive(_SAMPLED_S)
         seen.add(sample["time_s"], sample["forwarded"], sample["late_s"])
         if not number:
             task_status.started()
@@ -325,8 +326,6 @@ def _build(layout: Plan) -> None:
 
 def _member(layout: Plan, name: str, datapath: str, state: Path, load: Load) -> Member:
     document = daemon_document(_definition(load), "fps", layout, name, datapath)
-    socket = state / f"{name}.sock"
-    document["limiter"]["control"] = str(socket)
     # All other settings are defaults.
     document["gossip"] = {"fabric": load.fabric, "keys": [{"id": 1, "file": str(state / _KEY)}]}
     document["limit"] = [
@@ -347,7 +346,7 @@ def _member(layout: Plan, name: str, datapath: str, state: Path, load: Load) -> 
             "match": {"out": "out", "destination": "10.5.0.0/16"},
         },
     ]
-    return Member(name, document, state / f"{name}.toml", socket)
+    return Member(document, state)
 
 
 async def _start_traffic(

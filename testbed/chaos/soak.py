@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import httpx
 import trio
 
-from testbed import child, control
+from testbed import child
 from testbed.chaos.fault import KERNEL, NFQUEUE
 from testbed.chaos.logs import TRACE
 from testbed.chaos.members import LOAD, Health, Member
@@ -141,14 +141,14 @@ class Soak:
     async def _ask(self) -> None:
         for member in self._fleet.members.values():
             for path in ("/v1/status", "/v1/limits", "/v1/peers", "/v1/limits/none"):
-                async with control.client(member.socket) as client:
+                async with member.client() as client:
                     await client.get(path)
 
     async def _hang_up(self) -> None:
         """Follow a trace for a moment, and close the connection."""
         for member in self._fleet.members.values():
             path = f"/v1/limits/{LOAD}/trace"
-            async with control.client(member.socket) as client, client.stream("GET", path) as trace:
+            async with member.client() as client, client.stream("GET", path) as trace:
                 with trio.move_on_after(0.3):
                     async for _ in trace.aiter_lines():
                         pass

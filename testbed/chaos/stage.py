@@ -37,8 +37,10 @@ from testbed.errors import MeasurementError, first_of
 from testbed.harness.finding import Check
 from testbed.interrupt import run_to_end
 
-STEP, RECORD, LEFT = "step", "record", "left"
-"""What an answer holds; the last one holds `LEFT`."""
+RECORD, LEFT = "record", "left"
+"""What an answer that is no step holds; the last one holds `LEFT`."""
+_FAULT_S = {False: 30.0, True: 15.0}
+"""Expected duration of a fault with the time around it, by `--quick`."""
 _LASTS_S = 1.0
 """A recovery must last for so long: all seconds that begin within it are full."""
 _SLACK_S = 8.0
@@ -67,6 +69,11 @@ class Job:
     fabric: str
     allocator: str
 
+    @property
+    def expected_s(self) -> float:
+        """The expected duration."""
+        return self.seconds if self.faults == [SOAK] else _FAULT_S[self.quick] * len(self.faults)
+
 
 async def carry_out(job: Job) -> list[str]:
     """Do the faults, and send the record of each; return what the fleet left behind.
@@ -94,8 +101,8 @@ async def carry_out(job: Job) -> list[str]:
                 record = await _measured(fault, fleet, job)
             except MeasurementError as error:
                 for member in fleet.members.values():
-                    if member.daemon is not None and not member.alive:
-                        raise await member.daemon.failure(f"died in {fault.name}") from error
+                    if not member.alive:
+                        raise await member.process.failure(f"died in {fault.name}") from error
                 raise
             child.send(record=record)
         child.send(step="stopping the fleet")

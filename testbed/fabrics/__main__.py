@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,7 +13,8 @@ from testbed.fabrics import campaign, document
 from testbed.fabrics.case import SIZES, cases
 from testbed.fabrics.results import Results
 from testbed.harness.ledger import read
-from testbed.harness.progress import Progress
+from testbed.harness.progress import Board
+from testbed.interrupt import run_to_end
 
 _OUT = Path("fabrics-out")
 
@@ -49,17 +50,13 @@ def main(
 
     chosen = tuple(int(size) for size in sizes) or (SIZES[:2] if quick else SIZES)
     wanted = cases(fabrics or tuple(FABRICS), chosen, quick=quick)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    progress = Progress()
     if only_report:
         result = read(out)
         if result is None:
             raise click.ClickException(f"{out} has no result yet; leave out --only-report")
     else:
-        try:
-            result = campaign.carry_out(wanted, out, jobs, progress)
-        finally:
-            progress.end()
+        carry_out = partial(campaign.carry_out, wanted, out, jobs, Board())
+        result = run_to_end(carry_out, root=False)
     results = Results(result["runs"])
     click.echo(document.text(results))
     plots = draw(results, out)

@@ -6,22 +6,19 @@ code has changed are repeated.
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import os
-import time
+import math
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from testbed.fabrics import worker
 from testbed.fabrics.case import Case
-from testbed.fabrics.measure import measure
 from testbed.harness.ledger import PREVIOUS, RESULT, read, write
-from testbed.harness.progress import Progress
+from testbed.harness.pool import Pool
+from testbed.harness.progress import Board
+from testbed.harness.schedule import Room, Task
 from testbed.provenance import digest, provenance
 
-_LOW_PRIORITY = 10
 _DECISIVE = (
     "drld/model.py",
     *(f"drld/gossip/fabrics/{name}.py" for name in (
@@ -52,7 +49,7 @@ def code(fabric: str) -> str:
     return digest(decisive(fabric))
 
 
-def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) -> dict[str, Any]:
+async def carry_out(wanted: Sequence[Case], out: Path, jobs: int, board: Board) -> dict[str, Any]:
     """Measure the missing cases, `jobs` at a time; return the result."""
     codes = {case.fabric: code(case.fabric) for case in wanted}
     earlier = read(out)
@@ -60,32 +57,25 @@ def carry_out(wanted: Sequence[Case], out: Path, jobs: int, progress: Progress) 
     kept = [run for run in runs if codes.get(run["case"]["fabric"], run["code"]) == run["code"]]
     if len(kept) < len(runs):
         (out / RESULT).replace(out / PREVIOUS)
-        progress.note(
+        board.note(
             f"{out}: {len(runs) - len(kept)} runs are of other code, and are kept in {PREVIOUS}"
         )
     result = {**provenance(simulated=True), "runs": kept}
-    known = [run["case"] for run in kept]
-    missing = [case for case in wanted if case.document not in known]
-    begun_s = time.monotonic()
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin) as pool:
-        try:
-            futures = {pool.submit(measure, case): case for case in missing}
-            for number, future in enumerate(as_completed(futures), 1):
-                fabric = futures[future].fabric
-                result["runs"].append({**future.result(), "code": codes[fabric]})
-                write(result, out)
-                progress.begin(f"{number} of {len(missing)}, {time.monotonic() - begun_s:.0f} s")
-                progress.step(futures[future].title)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
     write(result, out)
+    known = [run["case"] for run in kept]
+    tasks = {
+        Task(f"{case.limiters:,} limiters, {case.part}, {case.variant}:", case.fabric, case.seed,
+             simulated=True, seconds=case.expected_s): case
+        for case in wanted
+        if case.document not in known
+    }  # fmt: skip
+    pool = Pool(tasks, Room(jobs=1, processors=jobs), board)
+
+    async def measure(task: Task) -> bool:
+        answer = await pool.ask(task, worker, tasks[task].document, math.inf)
+        result["runs"].append({**answer[worker.RECORD], "code": codes[task.allocator]})
+        write(result, out)
+        return True
+
+    await pool.work_off(measure)
     return result
-
-
-def _begin() -> None:
-    """Set up a process, without garbage collection: its millions of objects have no cycles."""
-    os.nice(_LOW_PRIORITY)
-    gc.disable()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from testbed.fabrics.fleet import INTERVAL_NS
+from testbed.fabrics.fleet import BRANCHING, INTERVAL_NS
 from testbed.sim.network import MS, Conditions
 
 DEMAND = "demand"
@@ -16,6 +16,8 @@ DEATH = "death"
 CHURN = "churn"
 """Limiters die and come back all the time."""
 
+_INTERVALS = 300
+"""Those of a case, about."""
 DELAY_MS = 20
 """The default delay of paths, one way."""
 
@@ -47,10 +49,10 @@ class Case:
         return asdict(self)
 
     @property
-    def title(self) -> str:
-        """The case in a few words."""
-        words = [self.fabric, f"{self.limiters:,} limiters", self.part, self.variant]
-        return ", ".join([*words, f"seed {self.seed}"])
+    def expected_s(self) -> float:
+        """The expected duration: a tick takes 0.1 ms, and 17 us for each update that it sends."""
+        targets = self.limiters if self.fabric == "mesh" else BRANCHING
+        return _INTERVALS * self.limiters * (100e-6 + 17e-6 * targets)
 
     @property
     def variant(self) -> str:

@@ -35,7 +35,6 @@ class Fleet:
         size: int,
         seed: int,
         conditions: Conditions | None = None,
-        branching: int = BRANCHING,
     ) -> None:
         self.names = [f"l{index}" for index in range(size)]
         self.network: Network[Sealed[Update]] = Network(seed, conditions or Conditions())
@@ -45,7 +44,6 @@ class Fleet:
         self.interval = 0
         """The number of passed intervals."""
         self._rng = Random(seed)
-        self._branching = branching
         self._kind = FABRICS[fabric]
         self.phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
         """Each limiter's tick within an interval, ns."""
@@ -64,7 +62,7 @@ class Fleet:
 
     def _begin(self, name: str) -> None:
         membership = self._kind.make_membership(
-            name, [peer for peer in self.names if peer != name], self._branching, INTERVAL_NS
+            name, [peer for peer in self.names if peer != name], BRANCHING, INTERVAL_NS
         )
         self.fabrics[name] = self._kind(membership=membership, limit_id=1, quantity=Quantity.RATE)
         self._lasting[name] = sliding_min(membership.rise_ns)

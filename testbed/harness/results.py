@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from testbed.result import OVERSHOOT
+
 Run = Mapping[str, Any]
 OfRun = Callable[[Run], float]
 
@@ -67,7 +69,7 @@ class Results:
         return self.median(series, allocator, lambda run: max(totals(run, 1.0)) / limit_bps)
 
     def within(self, series: str, allocator: str) -> float | None:
-        """Part of the 1 s windows with at most 1.10 of the limit; median over the runs."""
+        """`share_within`; median over the runs."""
         limit_bps = self.limit_bps(series)
         return self.median(series, allocator, lambda run: share_within(run, limit_bps))
 
@@ -93,10 +95,10 @@ def totals(
     )
 
 
-def share_within(run: Run, limit_bps: float, most: float = 1.10) -> float:
-    """Part of the 1 s windows with at most `most` times the limit."""
+def share_within(run: Run, limit_bps: float) -> float:
+    """Part of the 1 s windows with at most `OVERSHOOT` times the limit."""
     rates = totals(run, 1.0)
-    return sum(rate <= most * limit_bps for rate in rates) / len(rates)
+    return sum(rate <= OVERSHOOT * limit_bps for rate in rates) / len(rates)
 
 
 def forwarded(run: Run, limiter: str, begin_s: float, end_s: float) -> float:

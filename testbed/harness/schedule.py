@@ -17,7 +17,7 @@ from itertools import count
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An attempt at a run."""
+    """An attempt at a run, or at anything else that is a process of its own."""
 
     series: str
     allocator: str
@@ -28,6 +28,11 @@ class Task:
     alone: bool = False
     """Whether no other run may be beside it."""
     attempt: int = 1
+
+    @property
+    def name(self) -> str:
+        """The run in words."""
+        return f"{self.series} {self.allocator} {self.repetition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,10 +87,6 @@ class Setting:
     traces: Path | None = None
     """Directory for the daemons' raw traces; None: they are not kept."""
 
-    def directory(self, series: Series) -> Path:
-        """The directory of a series' result."""
-        return self.runs / series.name
-
     def ledger(self, series: Series, board: Board) -> Ledger:
         """The result of a series."""
         experiment = series.load(self.quick)
@@ -98,7 +94,7 @@ class Setting:
         chosen = {"datapath": place or self.datapath, "links": place or self.links}
         head = header(experiment, chosen, simulated=series.simulated)
         head["jobs"] = 1 if series.alone else self.room.jobs
-        directory = self.directory(series)
+        directory = self.runs / series.name
         return Ledger(series.name, experiment, head, directory, board, resumed=self.resume)
 
 
@@ -106,11 +102,3 @@ def expected_s(all_series: Iterable[Series], quick: bool, room: Room) -> float:
     """The expected duration of all runs, s."""
     tasks = [task for series in all_series for task in series.tasks(quick, room)]
     return time_left(tasks, [], room, lambda task: task.seconds)
-
-
-def duration(seconds: float) -> str:
-    """Hours and minutes; seconds below two minutes."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

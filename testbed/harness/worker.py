@@ -1,7 +1,7 @@
 """One run as a process of its own: `python -m testbed.harness.worker`, for `campaign.py`.
 
 A job comes on the standard input and the outcome goes to the standard output, as JSON lines (`Job`,
-and the constants below). Names of namespaces, sockets and logs contain the process's id
+`STEP`, and the constants below). Names of namespaces, sockets and logs contain the process's id
 (`testbed.netns`), and queue numbers and ports belong to a namespace. So simultaneous runs share
 only the host. SIGTERM ends a run, and removes everything.
 """
@@ -20,14 +20,13 @@ from drld.errors import DrldError
 from testbed import child, experiment
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
+from testbed.harness.pool import STEP
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
 from testbed.run import RunOptions, refuse, run_once
 from testbed.sim.run import simulate
 
-STEP = "step"
-"""The present step of the run."""
 RECORD = "record"
 """The record of a run that counts."""
 DISCARDED = "discarded"

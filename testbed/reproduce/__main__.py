@@ -11,6 +11,7 @@ from testbed.harness import document, report
 from testbed.harness.campaign import Campaign
 from testbed.harness.figure import Figure, series_of
 from testbed.harness.ledger import read
+from testbed.harness.pool import duration
 from testbed.harness.progress import Board
 from testbed.harness.runner import (
     RUNS,
@@ -21,7 +22,7 @@ from testbed.harness.runner import (
     write_report,
 )
 from testbed.harness.schedule import Room
-from testbed.harness.series import Setting, duration, expected_s
+from testbed.harness.series import Setting, expected_s
 from testbed.harness.summary import missing_count
 from testbed.interrupt import run_to_end
 from testbed.link import probed

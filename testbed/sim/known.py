@@ -59,10 +59,6 @@ class AllConnected(Membership):
         """See `Membership`."""
         return True
 
-    def heard_ns(self, peer: str) -> int | None:  # noqa: ARG002
-        """The last time that any peer was heard."""
-        return self._heard_ns
-
 
 class KnownMembership(AllConnected, PushsumMembership):
     """The membership of one limiter in push-sum, by its place among all."""

@@ -68,27 +68,24 @@ class ProbeFleet:
         conditions: Conditions | None = None,
         spec: ProbeSpec | None = None,
         *,
-        tick_ns: int = TICK_NS,
-        interval_ns: int = TICK_NS,
         limits: tuple[Policy, ...] = (),
     ) -> None:
         self.network: Network[Packet] = Network(seed, conditions or Conditions())
         self.names = [f"l{index}" for index in range(size)]
-        self.tick_ns = tick_ns
-        self.times = ProbeTimes.of(spec or ProbeSpec(), size, tick_ns, interval_ns)
+        self.times = ProbeTimes.of(spec or ProbeSpec(), size, TICK_NS, TICK_NS)
         self.limits = dict.fromkeys(self.names, limits)
         self.hosts = {name: Host(name) for name in self.names}
         self.now_ns = 0
         self.changes: list[Change] = []
         self.early: list[Change] = []
         """Verdicts of death on limiters that did not enforce their static share yet."""
-        self._fallback_ns = GRACE_INTERVALS * interval_ns
+        self._fallback_ns = GRACE_INTERVALS * TICK_NS
         self.late: dict[str, float] = {}
         """Probability, by limiter, that a tick is delayed by up to 3 s."""
         self.overloaded: dict[str, float] = {}
         """Probability, by limiter, that its socket loses a datagram."""
         self.rng = Random(seed)
-        self._order = sorted((self.rng.randrange(tick_ns), name) for name in self.names)
+        self._order = sorted((self.rng.randrange(TICK_NS), name) for name in self.names)
         for name in self.names:
             self.start(name)
 
@@ -103,7 +100,7 @@ class ProbeFleet:
             [peer for peer in self.names if peer != name],
             self.times,
             ConfigDigest(
-                shared_settings(self.limits[name], GossipSpec("tree", 3, self.tick_ns)),
+                shared_settings(self.limits[name], GossipSpec("tree", 3, TICK_NS)),
                 self.times.timeout_ns,
             ),
         )
@@ -131,7 +128,7 @@ class ProbeFleet:
             for phase_ns, name in self._order:
                 self.now_ns = base_ns + phase_ns
                 self._tick(self.hosts[name])
-            self.now_ns = base_ns + self.tick_ns
+            self.now_ns = base_ns + TICK_NS
 
     def run_until(self, done: Collection[str], peer: str, state: State, seconds: float) -> float:
         """Run until all of `done` have this verdict on a peer; return the time it took, s."""
@@ -140,7 +137,7 @@ class ProbeFleet:
             if self.now_ns - began_ns > seconds * NS_PER_S:
                 holding = {name: self.state(name, peer) for name in done}
                 raise AssertionError(f"{peer} is not {state!r} after {seconds} s: {holding}")
-            self.run(self.tick_ns / NS_PER_S)
+            self.run(TICK_NS / NS_PER_S)
         return (self.now_ns - began_ns) / NS_PER_S
 
     def state(self, name: str, peer: str) -> State | None:

@@ -209,23 +209,17 @@ RESENT = Measure("retransmitted segments over forwarded full packets", _resent)
 
 
 def _excess(seen: Seen) -> float:
-    """The most bytes above the limit in any interval of whole steps."""
+    """The most bytes above the limit in any interval of whole steps, over their bound."""
     step_s = seen.run["series_step_s"]
     largest = running = 0.0
     for rate in seen.totals:
         running = max(running + (rate - seen.limit_bps) * step_s / 8, 0.0)
         largest = max(largest, running)
-    return largest
+    burst, limiters = seen.experiment.table.limit.burst, len(seen.experiment.limiters)
+    return largest / (_BURSTS * burst + MTU * limiters)
 
 
-def _bound(seen: Seen) -> int:
-    return _BURSTS * seen.experiment.table.limit.burst + MTU * len(seen.experiment.limiters)
-
-
-BYTES = Measure(
-    "bytes above L t in any interval, over 3 bursts + N packets",
-    lambda seen: _excess(seen) / _bound(seen),
-)
+BYTES = Measure("bytes above L t in any interval, over 3 bursts + N packets", _excess)
 
 
 def _highest(seen: Seen, window_s: float) -> float:

@@ -24,7 +24,7 @@ from testbed.bench.bpf_stats import statistics_on, timed
 from testbed.bench.contestants import (
     HASHLIMIT,
     NFT,
-    Daemon,
+    Drld,
     Program,
     bare_loop,
     everything,
@@ -41,7 +41,7 @@ from tests.kernel.topology import DEADLINE_S
 pytestmark = pytest.mark.kernel
 
 CONTESTANTS = [
-    *(Contestant(), Daemon("kernel"), Daemon("nfqueue")),
+    *(Contestant(), Drld("kernel"), Drld("nfqueue")),
     *(NFT, HASHLIMIT, bare_loop(), loop_in_c()),
 ]
 
@@ -74,7 +74,7 @@ async def test_every_contestant_lets_all_kinds_of_traffic_pass() -> None:
 
 
 async def tiny(setting: Setting) -> Outcome:
-    async with contest(setting, [Contestant(), Daemon("kernel")]) as field:
+    async with contest(setting, [Contestant(), Drld("kernel")]) as field:
         # Longer than a host stands still.
         tcp = await Tcp.start(field, 2, 1.0, 0.1)
         none, limited = await field.alternate("pair", setting.choose(9, 2), tcp.measure)

@@ -12,9 +12,10 @@ from click.testing import CliRunner
 from testbed.harness import report, runner
 from testbed.harness.figure import Figure, series_of
 from testbed.harness.finding import Check, Finding, Table, Verdict, near
+from testbed.harness.pool import duration
 from testbed.harness.results import Results
 from testbed.harness.schedule import Room
-from testbed.harness.series import Series, duration
+from testbed.harness.series import Series
 from testbed.harness.summary import missing, missing_count, summarize, unmet
 from testbed.reproduce import __main__ as command
 from testbed.reproduce.registry import FIGURES

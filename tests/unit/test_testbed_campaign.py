@@ -250,7 +250,7 @@ async def test_a_simulated_run_is_a_process_and_says_what_it_is_told_to(tmp_path
     assert keys(result) == ALL
     assert {run["datapath"] for run in result["runs"]} == {"simulated"}
     assert result["definition"]["gossip"]["loss"] == 0.1
-    assert not carried._running
+    assert not carried._pool.running
     assert not carried._ledgers
 
 

@@ -15,7 +15,7 @@ from testbed.fabrics.case import CHURN, DEATH, DEMAND, SIZES, Case, cases
 from testbed.fabrics.measure import STEP, Errors, measure
 from testbed.fabrics.results import Results
 from testbed.harness.ledger import PREVIOUS, RESULT
-from testbed.harness.progress import Progress
+from testbed.harness.progress import Board
 from tests.test_layering import ROOT, imports
 
 SMALL = 3
@@ -91,19 +91,21 @@ def test_the_same_case_gives_the_same_record() -> None:
     assert "series" not in measure(case)
 
 
-def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_interrupted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = [Case(DEMAND, "tree", SMALL), Case(DEMAND, "mesh", SMALL)]
-    progress = Progress(io.StringIO())
-    campaign.carry_out(wanted[:1], tmp_path, 1, progress)
+    board = Board(io.StringIO())
+    await campaign.carry_out(wanted[:1], tmp_path, 1, board)
     file = tmp_path / RESULT
     kept = json.loads(file.read_text())
     kept["runs"][0]["updates"] = 77.0
     file.write_text(json.dumps(kept))
-    runs = campaign.carry_out(wanted, tmp_path, 1, progress)["runs"]
+    runs = (await campaign.carry_out(wanted, tmp_path, 1, board))["runs"]
     assert [run["case"]["fabric"] for run in runs] == ["tree", "mesh"]
     assert runs[0]["updates"] == 77.0
     monkeypatch.setattr(campaign, "code", lambda fabric: "other")
-    runs = campaign.carry_out(wanted[:1], tmp_path, 1, progress)["runs"]
+    runs = (await campaign.carry_out(wanted[:1], tmp_path, 1, board))["runs"]
     assert [run["case"]["fabric"] for run in runs] == ["mesh", "tree"]
     assert runs[1]["updates"] != 77.0
     assert (tmp_path / PREVIOUS).is_file()
@@ -161,8 +163,8 @@ def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
     assert "has no result yet" in ran.output
 
 
-def test_a_report_of_what_is_there(tmp_path: Path) -> None:
-    campaign.carry_out([Case(DEMAND, "tree", 10)], tmp_path, 1, Progress(io.StringIO()))
+async def test_a_report_of_what_is_there(tmp_path: Path) -> None:
+    await campaign.carry_out([Case(DEMAND, "tree", 10)], tmp_path, 1, Board(io.StringIO()))
     ran = CliRunner().invoke(main, ["--only-report", "--out", f"{tmp_path}"])
     assert ran.exit_code == 0, ran.output
     assert "| 10 | tree |" in ran.output

@@ -14,6 +14,7 @@ from testbed.link import (
     choose_links,
     delayline_rules,
     netem_arguments,
+    queue_bytes,
     tbf_arguments,
 )
 from testbed.topology import Plan, plan
@@ -155,10 +156,10 @@ def test_links_have_seeds_of_their_own_that_follow_the_run_s() -> None:
 
 
 def test_a_queue_is_the_bandwidth_delay_product_but_not_less_than_ten_packets() -> None:
-    link = Link("d-f1", 20_000_000, round_trip_ns=40_000_000)
-    assert link.queue_for(1_250_000, None) == 50_000
-    assert link.queue_for(12_500, None) == 15_000
-    assert link.queue_for(1_250_000, 7_000) == 7_000
+    rtt_ns = 40_000_000
+    assert queue_bytes(1_250_000, None, rtt_ns) == 50_000
+    assert queue_bytes(12_500, None, rtt_ns) == 15_000
+    assert queue_bytes(1_250_000, 7_000, rtt_ns) == 7_000
 
 
 def test_arguments_of_tc() -> None:

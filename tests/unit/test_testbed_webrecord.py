@@ -98,7 +98,7 @@ def test_rates_are_harmonic_means_by_size() -> None:
 
 
 def site(name: str, steps: list[int], *fetches: Fetch) -> SiteReport:
-    return SiteReport(name, "l2", (), fetches, tuple(steps), 3 * MS)
+    return SiteReport(name, "l2", fetches, tuple(steps), 3 * MS)
 
 
 def test_the_record_of_a_run() -> None:

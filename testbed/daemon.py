@@ -1,0 +1,172 @@
+"""A real daemon of a run: its configuration, its process, its answers, and its cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trio
+
+from testbed.crew import Child, Crew
+from testbed.errors import MeasurementError
+
+_READY_S = 120.0
+"""Longest wait for a daemon; one of many, or one that needs more than a core, answers slowly."""
+_ANSWER_S = 60.0
+_POLL_S = 0.02
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Daemon:
+    """`python -m drld` in a namespace."""
+
+    def __init__(self, document: dict[str, Any], state: Path, namespace: str) -> None:
+        """Its files are in `state`; `document` is its configuration, without its control socket."""
+        self.name: str = document["limiter"]["name"]
+        self.document = document
+        self.namespace = namespace
+        self.file = state / f"{self.name}.toml"
+        self.control = state / f"{self.name}.sock"
+        """Its control socket, as it sees it."""
+        self._process: Child | None = None
+
+    @property
+    def command(self) -> list[str]:
+        """The command that starts it."""
+        return [sys.executable, "-m", "drld", "--config", str(self.file)]
+
+    @property
+    def process(self) -> Child:
+        """Its process, or the last one."""
+        assert self._process is not None, "not started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def socket(self) -> Path:
+        """Its control socket, as this process sees it."""
+        return self.control
+
+    def write(self) -> None:
+        """Write its configuration."""
+        self.document["limiter"]["control"] = str(self.control)
+        self.file.write_text(toml(self.document), encoding="utf-8")
+
+    def launch(self, crew: Crew) -> None:
+        """Write its configuration, and start it."""
+        self.write()
+        self._process = crew.start(f"daemon {self.name}", self.namespace, self.command)
+
+    async def ready(self, *, peers_too: bool = True) -> dict[str, Any]:
+        """Wait until it is ready, and connected to all its peers; return its status.
+
+        Raises:
+            MeasurementError: it ended, or was not ready in time.
+        """
+        status: dict[str, Any] = {}
+        with trio.move_on_after(_READY_S):
+            async with self.client() as asking:
+                while self.process.process.poll() is None:
+                    try:
+                        status = (await asking.get("/v1/status")).raise_for_status().json()
+                    except httpx.HTTPError:
+                        status = {}
+                    peers = status.get("peers", {})
+                    if status.get("ready") and (
+                        not peers_too or peers["connected"] == peers["configured"]
+                    ):
+                        return status
+                    await trio.sleep(_POLL_S)
+        raise await self.process.failure(f"did not become ready (last status: {status or 'none'})")
+
+    def client(self, timeout_s: float = _ANSWER_S) -> httpx.AsyncClient:
+        """A client of its control socket."""
+        transport = httpx.AsyncHTTPTransport(uds=str(self.socket), verify=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=timeout_s)
+
+    async def ask(self, path: str) -> Any:
+        """Its answer to a request.
+
+        Raises:
+            MeasurementError: there is no answer for a long time.
+        """
+        async with self.client() as asking:
+            try:
+                return (await asking.get(path)).raise_for_status().json()
+            except httpx.HTTPError as error:
+                raise MeasurementError(f"{self.socket}{path}: {error!r}") from error
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used, with its threads and the kernel's work for it.
+
+        Raises:
+            MeasurementError: it ended.
+        """
+        stat = self._proc("stat")
+        fields = stat[stat.rindex(")") + 2 :].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def resident_bytes(self, field: str = "VmRSS") -> int:
+        """Its resident memory; `VmHWM` is the most up to now, its start included.
+
+        Raises:
+            MeasurementError: it ended.
+        """
+        for line in self._proc("status").splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+        raise MeasurementError(f"{self.process.name} ended")
+
+    def clock(self) -> tuple[float, float]:
+        """The time, and the processor time that it has used: what `cost` counts from."""
+        return time.monotonic(), self.cpu_s()
+
+    def cost(self, since: tuple[float, float]) -> dict[str, float]:
+        """Its cost since a `clock`.
+
+        Returns:
+            `core_share` (processor time over time; 1.0 is a whole core), and its memory now and at
+            most: `resident_bytes`, `peak_bytes`.
+        """
+        (begin_s, before_s), (end_s, used_s) = since, self.clock()
+        return {
+            "core_share": (used_s - before_s) / (end_s - begin_s),
+            "resident_bytes": self.resident_bytes(),
+            "peak_bytes": self.resident_bytes("VmHWM"),
+        }
+
+    def _proc(self, file: str) -> str:
+        try:
+            return Path(f"/proc/{self.pid}/{file}").read_text(encoding="ascii")
+        except FileNotFoundError:
+            raise MeasurementError(f"{self.process.name} ended") from None
+
+
+def toml(document: Mapping[str, Any]) -> str:
+    """A document of tables and arrays of tables as TOML."""
+    lines: list[str] = []
+    for key, value in document.items():
+        tables = value if isinstance(value, list) else [value]
+        header = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"
+        for table in tables:
+            lines += [header, *(f"{name} = {_inline(item)}" for name, item in table.items()), ""]
+    return "\n".join(lines)
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    # The strings and numbers of JSON are those of TOML.
+    return json.dumps(value)
