@@ -13,6 +13,7 @@ from .conservative_tcp import BOUND, DEMANDS, KINDS
 PAIRS = itertools.product(["gtb", "grd", "fps-random-drop"], ["mesh", "pushsum", "tree"])
 
 
+# Each pair of an allocator and a fabric, and each of them with both demands.
 @pytest.mark.parametrize(
     ("kind", "fabric", "demand"),
     [(*pair, demand) for pair, demand in zip(PAIRS, itertools.cycle(DEMANDS))],

@@ -100,6 +100,7 @@ SHARES = {"l0": 0.5, "l1": 0.3, "l2": 0.2}
 CHAINS = itertools.product(FABRICS, [[1, 0, 1], [1, 1, 1], [1, 30, 1], [30, 1, 1]], range(3))
 
 
+# Each chain on each fabric, and every part of it with equal shares and with others.
 @pytest.mark.parametrize(
     ("fabric", "wanted", "middle", "shares"),
     [(*chain, shares) for chain, shares in zip(CHAINS, itertools.cycle([{}, SHARES]))],
