@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -79,27 +79,11 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteNfq
     processes: list[RemoteNfqueueDatapath] = []
 
     def start(
-        limiter: str = "lim1",
-        queue: int | None = None,
-        *,
-        path: Path | None = None,
-        tool: str = firewall,
-        timestamps: str = "auto",
-        environment: Mapping[str, str] | None = None,
-        way: str | None = None,
+        limiter: str = "lim1", queue: int | None = None, *, tool: str = firewall, **options: Any
     ) -> RemoteNfqueueDatapath:
-        started = RemoteNfqueueDatapath(
-            topology.names["limiter"],
-            limiter,
-            tool,
-            queue,
-            path,
-            timestamps=timestamps,
-            environment=environment,
-            way=way,
-        )
-        processes.append(started)
-        return started
+        namespace = topology.names["limiter"]
+        processes.append(RemoteNfqueueDatapath(namespace, limiter, tool, queue, **options))
+        return processes[-1]
 
     yield start
     for process in processes:

@@ -1,14 +1,13 @@
 """A process with a datapath in a network namespace, driven over a pipe (remote.py).
 
-Its main program is kernel_host.py or nfqueue_host.py, with the namespace and the pipe's descriptor
-as arguments. The first message is the arguments of its `Host`; then come (method, arguments),
+Its `Host` is that of kernel_host.py or nfqueue_host.py. Over the pipe come (method, arguments),
 answered by ("done", result) or ("failed", exception). Methods of the datapath get the current time
 where they take one.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection, wait
@@ -76,10 +75,13 @@ class Host:
         self.paused = paused
 
 
-def serve(make: Callable[..., Host]) -> None:
-    enter(sys.argv[1])
-    pipe = Connection(int(sys.argv[2]))
-    host = make(*pipe.recv())
+def serve(
+    make: Callable[[], Host], namespace: str, environment: dict[str, str], pipe: Connection
+) -> None:
+    """Do in the namespace what comes over the pipe; `environment` are further variables."""
+    os.environ.update(environment)
+    enter(namespace)
+    host = make()
     turned_s = time.monotonic()
     while True:
         busy = host.attached and not host.paused

@@ -52,7 +52,3 @@ def _refusing(put: Callable[..., None], interface: str) -> Callable[..., None]:
         put(attachment, index, *arguments)
 
     return refusing
-
-
-if __name__ == "__main__":
-    datapath_host.serve(Host)

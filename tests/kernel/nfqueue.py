@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +61,11 @@ def waiting(topology: Topology) -> int:
     Looked up by no process of its own: who waits for packets must not let them grow old.
     """
     return int(topology.within("limiter", _QUEUES.read_text).split()[2])
+
+
+def before_the_hosts(tools: Path) -> dict[str, str]:
+    """Variables under which the tools in a directory are found before the host's."""
+    return {"PATH": f"{tools}:{os.environ['PATH']}"}
 
 
 def refusing_tools(directory: Path, *tools: str) -> Path:

@@ -69,7 +69,3 @@ class Host(datapath_host.Host):
 
     def break_judging(self, broken: bool) -> None:
         self.datapath.broken = broken
-
-
-if __name__ == "__main__":
-    datapath_host.serve(Host)

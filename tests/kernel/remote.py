@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from multiprocessing.connection import Connection
-from pathlib import Path
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 
+from . import datapath_host, kernel_host, nfqueue_host
 from .topology import DEADLINE_S, wait_for
 
-ROOT = Path(__file__).parents[2]
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload([kernel_host.__name__, nfqueue_host.__name__])
+"""Imports take most of the time that a datapath's process would need to start."""
 
 
 class RemoteDatapath:
@@ -24,33 +23,20 @@ class RemoteDatapath:
 
     def __init__(
         self,
-        script: str,
+        make: Callable[[], datapath_host.Host],
         namespace: str,
-        arguments: Sequence[object],
-        path: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str],
     ) -> None:
-        """`path` is a directory of tools that come before the system's."""
-        search = os.environ["PATH"]
-        ours, theirs = socket.socketpair()
+        self._pipe, theirs = _PROCESSES.Pipe()
+        self.process = _PROCESSES.Process(
+            target=datapath_host.serve,
+            args=(make, namespace, dict(environment), theirs),
+            daemon=True,
+        )
         with theirs:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    str(Path(__file__).with_name(script)),
-                    namespace,
-                    str(theirs.fileno()),
-                ],
-                pass_fds=[theirs.fileno()],
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(ROOT),
-                    "PATH": f"{path}:{search}" if path else search,
-                    **(environment or {}),
-                },
-            )
-        self._pipe = Connection(ours.detach())
-        self._pipe.send(arguments)
+            self.process.start()
+        assert self.process.pid is not None
+        self.pid = self.process.pid
         self.totals: dict[int, Measurement] = {}
 
     def _call(self, method: str, *arguments: object) -> Any:
@@ -123,7 +109,7 @@ class RemoteDatapath:
     def kill(self) -> None:
         """End the process at once, as the kernel's OOM killer would."""
         self.process.kill()
-        self.process.wait()
+        self.process.join()
         self._pipe.close()
 
 
@@ -136,14 +122,13 @@ class RemoteNfqueueDatapath(RemoteDatapath):
         limiter: str,
         firewall: str,
         queue: int | None,
-        path: Path | None = None,
         *,
         timestamps: str = "auto",
         environment: Mapping[str, str] | None = None,
         way: str | None = None,
     ) -> None:
         arguments = (limiter, firewall, queue, timestamps, way)
-        super().__init__("nfqueue_host.py", namespace, arguments, path, environment)
+        super().__init__(partial(nfqueue_host.Host, *arguments), namespace, environment or {})
 
     def queue(self) -> int:
         """The queue's number."""
@@ -168,7 +153,7 @@ class RemoteKernelDatapath(RemoteDatapath):
     """A `KernelDatapath`."""
 
     def __init__(self, namespace: str, limiter: str, way: str | None = None) -> None:
-        super().__init__("kernel_host.py", namespace, (limiter, way))
+        super().__init__(partial(kernel_host.Host, limiter, way), namespace, {})
 
     def prepare(self, *limits: LimitSpec) -> None:
         """Make the programs for these, in another thread."""

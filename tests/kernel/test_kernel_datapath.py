@@ -210,7 +210,7 @@ def test_what_was_prepared_is_attached_if_it_fits(topology: Topology, start: Sta
     datapath = start()
 
     def programs() -> set[int]:
-        return {number for kind, number in held(datapath.process.pid) if kind == "prog_id"}
+        return {number for kind, number in held(datapath.pid) if kind == "prog_id"}
 
     datapath.attach((limit(1), only(10)))
     first = programs()

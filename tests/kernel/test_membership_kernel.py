@@ -71,7 +71,14 @@ class Fleet:
 
     def forwarded(self, *numbers: int) -> list[int]:
         """Bytes since each of these started."""
-        return [self.daemons[number].limit("shared")["forwarded_bytes"] for number in numbers]
+        return self._counted("forwarded_bytes", numbers)
+
+    def arrived(self, *numbers: int) -> list[int]:
+        """The same of what came, whether it passed or not."""
+        return self._counted("arrived_bytes", numbers)
+
+    def _counted(self, counter: str, numbers: tuple[int, ...]) -> list[int]:
+        return [self.daemons[number].limit("shared")[counter] for number in numbers]
 
 
 def _counts_on(others: list[str], limit: Any) -> bool:
@@ -110,9 +117,11 @@ def test_limiters_join_and_leave_under_load(hosts: RegistryFleet, allocator: str
         assert all(map(int.__ge__, left, (joined[0], joined[2])))
         passed = sum(fleet.forwarded(1, 3)) + sum(gone) - before
         lasted_s = time.monotonic() - begun
+        offered = sum(fleet.arrived(1, 3))
     # And what a bucket that is full when its limiter starts or changes holds. That no moment in
     # between is above the limit is for tests/sim/test_conservative.py to see.
     assert passed <= RATE * lasted_s + 6 * BURST
-    assert passed >= 0.2 * RATE * lasted_s
+    # On a host that is late less is offered than the limit.
+    assert passed >= 0.2 * min(offered, RATE * lasted_s)
     for daemon in (first, second, third):
         assert "Traceback" not in daemon.log

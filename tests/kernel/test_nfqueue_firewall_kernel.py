@@ -13,6 +13,7 @@ from drld.errors import DatapathError
 
 from .nfqueue import (
     Start,
+    before_the_hosts,
     last_tool,
     our_rules,
     plant_other_rules,
@@ -172,7 +173,7 @@ def test_leftovers_of_the_other_tool_are_removed(
 def test_packets_flow_while_a_tool_takes_its_time(
     topology: Topology, start: Start, firewall: str, tmp_path: Path
 ) -> None:
-    datapath = start(path=tmp_path)
+    datapath = start(environment=before_the_hosts(tmp_path))
     datapath.attach((limit(1, "out0"), only(4)))
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -201,7 +202,7 @@ def test_a_failed_attach_leaves_nothing_behind(
     before = rules(topology)
     switch = refusing_tools(tmp_path, last_tool(firewall))
     switch.touch()
-    datapath = start(path=tmp_path)
+    datapath = start(environment=before_the_hosts(tmp_path))
     with pytest.raises(DatapathError, match=r"(nft -f -|ip6tables-restore .*): out of cheese"):
         datapath.attach((limit(1, "out0"), UNLIMITED))
     assert (rules(topology), queues(topology)) == (before, [])
@@ -222,7 +223,7 @@ def test_a_failed_attach_leaves_what_a_killed_run_left(
     left = sorted(rules(topology))
 
     switch.touch()
-    second = start(path=tmp_path)
+    second = start(environment=before_the_hosts(tmp_path))
     with topology.capture() as capture:
         with pytest.raises(DatapathError, match="out of cheese"):
             second.attach((limit(1, "in0", SINK_TOO[4]), UNLIMITED), (limit(3, "out0"), UNLIMITED))
@@ -241,7 +242,7 @@ def test_a_failed_reload_changes_nothing(
     topology: Topology, start: Start, firewall: str, tmp_path: Path
 ) -> None:
     switch = refusing_tools(tmp_path, last_tool(firewall))
-    datapath = start(path=tmp_path)
+    datapath = start(environment=before_the_hosts(tmp_path))
     datapath.attach((limit(1, "out0"), UNLIMITED))
     before = our_rules(topology)
     switch.touch()

