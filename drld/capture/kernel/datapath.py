@@ -38,7 +38,6 @@ from drld.spec import LimitSpec
 log = logging.getLogger(__name__)
 
 _LOOK_NS = NS_PER_S
-_POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 def limiter_programs(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
@@ -116,7 +115,7 @@ class KernelDatapath:
                 self._attachment(self._limiter_name), self._code["police"], self._seed
             )
             self._state = self._adopt() or State.create(
-                len(pairs), possible_cpus(_POSSIBLE.read_text()), self._code["apply"]
+                len(pairs), possible_cpus(), self._code["apply"]
             )
             if not self._taken_over:
                 self._state.beat(now_ns)
