@@ -241,8 +241,10 @@ int apply(struct __sk_buff *skb)
 	if (!limit)
 		return 0;
 	u32 sequence = limit->sequence;
-	struct drld_record *old = dead(limit, command->now_ns) ? &limit->fallback
-							       : &limit->record[sequence & 1];
+	struct drld_record *old = &limit->record[sequence & 1];
+	/* A fallback without a bucket leaves the bucket alone, which goes on filling. */
+	if (dead(limit, command->now_ns) && limit->fallback.mode & DRLD_BUCKET)
+		old = &limit->fallback;
 	struct drld_record *next = &limit->record[(sequence + 1) & 1];
 	settle(limit, old, sequence, command->now_ns, 1);
 	u64 had_bucket = old->mode & DRLD_BUCKET;

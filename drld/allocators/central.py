@@ -14,11 +14,7 @@ class CentralTokenBucket(Allocator):
     """Fill at the global limit."""
 
     def allocate(
-        self,
-        demand: Demand,
-        view: GlobalView,
-        limit: InForce,
-        interval_ns: int,
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
         """Fill at the limit in force."""
         return Allocation(demand.rate, bucket(limit.rate, limit.burst), limit.rate)

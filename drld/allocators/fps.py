@@ -19,58 +19,43 @@ r = (1 + h) * r_i and W is the remote weight.
 Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
 sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
 
-Where we deviate from figure 2, and why (`fps-paper` is figure 2 as printed; docs/allocators.md and
-docs/reproduction.md have the effects):
+Differences from figure 2 (`fps-paper` is figure 2 as printed; docs/allocators.md has the effects):
 
-1. r_i / f, not l_i / f. At the fixed point they are equal, as r_i = l_i. Elsewhere the quotient
-   of two rates that went through the same filter keeps the number of flows while the limit moves
-   and while TCP, after a loss, sends less than it may; and traffic that does not respond to
-   drops does not talk its own weight down.
-2. f is not the fastest flow but the mean of the fast ones (drld.estimate.flows), for the maximum
-   of n noisy rates grows with n and would cost the limiter with more flows part of its share.
-3. "Demand >= limit" is tested by evidence: a drop in the last interval, or demand above
-   `saturation` of the local limit. Evidence counts for `hold_s`. The literal test takes the dip
-   after each loss for the other regime. With few flows that costs a per cent or two of the limit;
-   with the baseline's ten flows, nothing.
+1. r_i / f, not l_i / f. At the fixed point they are equal. Elsewhere both rates went through the
+   same filter, so the quotient keeps the number of flows while the limit moves and after a loss of
+   TCP. Traffic that ignores drops does not lower its own weight.
+2. f is the mean of the fast flows (drld.estimate.flows). The maximum of n noisy rates grows with n
+   and would cost the limiter with more flows part of its share.
+3. A limiter is saturated for `hold_s` after a drop, or after a demand above `saturation` of the
+   local limit. "Demand >= limit" takes the dip after each loss for the other regime.
 4. Headroom. With l_i exactly the demand, noise alone saturates a limiter whose flows are all
-   bottlenecked elsewhere, and it would claim the share of all its flows. (1 + h) * saturation
-   must therefore exceed 1.
-5. The weight rises at most `growth`-fold a second, and only on evidence. The paper smooths the
-   oscillation between the regimes with an EWMA, which delays falling as much as rising; falling
-   is safe, and rising from next to nothing takes a few intervals this way.
-6. Unsaturated weights stay between `min_weight` and the flow count. When no limiter is saturated
-   line 9 only relates the weights to each other: all wither to zero while the demands (with their
-   headroom) sum to less than L, and all grow without bound where they sum to more. The floor
-   gives a fleet's spare capacity to those who may want it next; the ceiling says that flows which
-   are bottlenecked are worth no more than as many which are not.
-7. A limiter tells no more than the weight of `reach` times what arrived in the last tenth of a
-   second. Where many short flows come and go (web requests) demand halves within that time, and the
-   filters hold what they want for a second; meanwhile nobody could use it. It keeps the weight that
-   it had: TCP's pauses after a loss cost a tick or two, and not the climb back.
+   bottlenecked elsewhere. It would then claim the share of all its flows. So (1 + h) * saturation
+   must exceed 1.
+5. The weight rises at most `growth`-fold a second, and only on evidence. The paper's EWMA smooths
+   the oscillation between the regimes, but it delays falling, which is safe, as much as rising.
+6. Unsaturated weights stay between `min_weight` and the flow count. If no limiter is saturated,
+   line 9 only relates the weights to each other. They would fall to 0 or grow without bound.
+7. The weight told is at most that of `reach` times the arrivals of the last tenth of a second.
+   Demand of short flows (web requests) halves within that time, and filters remember it for a
+   second. The limiter keeps its own weight, so a pause of TCP costs a tick or two.
 
-Depth. N limiters could burst N depths if each had the limit's own, but flows that share a bucket
-do not all lose at once, so that what TCP needs of a bucket falls more slowly than its rate
-(Appenzeller et al., "Sizing router buffers", SIGCOMM 2004). The depth is scaled with the square
-root of the local limit's part of L, or of the static share's where that is larger, for short flows
-come in bursts while a limiter has little. A new flow's SYN and initial window (RFC 6928) must pass
-in any case: `depth_packets`. So N limiters hold at most sqrt(2 N) depths. Where a static share's
-depth is below an initial window (18 kB), add N initial windows. With 490 limiters of equal shares
-and a depth of 75 kB this is 8.8 MB in all, which is 118 depths.
+Depth. It falls with the square root of the larger of local limit and static share, over L: flows
+that share a bucket do not all lose at once (Appenzeller et al., "Sizing router buffers", SIGCOMM
+2004). A new flow's SYN and initial window must pass: `depth_packets`. So N limiters hold at most
+sqrt(2 N) depths, and N initial windows if a static share's depth is below one.
 
-Slow start (end of section 3.2.2). An idle limiter's limit is zero and its bucket may be empty: it
-is granted `depth_packets` of tokens as a credit when it falls idle. The paper then gives a new flow
-its instantaneous rate for one interval; slow start doubles that in the next, and a flow that loses
-the difference is thrown back to a few packets, from where it needs a round trip for each one more.
-So for `start_s` the flows of a limiter that was idle are taken for unbottlenecked, and counted.
+Slow start (end of section 3.2.2). An idle limiter's limit is 0, and its bucket may be empty. So it
+has a credit of `depth_packets` (drld.allocators.start_credit). The paper gives a new flow its
+instantaneous rate for one interval. Slow start doubles the rate in the next, and a flow that loses
+the difference needs a round trip for each packet more. So for `start_s` all flows of a limiter that
+was idle count as unbottlenecked.
 
-Leaving. A limiter all of whose flows are silent (drld.estimate.flows) tells no more than
-`min_weight`, so that the others have its share within a few intervals, and not when it has been
-idle for long. It keeps the weight that it had: if they were only in a timeout, it is there at once.
+Leaving. A limiter whose flows are all silent tells no more than `min_weight`. The others then have
+its share within a few intervals. It keeps its own weight, in case the flows were only in a timeout.
 
-FPS with random drop (the paper's footnote 3) has the same weights and local limits, and enforces
-them as GRD does, by p = (r_i - l_i) / r_i (drld.allocators.random_drop). Drops spread over the
-flows in proportion to their rates, where a bucket's fall on whoever bursts. The guard is FPS's own
-bucket, filled `_GUARD_MARGIN` faster: as the local limits sum to L, 1.1 L passes at most.
+`fps-random-drop` (the paper's footnote 3) has the same weights and local limits. It enforces them
+as GRD does, by p = (r_i - l_i) / r_i (drld.allocators.random_drop). Its guard is FPS's own bucket,
+filled `_GUARD_MARGIN` faster: as the local limits sum to L, at most 1.1 L passes.
 """
 
 from __future__ import annotations

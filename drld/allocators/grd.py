@@ -68,11 +68,7 @@ class GlobalRandomDrop(Allocator):
         self.parameters: GrdParameters = parameters
 
     def allocate(
-        self,
-        demand: Demand,
-        view: GlobalView,
-        limit: InForce,
-        interval_ns: int,
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
         """Set the drop probability from the global demand."""
         local = leading(demand, self.parameters.lead)

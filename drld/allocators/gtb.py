@@ -24,11 +24,7 @@ class GlobalTokenBucket(Allocator):
     """Fill at the limit less the others' demand."""
 
     def allocate(
-        self,
-        demand: Demand,
-        view: GlobalView,
-        limit: InForce,
-        interval_ns: int,
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
         """Fill at the limit in force less the remote demand."""
         fill_rate = limit.rate - view.remote

@@ -1,27 +1,23 @@
 """Random drop, and what keeps it to its limit: for GRD and for FPS with random drop.
 
-A limiter that may forward l of the r that it is offered drops each packet with the same probability
-(paper, section 3.2.1 and figure 1, line 4),
+A limiter that may forward l of the r that it is offered drops each packet with the probability
 
-    p = (r - l) / r  where r > l, else 0
+    p = (r - l) / r  if r > l, else 0                       (paper, section 3.2.1, figure 1, line 4)
 
-so the expected number of drops is a bucket's, without its bursts. The paper has nothing beside it:
-while p is not what it should be, nothing bounds what passes. Two things are added, and
-docs/conservative-rule.md has what comes of them.
+So the expected number of drops is a bucket's, without its bursts. While p is wrong, nothing bounds
+what passes. drld adds two things (effects: docs/conservative-rule.md):
 
-Lead. The demand filter (0.43 s at `ewma` = 0.1), a round trip and the gossip's delay together turn
-p by nearly half a period against what TCP's congestion avoidance makes of it, at some 7 rad/s where
-the loop's gain is still 1: the forwarded rate swings, by a fifth of the limit with ten flows. What
-damps such a loop is lead: the demand that counts is
+Lead. Demand filter, round trip and gossip together turn p by nearly half a period against TCP's
+congestion avoidance, at some 7 rad/s, where the loop's gain is still 1. The forwarded rate swings,
+by a fifth of the limit with ten flows. Lead damps such a loop: evidence of change passes the filter
+in part. The mean stays, so the aggregate does.
 
     r = (1 - lead) * filtered + lead * that of the last interval
 
-so that evidence of change passes the filter in part. The mean stays, so the aggregate does.
-
-Guard. A bucket beside p, filled a margin faster than l, so that p decides and traffic that p has
-brought down to l seldom finds it empty. A dead limiter's datapath keeps its last p, which may be 0,
-until it falls back; it keeps its bucket as well. Invariant: where the l of a fleet sum to the limit
-L at most, no more than (1 + margin) L t and the depths pass in any time t, whatever the p are.
+Guard. A bucket beside p, filled by a margin faster than l. So p decides, and traffic that p has
+brought down to l rarely finds the bucket empty. A dead limiter's datapath keeps its last p, which
+may be 0, until it falls back; it keeps its bucket as well. Invariant: if the l of a fleet sum to at
+most the limit L, at most (1 + margin) L t and the depths pass in any time t, whatever the p are.
 """
 
 from __future__ import annotations

@@ -15,11 +15,7 @@ class Static(Allocator):
     """Fill at this limiter's share."""
 
     def allocate(
-        self,
-        demand: Demand,
-        view: GlobalView,
-        limit: InForce,
-        interval_ns: int,
+        self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
         """Fill at the static share."""
         return Allocation(

@@ -14,6 +14,7 @@ import platform
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from drld.errors import DatapathError
 
@@ -37,6 +38,7 @@ _VERIFIER_LOG_BYTES = 1 << 20
 _LICENSE = b"GPL"
 """The programs have two licences; under this one the kernel allows all helpers."""
 _NAME_BYTES = 16
+_POSSIBLE_CPUS = Path("/sys/devices/system/cpu/possible")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -198,18 +200,9 @@ class Program:
                 _PROG_LOAD,
                 struct.pack(
                     "<IIQQIIQII16sII",
-                    _SCHED_CLS,
-                    len(linked) // 8,
-                    _address(instructions),
-                    _address(licence),
-                    1 if log else 0,
-                    len(log) if log else 0,
-                    _address(log) if log else 0,
-                    0,
-                    0,
-                    _name(name),
-                    0,
-                    0,
+                    *(_SCHED_CLS, len(linked) // 8, _address(instructions), _address(licence)),
+                    *(1 if log else 0, len(log) if log else 0, _address(log) if log else 0),
+                    *(0, 0, _name(name), 0, 0),
                 ),
             )
             return fd
@@ -252,38 +245,23 @@ class Program:
         _information(self.fd, 64, bytes(asked))
         return list(ids)
 
-    def run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> int:
-        """Run the program on a made-up packet (BPF_PROG_TEST_RUN); return its result.
+    def run(
+        self, data: bytes, context: bytes = b"", repeat: int = 1, room: int = 0
+    ) -> tuple[int, bytes, bytes]:
+        """Run the program on a made-up packet (BPF_PROG_TEST_RUN).
 
         Args:
             data: the packet, from its Ethernet header on.
             context: the beginning of its struct __sk_buff.
             repeat: number of runs.
+            room: bytes of the packet to return.
+
+        Returns:
+            The program's result; packet and context after the run.
 
         Raises:
             OSError: the kernel cannot run the program.
         """
-        return self.timed_run(data, context, repeat)[0]
-
-    def run_on(self, data: bytes, context: bytes) -> tuple[int, bytes]:
-        """As `run`; return the program's result, and the packet after the run."""
-        returned, _, _, packet = self._run(data, context, 1, len(data))
-        return returned, packet
-
-    def timed_run(self, data: bytes, context: bytes = b"", repeat: int = 1) -> tuple[int, int]:
-        """As `run`; return the last result, and the mean duration in ns."""
-        returned, duration_ns, _, _ = self._run(data, context, repeat)
-        return returned, duration_ns
-
-    def run_in_context(self, data: bytes, context: bytes) -> tuple[int, bytes]:
-        """As `run`; return the program's result, and the context after the run."""
-        returned, _, left, _ = self._run(data, context, 1)
-        return returned, left
-
-    def _run(
-        self, data: bytes, context: bytes, repeat: int, room: int = 0
-    ) -> tuple[int, int, bytes, bytes]:
-        """Return the result, the mean duration in ns, the context, `room` bytes of the packet."""
         packet = ctypes.create_string_buffer(data, len(data))
         out = ctypes.create_string_buffer(room)
         given = ctypes.create_string_buffer(context, len(context))
@@ -292,22 +270,13 @@ class Program:
             _TEST_RUN,
             struct.pack(
                 "<IIIIQQIIIIQQ",
-                self.fd,
-                0,
-                len(data),
-                room,
-                _address(packet),
-                _address(out) if room else 0,
-                repeat,
-                0,
-                len(context),
-                len(context),
-                _address(given) if context else 0,
-                _address(left) if context else 0,
+                *(self.fd, 0, len(data), room),
+                *(_address(packet), _address(out) if room else 0),
+                *(repeat, 0, len(context), len(context)),
+                *(_address(given) if context else 0, _address(left) if context else 0),
             ),
         )
-        returned, duration_ns = struct.unpack_from("<i28xI", memory.raw, 4)
-        return returned, duration_ns, left.raw, out.raw
+        return struct.unpack_from("<i", memory.raw, 4)[0], out.raw, left.raw
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -380,8 +349,9 @@ def references(
     return found
 
 
-def possible_cpus(text: str) -> int:
-    """The number of possible CPUs, from /sys/devices/system/cpu/possible ("0-3,8")."""
+def possible_cpus() -> int:
+    """The number of CPUs that this kernel may use: one more than the highest number of any."""
+    text = _POSSIBLE_CPUS.read_text()  # "0-3,8"
     return max(int(part.split("-")[-1]) for part in text.strip().split(",")) + 1
 
 

@@ -112,7 +112,7 @@ class Bench:
         struct.pack_into("=I", context, _MARK_OFFSET, mark)
         struct.pack_into("=I", context, _GSO_SIZE_OFFSET, segment)
         struct.pack_into("=I", context, _GSO_SEGS_OFFSET, segments)
-        verdict, left = self.program.run_on(data, bytes(context))
+        verdict, left, _ = self.program.run(data, bytes(context), room=len(data))
         assert verdict in (_GO_ON, _SHOT)
         if verdict == _SHOT:
             return DROP

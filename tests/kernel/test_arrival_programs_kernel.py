@@ -60,7 +60,7 @@ def test_the_program_stamps_what_nobody_has_stamped(there: int) -> None:
     struct.pack_into("<I", context, 8, 0x1234)
     struct.pack_into("<Q", context, 152, there)
     before_ns = time.monotonic_ns()
-    returned, after = program.run_in_context(packet, bytes(context))
+    returned, _, after = program.run(packet, bytes(context))
     assert returned == -1
     assert struct.unpack_from("<I", after, 8) == (0x1234,)
     (stamp,) = struct.unpack_from("<Q", after, 152)

@@ -26,7 +26,7 @@ def test_a_signal_neither_loses_nor_repeats_a_record(monkeypatch: pytest.MonkeyP
     interrupted = rounds = 0
     run = Program.run
 
-    def observed(*arguments: Any, **options: Any) -> int:
+    def observed(*arguments: Any, **options: Any) -> object:
         nonlocal interrupted
         try:
             return run(*arguments, **options)

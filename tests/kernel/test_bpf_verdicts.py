@@ -499,6 +499,26 @@ def test_a_daemon_is_dead_as_soon_as_the_clock_says_so(
     assert passed == [True, True, False, True, True]
 
 
+@pytest.mark.parametrize("on_failure", [OnFailure.OPEN, OnFailure.CLOSED])
+def test_a_daemon_that_was_late_finds_the_tokens_that_were_left(
+    benches: dict[int, Bench], on_failure: OnFailure
+) -> None:
+    """A fallback without a bucket leaves the bucket alone, also if the next record is another."""
+    bench = benches[1]
+    limits = [replace(bench.limits[0], on_failure=on_failure)]
+    bench.reset([Enforcement(fill_rate=1500, depth=15_000)], START_NS, limits)
+    bench.state.configure(0, 0, NS_PER_S, bytes(20))
+    packet = frame(1500, FLOW)
+    assert [bench.packet(packet, START_NS, START_NS) for _ in range(10)] == [FORWARD] * 10
+    dead_ns = START_NS + 2 * NS_PER_S
+    fallen_back = bench.packet(packet, dead_ns, dead_ns)
+    assert fallen_back == (FORWARD if on_failure is OnFailure.OPEN else DROP)
+    bench.state.apply({0: Enforcement(fill_rate=1000, depth=15_000)}, dead_ns)
+    bench.state.beat(dead_ns)
+    passed = [bench.packet(packet, dead_ns, dead_ns) for _ in range(3)]
+    assert passed == [FORWARD, FORWARD, DROP]
+
+
 def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
     """Though the clock stands still."""
     pair = Pair(benches[1], [Enforcement(fill_rate=1500, depth=10**6)])

@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,9 +18,12 @@ from typing import Any
 
 import pytest
 
+from drld.capture.kernel.datapath import KernelDatapath
+from drld.capture.spec import match_of
 from drld.ebpf import bpf
 from drld.ebpf.bpf import Code, Program
 from drld.ebpf.clsact import Clsact
+from drld.ebpf.hook import Found
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, Enforcement
 from drld.police.direction import Direction
@@ -239,6 +243,69 @@ def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start:
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
     assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
+
+
+class Recorded:
+    """Attaches nothing: the test runs the programs. It may act while one is made or attached."""
+
+    way = "none"
+
+    def __init__(self) -> None:
+        self.program: Program | None = None
+        self.making: Callable[[], None] = lambda: None
+        self.attached: Callable[[], None] = lambda: None
+
+    def program_name(self, kind: str) -> str:
+        self.making()
+        return kind
+
+    def put(self, index: int, direction: Direction, program: Program, handover_ids: str) -> None:
+        self.program = program
+        self.attached()
+
+    def remove(self, index: int, direction: Direction) -> None:
+        pass
+
+    def has(self, index: int, direction: Direction) -> bool:
+        return True
+
+    def found(self) -> list[Found]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def test_packets_that_come_while_limits_move_are_charged_and_counted() -> None:
+    recorded = Recorded()
+    datapath = KernelDatapath("moving", attachment=lambda _: recorded)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 100, 0, 0, 64, UDP_NUMBER, 0, b"abcd", b"efgh")
+    frame = bytes(12) + b"\x08\x00" + header + bytes(80)
+
+    def arrive(packets: int) -> None:
+        assert recorded.program is not None
+        for _ in range(packets):
+            recorded.program.run(frame)
+
+    def attach(count: int) -> None:
+        few = [(limit(1, "lo", interval_ns=3600 * 10**9), only(10, 100)), *others(2, count)]
+        datapath.attach(
+            [(replace(it, match=replace(match_of(it), interface="lo")), now) for it, now in few],
+            time.monotonic_ns(),
+        )
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(datapath.detach)
+        attach(1)
+        arrive(4)
+        datapath.read(1, time.monotonic_ns())
+        recorded.making = lambda: arrive(3)
+        recorded.attached = lambda: arrive(1)
+        attach(100)
+        arrive(5)
+        total = datapath.read(1, time.monotonic_ns())
+    assert (total.arrived_packets, total.forwarded_packets) == (9, 6)
+    assert (total.arrived_bytes, total.forwarded_bytes) == (900, 600)
 
 
 def others(first: int, count: int) -> list[tuple[LimitSpec, Enforcement]]:

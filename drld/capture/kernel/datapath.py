@@ -38,7 +38,6 @@ from drld.spec import LimitSpec
 log = logging.getLogger(__name__)
 
 _LOOK_NS = NS_PER_S
-_POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 def limiter_programs(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
@@ -116,7 +115,7 @@ class KernelDatapath:
                 self._attachment(self._limiter_name), self._code["police"], self._seed
             )
             self._state = self._adopt() or State.create(
-                len(pairs), possible_cpus(_POSSIBLE.read_text()), self._code["apply"]
+                len(pairs), possible_cpus(), self._code["apply"]
             )
             if not self._taken_over:
                 self._state.beat(now_ns)
@@ -227,7 +226,7 @@ class KernelDatapath:
         state = self._attached()
         if _room(limits, state) > state.capacity:
             return lambda: None  # `attach` makes larger maps, and programs for those
-        return self._on_hooks().preparation(limits, _place(limits, state), state)
+        return self._on_hooks().preparation(limits, _place(limits, state, state.capacity), state)
 
     @property
     def reason(self) -> str:
@@ -275,30 +274,46 @@ class KernelDatapath:
         if room > old_state.capacity:
             room = max(room, 2 * len(limits))  # so that a growing fleet rarely needs new maps
             state = State.create(room, old_state.cpus, self._code["apply"])
-            old_state.copy_to(state)
-        kept = state.slots()
-        slots = _place(limits, state)
-        fresh = [limit.id for limit, _ in pairs if limit.id not in kept]
+        kept = old_state.slots()
+        slots = _place(limits, old_state, state.capacity)
+        fresh = [(limit, record) for limit, record in pairs if limit.id not in kept]
+        counted: dict[int, _Counted] = {}
+
+        def ready() -> None:
+            if state is not old_state:
+                old_state.copy_to(state)
+            for limit, enforcement in fresh:
+                grace = GRACE_INTERVALS * limit.policy.interval_ns
+                state.occupy(
+                    slots[limit.id],
+                    layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
+                )
+            for limit_id, slot in (kept | slots).items():
+                counted[limit_id] = _Counted(
+                    slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot)
+                )
+
         try:
-            for limit, enforcement in pairs:
-                if limit.id in fresh:
-                    grace = GRACE_INTERVALS * limit.policy.interval_ns
-                    state.occupy(
-                        slots[limit.id],
-                        layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
-                    )
-            self._on_hooks().replace(limits, slots, state, old_state.handover_ids)
+            self._on_hooks().replace(limits, slots, state, old_state.handover_ids, ready)
         except BaseException:
             if state is not old_state:
                 state.close()
             elif self._on_hooks().in_force:  # else a dead daemon's program may use these slots
-                for limit_id in fresh:
-                    state.release(slots[limit_id])
+                for limit, _ in fresh:
+                    state.release(slots[limit.id])
             raise
         if state is not old_state:
-            self._account(old_state, state, kept)
+            for limit_id, base in self._counted.items():
+                # Packets that the old programs counted since their maps were copied.
+                late = old_state.counts(base.slot).since(counted[limit_id].counts)
+                base.counts = Counts._make(
+                    [one - other for one, other in zip(base.counts, late, strict=True)]
+                )
             old_state.close()
         self._state = state
+        self._counted = {
+            limit_id: self._counted.get(limit_id, counted[limit_id]) for limit_id in slots
+        }
         self._settle_in(pairs, slots, kept, now_ns)
 
     def _settle_in(
@@ -329,21 +344,6 @@ class KernelDatapath:
         state.beat(now_ns)
         self._changed = {}
         self._ids = {slot: limit_id for limit_id, slot in slots.items()}
-        self._counted = {
-            limit_id: self._counted.get(limit_id)
-            or _Counted(slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot))
-            for limit_id, slot in slots.items()
-        }
-
-    def _account(self, old: State, new: State, kept: Mapping[int, int]) -> None:
-        """Add the counts of the old programs since their maps were copied."""
-        for limit_id, slot in kept.items():
-            counted = self._counted.get(limit_id)
-            if counted is not None:
-                late = old.counts(slot).since(new.counts(slot))
-                counted.counts = Counts._make(
-                    [base - more for base, more in zip(counted.counts, late, strict=True)]
-                )
 
 
 def _room(limits: Sequence[LimitSpec], state: State) -> int:
@@ -351,8 +351,8 @@ def _room(limits: Sequence[LimitSpec], state: State) -> int:
     return len(state.slots().keys() | {limit.id for limit in limits})
 
 
-def _place(limits: Sequence[LimitSpec], state: State) -> dict[int, int]:
-    """A slot for each limit: its current slot if it has one."""
+def _place(limits: Sequence[LimitSpec], state: State, capacity: int) -> dict[int, int]:
+    """A slot below `capacity` for each limit: its current slot if it has one."""
     there = state.slots()
-    free = iter(state.free_slots())
+    free = iter(sorted(set(range(capacity)) - set(there.values())))
     return {limit.id: there[limit.id] if limit.id in there else next(free) for limit in limits}

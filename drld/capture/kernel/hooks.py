@@ -85,6 +85,7 @@ class Hooks:
         slots: Mapping[int, int],
         state: State,
         old_handover_ids: str,
+        ready: Callable[[], None],
     ) -> None:
         """Attach programs for these limits to their hooks, and remove all others.
 
@@ -97,6 +98,7 @@ class Hooks:
             slots: the limits' slots in `state`.
             state: the maps that the programs share.
             old_handover_ids: `State.handover_ids` of the old programs.
+            ready: fills `state`; called once all programs are made, which is the slow part.
 
         Raises:
             DatapathError: an interface is missing (the error names its limits), the limits exceed
@@ -108,6 +110,7 @@ class Hooks:
             recipes = self._recipes(limits, slots, state)
             for hook, recipe in recipes.items():
                 made[hook] = self._make(hook, recipe, state)
+            ready()
             self._install(made, state.handover_ids, old_handover_ids)
         except BaseException:
             _close(made, self._attached)

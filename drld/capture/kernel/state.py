@@ -6,10 +6,9 @@ over the maps of a dead one finds each limit's state.
 
 from __future__ import annotations
 
-import itertools
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from drld.capture import kernel_layout as layout
@@ -153,11 +152,6 @@ class State:
             for slot in range(self.capacity)
         )
         return {identity: slot for slot, identity in enumerate(ids) if identity}
-
-    def free_slots(self) -> Iterable[int]:
-        """Slots without a limit."""
-        taken = set(self.slots().values())
-        return itertools.filterfalse(taken.__contains__, range(self.capacity))
 
     def occupy(self, slot: int, content: bytes) -> None:
         """Give a slot to a limit (`kernel_layout.limit_state`)."""
