@@ -22,7 +22,8 @@ from drld.config.fields import Interval
 from drld.config.schema import GossipTable
 from drld.gossip.health.config_digest import ALL, GOSSIP_ID, ConfigDigest, canonical
 from drld.model import NS_PER_S
-from drld.policy import Excess, SourcePrefix
+from drld.police.policer import Excess
+from drld.police.source_sample import SourcePrefix
 from drld.shared_settings import shared_settings
 
 from ..factories import gossip_spec, policy
