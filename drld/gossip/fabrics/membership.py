@@ -86,20 +86,24 @@ class Timeouts:
 class _Peer:
     """What was heard of a peer, and when."""
 
-    __slots__ = ("_denies", "confirmed_ns", "heard_ns")
+    __slots__ = ("_denies", "confirmed_ns", "connected_ns", "heard_ns")
 
     def __init__(self) -> None:
         self.heard_ns: int | None = None
         self.confirmed_ns: int | None = None
         """When it last said that it hears us."""
+        self.connected_ns = 0
+        """Since when it has said so without a pause of D, ns."""
         self._denies = True
         """What its newest update says."""
 
-    def hear(self, hears_us: bool, now_ns: int, since_ns: int) -> None:
-        """It came between the two."""
+    def hear(self, hears_us: bool, now_ns: int, since_ns: int, denial_ns: int) -> None:
+        """It came between the two times; `denial_ns` is D."""
         self.heard_ns = now_ns
         self._denies = not hears_us
         if hears_us:
+            if self.confirmed_ns is None or now_ns - self.confirmed_ns > denial_ns:
+                self.connected_ns = now_ns
             self.confirmed_ns = since_ns
 
     def heard_within(self, span_ns: int, now_ns: int) -> bool:
@@ -248,7 +252,8 @@ class Membership(ABC):
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """Note that an update came from a peer, and whether it hears us."""
-        self._peers[peer].hear(hears_us, now_ns, self.arrived_ns(now_ns))
+        arrived_ns, denial_ns = self.arrived_ns(now_ns), self.timeouts.denial_ns
+        self._peers[peer].hear(hears_us, now_ns, arrived_ns, denial_ns)
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
             self._doubtful.add(peer)
@@ -351,6 +356,10 @@ class Membership(ABC):
     def heard_ns(self, peer: str) -> int | None:
         """When a peer was heard last."""
         return self._peers[peer].heard_ns
+
+    def connected_ns(self, peer: str) -> int:
+        """Since when a connected peer has been connected, whether it was looked at or not, ns."""
+        return self._peers[peer].connected_ns
 
     def age_ns(self, now_ns: int) -> int | None:
         """Time since any peer was heard, ns; None: none was."""
