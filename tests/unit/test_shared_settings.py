@@ -200,7 +200,14 @@ def test_versions_that_differ_in_a_default_agree_on_the_same_file(
     with pytest.MonkeyPatch.context() as patch:
         newer(patch)
         new = settings_of(limit, gossip)
-    assert ConfigDigest(new, 0).digest(ALL) == ConfigDigest(old, 0).digest(ALL)
+    assert disagreeing(old, new) == disagreeing(new, old) == []
+
+
+def disagreeing(own: dict[int, bytes], others: dict[int, bytes]) -> list[str]:
+    """The peers that a limiter with the first settings reports if a peer has the others."""
+    digests = ConfigDigest(own, 0)
+    digests.compare("peer", ALL, ConfigDigest(others, 0).digest(ALL))
+    return list(digests.disagreements())
 
 
 def test_the_newer_versions_do_differ_in_a_default() -> None:
@@ -229,6 +236,7 @@ def test_versions_disagree_on_what_is_written() -> None:
         newest = settings_of('allocator = { name = "fair", headroom = 0.1, haste = 4.0 }')
     assert old[1] != new[1]
     assert old[1] != newest[1]
+    assert disagreeing(old, new) == disagreeing(new, old) == ["peer"]
 
 
 def test_a_default_that_is_written_differs_from_one_that_is_left_out() -> None:
