@@ -203,6 +203,16 @@ def test_versions_that_differ_in_a_default_agree_on_the_same_file(
     assert disagreeing(old, new) == disagreeing(new, old) == []
 
 
+def test_an_earlier_version_registers_the_same_of_this_file() -> None:
+    """Recorded by running commit 44cefc6, in which excess and flow were no matter of a plane."""
+    asked = 'excess = "mark"\nflow = "source/24"\nweights = { a = 2 }\nallocator = "fair"\n'
+    assert settings_of(asked, 'interval = "100ms"') == {
+        GOSSIP_ID: b'[1,{"interval":100000000}]',
+        1: b'[1,{"allocator":"fair","excess":"mark","flow":"source/24/64","rate":1250000,'
+        b'"weights":{"a":2}}]',
+    }
+
+
 def disagreeing(own: dict[int, bytes], others: dict[int, bytes]) -> list[str]:
     """The peers that a limiter with the first settings reports if a peer has the others."""
     digests = ConfigDigest(own, 0)
