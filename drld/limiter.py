@@ -30,6 +30,7 @@ from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.policy import Policy
+from drld.units import Unit
 
 
 def static_share(policy: Policy, part: float) -> Enforcement:
@@ -55,6 +56,8 @@ class Tick:
     in_force: InForce
     quantity: Quantity
     """The quantity of `allocation.value` and `view.remote`."""
+    unit: Unit
+    """What the limit counts."""
     allocation: Allocation
 
 
@@ -167,6 +170,7 @@ class Limiter:
             view=view,
             in_force=in_force,
             quantity=self.fabric.quantity,
+            unit=self.policy.unit,
             allocation=allocation,
         )
 

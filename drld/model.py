@@ -3,8 +3,9 @@
 A datapath counts a `Measurement`; the estimators make `Demand` of it; gossip knows the
 `GlobalView`; an allocator turns both into an `Enforcement`; an `Update` tells the peers.
 
-Units everywhere: time in integer nanoseconds of one monotonic clock, sizes in IP-layer bytes
-(the IP packet's length, no link header), rates in bytes per second.
+Units everywhere: time in integer nanoseconds of one monotonic clock, sizes in tokens of the limit's
+unit (`drld.units`), rates in tokens per second. A name or comment that says bytes means tokens, and
+one that says packets means items. For packets, a token is an IP-layer byte (no link header).
 """
 
 from __future__ import annotations

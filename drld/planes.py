@@ -4,6 +4,8 @@ A plane is a package of its own. The modules of its subpackage `registered` add 
 configuration, `drlctl` and control API:
 
 - `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
+- `remarks.remarks`: what is allowed in its limits, and better otherwise: takes a configuration, and
+  returns a line each;
 - `target_options.OPTIONS`: options of `drlctl fleet add-limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
 - `routes.routes`: paths of the control API, a function that makes them.

@@ -20,27 +20,6 @@ class Mode(enum.Enum):
     SHADOW = "shadow"
 
 
-class Excess(enum.Enum):
-    """What becomes of packets above the limit."""
-
-    DROP = "drop"
-    MARK = "mark"
-    """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePrefix:
-    """What makes a flow: all packets whose source addresses agree in so many leading bits."""
-
-    ipv4: int = 32
-    ipv6: int = 64
-    """One host commonly has the addresses of a /64."""
-
-    def __str__(self) -> str:
-        """As the configuration has it."""
-        return f"source/{self.ipv4}/{self.ipv6}"
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """One limit as a fleet divides it."""
@@ -64,13 +43,16 @@ class Policy:
     """Static share of each limiter, summing to 1; empty means 1/N each."""
     burst_is_automatic: bool = False
     """`burst` is `drld.burst.automatic_burst` of the rate."""
-    excess: Excess = Excess.DROP
+    excess: enum.Enum | None = None
+    """What becomes of traffic above the limit, in the plane's own enumeration. The values are the
+    words that operators write; None: the plane has no choice."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Relative weight of each limiter's flows, 0.001 to 1000; limiters not named have 1.
     A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
-    flow: SourcePrefix | None = None
-    """What makes a flow; None: the five-tuple. It is no part of the target, for the fleet must
-    agree on it: the rate is divided among flows."""
+    flow: object = None
+    """What makes a flow, as the plane has it, with the text that operators read; None:
+    `Target.flow`. It is no part of the target, for the fleet must agree on it: the rate is divided
+    among flows."""
     unit: Unit = BYTES
     """What the limit counts."""
     shared: Mapping[str, object] = field(default_factory=dict)

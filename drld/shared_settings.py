@@ -48,7 +48,7 @@ def _settings(policy: Policy) -> dict[str, object]:
         "burst": None if policy.burst_is_automatic else policy.burst,
         "allocator": policy.allocator,
         "interval": policy.interval_ns,
-        "excess": policy.excess.value,
+        "excess": policy.excess.value if policy.excess else None,
         "shares": policy.shares,
         "weights": {name: weight for name, weight in policy.weights.items() if weight != 1},
         "flow": str(policy.flow) if policy.flow else None,

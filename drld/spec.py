@@ -39,6 +39,11 @@ class Target:
     Each plane has a subclass; only that plane reads what is in it.
     """
 
+    items: ClassVar[str]
+    """What falls under it, one by one: `packets`."""
+    flow: ClassVar[str]
+    """What makes a flow of a limit whose policy does not say."""
+
     def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
         """The same target, where this host calls the fleet's interfaces by other names."""
         return self

@@ -11,7 +11,7 @@ per second where everybody else reads kilobits, so that spelling is refused rath
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,15 +36,19 @@ class Unit:
     """Bounds of a limit's rate, tokens/s."""
     max_burst: int
     """Bound of a limit's burst, tokens: the largest bucket of the datapaths."""
-    human_rate: Callable[[float], str]
-    """Writes tokens/s for people."""
-    human_amount: Callable[[float], str]
-    """Writes tokens for people."""
 
     @property
     def min_burst(self) -> int:
         """Bound of a limit's burst, tokens: one item passes."""
         return self.item
+
+    def shown_rate(self, rate: float) -> float:
+        """Tokens/s as operators read them: bits/s, or items/s of a unit other than bytes."""
+        return rate * 8 if self.name == BYTES.name else rate / self.item
+
+    def shown_amount(self, amount: float) -> float:
+        """Tokens as operators read them: bytes, or items of another unit."""
+        return amount if self.name == BYTES.name else amount / self.item
 
 
 _BIT_RATES = {"bit": 1, "kbit": KILO, "mbit": MEGA, "gbit": GIGA}
@@ -142,9 +146,16 @@ def format_duration(duration_ns: int) -> str:
     return _exact(duration_ns, {unit: _DURATIONS[unit] for unit in ("ns", "us", "ms", "s")})
 
 
-def human_rate(bits_per_s: float) -> str:
-    """Write bits/s for people: `9.56 Mbit/s`."""
-    return _rounded(bits_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+def human_rate(rate: float, unit: str = "bytes") -> str:
+    """Write a rate (`Unit.shown_rate`) for people: `9.56 Mbit/s`, `50 calls/s`."""
+    if unit == BYTES.name:
+        return _rounded(rate, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+    return f"{human_number(rate)} {unit}/s"
+
+
+def human_amount(amount: float, unit: str) -> str:
+    """Write an amount (`Unit.shown_amount`) for people: `75.0 kB`, `3.05 M calls`."""
+    return human_size(amount) if unit == BYTES.name else f"{human_number(amount)} {unit}"
 
 
 def human_size(size: float) -> str:
@@ -214,18 +225,11 @@ def _rounded(value: float, units: tuple[str, ...]) -> str:
     return f"{value:.{decimals}f} {units[power]}"
 
 
-def _in_bits(rate: float) -> str:
-    """Write bytes/s for people."""
-    return human_rate(8 * rate)
-
-
 BYTES = Unit(
     name="bytes",
     item=1500,
     min_rate=1250,
     max_rate=50_000_000_000,
     max_burst=4 * 10**9,
-    human_rate=_in_bits,
-    human_amount=human_size,
 )
 """Bytes of packets: the item is a packet of full size; from 10 kbit/s to 400 Gbit/s."""

@@ -12,6 +12,7 @@ from drld.allocators import ALLOCATORS
 from drld.capture.spec import Match
 from drld.model import NS_PER_S, Demand, FlowId, FlowKey, GlobalView, Measurement
 from drld.police.direction import Direction
+from drld.police.policer import Excess
 from drld.policy import Policy
 from drld.spec import GossipSpec, LimiterSpec, LimitSpec, PeerSpec
 
@@ -46,6 +47,7 @@ def policy(allocator: str = "fps", **changes: Any) -> Policy:
         parameters=ALLOCATORS[allocator].Parameters(),
         interval_ns=TICK_NS,
         ewma=0.1,
+        excess=Excess.DROP,
     )
     return replace(made, **changes)
 

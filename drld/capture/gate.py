@@ -20,8 +20,7 @@ from drld.capture.packet import Header, ecn_capable, outline, parse
 from drld.capture.rules import pass_without_daemon
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.direction import Direction
-from drld.police.policer import Policer, police
-from drld.policy import Excess
+from drld.police.policer import Excess, Policer, police
 from drld.spec import LimitSpec
 
 _IN = Direction.IN  # a name is faster than the member of an enumeration

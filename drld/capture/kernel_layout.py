@@ -11,9 +11,9 @@ from struct import Struct, calcsize
 
 from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.police.flow_bucket import FlowBuckets
-from drld.police.policer import DRAW_BITS
-from drld.police.source_sample import source_masks
-from drld.policy import Excess, Mode, Policy
+from drld.police.policer import DRAW_BITS, Excess
+from drld.police.source_sample import SourcePrefix, source_masks
+from drld.policy import Mode, Policy
 from drld.spec import LimitSpec, OnFailure
 from drld.units import BYTES
 
@@ -164,7 +164,8 @@ def limit_state(
 
 def source_bits(policy: Policy) -> bytes:
     """`source4` and `source6` of a `struct drld_limit`."""
-    return bytes(20) if policy.flow is None else b"".join(source_masks(policy.flow))
+    flow = policy.flow
+    return b"".join(source_masks(flow)) if isinstance(flow, SourcePrefix) else bytes(20)
 
 
 def limit_flags(policy: Policy) -> int:

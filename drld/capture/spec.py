@@ -20,6 +20,9 @@ class Match(Target):
     protocol without ports): docs/matching.md.
     """
 
+    items: ClassVar[str] = "packets"
+    flow: ClassVar[str] = "5-tuple"
+
     interface: str
     direction: Direction
     source: IPv4Network | IPv6Network | None = None

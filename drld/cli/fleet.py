@@ -16,6 +16,7 @@ from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
 from drld.planes import registered
+from drld.units import human_amount, human_rate
 
 if TYPE_CHECKING:
     from drld.registry.admin import Fleet, Status
@@ -362,15 +363,15 @@ def _tables(known: Registry) -> list[object]:
 
 def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
     limit = known.limits[limit_id].value
-    policy = limit.policy
+    policy, unit = limit.policy, limit.policy.unit
     return (
         policy.name,
         policy.allocator,
         policy.mode.value,
         str(limit.match),
         str(limit_id),
-        policy.unit.human_rate(policy.rate),
-        burst(policy.unit.human_amount(policy.burst), policy.burst_is_automatic),
+        human_rate(unit.shown_rate(policy.rate), unit.name),
+        burst(human_amount(unit.shown_amount(policy.burst), unit.name), policy.burst_is_automatic),
     )
 
 

@@ -10,7 +10,7 @@ import click
 from drld.cli.client import Daemon
 from drld.cli.output import NONE, burst, json_option, rate_or_none, write_fields, write_json
 from drld.control.schema import FleetView, LimitReport
-from drld.units import human_duration, human_rate, human_size
+from drld.units import human_amount, human_duration, human_rate
 
 
 @click.group()
@@ -32,12 +32,13 @@ def show(daemon: Daemon, name: str, as_json: bool) -> None:
 
 
 def _fields(report: LimitReport) -> list[tuple[str, str]]:
-    depth = report["depth_bytes"]
+    depth, unit = report["depth_bytes"], report["unit"]
     bucket = (
         "no bucket"
         if depth is None
-        else f"fill {human_rate(report['fill_rate_bps'])}, depth {human_size(depth)}"
+        else f"fill {human_rate(report['fill_rate_bps'], unit)}, depth {human_amount(depth, unit)}"
     )
+    size = human_amount(report["burst_bytes"], unit)
     return [
         (
             "limit",
@@ -46,20 +47,20 @@ def _fields(report: LimitReport) -> list[tuple[str, str]]:
         ),
         (
             "rate",
-            f"{human_rate(report['rate_bps'])}, "
-            f"burst {burst(human_size(report['burst_bytes']), report['burst_is_automatic'])}, "
+            f"{human_rate(report['rate_bps'], unit)}, "
+            f"burst {burst(size, report['burst_is_automatic'])}, "
             f"every {human_duration(report['interval_s'])}",
         ),
         *([("weights", _weights(report["weights"]))] if report["weights"] else []),
-        *([("flow", report["flow"])] if report["flow"] != "5-tuple" else []),
-        ("in force", human_rate(report["limit_in_force_bps"])),
-        ("demand", f"{human_rate(report['demand_bps'])}, {report['flows']} flows sampled"),
-        ("fleet", _fleet(report["fleet"])),
-        ("local limit", rate_or_none(report["local_limit_bps"])),
+        ("flow", report["flow"]),
+        ("in force", human_rate(report["limit_in_force_bps"], unit)),
+        ("demand", f"{human_rate(report['demand_bps'], unit)}, {report['flows']} flows sampled"),
+        ("fleet", _fleet(report["fleet"], unit)),
+        ("local limit", rate_or_none(report["local_limit_bps"], unit)),
         ("enforcement", f"drop probability {report['drop_probability']:.3g}, {bucket}"),
-        ("arrived", _amount(report["arrived_bytes"], report["arrived_packets"])),
-        ("forwarded", _amount(report["forwarded_bytes"], report["forwarded_packets"])),
-        ("dropped", _amount(report["dropped_bytes"], report["dropped_packets"])),
+        ("arrived", _amount(report, report["arrived_bytes"], report["arrived_packets"])),
+        ("forwarded", _amount(report, report["forwarded_bytes"], report["forwarded_packets"])),
+        ("dropped", _amount(report, report["dropped_bytes"], report["dropped_packets"])),
     ]
 
 
@@ -67,9 +68,9 @@ def _weights(weights: dict[str, float]) -> str:
     return ", ".join([*(f"{name} {weight:g}" for name, weight in weights.items()), "others 1"])
 
 
-def _fleet(fleet: FleetView) -> str:
+def _fleet(fleet: FleetView, unit: str) -> str:
     local, remote = (
-        human_rate(value) if fleet["quantity"] == "rate" else f"{value:.2f}"
+        human_rate(value, unit) if fleet["quantity"] == "rate" else f"{value:.2f}"
         for value in (fleet["local"], fleet["remote"])
     )
     age = NONE if fleet["age_s"] is None else human_duration(fleet["age_s"])
@@ -78,5 +79,6 @@ def _fleet(fleet: FleetView) -> str:
     return f"{fleet['quantity']} {local} here, {remote} elsewhere ({connected}), age {age}"
 
 
-def _amount(size: int, packets: int) -> str:
-    return f"{human_size(size)} in {packets} packets"
+def _amount(report: LimitReport, size: float, count: int) -> str:
+    amount = human_amount(size, report["unit"])
+    return amount if report["unit"] == report["items"] else f"{amount} in {count} {report['items']}"

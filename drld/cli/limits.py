@@ -9,7 +9,7 @@ import click
 from drld.cli.client import Daemon
 from drld.cli.output import burst, json_option, rate_or_none, write_json, write_table
 from drld.control.schema import LimitReport
-from drld.units import human_rate, human_size
+from drld.units import human_amount, human_rate
 
 _HEADERS = (
     "NAME",
@@ -41,18 +41,19 @@ def limits(daemon: Daemon, as_json: bool) -> None:
 
 
 def _row(report: LimitReport) -> tuple[str, ...]:
+    unit = report["unit"]
     return (
         report["name"],
         report["allocator"],
         report["mode"],
         str(report["id"]),
-        human_rate(report["rate_bps"]),
-        burst(human_size(report["burst_bytes"]), report["burst_is_automatic"]),
-        human_rate(report["limit_in_force_bps"]),
-        human_rate(report["demand_bps"]),
-        rate_or_none(report["local_limit_bps"]),
+        human_rate(report["rate_bps"], unit),
+        burst(human_amount(report["burst_bytes"], unit), report["burst_is_automatic"]),
+        human_rate(report["limit_in_force_bps"], unit),
+        human_rate(report["demand_bps"], unit),
+        rate_or_none(report["local_limit_bps"], unit),
         f"{report['drop_probability']:.3f}",
         str(report["flows"]),
-        human_size(report["forwarded_bytes"]),
-        human_size(report["dropped_bytes"]),
+        human_amount(report["forwarded_bytes"], unit),
+        human_amount(report["dropped_bytes"], unit),
     )

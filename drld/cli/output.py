@@ -58,9 +58,9 @@ def burst(depth: str, automatic: bool) -> str:
     return f"{depth} (auto)" if automatic else depth
 
 
-def rate_or_none(bits_per_s: float | None) -> str:
-    """A rate, or a dash where there is none."""
-    return NONE if bits_per_s is None else human_rate(bits_per_s)
+def rate_or_none(rate: float | None, unit: str) -> str:
+    """A rate of a limit that counts this unit, or a dash where there is none."""
+    return NONE if rate is None else human_rate(rate, unit)
 
 
 def counts(counters: Mapping[str, int]) -> str:

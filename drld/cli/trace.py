@@ -59,17 +59,18 @@ def trace(daemon: Daemon, name: str, count: int | None, as_json: bool) -> None:
 
 
 def _row(record: TraceLine) -> tuple[str, ...]:
+    unit = record["unit"]
     whole, milliseconds = divmod(round(record["t"] * 1000), 1000)
     return (
         f"{time.strftime('%H:%M:%S', time.gmtime(whole))}.{milliseconds:03}",
-        human_rate(record["arrived_bps"]),
-        human_rate(record["forwarded_bps"]),
-        human_rate(record["dropped_bps"]),
-        human_rate(record["demand_bps"]),
+        human_rate(record["arrived_bps"], unit),
+        human_rate(record["forwarded_bps"], unit),
+        human_rate(record["dropped_bps"], unit),
+        human_rate(record["demand_bps"], unit),
         human_number(record["local"]),
         human_number(record["remote"]),
-        human_rate(record["limit_in_force_bps"]),
-        rate_or_none(record["local_limit_bps"]),
+        human_rate(record["limit_in_force_bps"], unit),
+        rate_or_none(record["local_limit_bps"], unit),
         f"{record['drop_probability']:.3f}",
         str(record["flows"]),
     )

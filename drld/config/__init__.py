@@ -43,7 +43,7 @@ from drld.config.schema import (
     Table,
 )
 from drld.errors import ConfigError
-from drld.policy import Excess, Mode, Policy
+from drld.policy import Mode, Policy
 from drld.spec import GossipSpec, LimiterSpec, LimitSpec, OnFailure, PeerSpec, RegistrySpec
 
 if sys.version_info >= (3, 11):
@@ -321,7 +321,6 @@ def _limit_spec(
         mode=Mode(table.mode),
         shares=table.shares,
         burst_is_automatic=table.burst == "auto",
-        excess=Excess(table.excess),
         weights=table.weights,
         unit=table.unit,
         written=_written(written),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from drld.burst import is_shallow
+from collections.abc import Iterable
+
 from drld.config.problems import some
 from drld.model import NS_PER_S
-from drld.policy import Excess, Policy
+from drld.planes import registered
+from drld.policy import Policy
 from drld.spec import LimiterSpec
 from drld.units import format_duration
 
@@ -15,7 +17,8 @@ LONGEST_TUNED_NS = NS_PER_S
 
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on a configuration, the registry's part included."""
-    return [*_open(spec), *_shallow(spec), *_ignored(spec), *_long(spec), *_slow(spec)]
+    of_planes = [line for plane in registered("remarks") for line in plane.remarks(spec)]
+    return [*_open(spec), *_ignored(spec), *of_planes, *_long(spec), *_slow(spec)]
 
 
 def _policies(spec: LimiterSpec) -> list[Policy]:
@@ -31,31 +34,18 @@ def _open(spec: LimiterSpec) -> list[str]:
     ]
 
 
-def _shallow(spec: LimiterSpec) -> list[str]:
-    limits = _policies(spec)
-    shallow = [limit for limit in limits if is_shallow(limit.burst, limit.rate, limit.unit)]
-    if not shallow:
-        return []
-    # Without their sizes, so that a reload that changes a rate does not log the line again.
-    names = some([limit.name for limit in shallow])
-    return [
-        f"limit.burst: below 0.25 s of the rate: {names}: a lone TCP flow may then stay below the "
-        'rate; write a larger burst, or "auto" (docs/operations.md)'
-    ]
-
-
 def _ignored(spec: LimiterSpec) -> list[str]:
-    """Keys of limits whose allocator does not carry them out."""
-    others = [limit for limit in _policies(spec) if limit.allocator != "fair"]
-    ignored = {
-        "weights": [limit.name for limit in others if limit.weights],
-        "excess": [limit.name for limit in others if limit.excess is Excess.MARK],
-    }
+    return ignored("weights", [limit for limit in _policies(spec) if limit.weights])
+
+
+def ignored(key: str, limits: Iterable[Policy]) -> list[str]:
+    """A line about those of the limits, if any, whose allocator does not carry out their key."""
+    names = [limit.name for limit in limits if limit.allocator != "fair"]
+    if not names:
+        return []
     return [
         f'limit.{key}: ignored, as only the allocator "fair" carries it out: {some(names)} '
         "(docs/configuration.md)"
-        for key, names in ignored.items()
-        if names
     ]
 
 

@@ -189,8 +189,8 @@ class LimitTable(Table):
     One table for each. A file without limits has `limit = []` before its first table. The keys of
     `match` say what kind of traffic it is about, and so which further keys there are. The limiters
     of a fleet must agree on `rate`, `burst`, `allocator`, `interval`, `excess`, `shares`,
-    `weights` and `flow`; if two files differ, `drlctl status` and the log of both limiters name
-    the limit.
+    `weights`, and what makes a flow; if two files differ, `drlctl status` and the log of both
+    limiters name the limit.
     """
 
     # Each plane has a subclass, which says what the keys without a docstring may be.

@@ -1,6 +1,7 @@
 """GET /metrics: the daemon's figures in the text format of Prometheus, version 0.0.4.
 
-Units are Prometheus' base units: bytes, seconds, bytes per second. Labels name limits, peers and
+Units are Prometheus' base units: bytes, seconds, bytes per second. Names of figures of a limit that
+counts another unit have that unit's name in place of bytes. Labels name limits, peers and
 reasons, which the configuration and the code bound; what traffic contains never becomes a label.
 The format is written by hand: 10,000 limits have 160,000 samples, and prometheus-client makes them
 all without a pause, which would keep ticks waiting. Here they are made a few limits at a time.
@@ -9,6 +10,7 @@ all without a pause, which would keep ticks waiting. Here they are made a few li
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import NamedTuple, cast
 
 import trio
@@ -19,6 +21,7 @@ from drld.control.backend import Backend
 from drld.control.pieces import begin, proceed
 from drld.control.schema import GossipReport, LimitReport, PeerReport, StatusReport
 from drld.control.turns import Turns
+from drld.units import BYTES
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _BATCH_S = 0.002
@@ -84,7 +87,7 @@ _OF_LIMITS: dict[str, Family] = {
         "limit_local_bytes_per_second", "What this limiter may forward of the limit."
     ),
     "demand_bps": _gauge("limit_demand_bytes_per_second", "What this limiter's traffic wants."),
-    "drop_probability": _gauge("limit_drop_probability", "Packets dropped at random, 0 to 1."),
+    "drop_probability": _gauge("limit_drop_probability", "Part that is dropped at random, 0 to 1."),
     "flows": _gauge("limit_flows_sampled", "Flows in the sample."),
     "arrived_bytes": _counter("limit_arrived_bytes", "Bytes that arrived."),
     "arrived_packets": _counter("limit_arrived_packets", "Packets that arrived."),
@@ -146,7 +149,21 @@ def of_limit(report: LimitReport) -> Iterator[Sample]:
     label = ("limit", report["name"])
     configured = ("allocator", report["allocator"]), ("mode", report["mode"])
     yield Sample(_LIMIT_INFO, 1, (label, *configured))
-    yield from _of_keys(report, _OF_LIMITS, label)
+    yield from _of_keys(report, _families(report["unit"], report["items"]), label)
+
+
+@cache
+def _families(unit: str, items: str) -> Mapping[str, Family]:
+    """The families of limits that count this unit, and so many of these items."""
+    return {
+        key: Family(
+            family.name.replace("bytes", unit).replace("packets", items),
+            family.kind,
+            family.help.replace("Bytes", unit.title()).replace("Packets", items.title()),
+        )
+        for key, family in _OF_LIMITS.items()
+        if unit != items or not key.endswith("_packets")
+    }
 
 
 def of_peer(report: PeerReport) -> Iterator[Sample]:
@@ -160,7 +177,7 @@ def _of_keys(
     """A sample of each key that has a family; bits/s become bytes/s."""
     for key, family in families.items():
         value = cast("float | None", report[key])
-        if value is not None and key.endswith("_bps"):
+        if value is not None and key.endswith("_bps") and report["unit"] == BYTES.name:
             value /= 8
         yield Sample(family, value, labels)
 

@@ -1,7 +1,8 @@
 """The JSON of the control API (docs/control-api.md), shared by the daemon and drlctl.
 
-Rates are bits/s (as operators write them), sizes bytes, times seconds. Counters count since the
-daemon started. This module imports nothing but typing: drlctl starts fast.
+Rates are bits/s (as operators write them), sizes bytes, times seconds. Of a limit whose `unit` is
+not `bytes`, rates are items/s and sizes items, although the keys say `_bps` and `_bytes`. Counters
+count since the daemon started. This module imports nothing but typing: drlctl starts fast.
 """
 
 from __future__ import annotations
@@ -190,16 +191,20 @@ class LimitReport(TypedDict):
     mode: str
     on_failure: str
     excess: str
-    """`drop` or `mark`."""
+    """A word of the limit's plane: `drop` or `mark` for packets."""
+    unit: str
+    """What rates and sizes of this report count: `bytes`, or the name of another unit's item."""
+    items: str
+    """What `arrived_packets` and the like count: `packets`."""
     rate_bps: float
-    burst_bytes: int
+    burst_bytes: float
     burst_is_automatic: bool
     """`burst_bytes` follows from the rate."""
     interval_s: float
     weights: dict[str, float]
     """Relative weight of limiters' flows, by name; limiters not named have 1."""
     flow: str
-    """What makes a flow: `5-tuple`, or `source/V4/V6` with prefix lengths."""
+    """What makes a flow: for packets `5-tuple`, or `source/V4/V6` with prefix lengths."""
     limit_in_force_bps: float
     """The global limit less the shares of disconnected limiters."""
     demand_bps: float
@@ -209,13 +214,13 @@ class LimitReport(TypedDict):
     drop_probability: float
     fill_rate_bps: float
     """Negative where the bucket drains."""
-    depth_bytes: int | None
+    depth_bytes: float | None
     """None where there is no bucket."""
-    arrived_bytes: int
+    arrived_bytes: float
     arrived_packets: int
-    forwarded_bytes: int
+    forwarded_bytes: float
     forwarded_packets: int
-    dropped_bytes: int
+    dropped_bytes: float
     dropped_packets: int
     flows: int
     """Flows in the sample."""
@@ -243,6 +248,7 @@ class TraceRecord(TypedDict):
     t: float
     """Unix time."""
     limit: str
+    unit: str
     arrived_bps: float
     """This and the next two: over the last interval alone."""
     forwarded_bps: float
@@ -254,7 +260,7 @@ class TraceRecord(TypedDict):
     local_limit_bps: float | None
     drop_probability: float
     fill_rate_bps: float
-    depth_bytes: int | None
+    depth_bytes: float | None
     flows: int
 
 

@@ -1,6 +1,7 @@
 """The control API's reports on an engine, in the types of drld.control.schema.
 
-Rates are bits/s here, as in all that an operator reads; inside drld they are bytes/s.
+Rates and amounts are as an operator reads them (`Unit.shown_rate`): bits/s and bytes, or items of
+another unit. Inside drld they are tokens.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
-from drld.model import NS_PER_S, Quantity
+from drld.model import NS_PER_S, Enforcement, Quantity
 from drld.spec import LimitSpec, format_endpoint
+from drld.units import Unit
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 _VERDICTS: dict[State, Verdict] = {
@@ -47,31 +49,34 @@ def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitR
     """One limit at its last tick; a quiescent limit has not changed since."""
     policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
     enforcement = tick.enforcement if tick else managed.limiter.initial()
+    unit = policy.unit
     return LimitReport(
         id=policy.id,
         name=policy.name,
         allocator=policy.allocator,
         mode=policy.mode.value,
         on_failure=limit.on_failure.value,
-        excess=policy.excess.value,
-        rate_bps=policy.rate * 8,
-        burst_bytes=policy.burst,
+        excess=policy.excess.value if policy.excess else "",
+        unit=unit.name,
+        items=limit.match.items,
+        rate_bps=unit.shown_rate(policy.rate),
+        burst_bytes=unit.shown_amount(policy.burst),
         burst_is_automatic=policy.burst_is_automatic,
         interval_s=policy.interval_ns / NS_PER_S,
         weights=dict(policy.weights),
-        flow=str(policy.flow or "5-tuple"),
-        limit_in_force_bps=tick.in_force.rate * 8 if tick else enforcement.fill_rate * 8,
-        demand_bps=tick.demand.rate * 8 if tick else 0.0,
+        flow=str(policy.flow or limit.match.flow),
+        limit_in_force_bps=unit.shown_rate(tick.in_force.rate if tick else enforcement.fill_rate),
+        demand_bps=unit.shown_rate(tick.demand.rate) if tick else 0.0,
         fleet=_fleet(managed, now_ns),
         local_limit_bps=local_limit_bps(tick),
         drop_probability=enforcement.drop_probability,
-        fill_rate_bps=enforcement.fill_rate * 8,
-        depth_bytes=enforcement.depth,
-        arrived_bytes=totals.arrived_bytes,
+        fill_rate_bps=unit.shown_rate(enforcement.fill_rate),
+        depth_bytes=_depth(enforcement, unit),
+        arrived_bytes=unit.shown_amount(totals.arrived_bytes),
         arrived_packets=totals.arrived_packets,
-        forwarded_bytes=totals.forwarded_bytes,
+        forwarded_bytes=unit.shown_amount(totals.forwarded_bytes),
         forwarded_packets=totals.forwarded_packets,
-        dropped_bytes=totals.dropped_bytes,
+        dropped_bytes=unit.shown_amount(totals.dropped_bytes),
         dropped_packets=totals.dropped_packets,
         flows=tick.demand.flows if tick else 0,
     )
@@ -79,22 +84,23 @@ def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitR
 
 def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
     """One line of `drlctl trace`."""
-    measured, quantity = tick.measurement, tick.quantity
-    bps = 8 * NS_PER_S / measured.interval_ns
+    measured, unit = tick.measurement, tick.unit
+    rate = unit.shown_rate(NS_PER_S / measured.interval_ns)
     return TraceRecord(
         t=unix_s,
         limit=limit,
-        arrived_bps=measured.arrived_bytes * bps,
-        forwarded_bps=measured.forwarded_bytes * bps,
-        dropped_bps=measured.dropped_bytes * bps,
-        demand_bps=tick.demand.rate * 8,
-        local=_shared(tick.allocation.value, quantity),
-        remote=_shared(tick.view.remote, quantity),
-        limit_in_force_bps=tick.in_force.rate * 8,
+        unit=unit.name,
+        arrived_bps=measured.arrived_bytes * rate,
+        forwarded_bps=measured.forwarded_bytes * rate,
+        dropped_bps=measured.dropped_bytes * rate,
+        demand_bps=unit.shown_rate(tick.demand.rate),
+        local=_shared(tick.allocation.value, tick),
+        remote=_shared(tick.view.remote, tick),
+        limit_in_force_bps=unit.shown_rate(tick.in_force.rate),
         local_limit_bps=local_limit_bps(tick),
         drop_probability=tick.enforcement.drop_probability,
-        fill_rate_bps=tick.enforcement.fill_rate * 8,
-        depth_bytes=tick.enforcement.depth,
+        fill_rate_bps=unit.shown_rate(tick.enforcement.fill_rate),
+        depth_bytes=_depth(tick.enforcement, unit),
         flows=tick.demand.flows,
     )
 
@@ -185,20 +191,23 @@ def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
     age_ns = tick.view.age_ns if tick else None
     if age_ns is not None and managed.limiter.at_rest:
         age_ns = managed.limiter.membership.age_ns(now_ns)
-    quantity = managed.limiter.fabric.quantity
     return FleetView(
-        quantity="rate" if quantity is Quantity.RATE else "weight",
-        local=_shared(tick.allocation.value, quantity) if tick else 0.0,
-        remote=_shared(tick.view.remote, quantity) if tick else 0.0,
+        quantity="rate" if managed.limiter.fabric.quantity is Quantity.RATE else "weight",
+        local=_shared(tick.allocation.value, tick) if tick else 0.0,
+        remote=_shared(tick.view.remote, tick) if tick else 0.0,
         connected=sorted(tick.view.connected) if tick else [],
         unnamed=tick.view.unnamed if tick else 0,
         age_s=None if age_ns is None else age_ns / NS_PER_S,
     )
 
 
-def _shared(value: float, quantity: Quantity) -> float:
-    """A shared value in operators' units: a rate in bits/s, a weight unchanged."""
-    return value * 8 if quantity is Quantity.RATE else value
+def _shared(value: float, tick: Tick) -> float:
+    """A shared value in operators' units: a weight is unchanged."""
+    return tick.unit.shown_rate(value) if tick.quantity is Quantity.RATE else value
+
+
+def _depth(enforcement: Enforcement, unit: Unit) -> float | None:
+    return None if enforcement.depth is None else unit.shown_amount(enforcement.depth)
 
 
 def local_limit_bps(tick: Tick | None) -> float | None:
@@ -206,6 +215,6 @@ def local_limit_bps(tick: Tick | None) -> float | None:
     if tick is None:
         return None
     if tick.enforcement is not tick.allocation.enforcement:
-        return tick.in_force.static_rate * 8
+        return tick.unit.shown_rate(tick.in_force.static_rate)
     limit = tick.allocation.local_limit
-    return None if limit is None else limit * 8
+    return None if limit is None else tick.unit.shown_rate(limit)

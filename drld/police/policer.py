@@ -18,21 +18,30 @@ limit's bucket is settled. A limit without a bucket has no flow buckets.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Sequence
 from random import Random
 
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import Enforcement, FlowId, Measurement
 from drld.police.flow_bucket import MARKED_SPANS, FlowBuckets
-from drld.police.source_sample import SourceSample
+from drld.police.source_sample import SourcePrefix, SourceSample
 from drld.police.token_bucket import TokenBucket
-from drld.policy import Excess, Mode, Policy, SourcePrefix
+from drld.policy import Mode, Policy
 
 DRAW_BITS = 32
 """Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
 
 DROP, FORWARD, MARK = 0, 1, 2
 """Verdicts. All but `DROP` are true: the packet passes, after `MARK` with a congestion mark."""
+
+
+class Excess(enum.Enum):
+    """What becomes of packets above the limit."""
+
+    DROP = "drop"
+    MARK = "mark"
+    """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
 
 
 class Policer:
@@ -236,8 +245,8 @@ def police(
     return verdict
 
 
-def _sample(flow: SourcePrefix | None) -> FlowSample:
-    return FlowSample() if flow is None else SourceSample(flow)
+def _sample(flow: object) -> FlowSample:
+    return SourceSample(flow) if isinstance(flow, SourcePrefix) else FlowSample()
 
 
 def _threshold(enforcement: Enforcement) -> int:

@@ -7,9 +7,23 @@ leading bits of the source address; all other bits are zero. `flow_in` in bpf/fl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import FlowId, FlowKey
-from drld.policy import SourcePrefix
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePrefix:
+    """What makes a flow: all packets whose source addresses agree in so many leading bits."""
+
+    ipv4: int = 32
+    ipv6: int = 64
+    """One host commonly has the addresses of a /64."""
+
+    def __str__(self) -> str:
+        """As the configuration has it."""
+        return f"source/{self.ipv4}/{self.ipv6}"
 
 
 class SourceSample(FlowSample):

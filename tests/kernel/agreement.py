@@ -28,9 +28,8 @@ from drld.ebpf.bpf import Code
 from drld.model import NS_PER_S, Enforcement, FlowKey
 from drld.police.direction import Direction
 from drld.police.flow_bucket import MAX_TOKENS
-from drld.police.policer import DROP, FORWARD, MARK
-from drld.police.source_sample import source_of
-from drld.policy import Excess, SourcePrefix
+from drld.police.policer import DROP, FORWARD, MARK, Excess
+from drld.police.source_sample import SourcePrefix, source_of
 from drld.spec import LimitSpec
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
@@ -169,8 +168,11 @@ class _Sides:
             assert header is not None
             table = state.flows(slots[limit.id])
             flows = [pair for pair in zip(table[::2], table[1::2], strict=True) if pair[0]]
-            key = source_of(header.flow, limit.policy.flow) if limit.policy.flow else header.flow
-            family = header.family or (4 if limit.policy.flow else 0)
+            prefix = limit.policy.flow
+            key = (
+                source_of(header.flow, prefix) if isinstance(prefix, SourcePrefix) else header.flow
+            )
+            family = header.family or (4 if prefix else 0)
             assert flows == [(identity_of(key, family), header.length)], example
 
     def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:

@@ -25,9 +25,9 @@ from drld.capture.spec import match_of
 from drld.errors import DatapathError
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
-from drld.police.policer import DROP, FORWARD, MARK, Policer, police
+from drld.police.policer import DROP, FORWARD, MARK, Excess, Policer, police
 from drld.police.token_bucket import TokenBucket
-from drld.policy import Excess, Mode
+from drld.policy import Mode
 from drld.spec import LimitSpec, OnFailure
 
 from ..factories import limit_spec, with_policy

@@ -27,7 +27,8 @@ from drld.ebpf.hook import Found
 from drld.errors import DatapathError
 from drld.model import GRACE_INTERVALS, Enforcement
 from drld.police.direction import Direction
-from drld.policy import Mode, SourcePrefix
+from drld.police.source_sample import SourcePrefix
+from drld.policy import Mode
 from drld.spec import LimitSpec, OnFailure
 from testbed.chaos.leaks import held
 

@@ -15,7 +15,8 @@ import pytest
 
 from drld.model import NS_PER_S, Enforcement
 from drld.police.flow_bucket import MAX_TOKENS
-from drld.policy import Excess, Mode
+from drld.police.policer import Excess
+from drld.policy import Mode
 
 from .packets import (
     LENGTH,

@@ -1,8 +1,8 @@
 """docs/quickstart.md does what it says: its commands run, and print what it shows.
 
 The commands run in one shell, in namespaces of their own (network, mounts, processes), with a
-private /run: nothing that they start or make outlives the test. The first two commands, which
-clone and install, are left out: `scripts/setup` has run where tests run.
+private /run: nothing that they start or make outlives the test. The first command, which installs,
+is left out: `scripts/setup` has run where tests run.
 """
 
 from __future__ import annotations
@@ -158,8 +158,7 @@ def assert_within_the_limit(rates: str, limit_mbit: float) -> None:
 
 def test_the_pages_commands_print_what_it_shows(shell: Shell) -> None:
     install, *others = blocks()
-    clone, setup, path = install.commands.splitlines()
-    assert clone.startswith("git clone ")
+    setup, path = install.commands.splitlines()
     assert os.access(ROOT / setup.split()[0], os.X_OK)
     shell.run(f"cd drld && {path}")
     limits = iter(LIMITS_MBIT)

@@ -11,7 +11,8 @@ from drld.capture.spec import PacketsSpec
 from drld.daemon.report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
-from drld.policy import Excess, SourcePrefix
+from drld.police.policer import Excess
+from drld.police.source_sample import SourcePrefix
 from drld.spec import LimiterSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from drld.model import NS_PER_S, Enforcement
 from drld.police.flow_bucket import MAX_TOKENS, FlowBuckets
-from drld.police.policer import DROP, FORWARD, MARK, Policer, police
-from drld.policy import Excess, Mode
+from drld.police.policer import DROP, FORWARD, MARK, Excess, Policer, police
+from drld.policy import Mode
 
 from ..factories import MS, flow, policy
 

@@ -8,8 +8,7 @@ from drld.capture.gate import Gate
 from drld.capture.spec import Match
 from drld.model import Enforcement
 from drld.police.direction import Direction
-from drld.police.policer import DROP, FORWARD, MARK
-from drld.policy import Excess
+from drld.police.policer import DROP, FORWARD, MARK, Excess
 from drld.spec import LimitSpec, OnFailure
 
 from ..factories import limit_spec, with_policy

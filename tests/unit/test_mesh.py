@@ -198,6 +198,24 @@ def test_of_another_allocator_until_it_changes_its_mind() -> None:
     assert fabric.view(0).remote == 2.0
 
 
+def test_the_rest_of_a_peer_that_vanishes_and_returns_between_two_views_waits_again() -> None:
+    fabric = mesh()
+    rise_ns, gone_ns = fabric.membership.rise_ns, 18 * TICK
+
+    def told(sequence: int, now_ns: int) -> None:
+        fabric.receive("b", wire.mesh(7, sequence, 1.0, rest=50.0), now_ns)
+
+    publish(fabric, 5.0, 0)
+    told(0, 0)
+    assert fabric.view(0).remote == 1.0
+    assert fabric.view(rise_ns).remote > 1.0
+    assert fabric.membership.connected(gone_ns) == frozenset()
+    told(1, gone_ns)
+    assert fabric.view(gone_ns).connected == {"b"}
+    assert fabric.view(gone_ns + rise_ns - 1).remote == 1.0
+    assert fabric.view(gone_ns + rise_ns).remote > 1.0
+
+
 ENDS = {("l0", "l2"), ("l2", "l0")}
 
 

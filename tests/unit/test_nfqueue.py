@@ -17,7 +17,7 @@ from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.packet_queue import PacketQueue
 from drld.errors import DatapathError
 from drld.model import Enforcement
-from drld.policy import Excess
+from drld.police.policer import Excess
 
 from ..factories import TICK_NS, limit_spec
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from operator import lt
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,13 @@ from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.sliding_extreme import SlidingExtreme
 from drld.managed_limit import ManagedLimit
-from drld.policy import Policy
+from drld.registry.model.merge import merge
 from drld.spec import LimiterSpec, ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench
 from ..factories import TICK_NS, gossip_spec, limit_spec
 from ..factories import limiter_spec as spec
+from ..registry_factories import known
 
 
 def running(fabric: str = "mesh") -> Bench:
@@ -122,21 +124,68 @@ def test_a_new_field_of_a_sliding_extreme_survives_another_span() -> None:
     assert (changed.name, changed.latest(1), made.latest(1)) == ("kept", 6.0, 2.0)
 
 
-@dataclass(frozen=True)
-class Wider(Policy):
-    """With a field that drld does not know."""
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_what_is_kept_of_a_peer_is_the_same_object_after_a_reload(fabric: str) -> None:
+    """So a field that is added to its type is kept, too."""
+    bench = running(fabric)
 
-    note: str = ""
+    def kept() -> list[object]:
+        engine = bench.engine
+        link = engine.limits[1].limiter.fabric._link("b")
+        assert engine.node.probes is not None
+        states = engine.node.probes.peer_states
+        numbers = engine.membership.numbering.of("b", 1)
+        return [engine.membership._peers["b"], link, link.sequences, numbers, states._members["b"]]
+
+    before = kept()
+    bench.engine.reconfigure(configured(fabric, "c", rate=2), TICK_NS)
+    assert [id(it) for it in kept()] == [id(it) for it in before]
 
 
-def test_a_new_field_of_a_policy_is_taken_over_by_a_reload() -> None:
-    def noted(note: str) -> LimiterSpec:
-        known = {field.name: getattr(FIRST.policy, field.name) for field in fields(Policy)}
-        return spec(replace(FIRST, policy=Wider(**known, note=note)))
+def noted(value: Any, note: str) -> Any:
+    """The same value, of a type with a field that drld does not know."""
+    kind: Any = type(value)
+    wider = make_dataclass(
+        f"Wider{kind.__name__}", [("note", str)], bases=(kind,), frozen=True, kw_only=True
+    )
+    known = {field.name: getattr(value, field.name) for field in fields(kind)}
+    return wider(**known, note=note)
 
-    bench = Bench(noted("old"))
+
+def all_noted(note: str) -> LimiterSpec:
+    """A configuration, each of whose parts has the note."""
+    target = noted(FIRST.match, note)
+    limit = noted(replace(FIRST, policy=noted(FIRST.policy, note), match=target), note)
+    made: LimiterSpec = noted(spec(limit, gossip=noted(gossip_spec(), note)), note)
+    return made
+
+
+def notes(found: LimiterSpec) -> list[str]:
+    parts: list[Any] = [found, found.gossip, *found.limits]
+    parts += [part for limit in found.limits for part in (limit.policy, limit.match)]
+    return [part.note for part in parts]
+
+
+def test_a_new_field_of_a_configuration_is_taken_over_by_a_reload() -> None:
+    bench = Bench(all_noted("old"))
+    bench.engine.reconfigure(all_noted("new"), TICK_NS)
+    # The limiter and the datapath read the same limit, the latter with another interval.
+    attached = replace(bench.engine.spec, limits=tuple(bench.datapath.attached))
+    for found in (bench.engine.spec, attached):
+        assert notes(found) == ["new"] * 5
+    policy: Any = bench.engine.limits[1].limiter.policy
+    assert policy.note == "new"
+
+
+def test_a_new_field_of_a_policy_does_not_end_what_its_limiter_knows() -> None:
+    def changed(note: str) -> LimiterSpec:
+        return spec(replace(FIRST, policy=noted(FIRST.policy, note)))
+
+    bench = Bench(changed("old"))
     limiter = bench.engine.limits[1].limiter
-    bench.engine.reconfigure(noted("new"), TICK_NS)
+    bench.engine.reconfigure(changed("new"), TICK_NS)
     assert bench.engine.limits[1].limiter is limiter
-    seen = [limiter.policy, *(limit.policy for limit in bench.datapath.attached)]
-    assert [policy.note for policy in seen if isinstance(policy, Wider)] == ["new", "new"]
+
+
+def test_a_new_field_of_a_configuration_with_a_registry_is_kept() -> None:
+    assert notes(merge(all_noted("kept"), "drld.toml", known()).spec) == ["kept"] * 5

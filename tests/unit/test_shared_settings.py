@@ -22,7 +22,8 @@ from drld.config.fields import Interval
 from drld.config.schema import GossipTable
 from drld.gossip.health.config_digest import ALL, GOSSIP_ID, ConfigDigest, canonical
 from drld.model import NS_PER_S
-from drld.policy import Excess, SourcePrefix
+from drld.police.policer import Excess
+from drld.police.source_sample import SourcePrefix
 from drld.shared_settings import shared_settings
 
 from ..factories import gossip_spec, policy
@@ -199,7 +200,24 @@ def test_versions_that_differ_in_a_default_agree_on_the_same_file(
     with pytest.MonkeyPatch.context() as patch:
         newer(patch)
         new = settings_of(limit, gossip)
-    assert ConfigDigest(new, 0).digest(ALL) == ConfigDigest(old, 0).digest(ALL)
+    assert disagreeing(old, new) == disagreeing(new, old) == []
+
+
+def test_an_earlier_version_registers_the_same_of_this_file() -> None:
+    """Recorded by running commit 44cefc6, in which excess and flow were no matter of a plane."""
+    asked = 'excess = "mark"\nflow = "source/24"\nweights = { a = 2 }\nallocator = "fair"\n'
+    assert settings_of(asked, 'interval = "100ms"') == {
+        GOSSIP_ID: b'[1,{"interval":100000000}]',
+        1: b'[1,{"allocator":"fair","excess":"mark","flow":"source/24/64","rate":1250000,'
+        b'"weights":{"a":2}}]',
+    }
+
+
+def disagreeing(own: dict[int, bytes], others: dict[int, bytes]) -> list[str]:
+    """The peers that a limiter with the first settings reports if a peer has the others."""
+    digests = ConfigDigest(own, 0)
+    digests.compare("peer", ALL, ConfigDigest(others, 0).digest(ALL))
+    return list(digests.disagreements())
 
 
 def test_the_newer_versions_do_differ_in_a_default() -> None:
@@ -228,6 +246,7 @@ def test_versions_disagree_on_what_is_written() -> None:
         newest = settings_of('allocator = { name = "fair", headroom = 0.1, haste = 4.0 }')
     assert old[1] != new[1]
     assert old[1] != newest[1]
+    assert disagreeing(old, new) == disagreeing(new, old) == ["peer"]
 
 
 def test_a_default_that_is_written_differs_from_one_that_is_left_out() -> None:

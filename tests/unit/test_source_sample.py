@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from drld.model import Enforcement, FlowKey
 from drld.police.policer import DROP, FORWARD, Policer
-from drld.police.source_sample import source_masks, source_of
-from drld.policy import SourcePrefix
+from drld.police.source_sample import SourcePrefix, source_masks, source_of
 
 from ..factories import policy
 

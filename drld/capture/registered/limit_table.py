@@ -14,7 +14,8 @@ from drld.config.fields import BurstOrAuto, Interface, Kind, Rate
 from drld.config.problems import Location, Problems
 from drld.config.schema import LimitTable, Table
 from drld.police.direction import Direction
-from drld.policy import SourcePrefix
+from drld.police.policer import Excess
+from drld.police.source_sample import SourcePrefix
 from drld.units import BYTES, Unit
 
 PROTOCOLS = {
@@ -204,8 +205,8 @@ class PacketLimitTable(LimitTable):
         )
 
     def policy(self) -> Mapping[str, Any]:
-        """What makes a flow."""
-        return {"flow": self.flow}
+        """What becomes of the excess, and what makes a flow."""
+        return {"excess": Excess(self.excess), "flow": self.flow}
 
     def check(self, where: Location, problems: Problems) -> None:
         """See that there is one direction, and that some packet can meet all conditions."""

@@ -83,6 +83,8 @@ class _Peer:
     heard_ns: int | None = None
     confirmed_ns: int | None = None
     """When it last said that it hears us."""
+    connected_ns: int = 0
+    """Since when it has said so without a pause of D, ns."""
     denies: bool = True
     """What its newest update says."""
 
@@ -229,6 +231,9 @@ class Membership(ABC):
         heard = self._peers[peer]
         heard.heard_ns, heard.denies = now_ns, not hears_us
         if hears_us:
+            before_ns = heard.confirmed_ns
+            if before_ns is None or now_ns - before_ns > self.timeouts.denial_ns:
+                heard.connected_ns = now_ns
             heard.confirmed_ns = self.arrived_ns(now_ns)
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
@@ -326,6 +331,10 @@ class Membership(ABC):
     def heard_ns(self, peer: str) -> int | None:
         """When a peer was heard last."""
         return self._peers[peer].heard_ns
+
+    def connected_ns(self, peer: str) -> int:
+        """Since when a connected peer has been connected, whether it was looked at or not, ns."""
+        return self._peers[peer].connected_ns
 
     def age_ns(self, now_ns: int) -> int | None:
         """Time since any peer was heard, ns; None: none was."""

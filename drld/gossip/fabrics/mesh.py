@@ -206,7 +206,8 @@ class Mesh(Fabric[_Origin]):
                 link.rest is not None
                 # A peer that has come to be whole may have fallen silent about the limit before.
                 and (not whole or peer in membership.torn)
-                and now_ns - link.connected_ns >= membership.rise_ns
+                and now_ns - max(link.connected_ns, membership.connected_ns(peer))
+                >= membership.rise_ns
             ):
                 rests[peer] = link.rest
         self._quiescence.others_want = remote > 0

@@ -107,6 +107,7 @@ async def test_limit_show(control: Path) -> None:
     assert await output(control, "limit", "show", "customer-a") == lines("""
         limit        customer-a (id 1), fps, enforce, on failure share, excess drop
         rate         10.0 Mbit/s, burst 312 kB (auto), every 50.0 ms
+        flow         5-tuple
         in force     6.67 Mbit/s
         demand       3.12 Mbit/s, 3 flows sampled
         fleet        weight 3.02 here, 7.10 elsewhere (lim2, 2 more), age 43.0 ms

@@ -15,7 +15,9 @@ from drld.capture.spec import Match, PacketsSpec, match_of
 from drld.config.probes import PROFILES
 from drld.errors import ConfigError
 from drld.police.direction import Direction
-from drld.policy import Excess, Mode, SourcePrefix
+from drld.police.policer import Excess
+from drld.police.source_sample import SourcePrefix
+from drld.policy import Mode
 from drld.spec import GossipSpec, OnFailure, PeerSpec, ProbeSpec
 from tests.factories import example
 from tests.unit.config.good import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec, module_from_spec
 
 import click
@@ -21,15 +22,16 @@ from drld.control.turns import Turns
 from drld.errors import ConfigError
 from drld.gossip.health.config_digest import ALL, ConfigDigest
 from drld.model import NS_PER_S
+from drld.police import policer
 from drld.police.direction import Direction
-from drld.policy import Excess
 from drld.shared_settings import shared_settings
 from drld.spec import OnFailure
 from drld.units import BYTES
 
 from ...control_fake import FakeDaemon
+from ...factories import with_policy
 from ...registry_factories import KEYS, events, known, limit
-from .calls.spec import CALLS, ITEM, Calls, CallsSpec
+from .calls.spec import CALLS, ITEM, Calls, CallsSpec, Excess
 from .good import GOOD, problems
 
 CALL_LIMIT = """
@@ -62,7 +64,9 @@ def test_a_limit_of_each_plane_is_read() -> None:
     assert calls.policy.unit is CALLS
     assert calls.policy.rate == 50 * ITEM
     assert calls.policy.burst == automatic_burst(50 * ITEM, CALLS)
-    assert (calls.on_failure, calls.policy.excess) == (OnFailure.DEFAULT, Excess.DROP)
+    assert calls.on_failure is OnFailure.DEFAULT
+    assert (packets.policy.excess, calls.policy.excess) == (policer.Excess.DROP, Excess.REFUSE)
+    assert config.parse(BOTH + 'excess = "wait"\n', "f").limits[1].policy.excess is Excess.WAIT
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,11 @@ def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
             BOTH + 'on_failure = "share"\n',
             "limit[1].on_failure: must be 'open' or 'closed' (got 'share')",
         ),
-        (BOTH + 'excess = "mark"\n', "limit[1].excess: must be 'drop' (got 'mark')"),
+        (BOTH + 'excess = "mark"\n', "limit[1].excess: must be 'refuse' or 'wait' (got 'mark')"),
+        (
+            GOOD + 'excess = "wait"\n' + CALL_LIMIT,
+            "limit[0].excess: must be 'drop' or 'mark' (got 'wait')",
+        ),
         (
             BOTH + 'flow = "source"\n',
             "limit[1].flow: unknown key; known here: id, name, rate, burst, match, allocator, "
@@ -205,6 +213,15 @@ def test_a_reload_keeps_the_limits_of_each_plane_and_what_only_a_restart_can_cha
         "packets.queue: cannot change from the default to 3 while the daemon runs: restart it",
         "calls.port: cannot change from 80 to 81 while the daemon runs: restart it",
     ]
+
+
+def test_remarks_on_its_limits_are_its_own() -> None:
+    """A burst of one call is no matter of TCP."""
+    spec = config.parse(BOTH, "f")
+    packets, calls = (with_policy(limit, burst=limit.policy.unit.item) for limit in spec.limits)
+    of_packets, of_calls = config.remarks(replace(spec, limits=(packets, calls)))
+    assert of_packets.startswith("limit.burst: below 0.25 s of the rate: a: a lone TCP flow")
+    assert of_calls == "calls to login: from anyone"
 
 
 def test_its_options_are_those_of_a_new_limit() -> None:

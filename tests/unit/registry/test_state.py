@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drld.policy import Excess
+from drld.police.policer import Excess
 from drld.registry.model import state
 from drld.registry.model.state import Event, Member, Registry
 from drld.spec import LimitSpec

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,21 +9,19 @@ from drld.spec import PlaneSpec, Target
 from drld.units import Unit
 
 ITEM = 1_000_000
+CALLS = Unit("calls", ITEM, ITEM, 1000 * ITEM, 500 * ITEM)
 
 
-def _rate(tokens: float) -> str:
-    return f"{tokens / ITEM:g} calls/s"
-
-
-def _amount(tokens: float) -> str:
-    return f"{tokens / ITEM:g} calls"
-
-
-CALLS = Unit("calls", ITEM, ITEM, 1000 * ITEM, 500 * ITEM, _rate, _amount)
+class Excess(enum.Enum):
+    REFUSE = "refuse"
+    WAIT = "wait"
 
 
 @dataclass(frozen=True)
 class Calls(Target):
+    items: ClassVar[str] = "calls"
+    flow: ClassVar[str] = "caller"
+
     service: str
     caller: str | None = None
 

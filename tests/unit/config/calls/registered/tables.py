@@ -10,7 +10,7 @@ from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems
 from drld.config.schema import LimitTable, PlaneTable, Table
 from drld.units import QuantityError, Unit
-from tests.unit.config.calls.spec import CALLS, ITEM, Calls, CallsSpec
+from tests.unit.config.calls.spec import CALLS, ITEM, Calls, CallsSpec, Excess
 
 
 def _parse(text: str) -> int:
@@ -43,7 +43,7 @@ class CallLimitTable(LimitTable):
     """Target: which calls fall under the limit."""
     on_failure: Literal["open", "closed"] | None = None
     """What passes while the daemon is dead. Default: none."""
-    excess: Literal["drop"] = "drop"
+    excess: Literal["refuse", "wait"] = "refuse"
     """What happens above the limit."""
 
     unit: ClassVar[Unit] = CALLS
@@ -52,7 +52,10 @@ class CallLimitTable(LimitTable):
         return Calls(self.match.service, self.match.caller)
 
     def policy(self) -> Mapping[str, Any]:
-        return {"shared": {"match.caller": self.match.caller}}
+        return {
+            "excess": Excess(self.excess),
+            "shared": {"match.caller": self.match.caller},
+        }
 
     def check(self, where: Location, problems: Problems) -> None:
         if self.match.caller == self.match.service:
