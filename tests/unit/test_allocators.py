@@ -295,12 +295,7 @@ def test_fps_what_cannot_be_used_is_not_claimed_and_comes_back_at_once() -> None
 
 @pytest.mark.parametrize(
     ("limiters", "weight", "depth"),
-    [
-        (1, 1, 75_000),
-        (2, 64, 60_000),
-        (4, 1, 37_500),
-        (25, 1, 18_000),
-    ],
+    [(1, 1, 75_000), (2, 64, 60_000), (4, 1, 37_500), (25, 1, 18_000)],
     ids=["alone", "64 of 100", "its static share of 4", "an initial window"],
 )
 def test_fps_depth_goes_with_the_root_of_the_share(limiters: int, weight: int, depth: int) -> None:

@@ -187,12 +187,7 @@ def test_reports_are_in_bits_per_second() -> None:
 
 def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
     bench = Bench(spec(limit_spec("grd")))
-    bench.transport.inbox = [
-        (
-            "b",
-            mesh(1, 0, float(MBIT)),
-        )
-    ]
+    bench.transport.inbox = [("b", mesh(1, 0, float(MBIT)))]
     bench.engine.tick(TICK_NS)
     report = limit_report(FIRST, bench.engine.limits[1], 0)
     assert report["fleet"]["quantity"] == "rate"

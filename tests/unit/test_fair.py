@@ -133,10 +133,7 @@ def test_the_weight_is_no_more_than_what_arrived_lately_can_use() -> None:
     fair = make()
     values = [
         fair.allocate(
-            demand(*gone, instant_rate=0.01 * LIMIT, idle=False),
-            believed(9.0),
-            in_force(),
-            TICK_NS,
+            demand(*gone, instant_rate=0.01 * LIMIT, idle=False), believed(9.0), in_force(), TICK_NS
         ).value
         for _ in range(60)
     ]

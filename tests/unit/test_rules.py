@@ -374,10 +374,7 @@ def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
         **NOTHING,
         Point.IN: ChainState(True, 2, ("-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17",)),
     }
-    assert iptables_state("lim10", SAVED) == {
-        **NOTHING,
-        Point.OUT: ChainState(True, 1),
-    }
+    assert iptables_state("lim10", SAVED) == {**NOTHING, Point.OUT: ChainState(True, 1)}
     assert iptables_state("lim1", "") == NOTHING
 
 

@@ -147,11 +147,7 @@ def test_what_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) 
             "1.5B",
             'a size in bytes such as "75kB" or "64KiB", a whole number of bytes below 2**63',
         ),
-        (
-            units.parse_size,
-            "9223372036854775808B",
-            'a size in bytes such as "75kB" or "64KiB"',
-        ),
+        (units.parse_size, "9223372036854775808B", 'a size in bytes such as "75kB" or "64KiB"'),
         (
             units.parse_duration,
             "999999999999999999h",

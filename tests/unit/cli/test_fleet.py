@@ -149,9 +149,7 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
     assert operator.output("remove", "b", "--force", "--wait", "0").startswith("b removed")
 
 
-def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(
-    operator: Operator,
-) -> None:
+def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(operator: Operator) -> None:
     """Of what it refuses it says the first few reasons, and all ids."""
     refused = {
         KEYS.limit(number): f"etcd {KEYS.limit(number)}: no interface\nof this name"

@@ -18,13 +18,7 @@ from drld.police.direction import Direction
 from drld.policy import Excess, Mode, SourcePrefix
 from drld.spec import GossipSpec, OnFailure, PeerSpec, ProbeSpec
 from tests.factories import example
-from tests.unit.config.good import (
-    GOOD,
-    LIMIT,
-    changed,
-    with_limit_key,
-    with_match,
-)
+from tests.unit.config.good import GOOD, LIMIT, changed, with_limit_key, with_match
 
 
 def match(text: str) -> Match:
@@ -57,12 +51,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize("written", ['burst = "auto"\n', ""])
 @pytest.mark.parametrize(
     ("rate", "burst"),
-    [
-        ("10kbit", 1_500),
-        ("100kbit", 3_125),
-        ("10mbit", 312_500),
-        ("400gbit", 4_000_000_000),
-    ],
+    [("10kbit", 1_500), ("100kbit", 3_125), ("10mbit", 312_500), ("400gbit", 4_000_000_000)],
 )
 def test_an_automatic_burst_is_a_quarter_of_a_second_of_the_rate(
     written: str, rate: str, burst: int

@@ -9,10 +9,7 @@ import pytest
 from drld import config
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
-from tests.unit.config.good import (
-    GOOD,
-    problems,
-)
+from tests.unit.config.good import GOOD, problems
 
 
 def test_a_syntax_error_is_one_line_with_its_place() -> None:

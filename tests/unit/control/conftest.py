@@ -8,11 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.control_fake import (
-    FakeDaemon,
-    client,
-    served,
-)
+from tests.control_fake import FakeDaemon, client, served
 
 
 @pytest.fixture

@@ -11,10 +11,7 @@ import httpx
 import pytest
 import trio
 
-from tests.control_fake import (
-    FakeDaemon,
-    served,
-)
+from tests.control_fake import FakeDaemon, served
 
 
 async def test_small_bodies_are_ignored(api: httpx.AsyncClient) -> None:

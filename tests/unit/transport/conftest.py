@@ -9,10 +9,7 @@ import pytest
 from drld.gossip.transport import Transport
 from drld.gossip.wire.keyring import KeyRing
 
-from .pair import (
-    RING,
-    Make,
-)
+from .pair import RING, Make
 
 
 @pytest.fixture

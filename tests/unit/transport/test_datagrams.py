@@ -5,10 +5,7 @@ import socket
 import pytest
 
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
-from drld.gossip.wire.control_codec import (
-    Control,
-    Kind,
-)
+from drld.gossip.wire.control_codec import Control, Kind
 from drld.gossip.wire.keyring import KeyRing
 
 from ...tags import tagger

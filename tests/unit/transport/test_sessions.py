@@ -6,10 +6,7 @@ import pytest
 
 from drld.errors import WireError
 from drld.gossip.transport import Transport
-from drld.gossip.wire.control_codec import (
-    Control,
-    Kind,
-)
+from drld.gossip.wire.control_codec import Control, Kind
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
 
