@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from drld.gossip.fabrics import FABRICS
-from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership, Timeouts
 from drld.gossip.fabrics.pushsum import PushsumMembership
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
@@ -269,13 +268,6 @@ def test_whoever_forgets_its_peers_is_as_at_first_but_for_the_numbers(fabric: st
     assert state(fleet) == state(new)
     assert {fleet.heard_ns(peer) for peer in peers} == {None}
     assert fleet.heartbeat("p0", 2 * TICK).sequence == 1
-
-
-def test_statistics() -> None:
-    link = Link()
-    for sequence in (0, 3, 2, 3, 4):
-        link.accept(sequence)
-    assert (link.received, link.lost, link.late) == (3, 2, 1)
 
 
 def test_a_limiter_of_a_tree_does_not_ask_the_dead_to_be_its_parent() -> None:

@@ -153,13 +153,6 @@ def test_an_own_change_is_not_taken_for_the_others() -> None:
     assert a.view(11 * TICK).remote == pytest.approx(30.0, rel=1e-5)
 
 
-def test_an_idle_fleet_is_exactly_zero() -> None:
-    a, b = push_sum(), push_sum("a", "b")
-    exchange(a, b, range(40), {"a": 0.0, "b": 0.0})
-    assert a.mass.value == b.mass.value == 0.0
-    assert a.view(40 * TICK).remote == b.view(40 * TICK).remote == 0.0
-
-
 def test_a_fleet_that_falls_idle_is_exactly_zero_again() -> None:
     a, b = push_sum(), push_sum("a", "b")
     exchange(a, b, range(20), {"a": 1e9, "b": 3.3})
