@@ -24,6 +24,13 @@ def membership(peers: int = 1, fanout: int | None = None) -> Membership:
     return PushsumMembership("a", [f"p{number}" for number in range(peers)], fanout, TICK)
 
 
+def hearing() -> Membership:
+    """One that has heard its only peer, at 0."""
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0), 0)
+    return fleet
+
+
 @pytest.mark.parametrize(
     ("cycle", "fresh", "silence", "denial"), [(1, 4, 24, 17), (3, 8, 68, 53), (17, 36, 376, 305)]
 )
@@ -51,8 +58,7 @@ def test_hearing_is_not_enough() -> None:
 
 
 def test_silence_ends_a_connection() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     timeouts = fleet.timeouts
     assert fleet.fresh("p0", timeouts.fresh_ns)
     assert not fleet.fresh("p0", timeouts.fresh_ns + 1)
@@ -61,8 +67,7 @@ def test_silence_ends_a_connection() -> None:
 
 
 def test_who_is_connected_no_longer_counts_for_a_while() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     timeouts = fleet.timeouts
     assert fleet.leaving(timeouts.denial_ns) == set()
     assert fleet.leaving(timeouts.denial_ns + 1) == {"p0"}
@@ -75,8 +80,7 @@ def test_who_is_connected_no_longer_counts_for_a_while() -> None:
 
 
 def test_what_a_frozen_daemon_finds_in_its_socket_is_as_old_as_its_last_look() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     fleet.drained(TICK)
     thawed = TICK + fleet.timeouts.denial_ns + 1
     fleet.receive("p0", heartbeat(1), thawed)
@@ -117,8 +121,7 @@ def test_discarded_heartbeats_keep_nobody_alive() -> None:
 
 
 def test_denial_ends_a_connection_although_updates_come() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     for interval in range(1, 18):
         fleet.receive("p0", heartbeat(interval, hears=False), interval * TICK)
         assert not fleet.both_ways("p0", interval * TICK)
