@@ -177,9 +177,6 @@ OTHERS: list[tuple[str, str]] = [
         ),
         "peer[0]: must be a table (got 'lim2')",
     ),
-    (changed(('name = "lim1"\n', "")), "limiter.name: is required"),
-    (changed(('rate = "10mbit"\n', "")), "limit[0].rate: is required"),
-    (changed(('match = { out = "eth1" }\n', "")), "limit[0].match: is required"),
     *(
         (in_limiter(f"{key} = 'auto'"), f"limiter.{key}: is now packets.{key}")
         for key in ("datapath", "firewall", "queue", "timestamps")
