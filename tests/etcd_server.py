@@ -62,11 +62,7 @@ class EtcdServer:
     """One server; a cluster of its own, or part of an `EtcdCluster`."""
 
     def __init__(
-        self,
-        directory: Path,
-        *arguments: str,
-        namespace: str | None = None,
-        scheme: str = "http",
+        self, directory: Path, *arguments: str, namespace: str | None = None, scheme: str = "http"
     ) -> None:
         self.namespace = namespace
         self.scheme = scheme

@@ -60,11 +60,7 @@ class FluidDatapath(MemoryDatapath):
         )
 
     def program(
-        self,
-        limit_id: int,
-        enforcement: Enforcement,
-        evict: Iterable[FlowId],
-        now_ns: int,
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
         """See `Datapath`; it is in force at once."""
         self.record = enforcement

@@ -34,16 +34,31 @@ def local_limit(allocation: Allocation) -> float:
     return allocation.local_limit
 
 
-def test_ctb_is_the_limit_itself() -> None:
-    allocation = allocate(make("ctb"), demand(20 * MBIT), view(99 * MBIT))
-    assert allocation.enforcement.fill_rate == 10 * MBIT
-    assert allocation.enforcement.depth == 75_000
+@pytest.mark.parametrize(
+    ("name", "local", "remote", "fill_rate", "depth"),
+    [
+        pytest.param("ctb", 20, 99, 10, 75_000, id="ctb is the limit itself"),
+        pytest.param("static", 20, 0, 5, 37_500, id="static is its share of rate and depth"),
+        pytest.param("static", 20, 99, 5, 37_500, id="static is so whatever is heard"),
+        pytest.param("gtb", 4, 3, 7, 75_000, id="gtb drains for the others"),
+        pytest.param("gtb", 4, 12, -2, 75_000, id="the fill rate of gtb turns negative"),
+    ],
+)
+def test_the_bucket_of_allocators_without_memory(
+    name: str, local: int, remote: int, fill_rate: int, depth: int
+) -> None:
+    """Rates in Mbit/s."""
+    allocation = allocate(make(name), demand(local * MBIT), view(remote * MBIT))
+    assert allocation.value == local * MBIT
+    assert allocation.local_limit == max(fill_rate, 0) * MBIT
+    assert allocation.enforcement.fill_rate == fill_rate * MBIT
+    assert allocation.enforcement.depth == depth
 
 
-def test_static_is_the_share_of_rate_and_depth_whatever_is_heard() -> None:
-    for remote in (view(0), view(99 * MBIT), GlobalView(0, frozenset(), None)):
-        enforcement = allocate(make("static"), demand(20 * MBIT), remote).enforcement
-        assert (enforcement.fill_rate, enforcement.depth) == (5 * MBIT, 37_500)
+def test_static_is_its_share_before_anybody_is_heard() -> None:
+    alone = GlobalView(0, frozenset(), None)
+    enforcement = allocate(make("static"), demand(20 * MBIT), alone).enforcement
+    assert (enforcement.fill_rate, enforcement.depth) == (5 * MBIT, 37_500)
 
 
 def test_the_smallest_share_of_a_burst_still_passes_packets() -> None:
@@ -53,19 +68,6 @@ def test_the_smallest_share_of_a_burst_still_passes_packets() -> None:
     assert enforcement.depth == 1
     none = replace(LIMIT, static_rate=0, static_burst=0)
     assert make("static").allocate(IDLE, view(0), none, TICK_NS).enforcement.depth == 0
-
-
-def test_gtb_drains_for_the_others() -> None:
-    allocation = allocate(make("gtb"), demand(4 * MBIT), view(3 * MBIT))
-    assert allocation.value == 4 * MBIT
-    assert allocation.enforcement.fill_rate == 7 * MBIT
-    assert allocation.enforcement.depth == 75_000
-
-
-def test_gtb_fill_rate_turns_negative() -> None:
-    allocation = allocate(make("gtb"), demand(4 * MBIT), view(12 * MBIT))
-    assert allocation.enforcement.fill_rate == -2 * MBIT
-    assert allocation.local_limit == 0
 
 
 def test_gtb_drains_no_faster_than_a_datapath_can() -> None:
@@ -123,17 +125,11 @@ def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
         assert allocation.enforcement.depth == 12 * BYTES.item
 
 
-def test_quantities() -> None:
-    assert {name: allocator.quantity for name, allocator in ALLOCATORS.items()} == {
-        "ctb": Quantity.RATE,
-        "static": Quantity.RATE,
-        "gtb": Quantity.RATE,
-        "grd": Quantity.RATE,
-        "fair": Quantity.WEIGHT,
-        "fps": Quantity.WEIGHT,
-        "fps-random-drop": Quantity.WEIGHT,
-        "fps-paper": Quantity.WEIGHT,
-    }
+def test_all_share_a_rate_or_weights() -> None:
+    rates = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.RATE}
+    assert rates == {"ctb", "static", "gtb", "grd"}
+    weights = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.WEIGHT}
+    assert weights == {"fair", "fps", "fps-random-drop", "fps-paper"}
 
 
 # FPS
@@ -295,12 +291,7 @@ def test_fps_what_cannot_be_used_is_not_claimed_and_comes_back_at_once() -> None
 
 @pytest.mark.parametrize(
     ("limiters", "weight", "depth"),
-    [
-        (1, 1, 75_000),
-        (2, 64, 60_000),
-        (4, 1, 37_500),
-        (25, 1, 18_000),
-    ],
+    [(1, 1, 75_000), (2, 64, 60_000), (4, 1, 37_500), (25, 1, 18_000)],
     ids=["alone", "64 of 100", "its static share of 4", "an initial window"],
 )
 def test_fps_depth_goes_with_the_root_of_the_share(limiters: int, weight: int, depth: int) -> None:

@@ -36,17 +36,9 @@ def test_golden_bytes() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST])
-@pytest.mark.parametrize("rumours", [0, 1, MAX_RUMOURS])
-def test_decoding_undoes_encoding(kind: Kind, rumours: int) -> None:
-    message = replace(PROBE, kind=kind, rumours=(RUMOUR,) * rumours)
-    content = encode_control(message, 3, 2**32 - 1)
-    assert len(content) + LONG_TAG_SIZE <= MAX_CONTROL_SIZE
-    assert decode_control_untrusted(content) == (message, 2**32 - 1)
-
-
-def test_a_hello_comes_back() -> None:
-    assert decode_control_untrusted(encode_control(GREETING)) == (GREETING, 0)
+def test_the_largest_message_fits_its_bound() -> None:
+    largest = encode_control(replace(PROBE, rumours=(RUMOUR,) * MAX_RUMOURS))
+    assert len(largest) + LONG_TAG_SIZE <= MAX_CONTROL_SIZE
 
 
 def patched(message: Hello | Control, **bytes_at: int) -> bytes:

@@ -17,6 +17,13 @@ from ..factories import limiter_spec as spec
 from ..wire import mesh
 
 
+def resting() -> Bench:
+    """Two limits that nobody uses, at rest after a hundred intervals."""
+    bench = Bench(spec(FIRST, SLOW))
+    bench.run(1, 100)
+    return bench
+
+
 def test_each_limit_ticks_at_its_own_interval() -> None:
     bench = Bench(spec(FIRST, SLOW))
     assert bench.engine.next_due_ns() == TICK_NS
@@ -30,21 +37,16 @@ def test_each_limit_ticks_at_its_own_interval() -> None:
 
 
 def test_a_limit_where_nothing_happens_costs_nothing() -> None:
-    bench = Bench(spec(FIRST, SLOW))
-    bench.run(1, 10)
+    bench = resting()
     bench.clear()
-    names = bench.run(11, 100)
-    assert names == []
-    assert bench.datapath.read_limits == []
-    assert bench.datapath.programmed == []
-    assert {(peer, update.limit_id) for peer, update in bench.transport.outbox} == {("b", 0)}
-    assert len(bench.transport.outbox) == 90
+    assert bench.run(101, 190) == []
+    assert (bench.datapath.read_limits, bench.datapath.programmed) == ([], [])
+    assert [(peer, update.limit_id) for peer, update in bench.transport.outbox] == [("b", 0)] * 90
     assert len(bench.datapath.flushed_ns) == 90
 
 
 def test_a_packet_wakes_its_limit_alone() -> None:
-    bench = Bench(spec(FIRST, SLOW))
-    bench.run(1, 100)
+    bench = resting()
     bench.clear()
     bench.packet(1)
     ((name, tick),) = bench.engine.tick(101 * TICK_NS)
@@ -80,8 +82,7 @@ def test_a_limit_that_falls_idle_says_so_and_comes_to_rest() -> None:
 
 
 def test_an_update_wakes_its_limit() -> None:
-    bench = Bench(spec(FIRST, SLOW))
-    bench.run(1, 100)
+    bench = resting()
     bench.transport.inbox = [("b", weight(1))]
     ((name, tick),) = bench.engine.tick(101 * TICK_NS)
     assert (name, tick.view.remote) == ("first", 2.0)
@@ -100,8 +101,7 @@ def test_there_are_no_limits_to_report_before_the_start() -> None:
 
 
 def test_a_change_of_the_membership_wakes_every_limit() -> None:
-    bench = Bench(spec(FIRST, SLOW))
-    bench.run(1, 100)
+    bench = resting()
     bench.transport.inbox = [("b", heartbeat())]
     names = bench.run(101, 102)
     assert set(names) == {"first", "slow"}
@@ -119,8 +119,7 @@ def test_a_change_of_the_membership_wakes_every_limit() -> None:
 
 
 def test_a_watched_limit_does_not_rest() -> None:
-    bench = Bench(spec(FIRST, SLOW))
-    bench.run(1, 100)
+    bench = resting()
     names = [
         name for now in range(101, 111) for name, _ in bench.engine.tick(now * TICK_NS, ["first"])
     ]
@@ -187,12 +186,7 @@ def test_reports_are_in_bits_per_second() -> None:
 
 def test_rates_that_are_shared_are_reported_in_bits_per_second() -> None:
     bench = Bench(spec(limit_spec("grd")))
-    bench.transport.inbox = [
-        (
-            "b",
-            mesh(1, 0, float(MBIT)),
-        )
-    ]
+    bench.transport.inbox = [("b", mesh(1, 0, float(MBIT)))]
     bench.engine.tick(TICK_NS)
     report = limit_report(FIRST, bench.engine.limits[1], 0)
     assert report["fleet"]["quantity"] == "rate"

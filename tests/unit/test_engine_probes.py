@@ -49,10 +49,7 @@ def test_who_is_dead_or_has_left_is_named_and_counted_out_by_silence_only(state:
     bench = probing()
     bench.transport.inbox.append(("b", said(state)))
     bench.run(2, 2)
-    assert verdicts(bench, 2 * TICK_NS) == {
-        "b": ("alive", True),
-        "c": (state.name.lower(), True),
-    }
+    assert verdicts(bench, 2 * TICK_NS) == {"b": ("alive", True), "c": (state.name.lower(), True)}
     bench.transport.inbox.append(("c", Met(9)))
     bench.run(3, 3)
     assert verdicts(bench, 3 * TICK_NS)["c"] == ("alive", True)

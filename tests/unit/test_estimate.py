@@ -20,10 +20,6 @@ from ..factories import MS, TICK_NS, flow, measurement
 rates = st.floats(1, 1e9)
 
 
-def test_ewma_takes_the_first_sample_whole() -> None:
-    assert Ewma(0.1).update(100, TICK_NS) == 100
-
-
 def test_ewma_keeps_p_of_what_is_a_second_old() -> None:
     ewma = Ewma(0.1)
     ewma.update(100, 20 * NS_PER_S)
@@ -173,11 +169,6 @@ def test_unbottlenecked_rate_is_the_mean_of_the_flows_near_it(sample: list[float
     fast = [one for one in sample if one >= CLUSTER * rate]
     assert rate == pytest.approx(sum(fast) / len(fast))
     assert rate <= max(sample)
-
-
-@given(rates, st.integers(1, 64))
-def test_equal_flows_have_their_rate(rate: float, count: int) -> None:
-    assert unbottlenecked_rate([rate] * count) == pytest.approx(rate)
 
 
 @given(rates, st.integers(1, 10), st.lists(st.floats(0, 0.39), max_size=50))

@@ -2,10 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.allocators import ALLOCATORS
 from drld.allocators.fair import CROWD_LOSS, CROWD_PASS, DEPTH_ITEMS, HOLD_NS, IDLE_S
 from drld.limiter import Limiter
-from drld.model import NS_PER_S, GlobalView, Quantity
+from drld.model import NS_PER_S, GlobalView
 from drld.node import membership
 from drld.units import BYTES
 
@@ -13,10 +12,7 @@ from ..factories import MBIT, MS, TICK_NS, gossip_spec, measurement, policy
 from ..fair_factories import LIMIT, believed, demand, greedy, in_force, make, sampled, settled
 
 GBIT = 1000 * MBIT
-
-
-def test_it_tells_a_weight() -> None:
-    assert ALLOCATORS["fair"].quantity is Quantity.WEIGHT
+QUIET = replace(demand(), idle=True)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +129,7 @@ def test_the_weight_is_no_more_than_what_arrived_lately_can_use() -> None:
     fair = make()
     values = [
         fair.allocate(
-            demand(*gone, instant_rate=0.01 * LIMIT, idle=False),
-            believed(9.0),
-            in_force(),
-            TICK_NS,
+            demand(*gone, instant_rate=0.01 * LIMIT, idle=False), believed(9.0), in_force(), TICK_NS
         ).value
         for _ in range(60)
     ]
@@ -252,8 +245,7 @@ def test_a_limiter_alone_is_one_bucket() -> None:
 
 
 def test_a_limiter_without_traffic_has_its_static_share_and_a_shallow_bucket() -> None:
-    quiet = replace(demand(), idle=True)
-    found = make().allocate(quiet, believed(0.0), in_force(), TICK_NS)
+    found = make().allocate(QUIET, believed(0.0), in_force(), TICK_NS)
     assert found.value == 0
     assert found.local_limit == pytest.approx(LIMIT / 4)
     deep = min(2 * 0.06, IDLE_S) * LIMIT / 4 + 2 * BYTES.item
@@ -262,10 +254,9 @@ def test_a_limiter_without_traffic_has_its_static_share_and_a_shallow_bucket() -
 
 def test_in_a_busy_fleet_a_limiter_without_traffic_has_nothing_but_its_depth() -> None:
     """And wants nothing while that is full."""
-    quiet = replace(demand(), idle=True)
     fair = make()
     for _ in range(30):
-        found = fair.allocate(quiet, believed(9.0), in_force(), TICK_NS)
+        found = fair.allocate(QUIET, believed(9.0), in_force(), TICK_NS)
     assert (found.value, found.local_limit) == (0, 0)
     deep = min(2 * 0.06, IDLE_S) * LIMIT / 4 + 2 * BYTES.item
     assert found.enforcement.depth == pytest.approx(deep, abs=1)
@@ -273,15 +264,14 @@ def test_in_a_busy_fleet_a_limiter_without_traffic_has_nothing_but_its_depth() -
 
 def test_a_limiter_that_has_spent_its_depth_asks_for_it_like_a_flow() -> None:
     fair = make()
-    quiet = replace(demand(), idle=True)
-    fair.allocate(quiet, believed(9.0), in_force(), TICK_NS)
-    fair.allocate(replace(quiet, forwarded_bytes=30_000), believed(9.0), in_force(), TICK_NS)
-    found = fair.allocate(quiet, believed(9.0), in_force(), TICK_NS)
+    fair.allocate(QUIET, believed(9.0), in_force(), TICK_NS)
+    fair.allocate(replace(QUIET, forwarded_bytes=30_000), believed(9.0), in_force(), TICK_NS)
+    found = fair.allocate(QUIET, believed(9.0), in_force(), TICK_NS)
     assert found.value > 0
     told = 0.0
     values = []
     for _ in range(400):
-        found = fair.allocate(quiet, believed(9.0, told), in_force(), TICK_NS)
+        found = fair.allocate(QUIET, believed(9.0, told), in_force(), TICK_NS)
         told = found.value
         values.append(told)
     assert values[-1] == 0
@@ -290,7 +280,7 @@ def test_a_limiter_that_has_spent_its_depth_asks_for_it_like_a_flow() -> None:
 def test_a_limiter_that_wakes_up_is_not_held_to_what_arrived_before() -> None:
     fair = make()
     for _ in range(30):
-        fair.allocate(replace(demand(), idle=True), believed(3.0), in_force(), TICK_NS)
+        fair.allocate(QUIET, believed(3.0), in_force(), TICK_NS)
     waking = demand(sampled(0.05 * LIMIT, age_ns=TICK_NS), first=True)
     found = fair.allocate(waking, believed(3.0), in_force(), TICK_NS)
     assert found.value == pytest.approx(0.1 * LIMIT * 3 / (0.9 * LIMIT))
@@ -300,10 +290,10 @@ def _depth_after_bursts(bursts: int, idle_ticks: int) -> tuple[int, bool]:
     """Depth, and whether that is final, of one of 40 limiters after bursts of 20,000 bytes."""
     fair, told = make(), 0.0
     limit = in_force(static_rate=LIMIT / 40, static_burst=0.06 * LIMIT / 40)
-    quiet, burst = replace(demand(), idle=True), 20_000
+    burst = 20_000
     arriving = replace(demand(), instant_rate=burst * NS_PER_S / TICK_NS, forwarded_bytes=3_000)
-    pause = [quiet] * (NS_PER_S // TICK_NS)
-    for seen in [*(bursts * [arriving, *pause]), *(idle_ticks * [quiet])]:
+    pause = [QUIET] * (NS_PER_S // TICK_NS)
+    for seen in [*(bursts * [arriving, *pause]), *(idle_ticks * [QUIET])]:
         found = fair.allocate(seen, believed(0.0, told), limit, TICK_NS)
         told = found.value
     return found.enforcement.depth or 0, fair.settled

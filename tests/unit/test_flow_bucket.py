@@ -25,11 +25,7 @@ def policer(
     mode: Mode = Mode.ENFORCE,
 ) -> Policer:
     enforcement = Enforcement(
-        fill_rate=0,
-        depth=depth,
-        flow_rate=RATE,
-        flow_depth=15_000,
-        reserve=reserve,
+        fill_rate=0, depth=depth, flow_rate=RATE, flow_depth=15_000, reserve=reserve
     )
     return Policer(policy(mode=mode, excess=excess), enforcement, 0)
 
@@ -207,11 +203,7 @@ def test_a_debt_of_a_low_level_does_not_outlive_it() -> None:
     """Else 17 kB of a level of 1 kB/s would be 8.5 MB of one of 500 kB/s."""
     low = Enforcement(fill_rate=2000, depth=20_000, flow_rate=1000, flow_depth=18_000, reserve=9000)
     high = Enforcement(
-        fill_rate=10**6,
-        depth=250_000,
-        flow_rate=500_000,
-        flow_depth=250_000,
-        reserve=125_000,
+        fill_rate=10**6, depth=250_000, flow_rate=500_000, flow_depth=250_000, reserve=125_000
     )
     limit = Policer(policy(), low, 0)
     for number in range(200):

@@ -20,11 +20,31 @@ def test_it_begins_full_and_pays_for_what_is_forwarded() -> None:
     assert account(balance=4_000).balance == 4_000
 
 
-def test_it_owes_no_more_than_its_capacity() -> None:
+@pytest.mark.parametrize(
+    ("before", "forwarded", "income", "capacity", "seconds", "after"),
+    [
+        pytest.param(4_000, 500, 99_999, 10_000, 2.0, 5_500, id="it earns its last income"),
+        pytest.param(10_000, 0, 1_000, 10_000, 60.0, 10_000, id="it holds its capacity"),
+        pytest.param(10_000, 0, 1_000, 6_000, 1.0, 6_000, id="it holds a smaller capacity"),
+        pytest.param(1_000, 9_000, 1_000, 10_000, 1.0, -7_000, id="it owes what was unasked"),
+        pytest.param(10_000, 2_000_000, 1_000, 10_000, 7.0, -10_000, id="it owes its capacity"),
+    ],
+)
+def test_a_settling_adds_income_and_takes_what_was_forwarded(
+    *, before: int, forwarded: int, income: int, capacity: int, seconds: float, after: int
+) -> None:
     """A daemon that was frozen for a while finds what its datapath forwarded meanwhile."""
-    made = account()
-    made.settle(2_000_000, 1_000, 10_000, 7.0)
-    assert made.balance == -10_000
+    made = account(balance=before)
+    made.settle(forwarded, income, capacity, seconds)
+    assert made.balance == after
+    assert made.missing == capacity - after
+    assert made.capacity == capacity
+
+
+def test_an_account_in_debt_fills_nothing() -> None:
+    made = account(balance=1_000)
+    made.settle(9_000, 1_000, 10_000, 1.0)
+    assert made.fill_rate(50_000, made.depth(5_000, 1_500), 0.05) == 0
 
 
 def test_before_the_first_settling_it_neither_lacks_nor_limits_anything() -> None:
@@ -32,29 +52,6 @@ def test_before_the_first_settling_it_neither_lacks_nor_limits_anything() -> Non
     assert made.missing == 0
     assert made.depth(7_000, 1_500) == 7_000
     assert made.fill_rate(123, 7_000, 0.05) == 123
-
-
-def test_it_earns_what_its_income_was_in_the_interval_that_ends() -> None:
-    made = account(balance=4_000, income=1_000)
-    made.settle(500, 99_999, 10_000, 2.0)
-    assert made.balance == 4_000 + 2_000 - 500
-    assert made.missing == 4_500
-
-
-def test_it_holds_no_more_than_its_capacity() -> None:
-    made = account()
-    made.settle(0, 1_000, 10_000, 60.0)
-    assert made.balance == 10_000
-    made.settle(0, 1_000, 6_000, 1.0)
-    assert made.balance == made.capacity == 6_000
-
-
-def test_what_is_forwarded_unasked_is_owed() -> None:
-    made = account(balance=1_000)
-    made.settle(9_000, 1_000, 10_000, 1.0)
-    assert made.balance == -7_000
-    assert made.missing == 17_000
-    assert made.fill_rate(50_000, made.depth(5_000, 1_500), 0.05) == 0
 
 
 def test_the_bucket_is_no_deeper_than_the_balance_but_for_a_packet() -> None:

@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from drld.gossip.fabrics import FABRICS
-from drld.gossip.fabrics.link import Link
 from drld.gossip.fabrics.membership import Membership, Timeouts
 from drld.gossip.fabrics.pushsum import PushsumMembership
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
@@ -23,6 +22,13 @@ def heartbeat(sequence: int, hears: bool = True) -> PushsumUpdate:
 
 def membership(peers: int = 1, fanout: int | None = None) -> Membership:
     return PushsumMembership("a", [f"p{number}" for number in range(peers)], fanout, TICK)
+
+
+def hearing() -> Membership:
+    """One that has heard its only peer, at 0."""
+    fleet = membership()
+    fleet.receive("p0", heartbeat(0), 0)
+    return fleet
 
 
 @pytest.mark.parametrize(
@@ -52,8 +58,7 @@ def test_hearing_is_not_enough() -> None:
 
 
 def test_silence_ends_a_connection() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     timeouts = fleet.timeouts
     assert fleet.fresh("p0", timeouts.fresh_ns)
     assert not fleet.fresh("p0", timeouts.fresh_ns + 1)
@@ -62,8 +67,7 @@ def test_silence_ends_a_connection() -> None:
 
 
 def test_who_is_connected_no_longer_counts_for_a_while() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     timeouts = fleet.timeouts
     assert fleet.leaving(timeouts.denial_ns) == set()
     assert fleet.leaving(timeouts.denial_ns + 1) == {"p0"}
@@ -76,8 +80,7 @@ def test_who_is_connected_no_longer_counts_for_a_while() -> None:
 
 
 def test_what_a_frozen_daemon_finds_in_its_socket_is_as_old_as_its_last_look() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     fleet.drained(TICK)
     thawed = TICK + fleet.timeouts.denial_ns + 1
     fleet.receive("p0", heartbeat(1), thawed)
@@ -118,8 +121,7 @@ def test_discarded_heartbeats_keep_nobody_alive() -> None:
 
 
 def test_denial_ends_a_connection_although_updates_come() -> None:
-    fleet = membership()
-    fleet.receive("p0", heartbeat(0), 0)
+    fleet = hearing()
     for interval in range(1, 18):
         fleet.receive("p0", heartbeat(interval, hears=False), interval * TICK)
         assert not fleet.both_ways("p0", interval * TICK)
@@ -269,13 +271,6 @@ def test_whoever_forgets_its_peers_is_as_at_first_but_for_the_numbers(fabric: st
     assert state(fleet) == state(new)
     assert {fleet.heard_ns(peer) for peer in peers} == {None}
     assert fleet.heartbeat("p0", 2 * TICK).sequence == 1
-
-
-def test_statistics() -> None:
-    link = Link()
-    for sequence in (0, 3, 2, 3, 4):
-        link.accept(sequence)
-    assert (link.received, link.lost, link.late) == (3, 2, 1)
 
 
 def test_a_limiter_of_a_tree_does_not_ask_the_dead_to_be_its_parent() -> None:

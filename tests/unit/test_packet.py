@@ -82,11 +82,6 @@ def test_other_protocols_have_no_ports(protocol: int) -> None:
     assert parse(ipv6(PORTS, protocol)) == Header(flow6(protocol), 44, 6, False, False, False, None)
 
 
-def test_ipv4_options_come_before_the_ports() -> None:
-    header = parse(ipv4(PORTS, ihl=15))
-    assert (header.flow, header.length, header.defect) == (flow4(TCP, 1024, 80), 64, None)
-
-
 @pytest.mark.parametrize(
     ("field", "fragment", "later"),
     [
@@ -167,15 +162,21 @@ def test_less_than_a_fixed_header_says_nothing() -> None:
         assert not header.ports_known
 
 
-def test_an_ipv4_header_length_below_the_minimum() -> None:
-    header = parse(ipv4(PORTS, ihl=4, length=24))
-    assert header == Header(flow4(TCP), 24, 4, False, False, False, Defect.HEADER_LENGTH)
-
-
-@pytest.mark.parametrize("length", [0, 19])
-def test_an_ipv4_length_that_cannot_be_is_replaced_by_what_is_there(length: int) -> None:
-    header = parse(ipv4(PORTS, length=length))
-    assert header == Header(flow4(TCP), 24, 4, False, False, False, Defect.LENGTH)
+@pytest.mark.parametrize(
+    ("packet", "protocol", "length", "defect"),
+    [
+        pytest.param(ipv4(PORTS, ihl=4, length=24), TCP, 24, Defect.HEADER_LENGTH, id="header: 16"),
+        pytest.param(ipv4(PORTS, length=0), TCP, 24, Defect.LENGTH, id="packet: 0"),
+        pytest.param(ipv4(PORTS, length=19), TCP, 24, Defect.LENGTH, id="packet: 19"),
+        pytest.param(
+            ipv4(b"", ICMP, ihl=15, length=40), ICMP, 60, Defect.LENGTH, id="40, header: 60"
+        ),
+    ],
+)
+def test_an_ipv4_length_that_cannot_be_is_replaced_by_what_is_there(
+    packet: bytes, protocol: int, length: int, defect: Defect
+) -> None:
+    assert parse(packet) == Header(flow4(protocol), length, 4, False, False, False, defect)
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x04", PORTS[:3]])
@@ -188,15 +189,11 @@ def test_a_packet_that_ends_inside_its_ports(rest: bytes) -> None:
         assert header.length == len(packet)
 
 
-def test_a_packet_that_ends_inside_its_extension_headers() -> None:
-    for rest in (extension(TCP)[:7], extension(TCP, 5)[:8], extension(NO_NEXT, 5)[:8]):
-        header = parse(ipv6(rest, DESTINATION))
-        assert header.defect is Defect.SHORT
-
-
-def test_an_ipv4_length_below_the_header_length() -> None:
-    header = parse(ipv4(b"", ICMP, ihl=15, length=40))
-    assert header == Header(flow4(ICMP), 60, 4, False, False, False, Defect.LENGTH)
+@pytest.mark.parametrize(
+    "rest", [extension(TCP)[:7], extension(TCP, 5)[:8], extension(NO_NEXT, 5)[:8]]
+)
+def test_a_packet_that_ends_inside_its_extension_headers(rest: bytes) -> None:
+    assert parse(ipv6(rest, DESTINATION)).defect is Defect.SHORT
 
 
 def test_reserved_bits_make_no_fragment() -> None:
@@ -256,15 +253,10 @@ def test_no_length_at_all_is_replaced_by_what_is_there(options: bytes) -> None:
     assert header.flow == flow6(HOP_BY_HOP)
 
 
-def test_the_jumbo_option_counts_only_where_there_is_no_other_length() -> None:
+def test_the_jumbo_option_counts_only_in_its_header_and_where_there_is_no_other_length() -> None:
     option = b"\xc2\x04" + struct.pack("!I", 100_000)
     assert parse(jumbo(option, payload=12)).length == 52
-
-
-def test_what_looks_like_a_jumbo_option_behind_the_header_is_none() -> None:
-    option = b"\xc2\x04" + struct.pack("!I", 100_000)
-    packet = jumbo(b"\x01\x04" + bytes(4), rest=option)
-    assert parse(packet).defect is Defect.LENGTH
+    assert parse(jumbo(b"\x01\x04" + bytes(4), rest=option)).defect is Defect.LENGTH
 
 
 def test_an_empty_ipv6_packet_is_forty_bytes_long() -> None:

@@ -27,6 +27,29 @@ def table(*heard: Rumour) -> PeerStates:
     return made
 
 
+REFUTED = replace(ALIVE, counter=1)
+REBORN = replace(ALIVE, life=8)
+
+
+@pytest.mark.parametrize(
+    ("heard", "known"),
+    [
+        pytest.param([ALIVE, DEAD, ALIVE], DEAD, id="the same counter refutes nothing"),
+        pytest.param([ALIVE, DEAD, REFUTED], REFUTED, id="a higher counter refutes"),
+        pytest.param([ALIVE, DEAD, REFUTED, DEAD], REFUTED, id="what is refuted stays so"),
+        pytest.param([LEFT, replace(ALIVE, counter=9)], LEFT, id="a farewell is not refuted"),
+        pytest.param([LEFT, REBORN], REBORN, id="another life comes after a farewell"),
+        *(
+            pytest.param([ALIVE, replace(REBORN, state=state)], ALIVE, id=f"hearsay: {state.name}")
+            for state in State
+        ),
+    ],
+)
+def test_what_is_known_after_rumours(heard: list[Rumour], known: Rumour) -> None:
+    """Hearsay of another life does not replace one that is alive."""
+    assert table(*heard).known("p1") == known
+
+
 def test_at_first_nothing_is_known() -> None:
     made = table()
     assert made.state("p1") is None
@@ -43,32 +66,20 @@ def test_news_is_passed_on_once() -> None:
     assert made.known("p1") == both
 
 
-def test_who_says_what_is_outdated_is_told_what_is_known() -> None:
-    made = table(DEAD)
-    assert made.take(ALIVE, 0) == DEAD
-    assert made.take(SUSPECT, 0) == DEAD
-    assert made.take(DEAD, 0) is None
+@pytest.mark.parametrize(
+    ("known", "said", "told"),
+    [(DEAD, ALIVE, DEAD), (DEAD, SUSPECT, DEAD), (DEAD, DEAD, None), (LEFT, REBORN, REBORN)],
+)
+def test_who_says_what_is_outdated_is_told_what_is_known(
+    known: Rumour, said: Rumour, told: Rumour | None
+) -> None:
+    assert table(known).take(said, 0) == told
 
 
 def test_of_strangers_nothing_is_held() -> None:
     made = table()
     assert made.take(replace(DEAD, subject=subject("stranger")), 0) is None
     assert made.changed == set()
-
-
-def test_a_refutation_needs_a_higher_counter() -> None:
-    made = table(ALIVE, DEAD, ALIVE)
-    assert made.state("p1") is State.DEAD
-    made.take(replace(ALIVE, counter=1), 0)
-    assert made.state("p1") is State.ALIVE
-    made.take(DEAD, 0)
-    assert made.state("p1") is State.ALIVE
-
-
-def test_who_has_left_is_not_refuted_but_by_another_life() -> None:
-    made = table(LEFT, replace(ALIVE, counter=9))
-    assert made.state("p1") is State.LEFT
-    assert made.take(replace(ALIVE, life=8), 0) == replace(ALIVE, life=8)
 
 
 @pytest.mark.parametrize("state", [State.SUSPECT, State.DEAD, State.LEFT])
@@ -78,13 +89,6 @@ def test_what_is_said_of_an_old_life_says_nothing_of_the_new(state: State) -> No
     made.meet("p1", 8, 0)
     made.take(replace(ALIVE, counter=5, state=state), 0)
     assert made.known("p1") == replace(ALIVE, life=8)
-
-
-@pytest.mark.parametrize("state", State)
-def test_hearsay_of_another_life_does_not_replace_one_that_is_alive(state: State) -> None:
-    made = table(ALIVE)
-    made.take(replace(ALIVE, life=8, state=state), 0)
-    assert made.known("p1") == ALIVE
 
 
 def test_a_restarted_limiter_is_not_declared_dead_for_its_last_life() -> None:

@@ -180,9 +180,7 @@ def test_a_message_that_no_plane_of_the_daemon_takes_is_counted_and_does_no_harm
     assert last.view.connected == {"a"}
 
 
-def test_if_one_plane_refuses_all_are_as_they_were(
-    transports: tuple[Transport, Transport],
-) -> None:
+def test_if_one_plane_refuses_all_are_as_they_were(transports: tuple[Transport, Transport]) -> None:
     a = Daemon("a", "b", transports[0])
     a.toy.datapath.refuse = True
     with pytest.raises(DatapathError, match="refused"):

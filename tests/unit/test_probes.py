@@ -67,11 +67,17 @@ class Bench:
         self.hear(peer, Kind.ACK, message.sequence, peer, *rumours)
 
 
-def suspecting_d() -> Bench:
-    """All accuse `d`, which falls silent, at this moment."""
+def answered() -> Bench:
+    """All answer it, for three seconds and on."""
     bench = Bench()
     bench.answering = set(PEERS)
     bench.run(3)
+    return bench
+
+
+def suspecting_d() -> Bench:
+    """All accuse `d`, which falls silent, at this moment."""
+    bench = answered()
     bench.answering = {"b", "c"}
     bench.probes.peer_states.accuse("d", 63, bench.now)
     return bench
@@ -203,9 +209,7 @@ def test_the_accused_is_told_first() -> None:
 
 
 def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
-    bench = Bench()
-    bench.answering = set(PEERS)
-    bench.run(3)
+    bench = answered()
     bench.answering = set()
     last = bench.now
     while not bench.probes.isolated(bench.now):
@@ -221,9 +225,7 @@ def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
 
 
 def test_who_was_isolated_stays_so_until_it_has_been_in_touch_for_as_long_as_news_takes() -> None:
-    bench = Bench()
-    bench.answering = set(PEERS)
-    bench.run(3)
+    bench = answered()
     bench.answering = set()
     bench.run(TIMES.isolation_ns / NS_PER_S + 1)
     bench.answering = set(PEERS)
@@ -264,18 +266,18 @@ def test_before_a_verdict_others_are_asked() -> None:
 
 
 def test_a_handshake_is_an_answer_and_who_has_had_none_is_not_isolated() -> None:
-    bench = Bench(met=())
-    bench.run(100)
-    assert not bench.probes.isolated(bench.now)
-    met = Bench(met=("b",))
-    met.run(TIMES.isolation_ns / NS_PER_S + 0.1)
-    assert met.probes.isolated(met.now)
+    alone, strange, met = Bench(met=(), peers=()), Bench(met=()), Bench(met=("b",))
+    isolation_s = TIMES.isolation_ns / NS_PER_S + 0.1
+    for bench, seconds, isolated in (
+        (alone, 100, False), (strange, 100, False), (met, isolation_s, True)
+    ):  # fmt: skip
+        bench.run(seconds)
+        assert bench.probes.isolated(bench.now) is isolated
+    assert alone.said == []
 
 
 def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
-    bench = Bench()
-    bench.answering = set(PEERS)
-    bench.run(3)
+    bench = answered()
     bench.answering = set()
     peer, _ = bench.until(Kind.PROBE)
     bench.tick(10 * NS_PER_S)
@@ -339,9 +341,7 @@ def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_on
 
 def test_who_gossips_and_cannot_refute_that_it_is_dead_is_probed_once_a_period() -> None:
     """However soon it answers: a liar has said it of all with the largest counter."""
-    bench = Bench()
-    bench.answering = set(PEERS)
-    bench.run(3)
+    bench = answered()
     for peer in ("c", "d"):
         lie = Rumour(subject(peer), LIVES[peer], 2**32 - 1, State.DEAD)
         bench.hear("b", Kind.ACK, 0, "b", lie)
@@ -501,9 +501,3 @@ def test_who_was_alone_for_an_hour_has_missed_nothing() -> None:
     bench.probes.set_peers(("e",), TIMES, _config_digest(1))
     bench.tick()
     assert (bench.probes.awareness, bench.probes.isolated(bench.now)) == (0, False)
-
-
-def test_alone_there_is_nothing_to_do() -> None:
-    bench = Bench(met=(), peers=())
-    bench.run(5)
-    assert bench.said == []

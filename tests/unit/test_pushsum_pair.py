@@ -29,19 +29,22 @@ def test_one_limiter_alone_has_nobody() -> None:
     assert pool.remote(1) == 0.0
 
 
-def test_the_ratio_is_the_mean() -> None:
-    pool = mass(10.0)
+@pytest.mark.parametrize(
+    ("own", "added", "value", "remote"),
+    [
+        pytest.param(10.0, Pair(20.0, 0.5), 25.0, 40.0, id="the ratio is the mean"),
+        pytest.param(10.0, Pair(40.0, 4.0), 45.0, 10.0, id="a large pair is mixed"),
+        pytest.param(10.0, Pair(-50.0, 0.5), -45.0, 0.0, id="it is never negative"),
+    ],
+)
+def test_remote_is_the_mean_for_each_without_the_own(
+    own: float, added: Pair, value: float, remote: float
+) -> None:
+    pool = mass(own)
     pool.split(1, 0)
-    pool.add(Pair(20.0, 0.5), peers=1)
-    assert (pool.value, pool.weight) == (25.0, 1.0)
-    assert pool.remote(2) == 40.0
-
-
-def test_a_large_pair_leaves_nothing_unmixed() -> None:
-    pool = mass(10.0)
-    pool.split(1, 0)
-    pool.add(Pair(40.0, 4.0), peers=1)
-    assert pool.remote(2) == 2 * pool.value / pool.weight - 10.0
+    pool.add(added, peers=1)
+    assert (pool.value, pool.weight) == (value, 0.5 + added.weight)
+    assert pool.remote(2) == remote
 
 
 def test_what_is_below_the_resolution_is_nothing() -> None:
@@ -50,12 +53,6 @@ def test_what_is_below_the_resolution_is_nothing() -> None:
     assert pool.remote(2) == 0.0
     pool.add(Pair(RESOLUTION, 1.0), peers=1)
     assert pool.remote(3) > RESOLUTION
-
-
-def test_remote_is_never_negative() -> None:
-    pool = mass(10.0)
-    pool.add(Pair(-50.0, 1.0), peers=1)
-    assert pool.remote(2) == 0.0
 
 
 def test_a_fresh_start_keeps_the_own_demand() -> None:

@@ -195,11 +195,8 @@ def test_nft_install() -> None:
     )
 
 
-def test_nft_remove() -> None:
+def test_nft_removes_the_table_or_empties_it_and_keeps_its_chains() -> None:
     assert nft_remove("lim1") == "add table inet drld-lim1\ndelete table inet drld-lim1\n"
-
-
-def test_nft_release_empties_the_table_and_keeps_its_chains() -> None:
     assert nft_release("lim1") == "add table inet drld-lim1\nflush table inet drld-lim1\n"
 
 
@@ -217,22 +214,25 @@ JUMP_IN = "-A PREROUTING -j drld-lim1-in\n"
 JUMP_OUT = "-A POSTROUTING -j drld-lim1-out\n"
 
 
-def test_iptables_install_from_nothing() -> None:
-    assert iptables_install("lim1", SETS, 17, 4, NOTHING) == RULES_4.format(
-        jump_in=JUMP_IN, jump_out=JUMP_OUT
-    )
+ONCE = ChainState(True, 1)
 
 
-def test_iptables_install_again_adds_no_second_jump() -> None:
-    states = {**NOTHING, Point.IN: ChainState(True, 1), Point.OUT: ChainState(True, 1)}
-    assert iptables_install("lim1", SETS, 17, 4, states) == RULES_4.format(jump_in="", jump_out="")
-
-
-def test_iptables_install_repairs_what_is_half_there() -> None:
-    states = {**NOTHING, Point.IN: ChainState(True, 0), Point.OUT: ChainState(True, 3)}
-    assert iptables_install("lim1", SETS, 17, 4, states) == RULES_4.format(
-        jump_in=JUMP_IN, jump_out="-D POSTROUTING -j drld-lim1-out\n" * 2
-    )
+@pytest.mark.parametrize(
+    ("there", "jump_in", "jump_out"),
+    [
+        pytest.param({}, JUMP_IN, JUMP_OUT, id="from nothing"),
+        pytest.param({Point.IN: ONCE, Point.OUT: ONCE}, "", "", id="again: no second jump"),
+        pytest.param(
+            {Point.IN: ChainState(True, 0), Point.OUT: ChainState(True, 3)},
+            JUMP_IN,
+            "-D POSTROUTING -j drld-lim1-out\n" * 2,
+            id="what is half there is repaired",
+        ),
+    ],
+)
+def test_iptables_install(there: dict[Point, ChainState], jump_in: str, jump_out: str) -> None:
+    expected = RULES_4.format(jump_in=jump_in, jump_out=jump_out)
+    assert iptables_install("lim1", SETS, 17, 4, {**NOTHING, **there}) == expected
 
 
 def test_iptables_install_of_the_other_family() -> None:
@@ -374,10 +374,7 @@ def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
         **NOTHING,
         Point.IN: ChainState(True, 2, ("-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17",)),
     }
-    assert iptables_state("lim10", SAVED) == {
-        **NOTHING,
-        Point.OUT: ChainState(True, 1),
-    }
+    assert iptables_state("lim10", SAVED) == {**NOTHING, Point.OUT: ChainState(True, 1)}
     assert iptables_state("lim1", "") == NOTHING
 
 

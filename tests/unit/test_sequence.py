@@ -151,11 +151,6 @@ def test_the_counter_wraps() -> None:
     assert [sequences.take() for _ in range(2)] == [MODULUS - 1, 0]
 
 
-def test_what_is_sent_is_counted_from_zero() -> None:
-    sequences = Sequences()
-    assert [sequences.take() for _ in range(3)] == [0, 1, 2]
-
-
 def test_a_limit_has_its_numbers_whoever_asks_for_them() -> None:
     numbering = Numbering()
     assert numbering.of("a", 1).take() == 0

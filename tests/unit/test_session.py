@@ -10,15 +10,25 @@ def pair() -> tuple[Session, Session]:
     return Session(A, b"of a"), Session(B, b"of b")
 
 
+def answer(session: Session, hello: Hello) -> Hello:
+    """What a session answers to a greeting by which it has met nobody yet."""
+    reaction = session.receive(hello)
+    assert not reaction.met
+    assert reaction.answer is not None
+    return reaction.answer
+
+
+def proof(session: Session, hello: Hello) -> Hello:
+    """What a session answers to a greeting by which it has met its peer."""
+    reaction = session.receive(hello)
+    assert reaction.met
+    assert reaction.answer is not None
+    return reaction.answer
+
+
 def met(a: Session, b: Session) -> None:
     """Let a greet b, and both finish."""
-    first = b.receive(a.greet())
-    assert not first.met
-    assert first.answer is not None
-    second = a.receive(first.answer)
-    assert second.met
-    assert second.answer is not None
-    assert b.receive(second.answer) == (True, None)
+    assert b.receive(proof(a, answer(b, a.greet()))) == (True, None)
 
 
 def test_three_messages_make_a_session() -> None:
@@ -34,15 +44,9 @@ def test_three_messages_make_a_session() -> None:
 def test_both_may_begin() -> None:
     a, b = pair()
     from_a, from_b = a.greet(), b.greet()
-    to_a, to_b = b.receive(from_a).answer, a.receive(from_b).answer
-    assert to_a is not None
-    assert to_b is not None
-    last_a, last_b = a.receive(to_a), b.receive(to_b)
-    assert last_a.met
-    assert last_b.met
-    assert last_a.answer is not None
-    assert last_b.answer is not None
-    assert a.receive(last_b.answer) == b.receive(last_a.answer) == (False, None)
+    to_a, to_b = answer(b, from_a), answer(a, from_b)
+    last_a, last_b = proof(a, to_a), proof(b, to_b)
+    assert a.receive(last_b) == b.receive(last_a) == (False, None)
 
 
 def test_who_has_the_session_is_not_answered() -> None:
@@ -53,13 +57,8 @@ def test_who_has_the_session_is_not_answered() -> None:
 
 def test_who_lost_the_last_message_is_answered() -> None:
     a, b = pair()
-    first = b.receive(a.greet()).answer
-    assert first is not None
-    assert a.receive(first).met
-    again = a.receive(b.greet())
-    assert not again.met
-    assert again.answer is not None
-    assert b.receive(again.answer) == (True, None)
+    proof(a, answer(b, a.greet()))
+    assert b.receive(answer(a, b.greet())) == (True, None)
 
 
 def test_a_new_life_is_met_and_the_old_one_stays_over() -> None:
@@ -72,10 +71,7 @@ def test_a_new_life_is_met_and_the_old_one_stays_over() -> None:
     met(later, b)
     assert b.theirs == C
     for hello in recorded:
-        reaction = b.receive(hello)
-        assert not reaction.met
-        assert reaction.answer is not None
-        assert later.receive(reaction.answer) == (False, None)
+        assert later.receive(answer(b, hello)) == (False, None)
     assert b.theirs == C
 
 
@@ -83,10 +79,7 @@ def test_a_proof_is_good_for_one_session_only() -> None:
     """A life that was challenged, and is over before it has answered, does not come after."""
     _, b = pair()
     challenged = Session(C, b"of c")
-    challenge = b.receive(challenged.greet()).answer
-    assert challenge is not None
-    late = challenged.receive(challenge).answer
-    assert late is not None
+    late = proof(challenged, answer(b, challenged.greet()))
     assert late.echo == b.greet().nonce
     met(Session(A, b"of a"), b)
     assert not b.receive(late).met

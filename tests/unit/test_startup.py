@@ -56,9 +56,6 @@ print(daemon.main([]))
 def test_a_reload_that_is_asked_for_too_early_waits_for_the_start() -> None:
     """Until its handler is there, SIGHUP would end the process."""
     done = subprocess.run(
-        [sys.executable, "-c", HANGUP_AT_THE_IMPORT],
-        check=False,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", HANGUP_AT_THE_IMPORT], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -62,10 +62,13 @@ def settled() -> Tree:
 NOW = LOST + 3
 
 
+NEIGHBOURS = ((PARENT, Role.CHILD, 4), (CHILD, Role.PARENT, 2), (OTHER, Role.PARENT, 1))
+"""Of `settled`: the role in which each speaks, and how many it counts."""
+
+
 def tell(fabric: Tree, sequence: int, interval: int) -> None:
-    fabric.receive(PARENT, update(sequence, Role.CHILD, 40.0, 4), interval * TICK)
-    fabric.receive(CHILD, update(sequence, Role.PARENT, 2.0, 2), interval * TICK)
-    fabric.receive(OTHER, update(sequence, Role.PARENT, 1.0, 1), interval * TICK)
+    for (name, role, members), value in zip(NEIGHBOURS, (40.0, 2.0, 1.0), strict=True):
+        fabric.receive(name, update(sequence, role, value, members), interval * TICK)
 
 
 def test_remote_is_what_parent_and_children_told() -> None:
@@ -186,7 +189,7 @@ def test_another_quantity_is_left_out_with_those_behind_it() -> None:
 def test_who_believes_in_zero_falls_silent_and_wakes_up() -> None:
     fabric = settled()
     publish(fabric, 1.0, NOW)
-    for name, role in ((PARENT, Role.CHILD), (CHILD, Role.PARENT), (OTHER, Role.PARENT)):
+    for name, role, _ in NEIGHBOURS:
         fabric.receive(name, update(1, role, 0.0, 1), NOW * TICK)
     said = []
     for _ in range(12):
@@ -204,9 +207,7 @@ def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> N
     others = frozenset(NAMES) - {SELF}
     last = NOW + COUNTED + 2
     for interval in range(NOW, last):
-        for name, role, members in (
-            (PARENT, Role.CHILD, 4), (CHILD, Role.PARENT, 2), (OTHER, Role.PARENT, 1)
-        ):  # fmt: skip
+        for name, role, members in NEIGHBOURS:
             fabric.membership.receive(name, beat(interval, role, members), interval * TICK)
         view = fabric.view(interval * TICK)
         assert (view.connected, view.unnamed) == (others, 0)

@@ -7,7 +7,7 @@ import pytest
 from drld.gossip.fabrics.tree import NEWS, Tree
 from drld.gossip.fabrics.tree_ranks import Role
 
-from .test_tree import CHILD, NOW, OTHER, PARENT, TICK, publish, settled, tree, update
+from .test_tree import CHILD, NEIGHBOURS, NOW, PARENT, TICK, publish, settled, tree, update
 
 TOTAL = 43.5
 """Of `settled`, which has 43 beside its own 0.5."""
@@ -56,7 +56,7 @@ def test_what_a_neighbour_tells_is_news_for_the_others(peer: str, role: Role, va
 
 def test_that_nobody_wants_anything_any_more_is_news_once() -> None:
     fabric = told()
-    for peer, role in ((PARENT, Role.CHILD), (CHILD, Role.PARENT), (OTHER, Role.PARENT)):
+    for peer, role, _ in NEIGHBOURS:
         fabric.receive(peer, update(1, role, 0.0, 1), NOW * TICK)
     assert fabric.pressing(0.0, NOW * TICK)
     publish(fabric, 0.0, NOW)

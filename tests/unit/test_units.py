@@ -106,6 +106,18 @@ def test_what_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) 
         parse(text)
 
 
+SIZE = 'a size in bytes such as "75kB" or "64KiB"'
+DURATION = 'a duration such as "50ms" or "1.5s"'
+WHOLE_NS = "a whole number of nanoseconds below 2**63"
+
+
+def ambiguous(unit: str, bits: str, size: str) -> str:
+    return (
+        f'a rate such as "10mbit"; "{unit}" is ambiguous (tc reads it as bytes, others as bits): '
+        f'write "{bits}" or "{size}"'
+    )
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "allowed"),
     [
@@ -115,55 +127,19 @@ def test_what_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) 
         (units.parse_rate, "9999bit", 'a rate from "10kbit" to "400gbit"'),
         (units.parse_rate, "400.1gbit", 'a rate from "10kbit" to "400gbit"'),
         (units.parse_rate, "50.000000001GB/s", 'a rate from "10kbit" to "400gbit"'),
-        (
-            units.parse_rate,
-            "10kbps",
-            'a rate such as "10mbit"; "kbps" is ambiguous (tc reads it as bytes, others as bits): '
-            'write "kbit" or "kB/s"',
-        ),
-        (
-            units.parse_rate,
-            "10Mbps",
-            'a rate such as "10mbit"; "Mbps" is ambiguous (tc reads it as bytes, others as bits): '
-            'write "mbit" or "MB/s"',
-        ),
-        (
-            units.parse_rate,
-            "10Mb/s",
-            'a rate such as "10mbit"; "Mb/s" is ambiguous (tc reads it as bytes, others as bits): '
-            'write "mbit" or "MB/s"',
-        ),
-        (
-            units.parse_rate,
-            "10bps",
-            'a rate such as "10mbit"; "bps" is ambiguous (tc reads it as bytes, others as bits): '
-            'write "bit" or "B/s"',
-        ),
-        (units.parse_size, "75", 'a size in bytes such as "75kB" or "64KiB", with its unit'),
-        (units.parse_size, "75kb", 'a size in bytes such as "75kB" or "64KiB"'),
-        (units.parse_size, "75kbit", 'a size in bytes such as "75kB" or "64KiB"'),
-        (
-            units.parse_size,
-            "1.5B",
-            'a size in bytes such as "75kB" or "64KiB", a whole number of bytes below 2**63',
-        ),
-        (
-            units.parse_size,
-            "9223372036854775808B",
-            'a size in bytes such as "75kB" or "64KiB"',
-        ),
-        (
-            units.parse_duration,
-            "999999999999999999h",
-            'a duration such as "50ms" or "1.5s", a whole number of nanoseconds below 2**63',
-        ),
-        (units.parse_duration, "50", 'a duration such as "50ms" or "1.5s", with its unit'),
-        (units.parse_duration, "50MS", 'a duration such as "50ms" or "1.5s"'),
-        (
-            units.parse_duration,
-            "0.5ns",
-            'a duration such as "50ms" or "1.5s", a whole number of nanoseconds below 2**63',
-        ),
+        (units.parse_rate, "10kbps", ambiguous("kbps", "kbit", "kB/s")),
+        (units.parse_rate, "10Mbps", ambiguous("Mbps", "mbit", "MB/s")),
+        (units.parse_rate, "10Mb/s", ambiguous("Mb/s", "mbit", "MB/s")),
+        (units.parse_rate, "10bps", ambiguous("bps", "bit", "B/s")),
+        (units.parse_size, "75", f"{SIZE}, with its unit"),
+        (units.parse_size, "75kb", SIZE),
+        (units.parse_size, "75kbit", SIZE),
+        (units.parse_size, "1.5B", f"{SIZE}, a whole number of bytes below 2**63"),
+        (units.parse_size, "9223372036854775808B", SIZE),
+        (units.parse_duration, "999999999999999999h", f"{DURATION}, {WHOLE_NS}"),
+        (units.parse_duration, "50", f"{DURATION}, with its unit"),
+        (units.parse_duration, "50MS", DURATION),
+        (units.parse_duration, "0.5ns", f"{DURATION}, {WHOLE_NS}"),
     ],
 )
 def test_a_refusal_says_what_is_allowed(
@@ -191,14 +167,22 @@ def test_rates_are_written_shortly(rate: int, text: str) -> None:
     assert units.format_rate(rate) == text
 
 
-def test_sizes_and_durations_are_written_shortly() -> None:
-    assert units.format_size(0) == "0B"
-    assert units.format_size(75_000) == "75kB"
-    assert units.format_size(65_536) == "65.536kB"
-    assert units.format_duration(50_000_000) == "50ms"
-    assert units.format_duration(1_500_000_000) == "1.5s"
-    assert units.format_duration(120_000_000_000) == "120s"
-    assert units.format_duration(1_000_001) == "1000.001us"
+@pytest.mark.parametrize(("size", "text"), [(0, "0B"), (75_000, "75kB"), (65_536, "65.536kB")])
+def test_sizes_are_written_shortly(size: int, text: str) -> None:
+    assert units.format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "text"),
+    [
+        (50_000_000, "50ms"),
+        (1_500_000_000, "1.5s"),
+        (120 * 10**9, "120s"),
+        (1_000_001, "1000.001us"),
+    ],
+)
+def test_durations_are_written_shortly(duration_ns: int, text: str) -> None:
+    assert units.format_duration(duration_ns) == text
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,6 @@ def test_sizes_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_decoding_undoes_encoding(update: Update) -> None:
-    assert carried(update) == update
-    assert patched(update) == encode(update)
-
-
-@pytest.mark.parametrize("update", UPDATES)
 def test_a_datagram_holds_up_to_its_most_updates(update: Update) -> None:
     codec = CODECS[type(update)]
     updates = [replace(update, limit_id=number + 1) for number in range(MAX_UPDATES)]

@@ -36,6 +36,8 @@ weights = { l1 = 2 }
 match = { in = "uplink" }
 mode = "shadow"
 """
+OPTIONS = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
+"""Of a limit that is added without a file."""
 
 
 class Operator:
@@ -97,9 +99,8 @@ def test_limits_from_a_file(operator: Operator) -> None:
     second = json.loads(operator.output("limits", "--json"))["limits"][1]
     assert (second["excess"], second["weights"]) == ("mark", {"l1": 2})
     assert operator.output("remove-limit", "9").startswith("limit 9 removed, revision ")
-    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-    assert operator.output("add-limit", *options, "--excess", "mark").startswith("limit 2, ")
-    said = operator.refusal("add-limit", *options, "--id", "9")
+    assert operator.output("add-limit", *OPTIONS, "--excess", "mark").startswith("limit 2, ")
+    said = operator.refusal("add-limit", *OPTIONS, "--id", "9")
     assert said == (
         "drlctl: limit[0]: id: must be one that was never given out, but etcd "
         "/drld/f/limits/9 had it (got 9)\n"
@@ -160,9 +161,7 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
     assert operator.output("remove", "b", "--force", "--wait", "0").startswith("b removed")
 
 
-def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(
-    operator: Operator,
-) -> None:
+def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(operator: Operator) -> None:
     """Of what it refuses it says the first few reasons, and all ids."""
     refused = {
         KEYS.limit(number): f"etcd {KEYS.limit(number)}: no interface\nof this name"
@@ -170,8 +169,7 @@ def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(
     }
     operator.etcd.put(KEYS.member("a"), member(1))
     operator.etcd.put(KEYS.alive("a"), write_alive(KEYS, address(1), 10**9, refused))
-    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-    result = operator.drlctl("add-limit", *options, "--id", "119")
+    result = operator.drlctl("add-limit", *OPTIONS, "--id", "119")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1:] == ["a refuses limit 119: its drlctl status says why"]
     assert operator.output("members").splitlines()[1].split()[-1] == "20"
@@ -185,9 +183,8 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
     result = operator.drlctl("limits")
     assert result.exit_code == 0
     assert "nobody can use etcd /drld/f/limits/3: rate: must be a rate" in result.stderr
-    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-    assert "/limits/3 has it; --replace" in operator.refusal("add-limit", *options, "--id", "3")
-    replaced = operator.output("add-limit", *options, "--id", "3", "--replace")
+    assert "/limits/3 has it; --replace" in operator.refusal("add-limit", *OPTIONS, "--id", "3")
+    replaced = operator.output("add-limit", *OPTIONS, "--id", "3", "--replace")
     assert replaced.startswith("limit 3, ")
     operator.etcd.put(KEYS.limit(3), "?")
     assert operator.output("remove-limit", "3").startswith("limit 3 removed")
@@ -201,16 +198,14 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
 def test_the_id_of_a_limit_that_was_deleted_by_hand_is_not_given_out_again(
     operator: Operator,
 ) -> None:
-    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-    assert operator.output("add-limit", *options).startswith("limit 1, ")
+    assert operator.output("add-limit", *OPTIONS).startswith("limit 1, ")
     operator.etcd.delete(KEYS.limit(1))
-    assert operator.output("add-limit", *options).startswith("limit 2, ")
+    assert operator.output("add-limit", *OPTIONS).startswith("limit 2, ")
 
 
 def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
     commit = Etcd.commit
 
     async def late(etcd: Etcd, changes: Any, *rest: Any) -> int | None:
@@ -221,23 +216,22 @@ def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
 
     with monkeypatch.context() as during:
         during.setattr(Etcd, "commit", late)
-        said = operator.refusal("add-limit", *options)
+        said = operator.refusal("add-limit", *OPTIONS)
     assert said.endswith("another client has changed this in the meantime: run the command again\n")
-    assert operator.output("add-limit", *options).startswith("limit 2, ")
+    assert operator.output("add-limit", *OPTIONS).startswith("limit 2, ")
 
 
 def test_an_etcd_that_is_lost_in_the_middle(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was done is not said to be refused, and not done twice."""
-    options = ("--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
 
     async def lost(*_: object) -> list[Status]:
         raise RegistryError("no answer in time")
 
     with monkeypatch.context() as during:
         during.setattr(Fleet, "applied", lost)
-        said = operator.refusal("add-limit", "--name", "c", *options)
+        said = operator.refusal("add-limit", *OPTIONS)
         assert said.startswith("drlctl: the change is made, revision ")
         assert "no answer in time" in said
     commit = Etcd.commit
@@ -250,7 +244,7 @@ def test_an_etcd_that_is_lost_in_the_middle(
 
     with monkeypatch.context() as during:
         during.setattr(Etcd, "commit", half)
-        said = operator.refusal("add-limit", "--name", "d", *options)
+        said = operator.refusal("add-limit", *OPTIONS, "--name", "d")
         assert said.endswith(
             "no answer in time; the change may have been made: "
             "check `drlctl fleet limits` before a retry\n"

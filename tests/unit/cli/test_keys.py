@@ -11,7 +11,7 @@ import pytest
 from drld.config.keys import read_key
 from drld.gossip.wire.keyring import KeyRing, fingerprint
 from tests.control_fake import FakeDaemon
-from tests.unit.cli.drlctl import drlctl, invoke, lines, output
+from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
 
 KEY = bytes(range(16, 32))
 
@@ -65,9 +65,7 @@ async def test_what_keys_do_not_allow(
     control: Path, daemon: FakeDaemon, args: tuple[object, ...], said: str
 ) -> None:
     before = daemon.ring
-    refused = await drlctl(control, "keys", *args)
-    assert refused.exit_code == 1
-    assert said in refused.stderr
+    assert said in refused(await drlctl(control, "keys", *args))
     assert daemon.ring is before
 
 
@@ -76,8 +74,8 @@ async def test_the_key_in_use_is_not_replaced(
 ) -> None:
     file = tmp_path / "new.key"
     file.write_text(KEY.hex())
-    refused = await drlctl(control, "keys", "install", 1, file)
-    assert "is in use; install the new one under another id" in refused.stderr
+    said = refused(await drlctl(control, "keys", "install", 1, file))
+    assert "is in use; install the new one under another id" in said
     assert daemon.ring == daemon.configured
 
 
@@ -87,10 +85,9 @@ async def test_a_file_without_a_key_is_refused_and_not_shown(
 ) -> None:
     file = tmp_path / "new.key"
     file.write_text(text)
-    refused = await drlctl(control, "keys", "install", 2, file)
-    assert refused.exit_code == 1
-    assert "must be a key" in refused.stderr
-    assert not text or text not in refused.stderr
+    said = refused(await drlctl(control, "keys", "install", 2, file))
+    assert "must be a key" in said
+    assert not text or text not in said
     assert daemon.ring == daemon.configured
 
 
@@ -104,7 +101,5 @@ def test_a_generated_key_is_private_and_new(tmp_path: Path) -> None:
     assert fingerprint(one) in made[0].stdout
     assert one.hex() not in made[0].stdout
     assert files[0].stat().st_mode & 0o777 == 0o600
-    again = invoke("keys", "generate", files[0])
-    assert again.exit_code == 1
-    assert "File exists" in again.stderr
+    assert "File exists" in refused(invoke("keys", "generate", files[0]))
     assert read_key(str(files[0])) == one

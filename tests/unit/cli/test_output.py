@@ -10,7 +10,7 @@ import trio
 from drld.control.schema import RegistryReport
 from drld.errors import ConfigError, DatapathError
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, record
-from tests.unit.cli.drlctl import drlctl, lines, output
+from tests.unit.cli.drlctl import drlctl, lines, output, refused
 
 # For people
 
@@ -184,15 +184,12 @@ async def test_json_trace(control: Path, daemon: FakeDaemon) -> None:
 
 async def test_an_unknown_limit(control: Path) -> None:
     for command in (["limit", "show", "zzz"], ["trace", "zzz"]):
-        result = await drlctl(control, *command)
-        assert result.exit_code == 1
-        assert result.stdout == ""
-        assert result.stderr == "drlctl: the daemon refuses: no limit is named 'zzz'\n"
+        said = refused(await drlctl(control, *command))
+        assert said == "drlctl: the daemon refuses: no limit is named 'zzz'\n"
 
 
 async def test_a_limit_name_is_no_path(control: Path) -> None:
-    result = await drlctl(control, "limit", "show", "../status")
-    assert (result.exit_code, result.stdout) == (1, "")
+    refused(await drlctl(control, "limit", "show", "../status"))
 
 
 async def test_a_refused_configuration(control: Path, daemon: FakeDaemon) -> None:
@@ -213,9 +210,8 @@ async def test_a_refused_configuration(control: Path, daemon: FakeDaemon) -> Non
 
 async def test_a_host_that_refuses(control: Path, daemon: FakeDaemon) -> None:
     daemon.reload_error = DatapathError("iptables: no such chain")
-    result = await drlctl(control, "reload")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "drlctl: the daemon refuses: iptables: no such chain\n"
+    said = refused(await drlctl(control, "reload"))
+    assert said == "drlctl: the daemon refuses: iptables: no such chain\n"
 
 
 async def test_a_trace_that_the_daemon_ends(control: Path, daemon: FakeDaemon) -> None:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from drld import config
 from drld.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 GOOD = """
 [limiter]
@@ -46,8 +56,23 @@ def with_limit_key(line: str) -> str:
 
 
 def problems(text: str) -> list[str]:
+    return refusal(lambda: config.parse(text, "drld.toml"))
+
+
+def problems_with(path: str, written: str, beside: str = "") -> list[str]:
+    """What is said of the good configuration with this value, and others in its table."""
+    document = tomllib.loads(GOOD)
+    *tables, key = re.findall(r"\w+", path)
+    table: Any = document
+    for name in tables:
+        table = table[int(name)] if name.isdigit() else table.setdefault(name, {})
+    table |= tomllib.loads(beside) | {key: tomllib.loads(f"value = {written}")["value"]}
+    return refusal(lambda: config.from_document(document, "drld.toml"))
+
+
+def refusal(read: Callable[[], object]) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        config.parse(text, "drld.toml")
+        read()
     assert all("\n" not in line for line in caught.value.problems)
     return caught.value.problems
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from drld import config
-from drld.errors import ConfigError
 from drld.spec import LimiterSpec
-from tests.unit.config.good import (
-    GOOD,
-    problems,
-)
+from tests.unit.config.good import GOOD, problems, refusal
 
 
 def test_a_syntax_error_is_one_line_with_its_place() -> None:
@@ -21,52 +18,30 @@ def test_a_syntax_error_is_one_line_with_its_place() -> None:
     assert "line 2, column 8" in line
 
 
-def test_an_unfinished_file_is_one_line() -> None:
-    (line,) = problems('[limiter]\nname = "lim1')
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('[limiter]\nname = "lim1', id="an unfinished text"),
+        pytest.param("id = " + "9" * 5000, id="a number without end"),
+        pytest.param("a = " + "[" * 100_000, id="arrays without end"),
+    ],
+)
+def test_what_is_no_toml_is_one_line(text: str) -> None:
+    (line,) = problems(text)
     assert line.startswith("drld.toml: ")
 
 
-def test_a_number_without_end_is_one_line() -> None:
-    (line,) = problems("id = " + "9" * 5000)
-    assert line.startswith("drld.toml: ")
-
-
-def test_arrays_without_end_are_one_line() -> None:
-    (line,) = problems("a = " + "[" * 100_000)
-    assert line.startswith("drld.toml: ")
-
-
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "drld.toml"
-    with pytest.raises(ConfigError) as caught:
-        config.load(path)
-    assert caught.value.problems == [f"{path}: No such file or directory"]
-
-
-def test_a_directory_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        config.load(tmp_path)
-    assert caught.value.problems == [f"{tmp_path}: Is a directory"]
-
-
-def test_a_path_with_a_zero_byte_is_one_line() -> None:
-    with pytest.raises(ConfigError) as caught:
-        config.load("a\0b")
-    assert len(caught.value.problems) == 1
-
-
-def test_bytes_that_are_not_utf8_are_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "drld.toml"
-    path.write_bytes(b'[limiter]\nname = "l\xefm1"\n')
-    with pytest.raises(ConfigError) as caught:
-        config.load(path)
-    assert caught.value.problems == [f"{path}: not UTF-8 (at line 2)"]
-
-
-def test_a_file_without_end_is_one_line() -> None:
-    with pytest.raises(ConfigError) as caught:
-        config.load("/dev/zero")
-    assert caught.value.problems == ["/dev/zero: more than 64000000 bytes"]
+def test_what_is_no_file_of_text_is_one_line(tmp_path: Path) -> None:
+    (latin := tmp_path / "latin.toml").write_bytes(b'[limiter]\nname = "l\xefm1"\n')
+    missing = tmp_path / "drld.toml"
+    for path, said in (
+        (missing, f"{missing}: No such file or directory"),
+        (tmp_path, f"{tmp_path}: Is a directory"),
+        (latin, f"{latin}: not UTF-8 (at line 2)"),
+        ("/dev/zero", "/dev/zero: more than 64000000 bytes"),
+    ):
+        assert refusal(partial(config.load, path)) == [said]
+    assert len(refusal(partial(config.load, "a\0b"))) == 1
 
 
 def test_a_good_file_is_loaded(tmp_path: Path) -> None:

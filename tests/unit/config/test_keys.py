@@ -91,14 +91,7 @@ def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int) 
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"\n",
-        KEY[:15].hex().encode(),
-        (KEY * 3).hex().encode(),
-        b"no key!",
-        b"\xff" * 40,
-    ],
+    [b"", b"\n", KEY[:15].hex().encode(), (KEY * 3).hex().encode(), b"no key!", b"\xff" * 40],
 )
 def test_a_file_without_a_key_is_refused_and_not_shown(file: Path, content: bytes) -> None:
     file.write_bytes(content)

@@ -5,17 +5,33 @@ from __future__ import annotations
 import pytest
 
 from drld import config
-from tests.unit.config import mistakes_of_a_limit, mistakes_of_a_limiter, mistakes_of_a_match
-from tests.unit.config.good import GOOD, LIMIT, assert_one_line, problems, with_limit_key
+from tests.unit.config.good import (
+    GOOD,
+    LIMIT,
+    assert_one_line,
+    problems,
+    problems_with,
+    with_limit_key,
+)
+from tests.unit.config.mistakes import BESIDE, OTHERS, VALUES
 
-WRONG = [
-    pytest.param(text, line, id=name)
-    for module in (mistakes_of_a_limiter, mistakes_of_a_limit, mistakes_of_a_match)
-    for name, (text, line) in module.WRONG.items()
-]
+
+@pytest.mark.parametrize(
+    ("path", "allowed", "written"),
+    [
+        pytest.param(path, allowed, value, id=f"{path} = {value}")
+        for path, values in VALUES.items()
+        for allowed, wrong in values.items()
+        for value in wrong
+    ],
+)
+def test_a_value_that_cannot_be_is_one_line(path: str, allowed: str, written: str) -> None:
+    beside = BESIDE.get(path.rpartition(".")[0], "")
+    line = f"drld.toml: {path}: must be {allowed} (got {written})"
+    assert problems_with(path, written, beside) == [line]
 
 
-@pytest.mark.parametrize(("text", "line"), WRONG)
+@pytest.mark.parametrize(("text", "line"), OTHERS, ids=[line for _, line in OTHERS])
 def test_a_mistake_is_one_line(text: str, line: str) -> None:
     assert_one_line(text, line)
 

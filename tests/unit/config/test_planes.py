@@ -70,8 +70,7 @@ def test_a_limit_of_each_plane_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
-    [("", CallsSpec()), ("[calls]\nport = 81\n", CallsSpec(port=81))],
+    ("text", "asked"), [("", CallsSpec()), ("[calls]\nport = 81\n", CallsSpec(port=81))]
 )
 def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
     spec = config.parse(BOTH + text, "f")

@@ -8,11 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.control_fake import (
-    FakeDaemon,
-    client,
-    served,
-)
+from tests.control_fake import FakeDaemon, client, served
 
 
 @pytest.fixture
@@ -26,6 +22,13 @@ def daemon() -> FakeDaemon:
 
 
 @pytest.fixture
-async def api(daemon: FakeDaemon, path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(daemon, path), client(path) as http_client:
+async def serving(daemon: FakeDaemon, path: Path) -> AsyncIterator[Path]:
+    """The socket of the daemon, which is served."""
+    async with served(daemon, path):
+        yield path
+
+
+@pytest.fixture
+async def api(serving: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(serving) as http_client:
         yield http_client

@@ -10,14 +10,7 @@ import pytest
 from trio.testing import wait_all_tasks_blocked
 
 from drld.errors import ConfigError, DatapathError
-from tests.control_fake import (
-    FPS_LIMIT,
-    GRD_LIMIT,
-    PEERS,
-    STATUS,
-    FakeDaemon,
-    many_limits,
-)
+from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, many_limits
 
 
 async def test_status(api: httpx.AsyncClient) -> None:

@@ -152,11 +152,7 @@ class Watched(FakeDaemon):
 
 
 async def crowd(
-    path: Path,
-    passes: Passes,
-    request: bytes,
-    ends_with: bytes,
-    daemon: FakeDaemon | None = None,
+    path: Path, passes: Passes, request: bytes, ends_with: bytes, daemon: FakeDaemon | None = None
 ) -> None:
     """Many clients ask at the same time, and all are answered."""
 

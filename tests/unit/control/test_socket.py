@@ -11,11 +11,7 @@ import pytest
 
 from drld.control.server import serve
 from drld.errors import ConfigError
-from tests.control_fake import (
-    FakeDaemon,
-    client,
-    served,
-)
+from tests.control_fake import FakeDaemon, client, served
 
 
 async def test_the_socket_is_for_owner_and_group_and_goes_with_the_server(

@@ -12,10 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from drld.control.server import serve
 from drld.control.trace import TRACE_BUFFER, TraceHub
-from tests.control_fake import (
-    FakeDaemon,
-    record,
-)
+from tests.control_fake import FakeDaemon, record
 
 
 async def test_a_trace_is_one_object_a_line_as_ticks_come(

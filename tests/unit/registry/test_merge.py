@@ -10,16 +10,7 @@ from drld.registry.model.state import Registry
 from drld.spec import LimiterSpec, PeerSpec
 
 from ...factories import limit_spec
-from ...registry_factories import (
-    FLEET,
-    KEYS,
-    address,
-    events,
-    file_spec,
-    known,
-    limit,
-    member,
-)
+from ...registry_factories import FLEET, KEYS, address, events, file_spec, known, limit, member
 
 
 def fleet(**values: bytes) -> Registry:

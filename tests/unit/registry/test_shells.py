@@ -153,10 +153,7 @@ async def test_limits_are_tried_up_to_a_number_of_times(monkeypatch: pytest.Monk
 
 
 REMEMBERED = Remembered(
-    FLEET,
-    7,
-    {KEYS.member("a"): member(1), KEYS.limit(1): limit(1)},
-    {KEYS.member("b"): member(2)},
+    FLEET, 7, {KEYS.member("a"): member(1), KEYS.limit(1): limit(1)}, {KEYS.member("b"): member(2)}
 )
 
 
@@ -179,10 +176,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
-    tmp_path: Path,
-    damage: Callable[[Path], object],
-    why: str,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, damage: Callable[[Path], object], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "cache"
     cache.save(str(path), KEYS, REMEMBERED)

@@ -30,6 +30,24 @@ def following(*changes: dict[str, bytes | None], name: str = "a") -> Registry:
     return registry
 
 
+def resync(registry: Registry, revision: int, there: dict[str, bytes | None]) -> None:
+    """Let it read a whole registry in which all was written at this revision."""
+    registry.resync(events(there, revision), revision)
+
+
+def restore(registry: Registry) -> None:
+    """Put again what it would, from revision 2 on."""
+    for number, (key, value) in enumerate(registry.restoration(), start=2):
+        registry.apply([Event(key, value, number)])
+
+
+def wanted(registry: Registry, now_s: int = 0) -> tuple[Member, int]:
+    """What it would register, and over which revision."""
+    found = registry.registration(now_s)
+    assert found is not None
+    return found
+
+
 def test_a_snapshot_is_the_fleet() -> None:
     registry = following()
     assert registry.members.keys() == {"a", "b"}
@@ -200,8 +218,7 @@ def test_a_wiped_etcd_is_filled_again() -> None:
     assert registry.restoration() == [(ONE, limit(1)), (A, member(1)), (B, member(2))]
     assert not registry.founding
     assert registry.registration(0) is None
-    for number, (key, value) in enumerate(registry.restoration(), start=2):
-        registry.apply([Event(key, value, number)])
+    restore(registry)
     assert (registry.lost, registry.continuous, registry.founding) == (0, False, True)
     assert registry.fleet == FLEET
     registry.apply([Event(KEYS.fleet, FLEET.encode(), 5)])
@@ -226,12 +243,8 @@ def test_many_revisions_told_at_once_are_those_told_one_by_one() -> None:
 
 def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
     registry = following()
-    there: dict[str, bytes | None] = {
-        KEYS.fleet: OTHER.encode(),
-        C: member(3),
-        ONE: limit(1, rate="1mbit"),
-    }
-    registry.resync(events(there, 90), 90)
+    slow = limit(1, rate="1mbit")
+    resync(registry, 90, {KEYS.fleet: OTHER.encode(), C: member(3), ONE: slow})
     assert registry.members.keys() == {"a", "b", "c"}
     assert registry.limits[1].value.policy.rate == 125_000
     assert registry.fleet == FLEET
@@ -244,16 +257,14 @@ def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
 
 def test_a_registry_that_went_back_in_time_takes_nothing_away() -> None:
     registry = following({C: member(3)})
-    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), B: member(2)}
-    registry.resync(events(there, 9), 9)
+    resync(registry, 9, {KEYS.fleet: FLEET.encode(), A: member(1), B: member(2)})
     assert registry.members.keys() == {"a", "b", "c"}
     assert [key for key, _ in registry.restoration()] == [ONE, C]
 
 
 def test_who_was_removed_while_we_were_away_is_gone() -> None:
     registry = following()
-    there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), ONE: limit(1)}
-    registry.resync(events(there, 20), 20)
+    resync(registry, 20, {KEYS.fleet: FLEET.encode(), A: member(1), ONE: limit(1)})
     assert registry.members.keys() == {"a"}
 
 
@@ -278,9 +289,7 @@ def test_a_fleet_is_founded_by_who_finds_nothing() -> None:
 
 def test_who_joins_waits_until_all_count_it() -> None:
     registry = following(name="c")
-    wanted = registry.registration(1_800_000_000)
-    assert wanted is not None
-    ours, revision = wanted
+    ours, revision = wanted(registry, 1_800_000_000)
     assert (ours.joined, ours.since, revision) == (False, 1_800_000_000, 0)
     assert registry.waiting_for == ["a", "b"]
     registry.apply([Event(C, member(1, joined=False), 11)])
@@ -291,9 +300,8 @@ def test_who_joins_waits_until_all_count_it() -> None:
     assert registry.waiting_for == ["b"]
     registry.acknowledge("b", 12)
     assert registry.waiting_for == []
-    wanted = registry.registration(0)
-    assert wanted is not None
-    assert (wanted[0].joined, wanted[1], registry.joined) == (True, 11, False)
+    ours, revision = wanted(registry)
+    assert (ours.joined, revision, registry.joined) == (True, 11, False)
     registry.apply([Event(C, member(1), 12)])
     assert (registry.joined, registry.registration(0)) == (True, None)
 
@@ -302,9 +310,7 @@ def test_who_is_alone_is_joined_at_once() -> None:
     registry = known()
     registry.resync([], 1)
     registry.apply([Event(A, member(1, joined=False), 2)])
-    wanted = registry.registration(0)
-    assert wanted is not None
-    assert wanted[0].joined
+    assert wanted(registry)[0].joined
 
 
 def test_a_restart_finds_itself_joined() -> None:
@@ -319,25 +325,22 @@ def test_a_restart_finds_itself_joined() -> None:
 def test_a_limiter_that_moved_joins_anew() -> None:
     registry = following(name="b")
     assert not registry.joined
-    wanted = registry.registration(7)
-    assert wanted is not None
-    assert (wanted[0].address, wanted[0].joined, wanted[1]) == (("127.0.0.1", 7946), False, 10)
+    ours, revision = wanted(registry, 7)
+    assert (ours.address, ours.joined, revision) == (("127.0.0.1", 7946), False, 10)
 
 
 def test_who_was_removed_joins_anew() -> None:
     registry = following({A: None})
     assert not registry.joined
-    wanted = registry.registration(0)
-    assert wanted is not None
-    assert (wanted[0].joined, wanted[1]) == (False, 0)
+    ours, revision = wanted(registry)
+    assert (ours.joined, revision) == (False, 0)
 
 
 def test_garbage_in_our_own_key_is_replaced() -> None:
     registry = following({A: b"?"})
     assert registry.joined
-    wanted = registry.registration(0)
-    assert wanted is not None
-    assert (wanted[0].joined, wanted[1]) == (True, 11)
+    ours, revision = wanted(registry)
+    assert (ours.joined, revision) == (True, 11)
 
 
 def test_what_is_acknowledged_of_one_registry_is_not_of_another() -> None:
@@ -345,8 +348,7 @@ def test_what_is_acknowledged_of_one_registry_is_not_of_another() -> None:
     registry.acknowledge("a", 1000)
     registry.acknowledge("b", 1000)
     registry.resync([], 1)
-    for number, (key, value) in enumerate(registry.restoration(), start=2):
-        registry.apply([Event(key, value, number)])
+    restore(registry)
     assert registry.waiting_for == ["a", "b"]
 
 

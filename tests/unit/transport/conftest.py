@@ -9,10 +9,7 @@ import pytest
 from drld.gossip.transport import Transport
 from drld.gossip.wire.keyring import KeyRing
 
-from .pair import (
-    RING,
-    Make,
-)
+from .pair import RING, Make, Pair, introduce
 
 
 @pytest.fixture
@@ -28,6 +25,14 @@ def make() -> Iterator[Make]:
     yield make
     for transport in made:
         transport.close()
+
+
+@pytest.fixture
+def pair(make: Make) -> Pair:
+    """Two that have a session."""
+    a, b = make("a"), make("b")
+    introduce(a, b)
+    return a, b
 
 
 @pytest.fixture

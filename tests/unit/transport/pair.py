@@ -25,6 +25,8 @@ NO_KEYS = KeyRing()
 
 Make = Callable[..., Transport]
 
+Pair = tuple[Transport, Transport]
+
 
 def introduce(a: Transport, b: Transport) -> None:
     """Make a and b peers of one another, by these names, and let them have a session."""

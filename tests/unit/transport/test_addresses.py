@@ -8,7 +8,7 @@ from drld.errors import ConfigError
 from drld.gossip.transport import Address, Transport
 from drld.gossip.wire.session import Met
 
-from .pair import KIND, UPDATE, Make, introduce, received
+from .pair import KIND, UPDATE, Make, Pair, introduce, received
 
 LOCALHOSTS = ["127.0.0.1", "::1"]
 
@@ -40,15 +40,11 @@ def test_a_reload_changes_the_peers(make: Make) -> None:
     [
         ({"b": ("localhost", 1)}, "peer.b.address: 'localhost' is not an IP address"),
         ({"b": ("::1", 1)}, "peer.b.address: ::1 is of another family than limiter.listen"),
-        (
-            {"b": ("127.0.0.1", 1), "c": ("127.0.0.1", 1)},
-            "peer.c.address: b has the same one",
-        ),
+        ({"b": ("127.0.0.1", 1), "c": ("127.0.0.1", 1)}, "peer.c.address: b has the same one"),
     ],
 )
-def test_bad_addresses_change_nothing(make: Make, peers: dict[str, Address], problem: str) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_bad_addresses_change_nothing(pair: Pair, peers: dict[str, Address], problem: str) -> None:
+    a, b = pair
     with pytest.raises(ConfigError) as caught:
         a.update_peers(peers)
     assert caught.value.problems == [problem]

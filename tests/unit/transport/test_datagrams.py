@@ -5,15 +5,23 @@ import socket
 import pytest
 
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
-from drld.gossip.wire.control_codec import (
-    Control,
-    Kind,
-)
+from drld.gossip.wire.control_codec import Control, Kind
 from drld.gossip.wire.keyring import KeyRing
 
 from ...tags import tagger
 from ...wire import encode, taken
-from .pair import KIND, NO_KEYS, RING, UPDATE, Make, introduce, received, sealed, sealed_control
+from .pair import (
+    KIND,
+    NO_KEYS,
+    RING,
+    UPDATE,
+    Make,
+    Pair,
+    introduce,
+    received,
+    sealed,
+    sealed_control,
+)
 
 
 @pytest.mark.parametrize("ring", [NO_KEYS, RING])
@@ -43,9 +51,8 @@ def test_the_tag_may_be_longer(make: Make, tag_size: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST])
-def test_control_messages_arrive(make: Make, kind: Kind) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_control_messages_arrive(pair: Pair, kind: Kind) -> None:
+    a, b = pair
     message = Control(kind, sequence=1, target=2, digest=3)
     a.send("b", kind, message)
     a.send("b", KIND, [UPDATE])
@@ -57,17 +64,15 @@ def test_receive_does_not_wait(make: Make) -> None:
     assert taken(make("a")) == []
 
 
-def test_a_stranger_is_counted_and_ignored(make: Make, stranger: socket.socket) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_a_stranger_is_counted_and_ignored(pair: Pair, stranger: socket.socket) -> None:
+    a, b = pair
     stranger.sendto(sealed(a), b.address)
     assert received(b, 1) == []
     assert b.rejected == {"address": 1}
 
 
-def test_every_reason_is_counted(make: Make) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_every_reason_is_counted(pair: Pair) -> None:
+    a, b = pair
     good, control = sealed(a), sealed_control(a)
     old = [sealed_control(a) for _ in range(64)][-1]
     body = encode(UPDATE, 1)
@@ -114,9 +119,8 @@ def test_a_big_datagram_costs_no_more_than_a_small_one(make: Make, stranger: soc
     assert b.rejected == {"length": 1}
 
 
-def test_a_reload_that_is_taken_back_keeps_peers_and_sessions(make: Make) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_a_reload_that_is_taken_back_keeps_peers_and_sessions(pair: Pair) -> None:
+    a, b = pair
     undo = b.update_peers({})
     undo()
     b.send("a", KIND, [UPDATE])

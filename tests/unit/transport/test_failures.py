@@ -7,7 +7,7 @@ import pytest
 from drld.gossip.transport import Address, Transport
 
 from ...wire import taken
-from .pair import KIND, UPDATE, Make, introduce
+from .pair import KIND, UPDATE, Make, Pair
 
 
 def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:
@@ -23,10 +23,9 @@ def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:
     assert (a.sent, a.bytes_sent) == (0, 0)
 
 
-def test_a_dead_peer_is_no_error(make: Make) -> None:
+def test_a_dead_peer_is_no_error(pair: Pair) -> None:
     """Nobody listens: the ICMP message that comes back must not disturb the socket."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     b.close()
     for _ in range(3):
         a.send("b", KIND, [UPDATE])
@@ -55,9 +54,8 @@ def fail(transport: Transport, monkeypatch: pytest.MonkeyPatch, *failures: OSErr
     monkeypatch.setattr(transport, "_socket", Failing(*failures))
 
 
-def test_a_full_send_buffer_is_counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_a_full_send_buffer_is_counted(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, _ = pair
     fail(
         a,
         monkeypatch,

@@ -18,14 +18,13 @@ from drld.gossip.wire.update_codec import MAX_UPDATES
 from drld.model import Update
 
 from ...wire import encode_control, pushsum, taken
-from .pair import KIND, NO_KEYS, RING, UPDATE, Make, greeting, introduce, received
+from .pair import KIND, NO_KEYS, RING, UPDATE, Make, Pair, greeting, received
 
 
 def test_a_flood_of_forgeries_waits_for_the_next_tick(
-    make: Make, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     for _ in range(25):
         stranger.sendto(bytes(20), b.address)
@@ -41,10 +40,9 @@ def test_a_flood_of_forgeries_waits_for_the_next_tick(
 
 
 def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lost(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
     probe = Control(Kind.PROBE, 1, 2, 3)
     a.send("b", KIND, [UPDATE] * MAX_UPDATES)
@@ -57,11 +55,10 @@ def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lo
 
 
 def test_what_a_large_fleet_sends_in_a_tick_is_no_flood(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would never end: after a flood, all updates of the next tick are refused."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
     others = {f"p{number}": (f"127.0.1.{number}", 7946) for number in range(7)}
     b.update_peers({"a": a.address, **others})
@@ -73,11 +70,10 @@ def test_what_a_large_fleet_sends_in_a_tick_is_no_flood(
 
 
 def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are nobody's fault: a peer may say so again that did not hear the answer."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     recorded = greeting(a, 100)
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     before = b.greetings
@@ -93,10 +89,9 @@ def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
 
 
 def test_what_is_refused_after_all_counts_against_a_flood(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     for _ in range(4):
         a.send("b", KIND, [UPDATE] * 4)
@@ -156,9 +151,8 @@ def test_a_handshake_gets_through_a_flood(
         assert b.rejected["tag"] == 1500
 
 
-def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_a_flood_ends(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair
     for _ in range(5):
         a.send("b", KIND, [UPDATE])
     monkeypatch.setattr(b, "_pending_limit", 3 * 512)
@@ -166,10 +160,9 @@ def test_a_flood_ends(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(received(b, 1)) == 2
 
 
-def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(make: Make) -> None:
+def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(pair: Pair) -> None:
     """The kernel counts their length, too: there is room for a third as many of these."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     most = b._pending_limit // (512 + MAX_UPDATES * 16)
     waiting = 0
 
@@ -185,10 +178,9 @@ def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(make: M
     assert waiting <= most
 
 
-def test_a_burst_of_a_large_fleet_fits_the_buffer(make: Make) -> None:
+def test_a_burst_of_a_large_fleet_fits_the_buffer(pair: Pair) -> None:
     """What 490 limiters send in an interval waits in the kernel until it is asked for."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     for sequence in range(490):
         a.send("b", KIND, [pushsum(1, sequence, 1.0, 1.0)])
     assert [

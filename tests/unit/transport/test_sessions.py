@@ -6,21 +6,17 @@ import pytest
 
 from drld.errors import WireError
 from drld.gossip.transport import Transport
-from drld.gossip.wire.control_codec import (
-    Control,
-    Kind,
-)
+from drld.gossip.wire.control_codec import Control, Kind
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
 
 from ...wire import taken
-from .pair import KIND, NO_KEYS, RING, UPDATE, Make, introduce, received, sealed
+from .pair import KIND, NO_KEYS, RING, UPDATE, Make, Pair, introduce, received, sealed
 
 
-def test_without_a_session_nothing_is_believed(make: Make) -> None:
+def test_without_a_session_nothing_is_believed(pair: Pair) -> None:
     """The other one is answered, and told that it is not known."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    a, b = pair
     b.update_peers({})
     b.update_peers({"a": a.address})
     for _ in range(3):
@@ -36,9 +32,8 @@ def test_without_a_session_nothing_is_believed(make: Make) -> None:
     assert received(b, 1) == [("a", UPDATE)]
 
 
-def test_a_restarted_peer_is_met_and_its_former_life_is_over(make: Make) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_a_restarted_peer_is_met_and_its_former_life_is_over(pair: Pair) -> None:
+    a, b = pair
     before = sealed(a)
     address = a.address
     a.close()
@@ -69,9 +64,8 @@ def all_is_heard(a: Transport, b: Transport, *rings: tuple[KeyRing, KeyRing]) ->
         assert received(a, 1) == [("b", UPDATE)]
 
 
-def test_the_key_in_use_changes_without_a_handshake_or_a_loss(make: Make) -> None:
-    a, b = make("a"), make("b")
-    introduce(a, b)
+def test_the_key_in_use_changes_without_a_handshake_or_a_loss(pair: Pair) -> None:
+    a, b = pair
     new = RING.install(2, b"another key of it")
     all_is_heard(
         a,
@@ -129,10 +123,9 @@ def test_who_has_no_session_is_greeted_once_a_turn(make: Make) -> None:
     assert a.handshakes == 2
 
 
-def test_a_peer_begins_one_life_in_a_turn(make: Make) -> None:
+def test_a_peer_begins_one_life_in_a_turn(pair: Pair) -> None:
     """Else whoever can begin one could begin as many as he gets answers."""
-    a, b = make("a"), make("b")
-    introduce(a, b)
+    _, b = pair
     lives = [Transport(("127.0.0.1", 0), "a", {"b": b.address}, RING, Random(n)) for n in range(2)]
     try:
         channel = b._by_name["a"].channel
