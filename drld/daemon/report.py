@@ -25,7 +25,7 @@ from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
-from drld.model import NS_PER_S, Quantity
+from drld.model import NS_PER_S, Enforcement, Quantity
 from drld.spec import LimitSpec, format_endpoint
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
@@ -202,8 +202,8 @@ def _shared(value: float, quantity: Quantity) -> float:
 
 
 def local_limit_bps(tick: Tick | None) -> float | None:
-    """The rate in force here; None if only a drop probability is in force."""
-    if tick is None:
+    """The rate in force here; None if there is none, or only a drop probability."""
+    if tick is None or tick.enforcement == Enforcement():
         return None
     if tick.enforcement is not tick.allocation.enforcement:
         return tick.in_force.static_rate * 8

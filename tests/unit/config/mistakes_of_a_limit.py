@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "unknown mode": (
         with_limit_key("mode = 'monitor'"),
-        "limit[0].mode: must be 'enforce' or 'shadow' (got 'monitor')",
+        "limit[0].mode: must be 'enforce', 'shadow' or 'pause' (got 'monitor')",
     ),
     "unknown failure mode": (
         with_limit_key("on_failure = 'fail-open'"),
