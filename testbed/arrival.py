@@ -28,6 +28,7 @@ from typing import Any
 
 import trio
 
+from drld.config.toml_text import toml
 from drld.model import NS_PER_S
 from drld.police.arrival_time import LATEST_NS
 from testbed import netns
@@ -36,7 +37,6 @@ from testbed.beats import Beats
 from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
 from testbed.errors import DisturbedError, MeasurementError
-from testbed.fleet import toml
 from testbed.harness.progress import Progress
 from testbed.stamps import Recorder, beyond
 from testbed.topology import SINK, Veth, build, veth

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ import httpx
 import trio
 
 from drld import units
+from drld.config.toml_text import toml
 from testbed import control, netns
 from testbed.crew import Child, Crew
 from testbed.errors import HostError
@@ -332,23 +332,3 @@ def daemon_document(
             }
         ],
     }
-
-
-def toml(document: Mapping[str, Any]) -> str:
-    """A document of tables and arrays of tables as TOML."""
-    lines: list[str] = []
-    for key, value in document.items():
-        tables = value if isinstance(value, list) else [value]
-        header = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"
-        for table in tables:
-            lines += [header, *(f"{name} = {_inline(item)}" for name, item in table.items()), ""]
-    return "\n".join(lines)
-
-
-def _inline(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    # The strings and numbers of JSON are those of TOML.
-    return json.dumps(value)

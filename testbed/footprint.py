@@ -12,10 +12,10 @@ from pathlib import Path
 
 import trio
 
+from drld.config.toml_text import toml
 from testbed import netns
 from testbed.control import await_ready
 from testbed.crew import crew
-from testbed.fleet import toml
 from testbed.harness.progress import Progress
 from testbed.process import cpu_s, status_bytes
 

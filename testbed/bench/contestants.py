@@ -16,13 +16,13 @@ from typing import Any
 
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS
 from drld.capture.packet import COPY_BYTES
+from drld.config.toml_text import toml
 from testbed import netns
 from testbed.bench.lanes import Contestant, Lane, Place, Setting
 from testbed.bench.traffic import tool
 from testbed.control import ask, await_ready
 from testbed.crew import Child
 from testbed.errors import HostError, MeasurementError
-from testbed.fleet import toml
 from testbed.link import delayline_rules
 
 NEVER = {"rate": "100gbit", "burst": "1GB"}

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from drld.config.toml_text import toml
 from testbed import netns
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, Row
@@ -28,7 +29,6 @@ from testbed.control import ask, await_ready
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
 from testbed.etcd import program
-from testbed.fleet import toml
 from testbed.topology import build
 
 TIME = ("time", "ms")

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import trio
 
+from drld.config.toml_text import toml
 from testbed import control, netns
 from testbed.chaos.leaks import Held, held, left
 from testbed.chaos.logs import Log
 from testbed.chaos.urgency import RAISED
 from testbed.crew import Child, Crew
-from testbed.fleet import toml
 from testbed.process import status_bytes
 from testbed.topology import limiter_role
 
