@@ -4,7 +4,7 @@ A plane is a package of its own. The modules of its subpackage `registered` add 
 configuration, `drlctl` and control API:
 
 - `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
-- `target_options.OPTIONS`: options of `drlctl fleet add-limit` for its targets;
+- `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
 - `routes.routes`: paths of the control API, a function that makes them.
 """

@@ -61,6 +61,7 @@ __all__ = [
     "parse",
     "parsed",
     "read",
+    "read_drop_ins",
     "read_limit",
     "read_limits",
     "remarks",
@@ -109,13 +110,24 @@ def load(path: str | os.PathLike[str]) -> LimiterSpec:
     return read(path).spec()
 
 
-def read(path: str | os.PathLike[str]) -> Files:
+def read(path: str | os.PathLike[str], layers: tuple[Layer, ...] | None = None) -> Files:
     """Read a configuration file and its drop-ins, FILE.d/*.toml, in the order of their names.
+
+    With `layers` it has these drop-ins instead.
 
     Raises:
         ConfigError: one cannot be read, is not TOML, or is a drop-in with more than limits.
     """
     document, file = _document(path)
+    return Files(file, document, read_drop_ins(file) if layers is None else layers)
+
+
+def read_drop_ins(file: str) -> tuple[Layer, ...]:
+    """Read the drop-ins of a configuration file, in the order of their names.
+
+    Raises:
+        ConfigError: as `read`.
+    """
     directory = drop_ins(file)
     try:
         found = sorted(drop_in for drop_in in directory.iterdir() if _is_drop_in(drop_in.name))
@@ -136,7 +148,7 @@ def read(path: str | os.PathLike[str]) -> Files:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return Files(file, document, tuple(layers))
+    return tuple(layers)
 
 
 def drop_ins(file: str) -> Path:

@@ -107,7 +107,7 @@ class Configuration:
             ConfigError: the files on disk are not those of `before`, or it cannot be written.
         """
         own = self._own()
-        text = _HEAD + (toml({"limit": [*own.limits]}) if own.limits else "limit = []\n")
+        text = _HEAD + toml({"limit": [*own.limits]})
         if parsed(text, own.source).get("limit") != own.limits:
             raise ConfigError([f"{own.source}: TOML cannot express the values of this change"])
         if read(before.files.file) != before.files:

@@ -12,7 +12,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 def toml(document: Mapping[str, Any]) -> str:
     """A document of tables and arrays of tables as TOML."""
-    lines: list[str] = []
+    lines = [f"{key} = []" for key, value in document.items() if value == []]
     for key, value in document.items():
         tables = value if isinstance(value, list) else [value]
         header = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"

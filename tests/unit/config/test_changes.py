@@ -166,7 +166,7 @@ def test_removals_are_saved(host: Host) -> None:
 def test_the_last_saved_change_can_be_taken_back(host: Host) -> None:
     host.add(NEW, save=True)
     host.remove("b", save=True)
-    assert host.saved.endswith("limit = []\n")
+    assert host.saved.endswith("\nlimit = []")
     assert host.after_restart() == host.limits == AS_FILED
 
 
