@@ -185,6 +185,7 @@ async def test_diff(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
     drop_in.parent.mkdir()
     drop_in.write_text('[[limit]]\nid = 1\nmode = "pause"\n')
     assert await output(control, "diff") == ""
+    drop_in.unlink()
     files.write([])
     result = await drlctl(control, "diff", files.other, "--json")
     assert result.exit_code == 1
