@@ -29,12 +29,14 @@ from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
-from drld.policy import Policy
+from drld.policy import Mode, Policy
 from drld.units import Unit
 
 
 def static_share(policy: Policy, part: float) -> Enforcement:
-    """The record that enforces a part of the limit as a plain bucket."""
+    """The record that enforces a part of the limit as a plain bucket; none if it is paused."""
+    if policy.mode is Mode.PAUSE:
+        return Enforcement()
     return bucket(policy.rate * part, policy.burst * part)
 
 
@@ -161,9 +163,10 @@ class Limiter:
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         # Figure 2's line 9 has no upper bound.
         self._value = min(allocation.value, MAX_VALUE)
+        paused = self.policy.mode is Mode.PAUSE
         alone = bool(self.membership.peers) and not view.connected and not view.remote
         return Tick(
-            enforcement=self.initial() if alone else allocation.enforcement,
+            enforcement=self.initial() if alone or paused else allocation.enforcement,
             evict=evict,
             measurement=measurement,
             demand=demand,

@@ -6,7 +6,7 @@ configuration, `drlctl` and control API:
 - `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
 - `remarks.remarks`: what is allowed in its limits, and better otherwise: takes a configuration, and
   returns a line each;
-- `target_options.OPTIONS`: options of `drlctl fleet add-limit` for its targets;
+- `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
 - `routes.routes`: paths of the control API, a function that makes them.
 """

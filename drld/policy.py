@@ -14,10 +14,13 @@ from drld.units import BYTES, Unit
 
 
 class Mode(enum.Enum):
-    """Whether verdicts are carried out or only counted."""
+    """Whether verdicts are carried out. Datapaths drop and mark packets in `ENFORCE` alone."""
 
     ENFORCE = "enforce"
     SHADOW = "shadow"
+    """Verdicts are counted."""
+    PAUSE = "pause"
+    """There is no verdict: the record that a limiter gives its datapath drops nothing."""
 
 
 @dataclass(frozen=True, slots=True)

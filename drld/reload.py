@@ -1,9 +1,12 @@
-"""The changes of the configuration that a running daemon takes over, and what a limit keeps."""
+"""The changes of the configuration that a running daemon takes over, and what a limit keeps.
+
+Pure, and light to import: `drlctl diff` compares configurations too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from drld.errors import ConfigError
 from drld.policy import Policy
@@ -44,6 +47,63 @@ def _written(value: Any) -> str:
     if isinstance(value, tuple):
         value = format_endpoint(*value)
     return "the default" if value is None else repr(value)
+
+
+class Difference(NamedTuple):
+    """What differs in one table of two configurations."""
+
+    table: str
+    """`limiter`, or with a name, as in `limit customer-a`."""
+    change: Literal["added", "removed", "changed"]
+    keys: Mapping[str, tuple[Any, Any]]
+    """The values of each key that differs, in the old and in the new one; None: it is left out."""
+
+
+def tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of a valid configuration file, each with the name of its kind."""
+    for kind, value in document.items():
+        for table in value if isinstance(value, list) else [value]:
+            yield kind, table
+
+
+def differences(
+    old: Iterable[tuple[str, Mapping[str, Any]]], new: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[Difference]:
+    """What differs between the tables of two configurations, as they are written.
+
+    Limits are compared by `id`, and peers by `name`. Their order is not.
+    """
+    before, after = ({_identity(*it): it for it in its} for its in (old, new))
+    found = []
+    for identity in {**before, **after}:
+        kind, table = after.get(identity) or before[identity]
+        was, now = (_flat(its[identity][1]) if identity in its else {} for its in (before, after))
+        keys = {
+            key: (was.get(key), now.get(key))
+            for key in {**was, **now}
+            if was.get(key) != now.get(key)
+        }
+        change: Literal["added", "removed", "changed"] = "changed"
+        if identity not in before or identity not in after:
+            change = "added" if identity in after else "removed"
+        if keys or change != "changed":
+            name = f"{kind} {table['name']}" if isinstance(identity[1], int | str) else kind
+            found.append(Difference(name, change, keys))
+    return found
+
+
+def _identity(kind: str, table: Mapping[str, Any]) -> tuple[str, Any]:
+    """What makes it the same table in both; there is one `[limiter]`, whatever its name."""
+    return kind, {"limit": table.get("id"), "peer": table.get("name")}.get(kind)
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Its values, with those of tables in it by keys such as `match.out`."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = value if isinstance(value, dict) else None
+        flat |= {key: value} if inner is None else {f"{key}.{it}": inner[it] for it in inner}
+    return flat
 
 
 def knowledge_stays(old: Policy, new: Policy) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import trio
 
+from drld.config.toml_text import toml
 from testbed.crew import Child, Crew
 from testbed.errors import MeasurementError
 
@@ -150,23 +149,3 @@ class Daemon:
             return Path(f"/proc/{self.pid}/{file}").read_text(encoding="ascii")
         except FileNotFoundError:
             raise MeasurementError(f"{self.process.name} ended") from None
-
-
-def toml(document: Mapping[str, Any]) -> str:
-    """A document of tables and arrays of tables as TOML."""
-    lines: list[str] = []
-    for key, value in document.items():
-        tables = value if isinstance(value, list) else [value]
-        header = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"
-        for table in tables:
-            lines += [header, *(f"{name} = {_inline(item)}" for name, item in table.items()), ""]
-    return "\n".join(lines)
-
-
-def _inline(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    # The strings and numbers of JSON are those of TOML.
-    return json.dumps(value)

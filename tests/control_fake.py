@@ -10,7 +10,11 @@ from pathlib import Path
 import httpx
 import trio
 
+from drld.config import Files, parsed
+from drld.config.changes import Change, Configuration
 from drld.control.schema import (
+    ChangeReport,
+    ConfigTable,
     KeysReport,
     LimitReport,
     PeerReport,
@@ -20,8 +24,9 @@ from drld.control.schema import (
 )
 from drld.control.server import serve
 from drld.control.trace import TraceHub
-from drld.daemon.report import keys_report
+from drld.daemon.report import change_report, keys_report
 from drld.gossip.wire.keyring import KeyRing
+from drld.reload import differences, tables
 
 STATUS = StatusReport(
     name="lim1",
@@ -62,7 +67,13 @@ STATUS = StatusReport(
         "rejected": {"tag": 2, "value": 1},
         "errors": {},
     },
-    config={"file": "/etc/drld/drld.toml", "loaded_at": 1_700_000_000.5, "reload_error": None},
+    config={
+        "file": "/etc/drld/drld.toml",
+        "loaded_at": 1_700_000_000.5,
+        "reload_error": None,
+        "unsaved": [],
+        "dropped": [],
+    },
     registry=None,
 )
 
@@ -73,6 +84,7 @@ FPS_LIMIT = LimitReport(
     mode="enforce",
     on_failure="share",
     excess="drop",
+    unsaved=[],
     unit="bytes",
     items="packets",
     rate_bps=10_000_000,
@@ -111,6 +123,7 @@ GRD_LIMIT = LimitReport(
     mode="shadow",
     on_failure="open",
     excess="mark",
+    unsaved=["mode", "match"],
     unit="bytes",
     items="packets",
     rate_bps=1_500_000_000,
@@ -189,6 +202,29 @@ def record(limit: str, number: int) -> TraceRecord:
     )
 
 
+CONFIGURATION = Configuration.of(
+    Files(
+        "/etc/drld/drld.toml",
+        parsed(
+            """
+[limiter]
+name = "lim1"
+listen = "10.0.0.1:7946"
+[[peer]]
+name = "lim2"
+address = "10.0.0.2:7946"
+[[limit]]
+id = 1
+name = "customer-a"
+rate = "10mbit"
+match = { out = "eth1" }
+""",
+            "drld.toml",
+        ),
+    )
+)
+
+
 class FakeDaemon:
     """The backend; what it answers can be changed, what it was asked can be looked at."""
 
@@ -203,6 +239,7 @@ class FakeDaemon:
         self.reloads = 0
         self.reloading = 0
         self.reload_error: Exception | None = None
+        self.configuration = CONFIGURATION
         self.ticks_for_readers = 0
         """How many records every new reader of a trace gets at once."""
 
@@ -249,6 +286,19 @@ class FakeDaemon:
         """Publish the limit's ticks of these numbers."""
         for number in numbers:
             self.hub.publish(limit, lambda: record(limit, number))  # noqa: B023 -- called at once
+
+    def config(self) -> Iterable[ConfigTable]:
+        return [
+            ConfigTable(kind=kind, values=dict(table))
+            for kind, table in tables(self.configuration.document())
+        ]
+
+    async def change_limits(self, change: Change) -> ChangeReport:
+        """As the daemon does it, but for the datapath and the disk."""
+        before, self.configuration = self.configuration, self.configuration.changed(change)
+        found = differences(tables(before.document()), tables(self.configuration.document()))
+        saved = str(self.configuration.drop_in) if change.save else None
+        return change_report(found, saved, ["lim2"])
 
     async def reload(self) -> None:
         assert self.reloading == 0

@@ -170,7 +170,7 @@ def source_bits(policy: Policy) -> bytes:
 
 def limit_flags(policy: Policy) -> int:
     """The flags of a `struct drld_limit`."""
-    shadow = SHADOW if policy.mode is Mode.SHADOW else 0
+    shadow = 0 if policy.mode is Mode.ENFORCE else SHADOW
     return shadow | (MARK if policy.excess is Excess.MARK else 0)
 
 

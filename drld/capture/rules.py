@@ -156,13 +156,13 @@ def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped
 def pass_without_daemon(limits: Iterable[LimitSpec]) -> bool:
     """Whether the packets of these limits pass while no daemon judges them: no limit stops them.
 
-    A limit in shadow mode stops nothing, unless `on_failure` is written for it.
+    A limit that is not in mode `enforce` stops nothing, unless `on_failure` is written for it.
     """
     return all(limit.on_failure is OnFailure.OPEN or _is_silent(limit) for limit in limits)
 
 
 def _is_silent(limit: LimitSpec) -> bool:
-    return limit.on_failure is OnFailure.DEFAULT and limit.policy.mode is Mode.SHADOW
+    return limit.on_failure is OnFailure.DEFAULT and limit.policy.mode is not Mode.ENFORCE
 
 
 def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:

@@ -1,7 +1,7 @@
-"""drlctl: look at a running daemon and its fleet; reload, change keys and the fleet's registry.
+"""drlctl: look at a running daemon and its fleet; change limits and keys; reload.
 
-Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage. One command a
-file; what is shared is the client and the output.
+Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage. `diff` has those of
+diff(1). One command a file; what is shared is the client and the output.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import click
 
 from drld import __version__
 from drld.cli.client import Daemon
+from drld.cli.diff import diff
 from drld.cli.fleet import fleet
 from drld.cli.keys import keys
 from drld.cli.limit import limit
@@ -32,12 +33,12 @@ from drld.planes import registered
 @click.version_option(__version__, message="drlctl %(version)s")
 @click.pass_context
 def main(context: click.Context, socket: str | None) -> None:
-    """Look at a running drld and its fleet; reload it, change its keys and the fleet's registry."""
+    """Look at a running drld and its fleet, change limits and keys, and reload it."""
     context.obj = Daemon(socket)
 
 
 for command in (
-    *(status, limits, limit, peers, trace, metrics, reload, keys, fleet),
+    *(status, limits, limit, peers, trace, metrics, diff, reload, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

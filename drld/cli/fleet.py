@@ -1,4 +1,4 @@
-"""`drlctl fleet`: the members and limits of a fleet that has a registry in etcd.
+"""A fleet that has a registry in etcd: `drlctl fleet`, and `drlctl limit ... --fleet`.
 
 What these commands need to reach etcd they read from the `[registry]` of a configuration file:
 that of the daemon, or any other.
@@ -15,7 +15,6 @@ import click
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
-from drld.planes import registered
 from drld.units import human_amount, human_rate
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Fleets:
                             # Another server would find what this one may have done, and refuse it.
                             errors.append(
                                 "the change may have been made: "
-                                "check `drlctl fleet limits` before a retry"
+                                "check `drlctl limit show --fleet` before a retry"
                             )
                             break
                 raise RegistryError("; ".join(errors))
@@ -96,17 +95,22 @@ class Fleets:
             ) from None
 
 
+def registry_option(command: F) -> F:
+    """Add `--config` to a command, which gets it as `file`."""
+    return click.option(
+        "--config",
+        "file",
+        envvar="DRLD_CONFIG",
+        metavar="FILE",
+        help="With the fleet's [registry]; default: $DRLD_CONFIG, else the daemon's file.",
+    )(command)
+
+
 @click.group()
-@click.option(
-    "--config",
-    "file",
-    envvar="DRLD_CONFIG",
-    metavar="FILE",
-    help="A configuration with the fleet's [registry]; default: $DRLD_CONFIG, else the daemon's.",
-)
+@registry_option
 @click.pass_context
 def fleet(context: click.Context, file: str | None) -> None:
-    """Look at a fleet that has a registry in etcd, and change it."""
+    """Show and remove members of a fleet that has a registry in etcd (limits: `drlctl limit`)."""
     context.obj = Fleets(context.find_object(Daemon) or Daemon(None), file)
 
 
@@ -120,15 +124,6 @@ def waiting(command: F) -> F:
         show_default=True,
         help="Seconds to wait for all members that are alive to apply it; 0 does not wait.",
     )(command)
-
-
-def target(command: F) -> F:
-    """Add the options that say what falls under a limit, which it gets as `match_KEY`."""
-    for plane in reversed(registered("target_options")):
-        for key, (metavar, text) in reversed(plane.OPTIONS.items()):
-            flag = f"--{key.replace('_', '-')}"
-            command = click.option(flag, f"match_{key}", metavar=metavar, help=text)(command)
-    return command
 
 
 @fleet.command()
@@ -149,84 +144,54 @@ def members(fleets: Fleets, as_json: bool) -> None:
     _complain(known)
 
 
-@fleet.command()
-@json_option
-@click.pass_obj
-def limits(fleets: Fleets, as_json: bool) -> None:
-    """Show the fleet's limits."""
+def show_limits(fleets: Fleets, wanted: str | None, as_json: bool) -> None:
+    """Show the fleet's limits, or the one of this name or id.
+
+    Raises:
+        Refused: there is none.
+    """
     known = fleets.ask(lambda found: found.known())
+    ids = [
+        limit_id
+        for limit_id, held in sorted(known.limits.items())
+        if wanted in (None, held.value.name, str(limit_id))
+    ]
+    if wanted is not None and not ids:
+        raise Refused(f"the fleet has no limit {wanted!r}")
     if as_json:
-        write_json({"limits": _tables(known), "problems": known.problems})
+        write_json({"limits": _tables(known, ids), "problems": known.problems})
         return
     headers = ("NAME", "ALLOCATOR", "MODE", "MATCH", "ID", "RATE", "BURST")
-    write_table(headers, [_limit_row(known, limit_id) for limit_id in sorted(known.limits)], left=4)
+    write_table(headers, [_limit_row(known, limit_id) for limit_id in ids], left=4)
     _complain(known)
 
 
-@fleet.command("add-limit")
-@click.argument("file", required=False)
-@click.option("--id", type=int, help="Default: the smallest that was never given out.")
-@click.option("--name")
-@click.option("--rate", help='Such as "10mbit".')
-@click.option("--burst", help='Such as "75kB"; default: "auto", 0.25 s of the rate.')
-@target
-@click.option("--allocator")
-@click.option("--interval")
-@click.option("--ewma", type=float)
-@click.option("--mode")
-@click.option("--on-failure")
-@click.option("--excess", help='"drop" or "mark".')
-@click.option("--flow", help='"5-tuple", "source", or with prefix lengths "source/24/64".')
-@click.option("--replace", is_flag=True, help="Change the limit of this id or name.")
-@waiting
-@json_option
-@click.pass_obj
-def add_limit(
-    fleets: Fleets,
-    /,
-    file: str | None,
-    replace: bool,
-    wait_s: float,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Give the whole fleet a limit, or the [[limit]] tables of FILE.
+class FleetLimits:
+    """The limits of a whole fleet, for the verbs of `drlctl limit`."""
 
-    What the options mean is in docs/configuration.md. Nothing is written if there is a mistake.
-    """
-    table = _table(options)
-    if (file is None) == (not table):
-        raise click.UsageError("either a FILE with [[limit]] tables, or options")
-    if file is None:
-        tables: list[object] = [table]
-    else:
-        from drld.config import read_limits
-        from drld.errors import ConfigError
+    def __init__(self, fleets: Fleets, wait_s: float, as_json: bool) -> None:
+        self._fleets = fleets
+        self._wait_s = wait_s
+        self._as_json = as_json
 
-        try:
-            tables = read_limits(file)
-        except ConfigError as error:
-            raise Refused("\n".join(error.problems)) from None
+    def add(self, tables: Sequence[object]) -> None:
+        """Give the whole fleet limits."""
+        ids, revision = self._fleets.ask(lambda known: known.add_limits(tables))
+        done = f"{'limit' if len(ids) == 1 else 'limits'} {', '.join(map(str, ids))}"
+        self._finish(_Change(done, revision, ids))
 
-    async def add(known: Fleet) -> tuple[list[int], int]:
-        return await known.add_limits(tables, replace=replace)
+    def set(self, limit: str, keys: Mapping[str, object]) -> None:
+        """Change keys of a limit."""
+        limit_id, revision = self._fleets.ask(lambda known: known.set_limit(limit, keys))
+        self._finish(_Change(f"limit {limit_id}", revision, [limit_id]))
 
-    ids, revision = fleets.ask(add)
-    done = f"{'limit' if len(ids) == 1 else 'limits'} {', '.join(map(str, ids))}"
-    _finish(_Change(done, revision, ids), fleets.applied(revision, wait_s), as_json)
+    def remove(self, limit: str) -> None:
+        """Take a limit from the whole fleet."""
+        limit_id, revision = self._fleets.ask(lambda known: known.remove_limit(limit))
+        self._finish(_Change(f"limit {limit_id} removed", revision, removed=[limit_id]))
 
-
-@fleet.command("remove-limit")
-@click.argument("limit")
-@waiting
-@json_option
-@click.pass_obj
-def remove_limit(fleets: Fleets, limit: str, wait_s: float, as_json: bool) -> None:
-    """Take the limit of this name or id from the whole fleet."""
-
-    limit_id, revision = fleets.ask(lambda known: known.remove_limit(limit))
-    change = _Change(f"limit {limit_id} removed", revision, removed=[limit_id])
-    _finish(change, fleets.applied(revision, wait_s), as_json)
+    def _finish(self, change: _Change) -> None:
+        _finish(change, self._fleets.applied(change.revision, self._wait_s), self._as_json)
 
 
 @fleet.command()
@@ -249,13 +214,6 @@ def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool)
 def _complain(known: Registry) -> None:
     for problem in known.problems.values():
         click.echo(f"drlctl: nobody can use {problem}", err=True)
-
-
-def _table(options: Mapping[str, Any]) -> dict[str, object]:
-    """The options as a table of [[limit]]."""
-    given = {name: value for name, value in options.items() if value is not None}
-    match = {name[6:]: given.pop(name) for name in list(given) if name.startswith("match_")}
-    return {**given, "match": match} if match else given
 
 
 class _Change(NamedTuple):
@@ -354,11 +312,11 @@ def _member_json(status: Status) -> dict[str, object]:
     }
 
 
-def _tables(known: Registry) -> list[object]:
+def _tables(known: Registry, ids: Sequence[int]) -> list[object]:
     """The fleet's limits as they were written."""
     import json
 
-    return [json.loads(held.raw) for _, held in sorted(known.limits.items())]
+    return [json.loads(known.limits[limit_id].raw) for limit_id in ids]
 
 
 def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:

@@ -1,84 +1,238 @@
-"""`drlctl limit show NAME`: everything about one limit."""
+"""`drlctl limit`: look at limits, and change those of this limiter or of the fleet."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import click
 
-from drld.cli.client import Daemon
-from drld.cli.output import NONE, burst, json_option, rate_or_none, write_fields, write_json
-from drld.control.schema import FleetView, LimitReport
-from drld.units import human_amount, human_duration, human_rate
+from drld.cli.client import Daemon, Problems, Refused
+from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, waiting
+from drld.cli.limit_fields import UNTIL, limit_fields
+from drld.cli.limits import limits
+from drld.cli.output import json_option, write_differences, write_fields, write_json
+from drld.control.schema import ChangeReport, LimitReport
+from drld.planes import registered
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: Mapping[str, tuple[Any, str | None]] = {
+    "name": (str, None),
+    "rate": (str, 'Such as "10mbit".'),
+    "burst": (str, 'Such as "75kB"; default: "auto", 0.25 s of the rate.'),
+    "allocator": (str, None),
+    "interval": (str, None),
+    "ewma": (float, None),
+    "mode": (str, '"enforce", "shadow" or "pause".'),
+    "on_failure": (str, None),
+    "excess": (str, '"drop" or "mark".'),
+    "flow": (str, '"5-tuple", "source", or with prefix lengths "source/24/64".'),
+}
+"""Keys of a limit that are options: type and help text."""
+
+
+class Limits(Protocol):
+    """Limits that the verbs change."""
+
+    def add(self, tables: Sequence[object]) -> None:
+        """Add limits, all or none."""
+
+    def set(self, limit: str, keys: Mapping[str, object]) -> None:
+        """Change keys of the limit of this name or id."""
+
+    def remove(self, limit: str) -> None:
+        """Remove the limit of this name or id."""
+
+
+class _OwnLimits:
+    """Those of the daemon."""
+
+    def __init__(self, daemon: Daemon, save: bool, as_json: bool) -> None:
+        self._daemon = daemon
+        self._save = save
+        self._as_json = as_json
+
+    def add(self, tables: Sequence[object]) -> None:
+        self._change("/v1/limits", {"limits": tables})
+
+    def set(self, limit: str, keys: Mapping[str, object]) -> None:
+        self._change(f"/v1/limits/{quote(limit, safe='')}/set", {"set": keys})
+
+    def remove(self, limit: str) -> None:
+        self._change(f"/v1/limits/{quote(limit, safe='')}/remove", {})
+
+    def _change(self, path: str, body: dict[str, object]) -> None:
+        try:
+            report = cast(ChangeReport, self._daemon.post(path, {**body, "save": self._save}))
+        except Problems as error:
+            if self._as_json:
+                write_json({"problems": error.problems})
+            raise Refused("\n".join(error.problems)) from None
+        if self._as_json:
+            write_json(report)
+            return
+        write_differences(report["changes"])
+        if not report["changes"]:
+            click.echo("nothing changes")
+        elif report["saved"]:
+            click.echo(f"in force, and saved in {report['saved']}")
+        else:
+            click.echo(f"in force {UNTIL}; --save keeps it")
+        if report["needed_at"]:
+            click.echo(
+                "drlctl: the limiters of a fleet must agree on this: make the same change at "
+                + ", ".join(report["needed_at"]),
+                err=True,
+            )
 
 
 @click.group()
 def limit() -> None:
-    """Look at one limit."""
+    """Look at limits, and change those of this limiter or, with --fleet, of the whole fleet.
+
+    A change is in force at once. It lasts until the daemon restarts or reloads its files; --save
+    keeps it, in a drop-in beside them.
+    """
+
+
+def _changing(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say whose limits to change; the command gets them as `Limits`."""
+
+    @click.option("--fleet", is_flag=True, help="Change the fleet's registry in etcd.")
+    @click.option("--save", is_flag=True, help="Keep the change after restarts and reloads.")
+    @registry_option
+    @waiting
+    @json_option
+    @click.pass_obj
+    @wraps(command)
+    def run(daemon: Daemon, /, fleet: bool, save: bool, **given: Any) -> None:
+        if fleet and save:
+            raise click.UsageError("--save is for this limiter: a registry keeps all changes")
+        file, wait_s, as_json = (given.pop(key) for key in ("file", "wait_s", "as_json"))
+        own, all_ = _OwnLimits(daemon, save, as_json), Fleets(daemon, file)
+        command(FleetLimits(all_, wait_s, as_json) if fleet else own, **given)
+
+    return run
+
+
+def _keys(command: F) -> F:
+    """Add the options for the keys of a limit; those of its target are called `match_KEY`."""
+    for plane in reversed(registered("target_options")):
+        for key, (metavar, text) in reversed(plane.OPTIONS.items()):
+            flag = f"--{key.replace('_', '-')}"
+            command = click.option(flag, f"match_{key}", metavar=metavar, help=text)(command)
+    for key, (kind, text) in reversed([*_OPTIONS.items()]):
+        command = click.option(f"--{key.replace('_', '-')}", key, type=kind, help=text)(command)
+    return command
+
+
+def _table(options: Mapping[str, Any]) -> dict[str, object]:
+    """The options as a table of [[limit]]."""
+    given = {name: value for name, value in options.items() if value is not None}
+    match = {name[6:]: given.pop(name) for name in list(given) if name.startswith("match_")}
+    return {**given, "match": match} if match else given
 
 
 @limit.command()
-@click.argument("name")
+@click.argument("tables_file", metavar="[FILE]", required=False)
+@click.option("--id", type=int, help="Default: the first free one, if no peers are configured.")
+@_keys
+@_changing
+def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
+    """Add a limit, or the [[limit]] tables of FILE, all or none.
+
+    What the options mean is in docs/configuration.md.
+
+    \b
+    drlctl limit add --name customer-a --rate 10mbit --out eth1
+    drlctl limit add customers.toml --fleet
+    """
+    table = _table(options)
+    if (tables_file is None) == (not table):
+        raise click.UsageError("either a FILE with [[limit]] tables, or options")
+    if tables_file is None:
+        its.add([table])
+        return
+    from drld.config import read_limits
+    from drld.errors import ConfigError
+
+    try:
+        tables = read_limits(tables_file)
+    except ConfigError as error:
+        raise Refused("\n".join(error.problems)) from None
+    its.add(tables)
+
+
+@limit.command("set")
+@click.argument("limit")
+@_keys
+@_changing
+def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
+    """Change some keys of the limit of this name or id; tokens and counters stay.
+
+    Options of its target replace the whole target.
+
+    \b
+    drlctl limit set customer-a --rate 20mbit --save
+    """
+    if not (keys := _table(options)):
+        raise click.UsageError("nothing to set: give an option such as --rate")
+    its.set(limit, keys)
+
+
+@limit.command()
+@click.argument("limit")
+@_changing
+def remove(its: Limits, /, limit: str) -> None:
+    """Remove the limit of this name or id.
+
+    \b
+    drlctl limit remove customer-a --save
+    """
+    its.remove(limit)
+
+
+def _mode(mode: str, text: str) -> None:
+    """Add the verb that sets a mode."""
+
+    def verb(its: Limits, /, limit: str) -> None:
+        its.set(limit, {"mode": mode})
+
+    verb.__doc__ = f"{text}\n\n\b\ndrlctl limit {mode} customer-a"
+    limit.command(mode)(click.argument("limit")(_changing(verb)))
+
+
+_mode("pause", "Forward all packets of the limit of this name or id, and count them.")
+_mode("shadow", "Forward all packets of the limit of this name or id; count what it would drop.")
+_mode("enforce", "Enforce the limit of this name or id again.")
+
+
+@limit.command()
+@click.argument("limit", required=False)
+@click.option("--fleet", is_flag=True, help="Show the fleet's registry in etcd.")
+@registry_option
 @json_option
-@click.pass_obj
-def show(daemon: Daemon, name: str, as_json: bool) -> None:
-    """Show everything about the limit NAME."""
-    report = cast(LimitReport, daemon.get(f"/v1/limits/{quote(name, safe='')}"))
-    if as_json:
-        write_json(report)
+@click.pass_context
+def show(
+    context: click.Context, limit: str | None, fleet: bool, file: str | None, as_json: bool
+) -> None:
+    """Show everything about the limit of this name, or all limits, one a line.
+
+    \b
+    drlctl limit show customer-a
+    drlctl limit show --fleet
+    """
+    daemon: Daemon = context.obj
+    if fleet:
+        show_limits(Fleets(daemon, file), limit, as_json)
+    elif limit is None:
+        context.invoke(limits, as_json=as_json)
     else:
-        write_fields(_fields(report))
-
-
-def _fields(report: LimitReport) -> list[tuple[str, str]]:
-    depth, unit = report["depth_bytes"], report["unit"]
-    bucket = (
-        "no bucket"
-        if depth is None
-        else f"fill {human_rate(report['fill_rate_bps'], unit)}, depth {human_amount(depth, unit)}"
-    )
-    size = human_amount(report["burst_bytes"], unit)
-    return [
-        (
-            "limit",
-            f"{report['name']} (id {report['id']}), {report['allocator']}, {report['mode']}, "
-            f"on failure {report['on_failure']}, excess {report['excess']}",
-        ),
-        (
-            "rate",
-            f"{human_rate(report['rate_bps'], unit)}, "
-            f"burst {burst(size, report['burst_is_automatic'])}, "
-            f"every {human_duration(report['interval_s'])}",
-        ),
-        *([("weights", _weights(report["weights"]))] if report["weights"] else []),
-        ("flow", report["flow"]),
-        ("in force", human_rate(report["limit_in_force_bps"], unit)),
-        ("demand", f"{human_rate(report['demand_bps'], unit)}, {report['flows']} flows sampled"),
-        ("fleet", _fleet(report["fleet"], unit)),
-        ("local limit", rate_or_none(report["local_limit_bps"], unit)),
-        ("enforcement", f"drop probability {report['drop_probability']:.3g}, {bucket}"),
-        ("arrived", _amount(report, report["arrived_bytes"], report["arrived_packets"])),
-        ("forwarded", _amount(report, report["forwarded_bytes"], report["forwarded_packets"])),
-        ("dropped", _amount(report, report["dropped_bytes"], report["dropped_packets"])),
-    ]
-
-
-def _weights(weights: dict[str, float]) -> str:
-    return ", ".join([*(f"{name} {weight:g}" for name, weight in weights.items()), "others 1"])
-
-
-def _fleet(fleet: FleetView, unit: str) -> str:
-    local, remote = (
-        human_rate(value, unit) if fleet["quantity"] == "rate" else f"{value:.2f}"
-        for value in (fleet["local"], fleet["remote"])
-    )
-    age = NONE if fleet["age_s"] is None else human_duration(fleet["age_s"])
-    names = [*fleet["connected"], *([f"{fleet['unnamed']} more"] if fleet["unnamed"] else [])]
-    connected = ", ".join(names) or "nobody"
-    return f"{fleet['quantity']} {local} here, {remote} elsewhere ({connected}), age {age}"
-
-
-def _amount(report: LimitReport, size: float, count: int) -> str:
-    amount = human_amount(size, report["unit"])
-    return amount if report["unit"] == report["items"] else f"{amount} in {count} {report['items']}"
+        report = cast(LimitReport, daemon.get(f"/v1/limits/{quote(limit, safe='')}"))
+        if as_json:
+            write_json(report)
+        else:
+            write_fields(limit_fields(report))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from drld.control.schema import Difference
 from drld.units import human_rate
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,6 +52,17 @@ def table_row(row: Sequence[str], widths: Sequence[int], left: int) -> str:
         for index, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
     return "  ".join(cells).rstrip()
+
+
+def write_differences(found: Iterable[Difference]) -> None:
+    """Write what differs between two configurations: a line for each table or key."""
+    for it in found:
+        if it["change"] != "changed":
+            click.echo(f"{it['table']}: {it['change']}")
+            continue
+        for key, values in it["keys"].items():
+            old, new = ("(left out)" if value is None else json.dumps(value) for value in values)
+            click.echo(f"{it['table']}: {key}: {old} -> {new}")
 
 
 def burst(depth: str, automatic: bool) -> str:

@@ -15,7 +15,10 @@ from drld.control.schema import ConfigReport
 @json_option
 @click.pass_obj
 def reload(daemon: Daemon, as_json: bool) -> None:
-    """Have the daemon read its configuration file again; a bad file changes nothing."""
+    """Have the daemon read its files again; a bad one changes nothing, unsaved changes go.
+
+    `drlctl diff` shows before what will change.
+    """
     try:
         config = cast(ConfigReport, daemon.post("/v1/reload"))
     except Problems as error:
@@ -26,3 +29,5 @@ def reload(daemon: Daemon, as_json: bool) -> None:
         write_json(config)
     else:
         click.echo(f"{config['file']} is in force")
+        if config["dropped"]:
+            click.echo(f"unsaved changes are dropped: {', '.join(config['dropped'])}")

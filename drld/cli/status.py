@@ -8,6 +8,7 @@ from typing import cast
 import click
 
 from drld.cli.client import Daemon
+from drld.cli.limit_fields import UNTIL
 from drld.cli.output import NONE, counts, json_option, write_fields, write_json
 from drld.control.schema import ProbesReport, RegistryReport, StatusReport
 from drld.units import human_duration, human_size
@@ -68,6 +69,8 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
         ("limits", str(report["limits"])),
         ("config", f"{config['file']}, loaded {loaded}"),
     ]
+    if config["unsaved"]:
+        fields.append(("unsaved", f"{', '.join(config['unsaved'])} {UNTIL}"))
     if report["registry"] is not None:
         fields += _registry_fields(report["registry"])
     disagreeing = report["probes"]["disagreeing"] if report["probes"] else {}

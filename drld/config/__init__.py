@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from drld.config.checks import (
     check_sum,
 )
 from drld.config.keys import read_ring
+from drld.config.layers import Layer, merge
 from drld.config.plane_tables import plane_of, planes
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
@@ -52,10 +53,15 @@ else:
     import tomli as tomllib
 
 __all__ = [
+    "Files",
+    "drop_ins",
     "from_document",
     "load",
     "load_registry",
     "parse",
+    "parsed",
+    "read",
+    "read_drop_ins",
     "read_limit",
     "read_limits",
     "remarks",
@@ -69,13 +75,94 @@ SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
 """Tables beside those of planes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A configuration file and its drop-ins, as they were read."""
+
+    file: str
+    document: Mapping[str, object]
+    drop_ins: tuple[Layer, ...] = ()
+    """In the order of their names."""
+
+    def spec(self, *changes: Layer) -> LimiterSpec:
+        """Validate what they make together, after these changes.
+
+        Raises:
+            ConfigError: it cannot be used; `problems` has a line for each mistake.
+        """
+        return from_document(self.document, self.file, (*self.drop_ins, *changes))
+
+    def merged(self, *changes: Layer) -> Mapping[str, object]:
+        """What they make together, as one document."""
+        limits = _limits_of(self.document)
+        if not isinstance(limits, list):
+            return self.document
+        layers = (*self.drop_ins, *changes)
+        return {**self.document, "limit": merge(limits, layers, Problems(self.file))}
+
+
 def load(path: str | os.PathLike[str]) -> LimiterSpec:
-    """Read and validate a configuration file.
+    """Read and validate a configuration file and its drop-ins.
 
     Raises:
-        ConfigError: it cannot be read or used; `problems` has a line for each mistake.
+        ConfigError: they cannot be read or used; `problems` has a line for each mistake.
     """
-    return from_document(*_document(path))
+    return read(path).spec()
+
+
+def read(path: str | os.PathLike[str], layers: tuple[Layer, ...] | None = None) -> Files:
+    """Read a configuration file and its drop-ins, FILE.d/*.toml, in the order of their names.
+
+    With `layers` it has these drop-ins instead.
+
+    Raises:
+        ConfigError: one cannot be read, is not TOML, or is a drop-in with more than limits.
+    """
+    document, file = _document(path)
+    return Files(file, document, read_drop_ins(file) if layers is None else layers)
+
+
+def read_drop_ins(file: str) -> tuple[Layer, ...]:
+    """Read the drop-ins of a configuration file, in the order of their names.
+
+    Raises:
+        ConfigError: as `read`.
+    """
+    directory = drop_ins(file)
+    try:
+        found = sorted(drop_in for drop_in in directory.iterdir() if _is_drop_in(drop_in.name))
+    except FileNotFoundError:
+        found = []
+    except OSError as error:
+        raise ConfigError([f"{directory}: {error.strerror}"]) from error
+    problems: list[str] = []
+    layers: list[Layer] = []
+    for drop_in in found:
+        try:
+            theirs, source = _document(drop_in)
+            limits = theirs.get("limit", [])
+            if not isinstance(limits, list) or theirs.keys() - {"limit"}:
+                raise ConfigError([f"{source}: must have [[limit]] tables, and nothing else"])
+            layers.append(Layer(source, limits))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return tuple(layers)
+
+
+def drop_ins(file: str) -> Path:
+    """The directory with the drop-ins of a configuration file."""
+    return Path(f"{file}.d")
+
+
+def _is_drop_in(name: str) -> bool:
+    return name.endswith(".toml") and not name.startswith(".")
+
+
+def _limits_of(document: Mapping[str, object]) -> object:
+    """The limits of a file; None if it must have some and has none."""
+    return document.get("limit", [] if "registry" in document else None)
 
 
 def load_registry(path: str | os.PathLike[str]) -> RegistrySpec:
@@ -143,7 +230,7 @@ def _document(path: str | os.PathLike[str]) -> tuple[Mapping[str, object], str]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{file}: not UTF-8 (at line {line})"]) from error
-    return _parsed(text, file), file
+    return parsed(text, file), file
 
 
 def parse(text: str, file: str) -> LimiterSpec:
@@ -152,10 +239,15 @@ def parse(text: str, file: str) -> LimiterSpec:
     Raises:
         ConfigError: as `load`.
     """
-    return from_document(_parsed(text, file), file)
+    return from_document(parsed(text, file), file)
 
 
-def _parsed(text: str, file: str) -> Mapping[str, object]:
+def parsed(text: str, file: str) -> Mapping[str, object]:
+    """The document that a text is, not validated.
+
+    Raises:
+        ConfigError: it is not TOML.
+    """
     try:
         document: Mapping[str, object] = tomllib.loads(text)
     # A ValueError of another kind is a number with more digits than int() takes.
@@ -166,8 +258,10 @@ def _parsed(text: str, file: str) -> Mapping[str, object]:
     return document
 
 
-def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
-    """Validate a parsed TOML document; `file` names it in messages.
+def from_document(
+    document: Mapping[str, object], file: str, layers: Sequence[Layer] = ()
+) -> LimiterSpec:
+    """Validate a parsed TOML document, after these changes; `file` names it in messages.
 
     Raises:
         ConfigError: as `load`.
@@ -188,8 +282,10 @@ def from_document(document: Mapping[str, object], file: str) -> LimiterSpec:
     registry = None
     if "registry" in document:
         registry = _section("registry", RegistryTable, document["registry"], problems)
-    none: list[object] | None = [] if "registry" in document else None
-    limits = _sections("limit", _limit_table, document.get("limit", none), problems)
+    written = _limits_of(document)
+    if layers and isinstance(written, list):
+        written = merge(written, layers, problems)
+    limits = _sections("limit", _limit_table, written, problems)
     check_fleet(limiter, [table for _, table in peers], problems)
     tables = [table for _, table in limits]
     check_limits(tables, problems)

@@ -67,7 +67,8 @@ def check_limits(limits: Sequence[LimitTable | None], problems: Problems) -> Non
 
 def _unique(where: Location, value: T, seen: dict[T, Location], problems: Problems) -> None:
     if value in seen:
-        problems.refuse(where, value, f"unique, but {dotted(seen[value])} is the same")
+        other = problems.name(seen[value], beside=where)
+        problems.refuse(where, value, f"unique, but {other} is the same")
     else:
         seen[value] = where
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Sequence
-from typing import get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -25,6 +25,8 @@ MOVED = {
 """Keys of older files, and where they are now."""
 
 Location = Sequence[int | str]
+Origin: TypeAlias = Mapping[str | None, tuple[str, int]]
+"""Where a limit's table is from: by key, the file and the number in it; None: all other keys."""
 
 _COMPARISONS = (
     ("greater than or equal to", "at least"),
@@ -41,10 +43,30 @@ class Problems:
     def __init__(self, file: str) -> None:
         self.file = file
         self.lines: list[str] = []
+        self.origins: Sequence[Origin] = ()
+        """Of each limit, if drop-ins have changed them."""
 
     def add(self, where: Location, text: str) -> None:
         """Note a mistake that `text` describes completely."""
-        self.lines.append(f"{self.file}: {dotted(where)}: {text}")
+        file, where = self._origin(where)
+        line = f"{dotted(where)}: {text}"
+        self.lines.append(f"{file}: {line}" if file else line)
+
+    def name(self, where: Location, beside: Location) -> str:
+        """Name a place in a mistake at `beside`: with its file if that is another."""
+        file, place = self._origin(where)
+        return dotted(place) + (f" of {file}" if file != self._origin(beside)[0] else "")
+
+    def _origin(self, where: Location) -> tuple[str, Location]:
+        """The file that a place is in, and the place there."""
+        if not self.origins or len(where) < 2 or where[0] != "limit":
+            return self.file, where
+        _, limit, *rest = where
+        assert isinstance(limit, int)
+        origin = self.origins[limit]
+        key = rest[0] if rest and isinstance(rest[0], str) else None
+        file, index = origin.get(key, origin[None])
+        return file, ["limit", index, *rest]
 
     def refuse(self, where: Location, value: object, allowed: str) -> None:
         """Note that `value` stands where only what `allowed` describes may stand."""

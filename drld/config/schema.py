@@ -212,8 +212,8 @@ class LimitTable(Table):
     ewma: Annotated[float, Field(ge=0, le=0.999)] = 0.1
     """Weight that history one second old keeps in the demand; 0 is no filter. `fair` shows this
     demand, and decides by filters of its own."""
-    mode: Literal["enforce", "shadow"] = "enforce"
-    """`"shadow"` counts what it would drop, and drops nothing."""
+    mode: Literal["enforce", "shadow", "pause"] = "enforce"
+    """`"shadow"` counts what it would drop, and drops nothing; `"pause"` lets all pass."""
     on_failure: str | None
     excess: str
     shares: dict[str, Share] = Field(default_factory=dict)

@@ -17,14 +17,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from drld.control.backend import Backend
 from drld.control.changing import changing
 from drld.control.keys import key_routes
+from drld.control.limits import limit_routes, no_limit
 from drld.control.metrics import metrics_routes
 from drld.control.pieces import begin, proceed
 from drld.control.turns import Turns
-from drld.errors import ConfigError, DrldError
 from drld.planes import registered
 
-MAX_PROBLEMS = 100
-"""Mistakes of a configuration that are listed: more help nobody."""
 _BATCH = 100
 _BATCH_BYTES = 1 << 16
 _BATCH_S = 0.002
@@ -47,19 +45,15 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
             if trio.current_time() >= until:
                 await turns.wait()
                 until = trio.current_time() + _BATCH_S
-        raise _no_limit(name)
+        raise no_limit(name)
 
     async def reload(_: Request) -> Response:
-        try:
-            await backend.reload()
-        except ConfigError as error:
-            return JSONResponse({"problems": _some(error.problems)}, 422)
-        except DrldError as error:
-            return JSONResponse({"error": str(error)}, 500)
+        await backend.reload()
         return JSONResponse(backend.status()["config"])
 
     return [
         Route("/v1/status", status),
+        Route("/v1/config", _Listing(backend.config, turns), methods=["GET"]),
         Route("/v1/limits", _Listing(backend.limits, turns), methods=["GET"]),
         Route("/v1/limits/{name}", limit),
         Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
@@ -70,7 +64,7 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
 
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     """The application that answers for `backend`, and takes turns with whoever else does."""
-    own = (_routes, key_routes, metrics_routes)
+    own = (_routes, limit_routes, key_routes, metrics_routes)
     makers = (*own, *(plane.routes for plane in registered("routes")))
     app = Starlette(
         routes=[route for routes in makers for route in routes(backend, turns)],
@@ -88,17 +82,6 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _failed(_: Request, _error: Exception) -> Response:
     # What happened goes to the log, which the server writes; it is a bug.
     return JSONResponse({"error": "internal error"}, 500)
-
-
-def _some(problems: list[str]) -> list[str]:
-    left_out = len(problems) - MAX_PROBLEMS
-    if left_out <= 0:
-        return problems
-    return [*problems[:MAX_PROBLEMS], f"and {left_out} more"]
-
-
-def _no_limit(name: str) -> HTTPException:
-    return HTTPException(404, f"no limit is named {name!r}")
 
 
 def _encode(value: object) -> bytes:
@@ -150,7 +133,7 @@ class _Trace:
             try:
                 records = await stack.enter_async_context(self._backend.trace(name))
             except KeyError:
-                raise _no_limit(name) from None
+                raise no_limit(name) from None
             await begin(send, b"application/x-ndjson")
             if scope["method"] == "GET":
                 async for record in records:

@@ -8,7 +8,16 @@ from typing import Protocol
 
 import trio
 
-from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceRecord
+from drld.config.changes import Change
+from drld.control.schema import (
+    ChangeReport,
+    ConfigTable,
+    KeysReport,
+    LimitReport,
+    PeerReport,
+    StatusReport,
+    TraceRecord,
+)
 from drld.gossip.wire.keyring import KeyRing
 
 
@@ -47,8 +56,20 @@ class Backend(Protocol):
             ConfigError: raised by `change`; nothing is changed.
         """
 
+    def config(self) -> Iterable[ConfigTable]:
+        """The tables of the configuration in force."""
+
+    async def change_limits(self, change: Change) -> ChangeReport:
+        """Put a change of limits into force; several may ask at a time.
+
+        Raises:
+            KeyError: there is no such limit.
+            ConfigError: the change is bad, or cannot be saved; nothing is changed.
+            DatapathError: the host refuses it; nothing is changed.
+        """
+
     async def reload(self) -> None:
-        """Read the configuration file again and take it over; several may ask at a time.
+        """Read the configuration files again and take it over; several may ask at a time.
 
         Raises:
             ConfigError: the file is bad; the running configuration stays.

@@ -7,20 +7,28 @@ from collections.abc import Awaitable, Callable
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+
+from drld.errors import ConfigError, DrldError
 
 log = logging.getLogger("drld.control")
+
+MAX_PROBLEMS = 100
+"""Mistakes of a configuration that are listed: more help nobody."""
 
 
 def changing(
     endpoint: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that changes something: the log says who asked, and what came of it."""
+    """An endpoint that changes something: the log says who asked, and what came of it.
+
+    Answers for what is refused: `{"problems": [...]}` for mistakes, else `{"error": "..."}`.
+    """
 
     async def logged(request: Request) -> Response:
         outcome = "not finished"
         try:
-            response = await endpoint(request)
+            response = await _answer(endpoint, request)
             outcome = str(response.status_code)
         except HTTPException as error:
             outcome = str(error.status_code)
@@ -32,3 +40,14 @@ def changing(
         return response
 
     return logged
+
+
+async def _answer(endpoint: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    try:
+        return await endpoint(request)
+    except ConfigError as error:
+        left_out = len(error.problems) - MAX_PROBLEMS
+        more = [f"and {left_out} more"] if left_out > 0 else []
+        return JSONResponse({"problems": [*error.problems[:MAX_PROBLEMS], *more]}, 422)
+    except DrldError as error:
+        return JSONResponse({"error": str(error)}, 500)

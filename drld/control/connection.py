@@ -27,8 +27,8 @@ from drld.control.turns import Turns
 REQUEST_S = 5.0
 WRITE_S = 20.0
 MAX_HEAD_BYTES = 4096
-MAX_BODY_BYTES = 4096
-"""A key and what clients send out of habit fit."""
+MAX_BODY_BYTES = 65_536
+"""Some hundred limits fit."""
 _READ_BYTES = 4096
 _MAX_AHEAD_BYTES = 65_536
 """What a client may send ahead while its last request is being answered."""

@@ -7,7 +7,7 @@ count since the daemon started. This module imports nothing but typing: drlctl s
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class DatapathReport(TypedDict):
@@ -112,6 +112,39 @@ class ConfigReport(TypedDict):
     """Unix time."""
     reload_error: str | None
     """Why the last reload was refused; None after one that was not."""
+    unsaved: list[str]
+    """Limits with changes that a restart or a reload reverts."""
+    dropped: list[str]
+    """Those that the last reload has reverted."""
+
+
+class Difference(TypedDict):
+    """What a change of the configuration does to one of its tables."""
+
+    table: str
+    """`limiter`, or with a name, as in `limit customer-a`."""
+    change: Literal["added", "removed", "changed"]
+    keys: dict[str, list[Any]]
+    """By key the old value and the new one, as in a file; null where it is left out."""
+
+
+class ChangeReport(TypedDict):
+    """What a change of limits has done: POST /v1/limits and below."""
+
+    changes: list[Difference]
+    saved: str | None
+    """The file that a restart reads the change from; None: a restart or a reload reverts it."""
+    needed_at: list[str]
+    """Peers that must agree on what has changed, and need the same change."""
+
+
+class ConfigTable(TypedDict):
+    """A table of the configuration in force: GET /v1/config (a list)."""
+
+    kind: str
+    """Such as `limiter` or `limit`."""
+    values: dict[str, Any]
+    """As in the file, with the changes of drop-ins and unsaved ones."""
 
 
 class RegistryReport(TypedDict):
@@ -192,6 +225,8 @@ class LimitReport(TypedDict):
     on_failure: str
     excess: str
     """A word of the limit's plane: `drop` or `mark` for packets."""
+    unsaved: list[str]
+    """Keys that a restart or a reload reverts."""
     unit: str
     """What rates and sizes of this report count: `bytes`, or the name of another unit's item."""
     items: str

@@ -32,7 +32,17 @@ from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
 from drld.capture.plane import packets
 from drld.capture.spec import PacketsSpec
-from drld.control.schema import KeysReport, LimitReport, PeerReport, StatusReport, TraceLine
+from drld.config.atomic_file import replace_by
+from drld.config.changes import Change, Configuration
+from drld.control.schema import (
+    ChangeReport,
+    ConfigTable,
+    KeysReport,
+    LimitReport,
+    PeerReport,
+    StatusReport,
+    TraceLine,
+)
 from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.daemon import report, startup
@@ -44,6 +54,8 @@ from drld.errors import ConfigError, DatapathError, DrldError
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
 from drld.police.no_datapath import NoDatapath
+from drld.reload import differences, tables
+from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
@@ -63,7 +75,7 @@ MAX_REPORTED = 20_000
 class Daemon:
     """One running limiter; also the backend of the control API."""
 
-    def __init__(self, path: Path, spec: LimiterSpec) -> None:
+    def __init__(self, path: Path, configuration: Configuration) -> None:
         """Open the gossip socket.
 
         Raises:
@@ -71,6 +83,8 @@ class Daemon:
                 bound.
         """
         self.path = path
+        self._configuration = configuration
+        spec = configuration.in_force
         self._claim = startup.claim_name(path, spec.name)
         self.datapath: KernelDatapath | NfqueueDatapath | NoDatapath = (
             startup.nfqueue(spec, clock)
@@ -91,6 +105,8 @@ class Daemon:
         self._started_ns = clock()
         self._loaded_at = time.time()
         self._reload_error: str | None = None
+        self._dropped: list[str] = []
+        """Limits whose unsaved changes the last reload has reverted."""
         self.ready = False
         self._changed = trio.Event()
         self._traces = TraceHub()
@@ -270,10 +286,13 @@ class Daemon:
     # The backend of the control API.
 
     async def reload(self) -> None:
-        """Read the configuration file again and take it over; many may ask at a time.
+        """Read the configuration files again and take them over; many may ask at a time.
+
+        Unsaved changes are reverted, as by `nft -f` or a reload of firewalld or HAProxy: after a
+        reload, the files are in force.
 
         Raises:
-            ConfigError: the file is bad; the running configuration stays.
+            ConfigError: a file is bad; the running configuration stays.
             DatapathError: the host refuses it; the running configuration stays.
         """
         await self._one_reload()
@@ -283,26 +302,97 @@ class Daemon:
             self._manager.tell(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
         try:
             # A large file takes seconds to read: ticks go on meanwhile.
-            spec = await trio.to_thread.run_sync(config.load, self.path, abandon_on_cancel=True)
-            if self._registry is not None:
-                await self._registry.reload(spec, self._take_over)
-            elif spec.registry is not None:
-                # Without its peers, and with nobody to name others, it would have all of the limit.
-                raise ConfigError(
-                    [f"{self.path}: registry: cannot change while the daemon runs: restart it"]
-                )
-            else:
-                await self._load_programs(spec)
-                self._take_over(spec)
+            read = partial(_configuration, self.path)
+            configuration = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+            await self._put_in_force(configuration.in_force)
         except DrldError as error:
             self._reload_error = str(error)[:MAX_REPORTED]
             raise
         finally:
             if self.ready:
                 self._manager.tell("READY=1")
+        self._dropped = self._configuration.unsaved_names()
+        self._configuration = configuration
         self._reload_error = None
         self._loaded_at = time.time()
         log.info("reloaded %s: limits: %d", self.path, len(self.engine.limits))
+        if self._dropped:
+            log.warning("unsaved changes are dropped by the reload: %s", ", ".join(self._dropped))
+
+    async def _put_in_force(self, spec: LimiterSpec) -> None:
+        """Take over a configuration of files and unsaved changes.
+
+        Raises:
+            ConfigError, DatapathError: it cannot be; the running one stays.
+        """
+        if self._registry is not None:
+            await self._registry.reload(spec, self._take_over)
+        elif spec.registry is not None:
+            # Without its peers, and with nobody to name others, it would have all of the limit.
+            raise ConfigError(
+                [f"{self.path}: registry: cannot change while the daemon runs: restart it"]
+            )
+        else:
+            await self._load_programs(spec)
+            self._take_over(spec)
+
+    async def change_limits(self, change: Change) -> ChangeReport:
+        """Put a change of limits into force, on top of all changes before it.
+
+        Raises:
+            KeyError: there is no such limit.
+            ConfigError: the change is bad, or cannot be saved; nothing is changed.
+            DatapathError: the host refuses it; nothing is changed.
+        """
+        async with self._one_reload.alone():
+            before = self._configuration
+            if change.limit in self._names() - {it.name for it in before.in_force.limits}:
+                raise ConfigError([f"{change.limit}: is a limit of the fleet's registry (--fleet)"])
+            after = await trio.to_thread.run_sync(before.changed, change)
+            beside = None
+            if change.save:
+                beside = await trio.to_thread.run_sync(after.write, before)
+            try:
+                await self._put_in_force(after.in_force)
+                self._configuration = after
+                if beside is not None:
+                    self._save(beside, change, before)
+            finally:
+                if beside is not None:
+                    beside.unlink(missing_ok=True)
+        return self._changed_limits(before, after, change.save)
+
+    def _save(self, beside: Path, change: Change, before: Configuration) -> None:
+        """Put the drop-in into place.
+
+        Raises:
+            ConfigError: it cannot be; the change is in force, and not saved.
+        """
+        drop_in = self._configuration.drop_in
+        try:
+            replace_by(drop_in, beside)
+        except OSError as error:
+            self._configuration = before.changed(replace(change, save=False))
+            reason = f"the change is in force, but not saved: {error.strerror}"
+            raise ConfigError([f"{drop_in}: {reason}"]) from error
+
+    def _changed_limits(
+        self, before: Configuration, after: Configuration, saved: bool
+    ) -> ChangeReport:
+        """Log and report what has changed."""
+        found = differences(tables(before.document()), tables(after.document()))
+        lasts = "saved" if saved else "until a restart or a reload"
+        for it in found:
+            keys = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in it.keys.items())
+            log.info("%s %s (%s): %s", it.table, it.change, lasts, keys)
+        agreed = [
+            shared_settings((limit.policy for limit in each.in_force.limits), each.in_force.gossip)
+            for each in (before, after)
+        ]
+        peers = self.engine.spec.peers if agreed[0] != agreed[1] else ()
+        return report.change_report(
+            found, str(after.drop_in) if saved else None, [peer.name for peer in peers]
+        )
 
     async def _load_programs(self, spec: LimiterSpec) -> None:
         """Do what takes long of `_take_over` while ticks go on; one at a time."""
@@ -362,13 +452,20 @@ class Daemon:
                 "file": str(self.path.absolute()),
                 "loaded_at": self._loaded_at,
                 "reload_error": self._reload_error,
+                "unsaved": self._configuration.unsaved_names(),
+                "dropped": self._dropped,
             },
             registry=None if self._registry is None else self._registry.report(),
         )
 
     def limits(self) -> Iterator[LimitReport]:
         """Every limit, in the order of the configuration."""
-        return report.limit_reports(self.engine, clock())
+        return report.limit_reports(self.engine, clock(), self._configuration.unsaved_keys())
+
+    def config(self) -> Iterator[ConfigTable]:
+        """The tables of the configuration in force."""
+        document = self._configuration.document()
+        return (ConfigTable(kind=kind, values=dict(table)) for kind, table in tables(document))
 
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
@@ -404,6 +501,10 @@ class Daemon:
         return {managed.limiter.policy.name for managed in self.engine.limits.values()}
 
 
+def _configuration(path: Path) -> Configuration:
+    return Configuration.of(config.read(path))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `drld`; returns the exit status.
 
@@ -417,10 +518,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     try:
-        spec = config.load(args.config)
+        configuration = _configuration(args.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
+    spec = configuration.in_force
     if args.check:
         for line in config.remarks(spec):
             print(f"{args.config}: {line}", file=sys.stderr)
@@ -428,7 +530,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     daemon = None
     try:
-        daemon = Daemon(args.config, spec)
+        daemon = Daemon(args.config, configuration)
         trio.run(daemon.run)
     except Exception as raised:
         # A nursery wraps what its tasks raise, also when it is one error of one task.

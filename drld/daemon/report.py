@@ -7,10 +7,14 @@ another unit. Inside drld they are tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from drld import reload
 from drld.control.schema import (
+    ChangeReport,
+    Difference,
     FleetView,
     GossipReport,
     KeyReport,
@@ -30,6 +34,7 @@ from drld.model import NS_PER_S, Enforcement, Quantity
 from drld.spec import LimitSpec, format_endpoint
 from drld.units import Unit
 
+_NOTHING: Mapping[int, list[str]] = MappingProxyType({})
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 _VERDICTS: dict[State, Verdict] = {
     State.ALIVE: "alive",
@@ -39,13 +44,22 @@ _VERDICTS: dict[State, Verdict] = {
 }
 
 
-def limit_reports(engine: Engine, now_ns: int) -> Iterator[LimitReport]:
-    """Every limit, in the order of the configuration; none before the engine has started."""
+def limit_reports(
+    engine: Engine, now_ns: int, unsaved: Mapping[int, list[str]] = _NOTHING
+) -> Iterator[LimitReport]:
+    """Every limit, in the order of the configuration; none before the engine has started.
+
+    `unsaved` has the keys of limits that are not saved, by id.
+    """
     limits = list(zip(engine.spec.limits, engine.limits.values(), strict=bool(engine.limits)))
-    return (limit_report(limit, managed, now_ns) for limit, managed in limits)
+    return (
+        limit_report(limit, managed, now_ns, unsaved.get(limit.id, ())) for limit, managed in limits
+    )
 
 
-def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitReport:
+def limit_report(
+    limit: LimitSpec, managed: ManagedLimit, now_ns: int, unsaved: Iterable[str] = ()
+) -> LimitReport:
     """One limit at its last tick; a quiescent limit has not changed since."""
     policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
     enforcement = tick.enforcement if tick else managed.limiter.initial()
@@ -57,6 +71,7 @@ def limit_report(limit: LimitSpec, managed: ManagedLimit, now_ns: int) -> LimitR
         mode=policy.mode.value,
         on_failure=limit.on_failure.value,
         excess=policy.excess.value if policy.excess else "",
+        unsaved=[*unsaved],
         unit=unit.name,
         items=limit.match.items,
         rate_bps=unit.shown_rate(policy.rate),
@@ -102,6 +117,24 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
         fill_rate_bps=unit.shown_rate(tick.enforcement.fill_rate),
         depth_bytes=_depth(tick.enforcement, unit),
         flows=tick.demand.flows,
+    )
+
+
+def change_report(
+    changes: Iterable[reload.Difference], saved: str | None, needed_at: list[str]
+) -> ChangeReport:
+    """What a change of limits has done."""
+    return ChangeReport(
+        changes=[
+            Difference(
+                table=it.table,
+                change=it.change,
+                keys={key: [old, new] for key, (old, new) in it.keys.items()},
+            )
+            for it in changes
+        ],
+        saved=saved,
+        needed_at=needed_at,
     )
 
 
@@ -211,8 +244,8 @@ def _depth(enforcement: Enforcement, unit: Unit) -> float | None:
 
 
 def local_limit_bps(tick: Tick | None) -> float | None:
-    """The rate in force here; None if only a drop probability is in force."""
-    if tick is None:
+    """The rate in force here; None if there is none, or only a drop probability."""
+    if tick is None or tick.enforcement == Enforcement():
         return None
     if tick.enforcement is not tick.allocation.enforcement:
         return tick.unit.shown_rate(tick.in_force.static_rate)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -13,6 +14,8 @@ MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 2.0
 
 class SingleFlight:
     """Runs the action once at a time, and once for all calls made before the run began.
+
+    Other actions that must not run at the same time take their turn by `alone`.
 
     Between two runs it pauses for as long as the last one took, within `MIN_PAUSE_S` and
     `MAX_PAUSE_S`. A storm of calls therefore leaves the daemon time for its other work.
@@ -35,21 +38,34 @@ class SingleFlight:
         asked_after = self._begun
         async with self._lock:
             if self._ended <= asked_after:
-                await trio.sleep_until(max(self._paused_until, trio.current_time()))
                 await self._run()
             error = self._error
         if error is not None:
             raise error
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Do something else while no run is under way, with the pauses of runs."""
+        async with self._lock, self._paced():
+            yield
+
     async def _run(self) -> None:
-        self._begun += 1
-        began = trio.current_time()
-        self._error = None
-        try:
-            await self._action()
-        except DrldError as error:
-            self._error = error
-        ended = trio.current_time()
-        self._paused_until = ended + min(max(ended - began, MIN_PAUSE_S), MAX_PAUSE_S)
+        async with self._paced():
+            self._begun += 1
+            self._error = None
+            try:
+                await self._action()
+            except DrldError as error:
+                self._error = error
         # A cancelled run does not get here: the next waiting caller runs the action again.
         self._ended = self._begun
+
+    @asynccontextmanager
+    async def _paced(self) -> AsyncIterator[None]:
+        await trio.sleep_until(max(self._paused_until, trio.current_time()))
+        began = trio.current_time()
+        try:
+            yield
+        finally:
+            ended = trio.current_time()
+            self._paused_until = ended + min(max(ended - began, MIN_PAUSE_S), MAX_PAUSE_S)

@@ -89,7 +89,7 @@ class Policer:
 
         The sample begins empty if the limit's definition of a flow changes.
         """
-        self.shadow = policy.mode is Mode.SHADOW
+        self.shadow = policy.mode is not Mode.ENFORCE
         self.marks = policy.excess is Excess.MARK
         if policy.flow != self._flow:
             self._flow = policy.flow

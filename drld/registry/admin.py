@@ -1,4 +1,7 @@
-"""An operator's changes to a whole fleet, each in one step (`drlctl fleet`)."""
+"""An operator's changes to a whole fleet, each in one step.
+
+For `drlctl fleet` and `drlctl limit ... --fleet`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd
 from drld.registry.model.keys import Keys, source
 from drld.registry.model.state import Member, Registry
-from drld.registry.records import Alive, Readers, read_alive, written
+from drld.registry.records import Alive, Readers, parsed, read_alive, written
 from drld.spec import LimitSpec, RegistrySpec
 
 POLL_S = 0.2
@@ -61,12 +64,10 @@ class Fleet:
             for name, held in sorted(registry.members.items())
         ]
 
-    async def add_limits(self, tables: Iterable[Any], *, replace: bool) -> tuple[list[int], int]:
+    async def add_limits(self, tables: Iterable[Any]) -> tuple[list[int], int]:
         """Add these limits to the fleet, all or none; return their ids, and the revision.
 
-        A table without `id` gets the smallest id that was never given out. With `replace`, a table
-        changes the limit of the same id, or of the same name if it has no id. Without `replace`
-        such a table is an error.
+        A table without `id` gets the smallest id that was never given out.
 
         Raises:
             ConfigError: a limit is invalid, or clashes with another.
@@ -90,23 +91,45 @@ class Fleet:
             what = f"limit[{index}]"
             table = dict(given) if isinstance(given, dict) else given
             if isinstance(table, dict) and "id" not in table:
-                same = names.get(str(table.get("name")))
-                table["id"] = same if replace and same else _free(given_out)
+                table["id"] = _free(given_out)
             spec = self._validated(table, what)
-            self._check(spec, what, standing, names, given_out - set(ids), replace=replace)
             if spec.id in ids:
                 raise ConfigError([f"{what}.id: {must_be('unique, but another has it', spec.id)}"])
+            if spec.id in given_out:
+                state = "has it; `drlctl limit set` changes it" if spec.id in standing else "had it"
+                new = (
+                    f"one that was never given out, but {source(self.keys.limit(spec.id))} {state}"
+                )
+                raise ConfigError([f"{what}.id: {must_be(new, spec.id)}"])
+            self._check_name(spec, what, names)
             key = self.keys.limit(spec.id)
             changes[key] = written(table)
             used = self.keys.given_out(spec.id)
             changes[used] = b"{}"
             # Fails if another client added the limit meanwhile, or added and removed it.
             where |= {key: there.get(key, 0), used: there.get(used, 0)}
-            names = {name: limit_id for name, limit_id in names.items() if limit_id != spec.id}
             names[spec.name] = spec.id
             given_out.add(spec.id)
             ids.append(spec.id)
         return ids, await self._commit(changes, where)
+
+    async def set_limit(self, wanted: str, keys: Mapping[str, Any]) -> tuple[int, int]:
+        """Change keys of a limit, by name or id; return its id, and the revision.
+
+        If the limit is invalid as it is, these keys are all that it has.
+
+        Raises:
+            ConfigError: the limit does not exist, or is invalid then, or clashes with another.
+            RegistryError: as `add_limits`.
+        """
+        registry, there = await self._look()
+        limit_id = self._found(wanted, registry, there)
+        key, held = self.keys.limit(limit_id), registry.limits.get(limit_id)
+        table = {**(parsed(held.raw, key) if held else {}), **keys, "id": limit_id}
+        spec = self._validated(table, "limit[0]")
+        others = {it.value.name: other for other, it in registry.limits.items()}
+        self._check_name(spec, "limit[0]", others)
+        return limit_id, await self._commit({key: written(table)}, {key: there[key]})
 
     async def remove_limit(self, wanted: str) -> tuple[int, int]:
         """Remove a limit, by name or id, from the fleet; return its id, and the revision.
@@ -118,8 +141,19 @@ class Fleet:
             RegistryError: as `add_limits`.
         """
         registry, there = await self._look()
+        limit_id = self._found(wanted, registry, there)
+        key = self.keys.limit(limit_id)
+        changes = {key: None, self.keys.given_out(limit_id): b"{}"}
+        return limit_id, await self._commit(changes, {key: there[key]})
+
+    def _found(self, wanted: str, registry: Registry, there: Mapping[str, int]) -> int:
+        """The id of the limit of this name or id.
+
+        Raises:
+            ConfigError: the limit does not exist, or one limit has the name and another the id.
+        """
         named = {n for n, held in registry.limits.items() if held.value.name == wanted}
-        # An invalid limit can be removed, too.
+        # An invalid limit can be changed and removed, too.
         ids = {n for key in there if (n := self.keys.limit_of(key)) and str(n) == wanted}
         if not named | ids:
             raise ConfigError([f"fleet {self.keys.name} has no limit {wanted!r}"])
@@ -127,9 +161,7 @@ class Fleet:
             one = f"the name or the id of one limit, but limit {named.pop()} has the name"
             raise ConfigError([f"limit: {must_be(one, wanted)}"])
         (limit_id,) = named | ids
-        key = self.keys.limit(limit_id)
-        changes = {key: None, self.keys.given_out(limit_id): b"{}"}
-        return limit_id, await self._commit(changes, {key: there[key]})
+        return limit_id
 
     async def remove(self, name: str, *, force: bool) -> int:
         """Remove a member from the fleet; return the revision.
@@ -180,7 +212,9 @@ class Fleet:
         return registry, {item.key: item.revision for item in items}
 
     def _validated(self, table: object, what: str) -> LimitSpec:
-        key = self.keys.limit(table["id"]) if isinstance(table, dict) else self.keys.prefix
+        if not isinstance(table, dict):
+            raise ConfigError([f"{what}: {must_be('a table', table)}"])
+        key = self.keys.limit(table["id"])
         try:
             value = written(table)
         except (TypeError, ValueError) as error:
@@ -190,28 +224,14 @@ class Fleet:
         except ConfigError as error:
             begin = f"{source(key)}: "
             raise ConfigError(
-                [f"{what}: {line.removeprefix(begin)}" for line in error.problems]
+                [f"{what}.{line.removeprefix(begin)}" for line in error.problems]
             ) from None
 
-    def _check(
-        self,
-        spec: LimitSpec,
-        what: str,
-        standing: set[int],
-        names: Mapping[str, int],
-        given_out: set[int],
-        *,
-        replace: bool,
-    ) -> None:
-        key = source(self.keys.limit(spec.id))
-        if spec.id in given_out and not (replace and spec.id in standing):
-            state = "has it; --replace changes it" if spec.id in standing else "had it"
-            new = f"one that was never given out, but {key} {state}"
-            raise ConfigError([f"{what}: id: {must_be(new, spec.id)}"])
+    def _check_name(self, spec: LimitSpec, what: str, names: Mapping[str, int]) -> None:
         other = names.get(spec.name)
         if other is not None and other != spec.id:
             unique = f"unique, but {source(self.keys.limit(other))} has it"
-            raise ConfigError([f"{what}: name: {must_be(unique, spec.name)}"])
+            raise ConfigError([f"{what}.name: {must_be(unique, spec.name)}"])
 
     async def _commit(self, changes: Mapping[str, bytes | None], where: Mapping[str, int]) -> int:
         fleet = self.keys.fleet

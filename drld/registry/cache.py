@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
 
+from drld.config.atomic_file import replace_by, write_beside
 from drld.registry.model.keys import Keys
 from drld.registry.model.state import MAX_BYTES
 
@@ -74,18 +74,8 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
         "former": {key: raw.decode() for key, raw in remembered.former.items()},
     }
     file = Path(path)
-    beside = file.with_name(f"{file.name}.new")
-    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(value, stream, separators=(",", ":"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(file)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    beside = write_beside(file, json.dumps(value, separators=(",", ":")))
+    replace_by(file, beside)
 
 
 def load(path: str, keys: Keys) -> Remembered | None:

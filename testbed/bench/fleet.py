@@ -43,7 +43,7 @@ _ROUNDING = 1e-3
 """Tolerance for rates, which are whole bytes per second."""
 EVENTS = {
     "added": "limit written → all enforce it",
-    "command": "`drlctl fleet add-limit`, start to end",
+    "command": "`drlctl limit add --fleet`, start to end",
     "counted": "limiter registered → all count it",
     "joined": "limiter registered → joined",
     "share": "limiter registered → its share in force",
@@ -164,10 +164,10 @@ class _Fleet:
         return name
 
     async def drlctl(self, *arguments: str) -> None:
-        """Run `drlctl fleet`."""
+        """Run `drlctl`, which finds etcd by the file of a limiter."""
         file = self.daemons["lim1"].file
         inside = ["ip", "netns", "exec", netns.namespace(_ROLE)]
-        command = [sys.executable, "-m", "drld.cli", "fleet", "--config", str(file), *arguments]
+        command = ["env", f"DRLD_CONFIG={file}", sys.executable, "-m", "drld.cli", *arguments]
         await trio.to_thread.run_sync(netns.run, [*inside, *command])
 
     async def in_force(self, names: Iterable[str], share: float) -> float:
@@ -254,7 +254,7 @@ async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
                 fleet.start(number)
             for name in fleet.daemons:
                 await registry.joined(name)
-            await fleet.drlctl("add-limit", "--name", "first", *_LIMIT)
+            await fleet.drlctl("limit", "add", "--fleet", "--name", "first", *_LIMIT)
             await fleet.in_force(fleet.daemons, 1.0)
             yield fleet
             nursery.cancel_scope.cancel()
@@ -269,11 +269,11 @@ async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
 
     began = time.monotonic()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(fleet.drlctl, "add-limit", "--name", "more", *_LIMIT)
+        nursery.start_soon(fleet.drlctl, "limit", "add", "--fleet", "--name", "more", *_LIMIT)
         written = await registry.new("limits/")
         found["added"] = await registry.applied(before, written.revision) - written.at
     found["command"] = time.monotonic() - began
-    await fleet.drlctl("remove-limit", "more")
+    await fleet.drlctl("limit", "remove", "--fleet", "more")
 
     new, times = await _join(fleet, size, before)
     found |= times
@@ -282,7 +282,7 @@ async def _round(fleet: _Fleet, size: int) -> dict[str, float]:
     found["silent"] = await fleet.in_force(before, size / (size + 1)) - killed
     found["lease"] = (await registry.gone(f"alive/{new}")).at - killed
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(fleet.drlctl, "remove", new)
+        nursery.start_soon(fleet.drlctl, "fleet", "remove", new)
         removed = await registry.gone(f"members/{new}")
         found["removed"] = await registry.applied(before, removed.revision) - removed.at
 

@@ -27,6 +27,8 @@ from .topology import DEADLINE_S, wait_for
 LIMITERS = 4
 PAYLOAD = 972
 LENGTH = PAYLOAD + 28
+_PATIENCE = ("--wait", str(DEADLINE_S))
+"""The default is for operators; a busy host takes longer."""
 _numbers = itertools.count()
 
 
@@ -119,11 +121,20 @@ class RegistryFleet:
 
     def fleet(self, *arguments: str, check: bool = True, file: Path | None = None) -> Any:
         """What `drlctl fleet` says, from inside the namespace."""
+        patience = () if arguments[0] == "members" else _PATIENCE
+        return self._drlctl("fleet", *arguments, *patience, check=check, file=file)
+
+    def limit(self, *arguments: str, check: bool = True, file: Path | None = None) -> Any:
+        """What a verb of `drlctl limit` says of the fleet, from inside the namespace."""
+        verbs = ("limit", *arguments, "--fleet", *_PATIENCE)
+        return self._drlctl(*verbs, check=check, file=file)
+
+    def _drlctl(self, *arguments: str, check: bool, file: Path | None) -> Any:
         daemon = next(iter(self.daemons.values()))
-        # The default is for operators; a busy host takes longer.
-        patience = () if arguments[0] == "members" else ("--wait", str(DEADLINE_S))
-        options = ("--config", str(file or daemon.config))
-        command = ("fleet", *options, *arguments, *patience, "--json")
+        group, verb, *rest = arguments
+        config = ("--config", str(file or daemon.config))
+        words = (*config, verb) if group == "fleet" else (verb, *config)
+        command = (group, *words, *rest, "--json")
         done = within(self.namespace, lambda: daemon.python("drld.cli", *command))
         assert not check or done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else done.stderr

@@ -53,7 +53,7 @@ def names(daemon: DaemonHost) -> list[str]:
 
 def test_limiters_join_and_leave_and_a_limit_is_added_to_all(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
-    added = fleet.fleet("add-limit", *FPS)
+    added = fleet.limit("add", *FPS)
     assert added["ids"] == [1]
     assert (added["applied"], added["late"], added["refused"]) == (["lim1", "lim2"], [], {})
     for daemon, other in ((first, "lim2"), (second, "lim1")):
@@ -84,19 +84,19 @@ def test_limiters_join_and_leave_and_a_limit_is_added_to_all(fleet: RegistryFlee
     assert fleet.fleet("remove", "lim2")["applied"] == ["lim1"]
     in_force(first, "customer-a", 10e6, [])
 
-    changed = fleet.fleet("add-limit", *FPS, "--rate", "20mbit", "--replace")
+    changed = fleet.limit("set", "customer-a", "--rate", "20mbit")
     assert changed["ids"] == [1]
     in_force(first, "customer-a", 20e6, [])
-    assert fleet.fleet("remove-limit", "customer-a")["applied"] == ["lim1"]
+    assert fleet.limit("remove", "customer-a")["applied"] == ["lim1"]
     assert names(first) == []
-    assert fleet.fleet("add-limit", *FPS)["ids"] == [2]
+    assert fleet.limit("add", *FPS)["ids"] == [2]
     for daemon in (first, second, third):
         assert "Traceback" not in daemon.log
 
 
 def test_a_limit_that_is_added_is_enforced_by_all(fleet: RegistryFleet) -> None:
     fleet.started(1, 2)
-    fleet.fleet("add-limit", *STATIC, "--allocator", "static")
+    fleet.limit("add", *STATIC, "--allocator", "static")
     for number, daemon in enumerate(fleet.daemons.values(), start=1):
         fleet.send(number, 60)
         report = wait_for(lambda: daemon.limit("slow"), lambda seen: seen["arrived_packets"] == 60)  # noqa: B023 -- called at once
@@ -108,18 +108,18 @@ def test_a_limit_that_is_added_is_enforced_by_all(fleet: RegistryFleet) -> None:
 
 def test_mistakes_are_refused_before_anything_is_written(fleet: RegistryFleet) -> None:
     (first,) = fleet.started(1)
-    assert "limit[0]: rate: must be a rate" in fleet.fleet(
-        "add-limit", *FPS, "--rate", "10mbot", check=False
+    assert "limit[0].rate: must be a rate" in fleet.limit(
+        "add", *FPS, "--rate", "10mbot", check=False
     )
-    fleet.fleet("add-limit", *FPS)
-    said = fleet.fleet("add-limit", *FPS, check=False)
+    fleet.limit("add", *FPS)
+    said = fleet.limit("add", *FPS, check=False)
     assert "name: must be unique, but etcd /drld/f/limits/1 has it" in said
-    said = fleet.fleet("add-limit", *FPS, "--id", "1", check=False)
+    said = fleet.limit("add", *FPS, "--id", "1", check=False)
     assert "id: must be one that was never given out, but etcd /drld/f/limits/1 has it" in said
     said = fleet.fleet("remove", "lim1", check=False)
     assert "lim1 is alive" in said
     assert "no member 'lim9'" in fleet.fleet("remove", "lim9", check=False)
-    assert "no limit 'nix'" in fleet.fleet("remove-limit", "nix", check=False)
+    assert "no limit 'nix'" in fleet.limit("remove", "nix", check=False)
     assert list(fleet.etcd.get("/drld/f/limits/")) == ["/drld/f/limits/1"]
     assert status(first)["registry"]["rejected"] == 0
 
@@ -128,14 +128,14 @@ def test_what_a_host_cannot_do_is_reported_and_keeps_nothing_else_back(
     fleet: RegistryFleet,
 ) -> None:
     first, second = fleet.started(1, 2)
-    added = fleet.fleet("add-limit", *FPS[:6], "--out", "up1", check=False)
+    added = fleet.limit("add", *FPS[:6], "--out", "up1", check=False)
     assert added["refused"] == {} or added["late"] == []
     odd = ("--name", "odd", "--rate", "1mbit", "--burst", "15kB", "--out", "nowhere0")
-    refused = fleet.fleet("add-limit", *odd, check=False)["refused"]
+    refused = fleet.limit("add", *odd, check=False)["refused"]
     assert refused.keys() == {"lim1", "lim2"}
     assert "nowhere0" in refused["lim1"]["/drld/f/limits/2"]
     later = ("--name", "later", "--rate", "1mbit", "--burst", "15kB", "--out", "uplink")
-    assert fleet.fleet("add-limit", *later)["applied"] == ["lim1", "lim2"]
+    assert fleet.limit("add", *later)["applied"] == ["lim1", "lim2"]
     assert names(first) == ["customer-a", "later"]
     # A restart finds the same, and a join is not held up.
     second.kill()
@@ -154,9 +154,9 @@ def test_an_interface_that_is_gone_holds_up_limits_there_and_no_member(
 ) -> None:
     first, second = fleet.started(1, 2)
     for name in ("one", "two"):
-        fleet.fleet("add-limit", "--name", name, *FPS[2:])
+        fleet.limit("add", "--name", name, *FPS[2:])
     run(["ip", "-n", fleet.namespace, "link", "delete", "up1"])
-    done = fleet.fleet("remove-limit", "two", check=False)
+    done = fleet.limit("remove", "two", check=False)
     assert (done["late"], done["refused"].keys()) == ([], {"lim1"})
     reason = done["refused"]["lim1"]["/drld/f/limits/2"]
     why = "not removed: limit one: match.out: interface up1: does not exist"
@@ -175,9 +175,9 @@ def test_a_restart_keeps_the_tokens_of_limits_beside_one_that_is_refused(
 ) -> None:
     (first,) = fleet.started(1)
     slower = ("--name", "slower", "--rate", "10kbit", "--burst", "120kB", "--out", "uplink")
-    fleet.fleet("add-limit", *slower, "--allocator", "static")
+    fleet.limit("add", *slower, "--allocator", "static")
     odd = ("--name", "odd", "--rate", "1mbit", "--burst", "15kB", "--out", "nowhere0")
-    assert fleet.fleet("add-limit", *odd, check=False)["refused"]
+    assert fleet.limit("add", *odd, check=False)["refused"]
     fleet.send(1, 300)
     wait_for(lambda: first.limit("slower"), lambda seen: seen["arrived_packets"] == 300)
     first.kill()
@@ -208,7 +208,7 @@ def test_auto_starts_with_the_fleets_limits_where_the_kernel_datapath_cannot_be_
 
 def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
-    fleet.fleet("add-limit", *FPS)
+    fleet.limit("add", *FPS)
     in_force(first, "customer-a", 10e6, ["lim2"])
     fleet.etcd.kill()
     lost = fleet.wait(first, lambda report: report["registry"]["state"] == "unreachable")
@@ -228,7 +228,7 @@ def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) 
     wait_for(
         lambda: [m["state"] for m in fleet.fleet("members")], lambda seen: seen == ["joined"] * 2
     )
-    assert fleet.fleet("remove-limit", "1")["applied"] == ["lim1", "lim2"]
+    assert fleet.limit("remove", "1")["applied"] == ["lim1", "lim2"]
     # Once for every outage; a server that has just started may have another.
     assert (
         first.log.count("fleet f at ")
@@ -255,7 +255,7 @@ def test_a_daemon_that_never_knew_its_fleet_waits_for_etcd(fleet: RegistryFleet)
 def test_a_fleet_that_was_shut_down_starts_without_etcd(fleet: RegistryFleet) -> None:
     """Each left fewer behind than the one before, and all take their part of the whole."""
     daemons = fleet.started(1, 2)
-    fleet.fleet("add-limit", *FPS)
+    fleet.limit("add", *FPS)
     for daemon in daemons:
         assert daemon.stop() == 0
     fleet.etcd.kill()
@@ -290,7 +290,7 @@ def test_a_registry_that_a_reload_brings_is_refused(fleet: RegistryFleet) -> Non
 
 def test_a_wiped_etcd_is_filled_again_and_nobody_drops_anybody(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
-    fleet.fleet("add-limit", *FPS)
+    fleet.limit("add", *FPS)
     third = fleet.daemon(3)
     third.start()
     fleet.wait(third, lambda report: joined(report, 3))
@@ -326,7 +326,7 @@ def test_a_wiped_etcd_is_filled_again_and_nobody_drops_anybody(fleet: RegistryFl
 
 def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
-    fleet.fleet("add-limit", *FPS)
+    fleet.limit("add", *FPS)
     fleet.etcd.put("/drld/f/limits/1", b"\xff\x00 garbage")
     fleet.etcd.put("/drld/f/limits/9", json.dumps({**TABLE, "id": 9, "rate": "fast"}))
     fleet.etcd.put("/drld/f/members/lim2", "[1, 2]")
@@ -350,8 +350,8 @@ def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
     assert len(report["registry"]["problems"]) == 20
     # And it can be put right.
     fleet.etcd.delete("/drld/f/members/junk")
-    assert fleet.fleet("add-limit", *FPS, "--id", "1", "--replace")["ids"] == [1]
-    assert fleet.fleet("remove-limit", "9")["applied"] == ["lim1", "lim2"]
+    assert fleet.limit("set", "1", *FPS)["ids"] == [1]
+    assert fleet.limit("remove", "9")["applied"] == ["lim1", "lim2"]
     for daemon in (first, second):
         fleet.wait(daemon, lambda report: joined(report, 2))
 
@@ -378,7 +378,7 @@ def test_two_fleets_share_an_etcd(fleet: RegistryFleet) -> None:
     other.config.write_text(other.config.read_text().replace('name = "lim1"', 'name = "lim2"'))
     first.start()
     other.start()
-    fleet.fleet("add-limit", *FPS, file=other.config)
+    fleet.limit("add", *FPS, file=other.config)
     fleet.wait(other, lambda report: report["limits"] == 1)
     for daemon in (first, other):
         fleet.wait(daemon, lambda report: joined(report, 1))
@@ -408,7 +408,7 @@ def test_a_daemon_that_stands_still_is_a_member_and_counted_out_by_gossip_alone(
     fleet: RegistryFleet,
 ) -> None:
     first, second = fleet.started(1, 2, ttl="2s")
-    fleet.fleet("add-limit", *FPS)
+    fleet.limit("add", *FPS)
     in_force(first, "customer-a", 10e6, ["lim2"])
 
     def stand_still() -> None:
@@ -440,7 +440,7 @@ def test_a_member_that_cannot_answer_keeps_who_joins_at_its_static_share(
     fleet: RegistryFleet,
 ) -> None:
     first, second = fleet.started(1, 2)
-    fleet.fleet("add-limit", *FPS)
+    fleet.limit("add", *FPS)
     second.kill()
     third = fleet.daemon(3)
     third.start()

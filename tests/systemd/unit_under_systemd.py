@@ -14,7 +14,7 @@ import pytest
 from drld.ebpf.attachment import attachment
 
 from .firewalls import firewalls, legacy_path, rules
-from .service import CACHE, CLONE, Service, run
+from .service import CACHE, CLONE, CONFIG, Service, run
 from .traffic import SENT_BPS, traffic
 
 SINK = "10.9.0.2"
@@ -94,6 +94,21 @@ def test_reload_waits_and_reports(service: Service, figure: Figure) -> None:
     assert service.ask("limit", "show", "a")["rate_bps"] == 20e6
     assert "20mbot" in service.ask("status")["config"]["reload_error"]
     assert re.search(r"drlctl\[.*limit\[0\].rate: must be a rate .*'20mbot'", service.journal())
+
+
+def test_the_sandbox_lets_drlctl_save_limits_and_nothing_else(service: Service) -> None:
+    service.systemctl("start")
+    before = CONFIG.read_text()
+    drop_in = Path(f"{CONFIG}.d") / "99-drlctl.toml"
+    try:
+        assert service.ask("limit", "set", "a", "--rate", "20mbit", "--save")["saved"] == str(
+            drop_in
+        )
+        service.systemctl("restart")
+        assert service.ask("limit", "show", "a")["rate_bps"] == 20e6
+        assert CONFIG.read_text() == before
+    finally:
+        drop_in.unlink(missing_ok=True)
 
 
 def test_a_killed_daemon_is_followed_without_a_window(service: Service, figure: Figure) -> None:

@@ -4,8 +4,9 @@ from drld.allocators import ALLOCATORS
 from drld.gossip.fabrics.pushsum import PushSum
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
-from drld.model import Quantity, Update
+from drld.model import Enforcement, Quantity, Update
 from drld.node import membership
+from drld.policy import Mode
 
 from ..factories import MBIT, TICK_NS, gossip_spec, measurement, policy
 from ..factories import flow as flow_key
@@ -41,6 +42,20 @@ def test_until_a_peer_is_heard_the_static_share_is_enforced_as_a_bucket() -> Non
     assert tick.enforcement == grd.initial()
     assert tick.enforcement.drop_probability == 0
     assert tick.in_force.rate == 5 * MBIT
+
+
+def test_a_paused_limit_drops_nothing_and_takes_part_in_gossip() -> None:
+    paused = limiter("gtb", mode=Mode.PAUSE)
+    assert paused.initial() == Enforcement()
+    for heard in (False, True):
+        if heard:
+            paused.receive("b", update(0, value=3.0, quantity=Quantity.RATE), 0)
+        tick = paused.tick(measurement(10**9), TICK_NS)
+        assert tick.enforcement == Enforcement()
+        assert tick.allocation.value > 0
+    enforced = policy("gtb")
+    paused.reconfigure(enforced)
+    assert paused.tick(measurement(10**9), TICK_NS).enforcement.depth is not None
 
 
 def test_a_peer_that_is_heard_brings_its_share_and_its_demand() -> None:

@@ -74,6 +74,16 @@ def test_shadow_counts_its_drops_and_refuses_nothing() -> None:
     assert site.read(50 * MS).forwarded_packets == 2
 
 
+def test_a_paused_limit_refuses_nothing_whatever_its_record_says() -> None:
+    """The record of the mode before stays until the next tick."""
+    paused = policer(Enforcement(drop_probability=1.0, fill_rate=0, depth=0), Mode.PAUSE)
+    assert police([paused], flow(0), 1500, 0, RNG)
+    paused.program(Enforcement(), (), 0)
+    assert police([paused], flow(0), 1500, 0, RNG)
+    read = paused.read(50 * MS)
+    assert (read.forwarded_packets, read.dropped_packets) == (1, 1)
+
+
 def test_random_drop_comes_first_and_takes_no_token() -> None:
     limit = policer(Enforcement(drop_probability=1.0, fill_rate=0, depth=3000))
     assert not police([limit], flow(0), 1500, 0, RNG)

@@ -78,9 +78,12 @@ def test_one_hook_for_each_interface_and_direction() -> None:
         ("shadow-closed", False),
     ],
 )
-def test_a_hook_is_bypassed_if_no_limit_of_it_stops_packets(settings: str, bypass: bool) -> None:
+@pytest.mark.parametrize("silent", [Mode.SHADOW, Mode.PAUSE])
+def test_a_hook_is_bypassed_if_no_limit_of_it_stops_packets(
+    settings: str, bypass: bool, silent: Mode
+) -> None:
     limits = [
-        with_policy(limit("eth1", OUT, on_failure=OnFailure(word)), mode=Mode.SHADOW)
+        with_policy(limit("eth1", OUT, on_failure=OnFailure(word)), mode=silent)
         if mode
         else limit("eth1", OUT, on_failure=OnFailure(word))
         for mode, word in (setting.rpartition("shadow-")[1:] for setting in settings.split())

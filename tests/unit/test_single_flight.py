@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
 
 from drld.daemon.single_flight import MAX_PAUSE_S, MIN_PAUSE_S, SingleFlight
 from drld.errors import ConfigError, DrldError
@@ -95,3 +96,34 @@ async def test_a_run_that_was_cancelled_counts_for_nobody(
         nursery.start_soon(ask)
         nursery.start_soon(ask)
     assert len(action.runs) == 2
+
+
+async def test_other_actions_take_their_turn(action: Action, autojump_clock: object) -> None:
+    ask = SingleFlight(action)
+    alone: list[float] = []
+
+    async def other() -> None:
+        async with ask.alone():
+            assert not action.running
+            alone.append(trio.current_time())
+            await trio.sleep(0.5)
+            assert not action.running
+
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(ask)
+    # A run takes a second, and so does the pause after it; after the other action it is shorter.
+    assert [at - start for at in alone] == pytest.approx([2])
+    assert [at - start for at in action.runs] == pytest.approx([0, 3])
+
+
+async def test_an_action_that_fails_lets_others_go_on(action: Action) -> None:
+    ask = SingleFlight(Action(0))
+    with pytest.raises(KeyError):
+        async with ask.alone():
+            raise KeyError
+    await ask()

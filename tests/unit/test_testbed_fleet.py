@@ -10,9 +10,9 @@ import pytest
 
 from drld import config
 from drld.capture.spec import match_of
+from drld.config.toml_text import toml
 from drld.police.direction import Direction
 from drld.spec import LimiterSpec, OnFailure
-from testbed.daemon import toml
 from testbed.errors import HostError
 from testbed.experiment import ALLOCATOR_NAMES, CENTRAL
 from testbed.fleet import DaemonFleet, TbfFleet, choose_fleet, daemon_document

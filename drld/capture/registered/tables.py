@@ -70,7 +70,7 @@ def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -
     """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
     first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
     for index, limit in limits.items():
-        if limit.on_failure is None and limit.mode == "shadow":
+        if limit.on_failure is None and limit.mode != "enforce":
             continue  # It follows the others.
         where: Location = ["limit", index, "on_failure"]
         is_open = limit.on_failure == "open"

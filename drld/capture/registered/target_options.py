@@ -1,4 +1,4 @@
-"""The options of `drlctl fleet add-limit` that say which packets fall under a limit."""
+"""The options of `drlctl limit` that say which packets fall under a limit."""
 
 from __future__ import annotations
 

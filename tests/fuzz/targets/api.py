@@ -16,7 +16,7 @@ from trio.testing import MockClock, memory_stream_pair
 from drld.control import server
 from drld.control.connection import REQUEST_S
 from drld.control.credentials import Credentials
-from tests.control_fake import FakeDaemon
+from tests.control_fake import CONFIGURATION, FakeDaemon
 from tests.fuzz.targets.base import Target
 
 STATUSES = {200, 400, 404, 405, 409, 413, 422, 431, 501, 505}
@@ -37,6 +37,7 @@ def check(data: bytes) -> bool:
 def _check(data: bytes) -> bool:
     daemon, _ = serving()
     daemon.ring = daemon.configured
+    daemon.configuration = CONFIGURATION
     logged: list[str] = []
     handler = _Remember(logged)
     logger = logging.getLogger("drld.control")
@@ -119,11 +120,21 @@ def seeds() -> list[bytes]:
         b"GET /v1/peers HTTP/1.0\r\n\r\n",
         b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 2\r\n\r\n{}",
         b"GET /v1/keys HTTP/1.1\r\nHost: drld\r\n\r\n",
+        _post(b"/v1/limits", b'{"limits":[{"id":7,"name":"b","rate":"1mbit","match":{"in":"a"}}]}'),
+        _post(b"/v1/limits/customer-a/set", b'{"set":{"rate":"2mbit","mode":"pause"},"save":true}'),
+        _post(b"/v1/limits/1/remove", b"{}"),
+        b"GET /v1/config HTTP/1.1\r\nHost: drld\r\n\r\n",
         b"POST /v1/keys/2/install HTTP/1.1\r\nHost: drld\r\nContent-Length: 42\r\n\r\n"
         b'{"key":"000102030405060708090a0b0c0d0e0f"}',
     ]
     whole = [b"\0" + request for request in requests]
     return [*whole, b"\x07" + requests[-1], b"\0" + b"".join(requests)]
+
+
+def _post(path: bytes, body: bytes) -> bytes:
+    return b"POST %b HTTP/1.1\r\nHost: drld\r\nContent-Length: %d\r\n\r\n%b" % (
+        path, len(body), body,
+    )  # fmt: skip
 
 
 WORDS = (
@@ -143,9 +154,12 @@ WORDS = (
     *(b"Content-Length: ", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n"),
     *(b"Connection: close\r\n", b"Connection: Upgrade\r\n", b"Upgrade: websocket\r\n"),
     *(b"Upgrade: h2c\r\n", b"HTTP2-Settings: AAMAAABk\r\n", b"Sec-WebSocket-Version: 13\r\n"),
-    *(b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", b"5\r\nabcde\r\n", b"0\r\n\r\n", b"4096"),
-    *(b"4097", b"-1", b"\x00", b"\xff", b"{}", b'{"key":"', b'"}', b"\\ud800", b"null", b"AA=="),
-    *(b"/v1/keys", b"/v1/keys/1/", b"install", b"use", b"remove", b"9" * 100),
+    *(b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", b"5\r\nabcde\r\n", b"0\r\n\r\n"),
+    *(b"65536", b"65537", b"-1", b"\x00", b"\xff", b"{}", b'{"key":"', b'"}', b"\\ud800"),
+    *(b"null", b"AA==", b"/v1/config", b"/v1/limits/1/", b"set", b'{"set":{', b'{"limits":['),
+    *(b'"save":true', b'"id":7', b'"remove":true', b'"rate":"2mbit"', b'"match":{"in":"a"}'),
+    *(b'"name":"customer-a"', b'"mode":"pause"', b"1e999", b"NaN", b"/v1/keys", b"/v1/keys/1/"),
+    *(b"install", b"use", b"remove", b"9" * 100),
 )
 
 TARGET = Target(check, seeds, words=WORDS, max_bytes=1500)

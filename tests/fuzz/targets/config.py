@@ -10,6 +10,7 @@ from typing import Any
 from drld import config
 from drld.capture.matcher import Matcher
 from drld.capture.plane import packets
+from drld.config.layers import Layer
 from drld.config.problems import dotted
 from drld.engine import Engine
 from drld.errors import ConfigError
@@ -24,6 +25,7 @@ else:
     import tomli as tomllib
 
 FILE = "drld.toml"
+DROP_IN = "drld.toml.d/a.toml"
 SECTIONS = ("limiter", "gossip", "peer", "limit")
 
 
@@ -38,12 +40,31 @@ def check_text(text: str) -> bool:
         document = tomllib.loads(text)
     except (ValueError, RecursionError):
         document = None
+    if document is not None and isinstance(limits := document.get("limit"), list):
+        check_drop_in(limits)
     return _judge(lambda: config.parse(text, FILE), document)
 
 
 def check_document(document: Mapping[str, Any]) -> bool:
-    """What TOML has been made of."""
+    """What TOML has been made of; its limits alone are a drop-in of another file."""
+    if isinstance(limits := document.get("limit"), list):
+        check_drop_in(limits)
     return _judge(lambda: config.from_document(document, FILE), document)
+
+
+def check_drop_in(limits: list[Any]) -> bool:
+    """Limits over those of a good file: every problem names a file and a limit."""
+    problems: list[str] = []
+    try:
+        layers = [Layer(DROP_IN, limits)]
+        check_spec(config.from_document(tomllib.loads(example()), FILE, layers))
+    except ConfigError as error:
+        problems = error.problems
+    for line in problems:
+        assert line.startswith((f"{DROP_IN}: limit[", f"{FILE}: limit[")), line
+        assert len(line.splitlines()) == 1
+        assert len(line) < 1000
+    return not problems
 
 
 def _judge(read: Callable[[], LimiterSpec], document: Mapping[str, Any] | None) -> bool:
@@ -111,7 +132,13 @@ on_failure = "closed"
 excess = "mark"
 weights = { lim1 = 0.5 }
 """
-    return [example().encode(), minimal, b"peer = []" + minimal.replace(b'"4GB"', b'"auto"')]
+    removal = minimal + b"[[limit]]\nid = 1\nremove = true\n"
+    return [
+        removal,
+        example().encode(),
+        minimal,
+        b"peer = []" + minimal.replace(b'"4GB"', b'"auto"'),
+    ]
 
 
 WORDS = (
@@ -129,9 +156,19 @@ WORDS = (
     ),
     *(b'"', b"'", b'"""', b"\n", b"\\u0000", b"inf", b"nan", b"-0.0", b"1e400", b"0x", b"true"),
     *(b"name", b"listen", b"control", b"control_group", b"datapath", b"firewall", b"queue"),
-    *(b"timestamps", b"fabric", b"branching", b"interval", b"address", b"id", b"rate", b"burst"),
+    *(
+        b"timestamps",
+        b"remove",
+        b"fabric",
+        b"branching",
+        b"interval",
+        b"address",
+        b"id",
+        b"rate",
+        b"burst",
+    ),
     *(b"allocator", b"ewma", b"mode", b"on_failure", b"shares", b"match", b"in", b"out"),
-    *(b"flow", b'"source"', b'"source/24"', b'"source/24/56"', b'"5-tuple"'),
+    *(b"remove", b"flow", b'"source"', b'"source/24"', b'"source/24/56"', b'"5-tuple"'),
     *(b"excess", b"weights", b'"mark"', b'"drop"', b"{ lim1 = 2 }", b'"400gbit"', b'"10kbit"'),
     *(b"source", b"destination", b"protocol", b"source_port", b"destination_port", b"mark"),
     *(b'"auto"', b'"kernel"', b'"nfqueue"', b'"mesh"', b'"pushsum"', b'"tree"', b'"ctb"', b'"grd"'),

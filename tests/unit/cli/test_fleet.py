@@ -1,4 +1,4 @@
-"""`drlctl fleet` with a real etcd: what people see, and how it exits."""
+"""`drlctl fleet`, and `drlctl limit ... --fleet`, with a real etcd: what people see."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ OPTIONS = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink"
 """Of a limit that is added without a file."""
 
 
+ADD, SET, REMOVE, SHOW = (("limit", verb, "--fleet") for verb in ("add", "set", "remove", "show"))
+
+
 class Operator:
     """Somebody with a file that says where the registry is."""
 
@@ -56,8 +59,9 @@ class Operator:
         registry = (
             f'[registry]\nendpoints = ["http://127.0.0.1:1", "{self.etcd.url}"]\nfleet = "f"\n'
         )
-        command = ["fleet", "--config", self.file("drld.toml", registry), *arguments]
-        return CliRunner().invoke(main, command, prog_name="drlctl", env={"DRLD_CONTROL": None})
+        file = self.file("drld.toml", registry)
+        environment = {"DRLD_CONTROL": None, "DRLD_CONFIG": file}
+        return CliRunner().invoke(main, [*arguments], prog_name="drlctl", env=environment)
 
     def output(self, *arguments: str) -> str:
         result = self.drlctl(*arguments)
@@ -88,21 +92,21 @@ def operator(built: Operator) -> Operator:
 
 
 def test_limits_from_a_file(operator: Operator) -> None:
-    added = operator.output("add-limit", operator.file("limits.toml", LIMITS))
+    added = operator.output(*ADD, operator.file("limits.toml", LIMITS))
     assert added.startswith("limits 1, 9, revision ")
     assert added.endswith(": applied by 0 of 0\n")
-    assert operator.output("limits").splitlines() == [
+    assert operator.output(*SHOW).splitlines() == [
         "NAME  ALLOCATOR  MODE     MATCH                      ID         RATE           BURST",
         "a     fps        enforce  out uplink to 10.9.2.0/24   1  1.00 Mbit/s         15.0 kB",
         "b     fps        shadow   in uplink                   9  2.00 Mbit/s  62.5 kB (auto)",
     ]
-    second = json.loads(operator.output("limits", "--json"))["limits"][1]
+    second = json.loads(operator.output(*SHOW, "--json"))["limits"][1]
     assert (second["excess"], second["weights"]) == ("mark", {"l1": 2})
-    assert operator.output("remove-limit", "9").startswith("limit 9 removed, revision ")
-    assert operator.output("add-limit", *OPTIONS, "--excess", "mark").startswith("limit 2, ")
-    said = operator.refusal("add-limit", *OPTIONS, "--id", "9")
+    assert operator.output(*REMOVE, "9").startswith("limit 9 removed, revision ")
+    assert operator.output(*ADD, *OPTIONS, "--excess", "mark").startswith("limit 2, ")
+    said = operator.refusal(*ADD, *OPTIONS, "--id", "9")
     assert said == (
-        "drlctl: limit[0]: id: must be one that was never given out, but etcd "
+        "drlctl: limit[0].id: must be one that was never given out, but etcd "
         "/drld/f/limits/9 had it (got 9)\n"
     )
 
@@ -110,26 +114,49 @@ def test_limits_from_a_file(operator: Operator) -> None:
 def test_a_limit_that_is_named_like_another_s_id_is_not_guessed(operator: Operator) -> None:
     operator.etcd.put(KEYS.limit(1), limit(1, name="5"))
     operator.etcd.put(KEYS.limit(5), limit(5, name="x"))
-    assert operator.refusal("remove-limit", "5") == (
+    assert operator.refusal(*REMOVE, "5") == (
         "drlctl: limit: must be the name or the id of one limit, but limit 1 has the name "
         "(got '5')\n"
     )
-    assert operator.output("remove-limit", "x").startswith("limit 5 removed")
-    assert operator.output("remove-limit", "5").startswith("limit 1 removed")
+    assert operator.output(*REMOVE, "x").startswith("limit 5 removed")
+    assert operator.output(*REMOVE, "5").startswith("limit 1 removed")
+
+
+def test_keys_of_a_limit_change_and_the_others_stay(operator: Operator) -> None:
+    operator.output(*ADD, operator.file("limits.toml", LIMITS))
+    assert operator.output(*SET, "b", "--rate", "3mbit").startswith("limit 9, revision ")
+    assert operator.output("limit", "pause", "9", "--fleet").startswith("limit 9, revision ")
+    (shown,) = json.loads(operator.output(*SHOW, "b", "--json"))["limits"]
+    assert (shown["rate"], shown["mode"], shown["excess"]) == ("3mbit", "pause", "mark")
+    assert operator.output("limit", "enforce", "b", "--fleet").startswith("limit 9, revision ")
+    assert len(operator.output(*SHOW, "9").splitlines()) == 2
+    said = operator.refusal(*SET, "b", "--name", "a")
+    assert (
+        said
+        == "drlctl: limit[0].name: must be unique, but etcd /drld/f/limits/1 has it (got 'a')\n"
+    )
+    said = operator.refusal(*SET, "b", "--rate", "fast")
+    assert said.startswith("drlctl: limit[0].rate: must be a rate")
+    assert operator.refusal(*SET, "c", "--rate", "1mbit") == "drlctl: fleet f has no limit 'c'\n"
+    assert operator.refusal(*SHOW, "c") == "drlctl: the fleet has no limit 'c'\n"
+    assert operator.drlctl(*SET, "b").exit_code == 2
+    result = operator.drlctl(*REMOVE, "b", "--save")
+    assert result.exit_code == 2
+    assert "--save is for this limiter: a registry keeps all changes" in result.stderr
 
 
 def test_all_of_a_file_or_nothing(operator: Operator) -> None:
     bad = operator.file("bad.toml", LIMITS.replace('"2mbit"', '"fast"'))
     assert (
-        "drlctl: limit[1]: rate: must be a rate such as \"10mbit\" (got 'fast')"
-        in operator.refusal("add-limit", bad)
+        "drlctl: limit[1].rate: must be a rate such as \"10mbit\" (got 'fast')"
+        in operator.refusal(*ADD, bad)
     )
     twice = operator.file("twice.toml", LIMITS.replace('"b"', '"a"'))
-    assert "limit[1]: name: must be unique" in operator.refusal("add-limit", twice)
+    assert "limit[1].name: must be unique" in operator.refusal(*ADD, twice)
     odd = operator.file("odd.toml", '[limiter]\nname = "x"\n')
-    assert "must have [[limit]] tables, and nothing else" in operator.refusal("add-limit", odd)
+    assert "must have [[limit]] tables, and nothing else" in operator.refusal(*ADD, odd)
     assert not [key for key in operator.etcd.get("/drld/f/") if "limits" in key]
-    assert operator.drlctl("add-limit").exit_code == 2
+    assert operator.drlctl(*ADD).exit_code == 2
 
 
 def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
@@ -140,14 +167,14 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
     for name, number, applied in (("a", 1, 10**9), ("b", 2, 1)):
         value = f'{{"address": "10.0.0.{number}:7946", "applied": {applied}, "refused": {refused}}}'
         operator.etcd.put(KEYS.alive(name), value)
-    assert operator.output("members").splitlines() == [
+    assert operator.output("fleet", "members").splitlines() == [
         "NAME  ADDRESS        STATE    SINCE                       APPLIED  REFUSED",
         "a     10.0.0.1:7946  joined   1970-01-01 00:00:00 UTC  1000000000        1",
         "b     10.0.0.2:7946  joining  2023-11-14 22:13:20 UTC           1        1",
         "c     10.0.0.3:7946  away     1970-01-01 00:00:00 UTC           -        -",
     ]
     file = operator.file("limits.toml", LIMITS)
-    result = operator.drlctl("add-limit", file, "--wait", "0.1")
+    result = operator.drlctl(*ADD, file, "--wait", "0.1")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0].endswith(": applied by 0 of 3")
     assert result.stdout.splitlines()[1:] == [
@@ -156,9 +183,9 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
         "b has not applied it yet",
         "c is away from etcd",
     ]
-    assert "b is alive" in operator.refusal("remove", "b")
-    assert operator.output("remove", "c", "--wait", "0").startswith("c removed, revision ")
-    assert operator.output("remove", "b", "--force", "--wait", "0").startswith("b removed")
+    assert "b is alive" in operator.refusal("fleet", "remove", "b")
+    assert operator.output("fleet", "remove", "c", "--wait", "0").startswith("c removed, revision ")
+    assert operator.output("fleet", "remove", "b", "--force", "--wait", "0").startswith("b removed")
 
 
 def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(operator: Operator) -> None:
@@ -169,38 +196,39 @@ def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(operator:
     }
     operator.etcd.put(KEYS.member("a"), member(1))
     operator.etcd.put(KEYS.alive("a"), write_alive(KEYS, address(1), 10**9, refused))
-    result = operator.drlctl("add-limit", *OPTIONS, "--id", "119")
+    result = operator.drlctl(*ADD, *OPTIONS, "--id", "119")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1:] == ["a refuses limit 119: its drlctl status says why"]
-    assert operator.output("members").splitlines()[1].split()[-1] == "20"
-    result = operator.drlctl("remove-limit", "119")
+    assert operator.output("fleet", "members").splitlines()[1].split()[-1] == "20"
+    result = operator.drlctl(*REMOVE, "119")
     assert result.exit_code == 1
     assert "a refuses limit 119" in result.stdout
 
 
 def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> None:
     operator.etcd.put(KEYS.limit(3), limit(3, rate="fast"))
-    result = operator.drlctl("limits")
+    result = operator.drlctl(*SHOW)
     assert result.exit_code == 0
     assert "nobody can use etcd /drld/f/limits/3: rate: must be a rate" in result.stderr
-    assert "/limits/3 has it; --replace" in operator.refusal("add-limit", *OPTIONS, "--id", "3")
-    replaced = operator.output("add-limit", *OPTIONS, "--id", "3", "--replace")
-    assert replaced.startswith("limit 3, ")
+    said = operator.refusal(*ADD, *OPTIONS, "--id", "3")
+    assert "/limits/3 has it; `drlctl limit set` changes it (got 3)" in said
+    assert operator.output(*SET, "3", *OPTIONS).startswith("limit 3, revision ")
+    assert json.loads(operator.output(*SHOW, "c", "--json"))["limits"][0]["rate"] == "1mbit"
     operator.etcd.put(KEYS.limit(3), "?")
-    assert operator.output("remove-limit", "3").startswith("limit 3 removed")
+    assert operator.output(*REMOVE, "3").startswith("limit 3 removed")
     operator.etcd.put(KEYS.member("a"), '{"address": "10.0.0.1"}')
-    result = operator.drlctl("members")
+    result = operator.drlctl("fleet", "members")
     assert result.exit_code == 0
     assert "nobody can use etcd /drld/f/members/a: address: must be an address" in result.stderr
-    assert operator.output("remove", "a", "--wait", "0").startswith("a removed")
+    assert operator.output("fleet", "remove", "a", "--wait", "0").startswith("a removed")
 
 
 def test_the_id_of_a_limit_that_was_deleted_by_hand_is_not_given_out_again(
     operator: Operator,
 ) -> None:
-    assert operator.output("add-limit", *OPTIONS).startswith("limit 1, ")
+    assert operator.output(*ADD, *OPTIONS).startswith("limit 1, ")
     operator.etcd.delete(KEYS.limit(1))
-    assert operator.output("add-limit", *OPTIONS).startswith("limit 2, ")
+    assert operator.output(*ADD, *OPTIONS).startswith("limit 2, ")
 
 
 def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
@@ -216,9 +244,9 @@ def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
 
     with monkeypatch.context() as during:
         during.setattr(Etcd, "commit", late)
-        said = operator.refusal("add-limit", *OPTIONS)
+        said = operator.refusal(*ADD, *OPTIONS)
     assert said.endswith("another client has changed this in the meantime: run the command again\n")
-    assert operator.output("add-limit", *OPTIONS).startswith("limit 2, ")
+    assert operator.output(*ADD, *OPTIONS).startswith("limit 2, ")
 
 
 def test_an_etcd_that_is_lost_in_the_middle(
@@ -231,7 +259,7 @@ def test_an_etcd_that_is_lost_in_the_middle(
 
     with monkeypatch.context() as during:
         during.setattr(Fleet, "applied", lost)
-        said = operator.refusal("add-limit", *OPTIONS)
+        said = operator.refusal(*ADD, "--name", "c", *OPTIONS)
         assert said.startswith("drlctl: the change is made, revision ")
         assert "no answer in time" in said
     commit = Etcd.commit
@@ -244,17 +272,17 @@ def test_an_etcd_that_is_lost_in_the_middle(
 
     with monkeypatch.context() as during:
         during.setattr(Etcd, "commit", half)
-        said = operator.refusal("add-limit", *OPTIONS, "--name", "d")
+        said = operator.refusal(*ADD, "--name", "d", *OPTIONS)
         assert said.endswith(
             "no answer in time; the change may have been made: "
-            "check `drlctl fleet limits` before a retry\n"
+            "check `drlctl limit show --fleet` before a retry\n"
         )
-    assert len(operator.output("limits").splitlines()) == 3
+    assert len(operator.output(*SHOW).splitlines()) == 3
 
 
 def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
-    said = operator.refusal("members")
+    said = operator.refusal("fleet", "members")
     assert said.count("http://127.0.0.1:") == 2
     arguments = ["fleet", "--config", operator.file("other.toml", ""), "members"]
     result = CliRunner().invoke(main, arguments, prog_name="drlctl")

@@ -125,6 +125,7 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
         rate         1.50 Gbit/s, burst 2.00 MB, every 500 ms
         weights      lim1 2, lim3 0.25, others 1
         flow         source/24/64
+        unsaved      mode, match (until a restart or a reload)
         in force     1.50 Gbit/s
         demand       0 bit/s, 0 flows sampled
         fleet        rate 0 bit/s here, 1.00 Gbit/s elsewhere (nobody), age -

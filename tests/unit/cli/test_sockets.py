@@ -112,7 +112,7 @@ def test_several_sockets_are_a_question(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ["frobnicate"],
         ["status", "extra"],
-        ["limit", "show"],
+        ["limit", "remove"],
         ["trace"],
         ["trace", "b", "--count", "0"],
         ["trace", "b", "--count", "many"],

@@ -75,7 +75,7 @@ VALUES: dict[str, dict[str, list[str]]] = {
         "a finite number": ["nan"],
         "a number": ["'0.1'"],
     },
-    "limit[0].mode": {"'enforce' or 'shadow'": ["'monitor'"]},
+    "limit[0].mode": {"'enforce', 'shadow' or 'pause'": ["'monitor'"]},
     "limit[0].on_failure": {"'share', 'open' or 'closed'": ["'fail-open'"]},
     "limit[0].flow": {
         FLOW: ["'port'", "'source/0'", "'source/33'", "'source/24/129'", "'source/'", "24"]

@@ -45,7 +45,7 @@ def test_what_is_read_from_the_models() -> None:
         "| `id` | integer, 1 to 65535 | required | ",
         "| `rate` | rate, `10kbit` to `400gbit` | required | ",
         "| `ewma` | number, 0 to 0.999 | `0.1` | ",
-        '| `mode` | `"enforce"` or `"shadow"` | `"enforce"` | ',
+        '| `mode` | `"enforce"`, `"shadow"` or `"pause"` | `"enforce"` | ',
         '| `period` | duration, `10ms` to `10s` | `"1s"`; wan `"5s"` | ',
         "| `in` | name of an interface | one of `in` and `out` is required | ",
         "| `control` | absolute path, up to 107 bytes | `/run/drld/NAME.sock` | ",

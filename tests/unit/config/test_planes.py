@@ -15,7 +15,8 @@ from starlette.routing import Route
 from drld import config, planes, reload
 from drld.burst import automatic_burst
 from drld.capture.spec import Match, PacketsSpec
-from drld.cli.fleet import _limit_row, _table, _tables, target
+from drld.cli.fleet import _limit_row, _tables
+from drld.cli.limit import _keys, _table
 from drld.config import reference
 from drld.control.app import make_app
 from drld.control.turns import Turns
@@ -167,7 +168,7 @@ def test_the_registry_and_the_list_of_its_limits() -> None:
     assert _limit_row(registry, 2) == (
         *("logins", "fair", "enforce", "login by anyone", "2", "50 calls/s", "12.5 calls (auto)"),
     )
-    assert _tables(registry)[1] == table
+    assert _tables(registry, [2]) == [table]
     registry.apply(events({KEYS.limit(2): json.dumps(table | {"match": {}}).encode()}, 6))
     (problem,) = registry.problems.values()
     assert problem.startswith(f"etcd {KEYS.limit(2)}: match: must have the keys of packets (in, ")
@@ -225,7 +226,7 @@ def test_remarks_on_its_limits_are_its_own() -> None:
 
 def test_its_options_are_those_of_a_new_limit() -> None:
     @click.command()
-    @target
+    @_keys
     def add(**options: str | None) -> None:
         click.echo(json.dumps(_table(options)))
 

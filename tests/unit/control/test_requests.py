@@ -15,14 +15,14 @@ from tests.control_fake import FakeDaemon
 
 
 async def test_small_bodies_are_ignored(api: httpx.AsyncClient) -> None:
-    assert (await api.post("/v1/reload", content=b"x" * 4096)).status_code == 200
+    assert (await api.post("/v1/reload", content=b"x" * 65_536)).status_code == 200
     assert (await api.post("/v1/reload", json={})).status_code == 200
 
 
 async def test_a_large_body_is_refused_unread(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
-    answer = await api.post("/v1/reload", content=b"x" * 4097)
+    answer = await api.post("/v1/reload", content=b"x" * 65_537)
     assert answer.status_code == 413
-    assert answer.json() == {"error": "the body of a request is limited to 4096 bytes"}
+    assert answer.json() == {"error": "the body of a request is limited to 65536 bytes"}
     assert daemon.reloads == 0
 
 
@@ -139,7 +139,7 @@ async def test_who_waits_with_the_body_is_told_to_go_on(daemon: FakeDaemon, serv
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 100 ")
             await stream.send_all(b"{}")
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
-    refusal = await whole_answer(serving, head + b"5000\r\n\r\n")
+    refusal = await whole_answer(serving, head + b"70000\r\n\r\n")
     assert refusal.startswith(b"HTTP/1.1 413 ")
     assert daemon.reloads == 1
 

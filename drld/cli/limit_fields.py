@@ -1,0 +1,64 @@
+"""What `drlctl limit show NAME` shows of a limit."""
+
+from __future__ import annotations
+
+from drld.cli.output import NONE, burst, rate_or_none
+from drld.control.schema import FleetView, LimitReport
+from drld.units import human_amount, human_duration, human_rate
+
+UNTIL = "(until a restart or a reload)"
+
+
+def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
+    """Names and values of all that is to be known of a limit."""
+    depth, unit = report["depth_bytes"], report["unit"]
+    bucket = (
+        "no bucket"
+        if depth is None
+        else f"fill {human_rate(report['fill_rate_bps'], unit)}, depth {human_amount(depth, unit)}"
+    )
+    size = human_amount(report["burst_bytes"], unit)
+    return [
+        (
+            "limit",
+            f"{report['name']} (id {report['id']}), {report['allocator']}, {report['mode']}, "
+            f"on failure {report['on_failure']}, excess {report['excess']}",
+        ),
+        (
+            "rate",
+            f"{human_rate(report['rate_bps'], unit)}, "
+            f"burst {burst(size, report['burst_is_automatic'])}, "
+            f"every {human_duration(report['interval_s'])}",
+        ),
+        *([("weights", _weights(report["weights"]))] if report["weights"] else []),
+        ("flow", report["flow"]),
+        *([("unsaved", f"{', '.join(report['unsaved'])} {UNTIL}")] if report["unsaved"] else []),
+        ("in force", human_rate(report["limit_in_force_bps"], unit)),
+        ("demand", f"{human_rate(report['demand_bps'], unit)}, {report['flows']} flows sampled"),
+        ("fleet", _fleet(report["fleet"], unit)),
+        ("local limit", rate_or_none(report["local_limit_bps"], unit)),
+        ("enforcement", f"drop probability {report['drop_probability']:.3g}, {bucket}"),
+        ("arrived", _amount(report, report["arrived_bytes"], report["arrived_packets"])),
+        ("forwarded", _amount(report, report["forwarded_bytes"], report["forwarded_packets"])),
+        ("dropped", _amount(report, report["dropped_bytes"], report["dropped_packets"])),
+    ]
+
+
+def _weights(weights: dict[str, float]) -> str:
+    return ", ".join([*(f"{name} {weight:g}" for name, weight in weights.items()), "others 1"])
+
+
+def _fleet(fleet: FleetView, unit: str) -> str:
+    local, remote = (
+        human_rate(value, unit) if fleet["quantity"] == "rate" else f"{value:.2f}"
+        for value in (fleet["local"], fleet["remote"])
+    )
+    age = NONE if fleet["age_s"] is None else human_duration(fleet["age_s"])
+    names = [*fleet["connected"], *([f"{fleet['unnamed']} more"] if fleet["unnamed"] else [])]
+    connected = ", ".join(names) or "nobody"
+    return f"{fleet['quantity']} {local} here, {remote} elsewhere ({connected}), age {age}"
+
+
+def _amount(report: LimitReport, size: float, count: int) -> str:
+    amount = human_amount(size, report["unit"])
+    return amount if report["unit"] == report["items"] else f"{amount} in {count} {report['items']}"

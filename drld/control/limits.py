@@ -1,0 +1,68 @@
+"""The paths of the control API that change limits (docs/control-api.md)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from drld.config.changes import Change
+from drld.control.backend import Backend
+from drld.control.changing import changing
+from drld.control.turns import Turns
+
+
+def limit_routes(backend: Backend, _: Turns) -> list[Route]:
+    """Paths that add, set and remove limits of `backend`."""
+
+    async def change(change: Change) -> Response:
+        try:
+            return JSONResponse(await backend.change_limits(change))
+        except KeyError:
+            raise no_limit(change.limit) from None
+
+    async def add(request: Request) -> Response:
+        tables, save = _body(await request.body(), "limits", list)
+        return await change(Change("add", tables, save=save))
+
+    async def set_keys(request: Request) -> Response:
+        keys, save = _body(await request.body(), "set", dict)
+        return await change(Change("set", [keys], request.path_params["name"], save))
+
+    async def remove(request: Request) -> Response:
+        _, save = _body(await request.body(), None, object)
+        return await change(Change("remove", (), request.path_params["name"], save))
+
+    return [
+        Route("/v1/limits", changing(add), methods=["POST"]),
+        Route("/v1/limits/{name}/set", changing(set_keys), methods=["POST"]),
+        Route("/v1/limits/{name}/remove", changing(remove), methods=["POST"]),
+    ]
+
+
+def no_limit(name: str) -> HTTPException:
+    """The answer to a request about a limit that does not exist."""
+    return HTTPException(404, f"no limit is named {name!r}")
+
+
+def _body(data: bytes, key: str | None, kind: type) -> tuple[Any, bool]:
+    """What a request has under its key, and whether to save it.
+
+    Raises:
+        HTTPException: the body has another form.
+    """
+    try:
+        body = json.loads(data)
+        value, save = body.pop(key) if key else None, body.pop("save", False)
+        sound = isinstance(value, kind) and value not in ([], {}) and isinstance(save, bool)
+        if sound and not body:
+            return value, save
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    forms = {"limits": '{"limits": [{...}], "save": false}', "set": '{"set": {...}, "save": false}'}
+    form = forms.get(key or "", '{"save": false}')
+    raise HTTPException(422, f"the body must be {form}; save may be left out")

@@ -1,0 +1,281 @@
+"""Changes of limits at run time: what is in force, what is saved, what a restart finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drld import config
+from drld.config.atomic_file import replace_by
+from drld.config.changes import SAVED, Change, Configuration
+from drld.errors import ConfigError
+from drld.policy import Mode
+from tests.unit.config.good import GOOD
+
+NEW = {"id": 7, "name": "b", "rate": "1mbit", "match": {"in": "eth1"}}
+
+
+class Host:
+    """A daemon's files and its configuration."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        file.write_text(GOOD)
+        self.restart()
+
+    def restart(self) -> None:
+        self.now = Configuration.of(config.read(self.file))
+
+    def do(self, change: Change) -> None:
+        """As the daemon does it."""
+        before, self.now = self.now, self.now.changed(change)
+        if change.save:
+            replace_by(self.now.drop_in, self.now.write(before))
+
+    def add(self, *tables: Any, save: bool = False) -> None:
+        self.do(Change("add", tables, save=save))
+
+    def set(self, limit: str = "a", *, save: bool = False, **keys: Any) -> None:
+        self.do(Change("set", [keys], limit, save))
+
+    def remove(self, limit: str, *, save: bool = False) -> None:
+        self.do(Change("remove", (), limit, save))
+
+    def refusal(self, change: Change) -> list[str]:
+        """The mistakes of a change, which changes nothing."""
+        before = self.now
+        with pytest.raises(ConfigError) as caught:
+            self.do(change)
+        self.now = before
+        return caught.value.problems
+
+    @property
+    def limits(self) -> dict[str, tuple[int, str]]:
+        """Rate in bytes per second, and mode, by name."""
+        limits = self.now.in_force.limits
+        return {it.name: (it.policy.rate, it.policy.mode.value) for it in limits}
+
+    def after_restart(self) -> dict[str, tuple[int, str]]:
+        other = Host.__new__(Host)
+        other.file = self.file
+        other.restart()
+        return other.limits
+
+    @property
+    def saved(self) -> str:
+        return (config.drop_ins(str(self.file)) / SAVED).read_text()
+
+
+AS_FILED = {"a": (1_250_000, "enforce")}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "drld.toml")
+
+
+def test_a_change_names_its_keys_and_is_reverted_by_a_restart(host: Host) -> None:
+    host.set(rate="2mbit")
+    host.set("1", mode="shadow")
+    assert host.limits == {"a": (250_000, "shadow")}
+    assert host.now.in_force.limits[0].policy.burst == 400_000
+    assert host.now.unsaved_keys()[1] == ["rate", "mode"]
+    assert host.now.unsaved_names() == ["a"]
+    assert host.now.document()["limit"][0]["rate"] == "2mbit"
+    assert host.after_restart() == AS_FILED
+    assert not config.drop_ins(str(host.file)).exists()
+
+
+def test_only_limits_differ(host: Host) -> None:
+    before = host.now.in_force
+    host.file.write_text(GOOD.replace("10.0.0.2", "10.0.0.3"))
+    host.set(rate="2mbit")
+    assert replace(host.now.in_force, limits=()) == replace(before, limits=())
+
+
+def test_limits_are_added_and_removed(host: Host) -> None:
+    host.add(NEW)
+    assert host.limits == {**AS_FILED, "b": (125_000, "enforce")}
+    assert host.now.unsaved_keys()[7] == ["id", "name", "rate", "match"]
+    host.set("b", mode="pause")
+    host.remove("a")
+    assert host.limits == {"b": (125_000, "pause")}
+    assert host.now.unsaved_names() == ["b", "a"]
+    host.remove("7")
+    assert host.limits == {}
+    assert host.now.unsaved_names() == ["a"]
+    assert host.after_restart() == AS_FILED
+
+
+def test_a_change_that_is_taken_back_leaves_the_limit_as_the_files_have_it(host: Host) -> None:
+    """Its digest too: a key that the file leaves out is not one that this limiter has."""
+    before = host.now.in_force.limits[0]
+    for mode in ("pause", "enforce"):
+        host.set(mode=mode, excess="drop")
+    assert host.now.unsaved == {}
+    assert host.now.in_force.limits[0] is before
+
+
+def test_saved_changes_are_there_after_a_restart(host: Host) -> None:
+    host.set(rate="2mbit", save=True)
+    assert host.saved.startswith("# Written by `drlctl limit ... --save`")
+    assert host.saved.endswith('[[limit]]\nid = 1\nname = "a"\nrate = "2mbit"\n')
+    host.add(NEW, save=True)
+    host.set("b", mode="shadow", save=True)
+    expected = {"a": (250_000, "enforce"), "b": (125_000, "shadow")}
+    assert host.limits == host.after_restart() == expected
+    assert host.now.unsaved == {}
+    # The operator's own file is left alone, and counts where nothing else is saved.
+    assert host.file.read_text() == GOOD
+    host.file.write_text(GOOD.replace("400kB", "300kB"))
+    host.restart()
+    assert host.now.in_force.limits[0].policy.burst == 300_000
+
+
+def test_what_is_saved_are_the_keys_of_this_change_alone(host: Host) -> None:
+    host.set(mode="pause")
+    host.set(burst="auto")
+    host.set(rate="2mbit", burst="300kB", save=True)
+    assert host.limits == {"a": (250_000, "pause")}
+    assert host.now.unsaved_keys()[1] == ["mode"]
+    assert host.after_restart() == {"a": (250_000, "enforce")}
+
+
+def test_of_a_limit_that_was_not_saved_all_is_saved(host: Host) -> None:
+    host.add(NEW)
+    host.set("b", rate="3mbit")
+    host.set("b", mode="shadow", save=True)
+    assert host.after_restart() == {**AS_FILED, "b": (375_000, "shadow")} == host.limits
+    assert host.now.unsaved == {}
+
+
+def test_removals_are_saved(host: Host) -> None:
+    host.add(NEW, save=True)
+    host.set(mode="shadow")
+    host.remove("a", save=True)
+    assert host.after_restart() == host.limits == {"b": (125_000, "enforce")}
+    host.remove("b", save=True)
+    assert host.after_restart() == host.limits == {}
+    assert "id = 7" not in host.saved
+    assert host.now.unsaved == {}
+
+
+def test_the_last_saved_change_can_be_taken_back(host: Host) -> None:
+    host.add(NEW, save=True)
+    host.remove("b", save=True)
+    assert host.saved.endswith("\nlimit = []")
+    assert host.after_restart() == host.limits == AS_FILED
+
+
+def test_ids_are_not_given_out_twice(host: Host) -> None:
+    host.remove("a")
+    for taken in (NEW | {"id": 1}, NEW):
+        expected = 1 if taken["id"] == 1 else 7
+        if expected == 7:
+            host.add(taken)
+        free = f"limit[0].id: must be one that no limit has or had (got {expected})"
+        assert host.refusal(Change("add", [taken])) == [free]
+    twice = [{**NEW, "id": 9, "name": "c"}, {**NEW, "id": 9, "name": "d"}]
+    (line,) = host.refusal(Change("add", twice))
+    assert line == "limit[1].id: must be one that no limit has or had (got 9)"
+
+
+def test_in_a_fleet_an_id_is_required_and_alone_the_first_free_one_is_taken(host: Host) -> None:
+    nameless = {key: NEW[key] for key in ("name", "rate", "match")}
+    required = "limit[0].id: is required: one that is free at all limiters"
+    assert host.refusal(Change("add", [nameless])) == [required]
+    alone = GOOD[: GOOD.index("[[peer]]")] + GOOD[GOOD.index("[[limit]]") :]
+    host.file.write_text(alone)
+    host.restart()
+    host.add(nameless, {**nameless, "name": "c"})
+    assert [limit.id for limit in host.now.in_force.limits] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            Change("set", [{"rate": "fast"}], "a"),
+            "limit[0].rate: must be a rate such as \"10mbit\" (got 'fast')",
+        ),
+        (Change("set", [{"id": 3}], "a"), "limit[0].id: cannot be set: add or remove the limit"),
+        (
+            Change("set", [{"remove": True}], "a"),
+            "limit[0].remove: cannot be set: add or remove the limit",
+        ),
+        (
+            Change("set", [{"rato": 3}], "a", save=True),
+            'limit[0].rato: unknown key; did you mean "rate"?',
+        ),
+        (Change("add", [3]), "limit[0]: must be a table (got 3)"),
+        (Change("add", [{"id": "7"}]), "limit[0].id: must be an integer from 1 to 65535 (got '7')"),
+        (Change("add", [{"id": 7, "remove": True}]), "limit[0].remove: unknown key"),
+        (
+            Change("set", [{"shares": {"lim1": 1}}], "a"),
+            "limit[0].shares: must name every limiter of the fleet (missing: lim2)",
+        ),
+    ],
+)
+def test_a_mistake_names_the_key_of_the_change(host: Host, change: Change, line: str) -> None:
+    assert host.refusal(change) == [line]
+    assert not config.drop_ins(str(host.file)).exists()
+
+
+def test_a_clash_names_the_file(host: Host) -> None:
+    (line,) = host.refusal(Change("add", [{**NEW, "name": "a"}]))
+    other = f"limit[0].name of {host.file}"
+    assert line == f"limit[0].name: must be unique, but {other} is the same (got 'a')"
+    host.add(NEW)
+    (line,) = host.refusal(Change("add", [{**NEW, "id": 8}]))
+    other = "limit[0].name of an unsaved change"
+    assert line == f"limit[0].name: must be unique, but {other} is the same (got 'b')"
+    (line,) = host.refusal(Change("set", [{"name": "c"}], "a"))
+    known = f"the name of limit 1 in {host.file}, 'a'"
+    assert line == f"limit[0].name: must be {known} (got 'c')"
+
+
+def test_a_limit_that_is_not_there(host: Host) -> None:
+    for change in (Change("set", [{}], "nix"), Change("remove", (), "nix")):
+        with pytest.raises(KeyError):
+            host.now.changed(change)
+
+
+def test_a_name_is_meant_before_an_id(host: Host) -> None:
+    host.add({**NEW, "name": "1"})
+    host.set("1", mode="shadow")
+    assert host.now.in_force.limits[1].policy.mode is Mode.SHADOW
+
+
+def test_nothing_is_saved_over_files_that_nobody_has_read(host: Host) -> None:
+    host.file.write_text(GOOD + "# a remark changes nothing\n")
+    host.set(rate="2mbit", save=True)
+    host.file.write_text(GOOD.replace("400kB", "300kB"))
+    (line,) = host.refusal(Change("set", [{"rate": "3mbit"}], "a", save=True))
+    assert "has changed since it was read" in line
+    assert '"2mbit"' in host.saved
+    host.restart()
+    (config.drop_ins(str(host.file)) / "50.toml").write_text("[[limit]]\nid = 1\newma = 0.2\n")
+    assert host.refusal(Change("set", [{"rate": "3mbit"}], "a", save=True))
+
+
+def test_what_a_later_drop_in_would_undo_is_not_saved(host: Host) -> None:
+    host.set(mode="shadow", save=True)
+    later = config.drop_ins(str(host.file)) / "zz.toml"
+    later.write_text('[[limit]]\nid = 1\nrate = "1mbit"\n')
+    host.restart()
+    (line,) = host.refusal(Change("set", [{"rate": "3mbit"}], "a", save=True))
+    assert line.endswith(f"{later} would change it again: change that file")
+    host.set(mode="pause", save=True)
+    assert host.after_restart() == {"a": (125_000, "pause")}
+
+
+def test_values_that_toml_does_not_have_and_places_that_cannot_be_written(host: Host) -> None:
+    (line,) = host.refusal(Change("set", [{"interval": None}], "a", save=True))
+    assert line.startswith(f"{host.now.drop_in}: ")
+    config.drop_ins(str(host.file)).write_text("")
+    (line,) = host.refusal(Change("set", [{"mode": "pause"}], "a", save=True))
+    assert "Not a directory" in line
+    assert host.limits == AS_FILED
