@@ -22,13 +22,6 @@ def daemon() -> FakeDaemon:
 
 
 @pytest.fixture
-async def serving(daemon: FakeDaemon, path: Path) -> AsyncIterator[Path]:
-    """The socket of the daemon, which is served."""
-    async with served(daemon, path):
-        yield path
-
-
-@pytest.fixture
-async def api(serving: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with client(serving) as http_client:
+async def api(daemon: FakeDaemon, path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(daemon, path), client(path) as http_client:
         yield http_client

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import trio
 
-from tests.control_fake import FakeDaemon
+from tests.control_fake import FakeDaemon, served
 
 
 async def test_small_bodies_are_ignored(api: httpx.AsyncClient) -> None:
@@ -81,24 +81,26 @@ async def test_strange_requests_harm_nobody_else(
     ],
     ids=["websocket", "http2"],
 )
-async def test_there_is_no_other_protocol(serving: Path, headers: bytes) -> None:
+async def test_there_is_no_other_protocol(daemon: FakeDaemon, path: Path, headers: bytes) -> None:
     request = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\n" + headers + b"\r\n"
-    stream = await trio.open_unix_socket(str(serving))
-    with trio.fail_after(10):
-        async with stream:
-            await stream.send_all(request)
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+    async with served(daemon, path):
+        stream = await trio.open_unix_socket(str(path))
+        with trio.fail_after(10):
+            async with stream:
+                await stream.send_all(request)
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("size", [3900, 4200, 9000, 70_000])
-async def test_the_head_of_a_request_is_bounded(serving: Path, size: int) -> None:
+async def test_the_head_of_a_request_is_bounded(daemon: FakeDaemon, path: Path, size: int) -> None:
     request = b"GET /v1/status HTTP/1.1\r\nHost: drld\r\nX: " + b"x" * size + b"\r\n\r\n"
-    stream = await trio.open_unix_socket(str(serving))
-    with trio.fail_after(10):
-        async with stream:
-            with suppress(trio.BrokenResourceError):
-                await stream.send_all(request)
-            status = (await stream.receive_some()).split(b" ")[1]
+    async with served(daemon, path):
+        stream = await trio.open_unix_socket(str(path))
+        with trio.fail_after(10):
+            async with stream:
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_all(request)
+                status = (await stream.receive_some()).split(b" ")[1]
     assert status == (b"200" if size < 4000 else b"431")
 
 
@@ -114,53 +116,60 @@ async def whole_answer(path: Path, request: bytes) -> bytes:
             return b"".join([bytes(piece) async for piece in stream])
 
 
-async def test_requests_sent_ahead_are_answered_in_order(daemon: FakeDaemon, serving: Path) -> None:
-    reload = b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 3\r\n\r\nabc"
-    answer = await whole_answer(serving, STATUS * 3 + reload + LAST)
+async def test_requests_sent_ahead_are_answered_in_order(daemon: FakeDaemon, path: Path) -> None:
+    async with served(daemon, path):
+        reload = b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nContent-Length: 3\r\n\r\nabc"
+        answer = await whole_answer(path, STATUS * 3 + reload + LAST)
     assert answer.count(b"HTTP/1.1 200 ") == 5
     assert [b'"loaded_at"' in part for part in answer.split(b"HTTP/1.1 ")[1:]] == [True] * 5
     assert daemon.reloads == 1
 
 
-async def test_an_answer_to_head_has_no_body(serving: Path) -> None:
-    answer = await whole_answer(serving, LAST.replace(b"GET", b"HEAD"))
-    missing = await whole_answer(serving, LAST.replace(b"GET /v1/status", b"HEAD /v1/nothing"))
+async def test_an_answer_to_head_has_no_body(daemon: FakeDaemon, path: Path) -> None:
+    async with served(daemon, path):
+        answer = await whole_answer(path, LAST.replace(b"GET", b"HEAD"))
+        missing = await whole_answer(path, LAST.replace(b"GET /v1/status", b"HEAD /v1/nothing"))
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert missing.startswith(b"HTTP/1.1 404 ")
     assert answer.endswith(b"\r\n\r\n")
     assert missing.endswith(b"\r\n\r\n")
 
 
-async def test_who_waits_with_the_body_is_told_to_go_on(daemon: FakeDaemon, serving: Path) -> None:
+async def test_who_waits_with_the_body_is_told_to_go_on(daemon: FakeDaemon, path: Path) -> None:
     head = b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nExpect: 100-continue\r\nContent-Length: "
-    async with await trio.open_unix_socket(str(serving)) as stream:
-        with trio.fail_after(10):
-            await stream.send_all(head + b"2\r\n\r\n")
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 100 ")
-            await stream.send_all(b"{}")
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
-    refusal = await whole_answer(serving, head + b"70000\r\n\r\n")
+    async with served(daemon, path):
+        async with await trio.open_unix_socket(str(path)) as stream:
+            with trio.fail_after(10):
+                await stream.send_all(head + b"2\r\n\r\n")
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 100 ")
+                await stream.send_all(b"{}")
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        refusal = await whole_answer(path, head + b"70000\r\n\r\n")
     assert refusal.startswith(b"HTTP/1.1 413 ")
     assert daemon.reloads == 1
 
 
-async def test_an_old_client_gets_a_list_until_the_connection_ends(serving: Path) -> None:
-    answer = await whole_answer(serving, b"GET /v1/peers HTTP/1.0\r\n\r\n")
+async def test_an_old_client_gets_a_list_until_the_connection_ends(
+    daemon: FakeDaemon, path: Path
+) -> None:
+    async with served(daemon, path):
+        answer = await whole_answer(path, b"GET /v1/peers HTTP/1.0\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"chunked" not in head
     assert len(json.loads(body)) == 2
 
 
 async def test_a_bug_is_logged_and_ends_one_connection(
-    daemon: FakeDaemon, serving: Path, caplog: pytest.LogCaptureFixture
+    daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def reload() -> None:
         raise RuntimeError("a bug")
 
     daemon.reload = reload  # type: ignore[method-assign]
-    answer = await whole_answer(serving, b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 500 ")
-    assert answer.endswith(b'{"error":"internal error"}')
-    assert b" 200 " in await whole_answer(serving, LAST)
+    async with served(daemon, path):
+        answer = await whole_answer(path, b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 500 ")
+        assert answer.endswith(b'{"error":"internal error"}')
+        assert b" 200 " in await whole_answer(path, LAST)
     (bug,) = (entry for entry in caplog.records if entry.levelname == "ERROR")
     assert bug.message == "a control connection ended with an error"

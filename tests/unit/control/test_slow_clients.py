@@ -50,18 +50,19 @@ async def lasts(path: Path, sent: bytes, pause_s: float) -> tuple[float, bytes]:
     ids=["nothing", "a byte", "slow head", "half a head", "no body", "half a body", "slow body"],
 )
 async def test_a_request_has_so_much_time(
-    daemon: FakeDaemon, serving: Path, autojump_clock: object, sent: bytes, pause_s: float
+    daemon: FakeDaemon, path: Path, autojump_clock: object, sent: bytes, pause_s: float
 ) -> None:
-    seconds, answer = await lasts(serving, sent, pause_s)
+    async with served(daemon, path):
+        seconds, answer = await lasts(path, sent, pause_s)
     assert seconds == pytest.approx(REQUEST_S)
     assert answer == b""
     assert daemon.reloads == 0
 
 
 async def test_each_request_of_a_connection_has_that_time(
-    serving: Path, autojump_clock: object
+    daemon: FakeDaemon, path: Path, autojump_clock: object
 ) -> None:
-    async with await trio.open_unix_socket(str(serving)) as stream:
+    async with served(daemon, path), await trio.open_unix_socket(str(path)) as stream:
         for _ in range(4):
             await trio.sleep(REQUEST_S * 0.9)
             await stream.send_all(STATUS)
@@ -77,9 +78,10 @@ async def test_each_request_of_a_connection_has_that_time(
 
 
 async def test_a_body_in_single_bytes_is_read(
-    daemon: FakeDaemon, serving: Path, autojump_clock: object
+    daemon: FakeDaemon, path: Path, autojump_clock: object
 ) -> None:
-    _, answer = await lasts(serving, HEAD + bytes(20), 0.001)
+    async with served(daemon, path):
+        _, answer = await lasts(path, HEAD + bytes(20), 0.001)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert daemon.reloads == 1
 
@@ -108,9 +110,9 @@ async def test_who_does_not_take_what_he_asked_for_is_left(
 
 
 async def test_a_trace_without_news_goes_on(
-    daemon: FakeDaemon, serving: Path, autojump_clock: object
+    daemon: FakeDaemon, path: Path, autojump_clock: object
 ) -> None:
-    async with await trio.open_unix_socket(str(serving)) as stream:
+    async with served(daemon, path), await trio.open_unix_socket(str(path)) as stream:
         await stream.send_all(TRACE)
         await daemon.has_readers(1)
         await trio.sleep(3600)
@@ -122,7 +124,7 @@ async def test_a_trace_without_news_goes_on(
 
 
 async def test_what_is_done_for_a_client_ends_when_it_leaves(
-    daemon: FakeDaemon, serving: Path
+    daemon: FakeDaemon, path: Path
 ) -> None:
     begun, ended = trio.Event(), trio.Event()
 
@@ -135,22 +137,24 @@ async def test_what_is_done_for_a_client_ends_when_it_leaves(
 
     daemon.reload = reload  # type: ignore[method-assign]
     with trio.fail_after(10):
-        async with await trio.open_unix_socket(str(serving)) as stream:
-            await stream.send_all(HEAD + bytes(20))
-            await begun.wait()
-        await ended.wait()
+        async with served(daemon, path):
+            async with await trio.open_unix_socket(str(path)) as stream:
+                await stream.send_all(HEAD + bytes(20))
+                await begun.wait()
+            await ended.wait()
 
 
 async def test_a_client_that_leaves_before_its_answer_is_no_error_of_ours(
-    serving: Path, caplog: pytest.LogCaptureFixture
+    daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with trio.fail_after(10):
-        for _ in range(20):
-            for request in (STATUS, HEAD + bytes(20)):
-                async with await trio.open_unix_socket(str(serving)) as stream:
-                    await stream.send_all(request)
-        # By then the server has dealt with all of them.
-        async with await trio.open_unix_socket(str(serving)) as stream:
-            await stream.send_all(STATUS)
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
+        async with served(daemon, path):
+            for _ in range(20):
+                for request in (STATUS, HEAD + bytes(20)):
+                    async with await trio.open_unix_socket(str(path)) as stream:
+                        await stream.send_all(request)
+            # By then the server has dealt with all of them.
+            async with await trio.open_unix_socket(str(path)) as stream:
+                await stream.send_all(STATUS)
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
