@@ -15,7 +15,7 @@ START_NS = 10**12
 
 def passed(senders: dict[int, float], seconds: float) -> dict[int, list[float]]:
     """The bytes of each flow that passed in each window; senders: each flow's rate, bytes/s."""
-    queues = PhantomQueues(policy(rate=RATE), Enforcement(0, None), START_NS)
+    queues = PhantomQueues(policy(rate=RATE), Enforcement(), START_NS)
     packets = sorted(
         (START_NS + round(number * PACKET / rate * NS_PER_S), sender)
         for sender, rate in senders.items()
