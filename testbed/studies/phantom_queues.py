@@ -57,8 +57,9 @@ def _values(results: Results, case: Case) -> dict[str, dict[str, float | None]]:
     name = case.series.name
     found: dict[str, dict[str, float | None]] = {}
     for allocator in ALLOCATORS:
-        built = build(results.by_series[name]["definition"], name)
-        runs = [Seen(run, built) for run in results.runs(name, allocator)]
+        known = results.by_series.get(name)
+        built = None if known is None else build(known["definition"], name)
+        runs = [Seen(run, built) for run in results.runs(name, allocator)] if built else []
         found[allocator] = {
             measure.name: statistics.median(map(measure.of, runs)) if runs else None
             for measure in _MEASURES
@@ -107,7 +108,9 @@ def evaluate(results: Results) -> Finding:
 @chart("phantom-queues", 8, 4.2)
 def draw(results: Results, axes: Axes) -> bool:
     """The least share of a TCP flow in each case."""
-    shown = [(case, _values(results, case)) for case in SHOWN if results.has(case.series.name)]
+    shown = [
+        (case, _values(results, case)) for case in SHOWN if case.series.name in results.by_series
+    ]
     if not shown:
         return False
     for number, allocator in enumerate(ALLOCATORS):

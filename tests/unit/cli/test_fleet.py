@@ -259,7 +259,7 @@ def test_an_etcd_that_is_lost_in_the_middle(
 
     with monkeypatch.context() as during:
         during.setattr(Fleet, "applied", lost)
-        said = operator.refusal(*ADD, "--name", "c", *OPTIONS)
+        said = operator.refusal(*ADD, *OPTIONS)
         assert said.startswith("drlctl: the change is made, revision ")
         assert "no answer in time" in said
     commit = Etcd.commit
@@ -272,7 +272,7 @@ def test_an_etcd_that_is_lost_in_the_middle(
 
     with monkeypatch.context() as during:
         during.setattr(Etcd, "commit", half)
-        said = operator.refusal(*ADD, "--name", "d", *OPTIONS)
+        said = operator.refusal(*ADD, *OPTIONS, "--name", "d")
         assert said.endswith(
             "no answer in time; the change may have been made: "
             "check `drlctl limit show --fleet` before a retry\n"
