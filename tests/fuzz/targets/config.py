@@ -132,9 +132,7 @@ on_failure = "closed"
 excess = "mark"
 weights = { lim1 = 0.5 }
 """
-    removal = minimal + b"[[limit]]\nid = 1\nremove = true\n"
     return [
-        removal,
         example().encode(),
         minimal,
         b"peer = []" + minimal.replace(b'"4GB"', b'"auto"'),
