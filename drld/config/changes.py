@@ -15,7 +15,7 @@ from typing import Any, Literal
 from drld.config import Files, drop_ins, parsed, read
 from drld.config.atomic_file import write_beside
 from drld.config.layers import REMOVE, Layer, id_of
-from drld.config.problems import Problems
+from drld.config.problems import Problems, must_be
 from drld.config.toml_text import toml
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec, LimitSpec
@@ -83,7 +83,8 @@ class Configuration:
 
         Raises:
             KeyError: there is no such limit.
-            ConfigError: the limits cannot be used then, or it cannot be saved.
+            ConfigError: one limit has the name and another the id, or the limits cannot be used
+                then, or it cannot be saved.
         """
         layer = Layer("", self._tables(change))
         asked = self.files.spec(self._layer(), layer)
@@ -185,11 +186,15 @@ class Configuration:
 
     def _find(self, wanted: str) -> Table:
         """The id and the name of a limit in force."""
-        names = [(limit.id, limit.name) for limit in self.in_force.limits]
-        for limit_id, name in sorted(names, key=lambda it: it[1] != wanted):
-            if wanted in (name, str(limit_id)):
-                return {"id": limit_id, "name": name}
-        raise KeyError(wanted)
+        found = {it.id: it.name for it in self.in_force.limits if wanted in (it.name, str(it.id))}
+        if not found:
+            raise KeyError(wanted)
+        if len(found) > 1:
+            named = next(limit_id for limit_id, name in found.items() if name == wanted)
+            one = f"the name or the id of one limit, but limit {named} has the name"
+            raise ConfigError([f"limit: {must_be(one, wanted)}"])
+        ((limit_id, name),) = found.items()
+        return {"id": limit_id, "name": name}
 
     def _keeping(self, layer: Layer) -> Configuration:
         """With a change that is not saved."""

@@ -12,7 +12,6 @@ from drld import config
 from drld.config.atomic_file import replace_by
 from drld.config.changes import SAVED, Change, Configuration
 from drld.errors import ConfigError
-from drld.policy import Mode
 from tests.unit.config.good import GOOD
 
 NEW = {"id": 7, "name": "b", "rate": "1mbit", "match": {"in": "eth1"}}
@@ -243,10 +242,16 @@ def test_a_limit_that_is_not_there(host: Host) -> None:
             host.now.changed(change)
 
 
-def test_a_name_is_meant_before_an_id(host: Host) -> None:
+def test_a_limit_that_is_named_like_another_s_id_is_not_guessed(host: Host) -> None:
     host.add({**NEW, "name": "1"})
-    host.set("1", mode="shadow")
-    assert host.now.in_force.limits[1].policy.mode is Mode.SHADOW
+    for change in (Change("remove", (), "1"), Change("set", [{"rate": "2mbit"}], "1")):
+        (line,) = host.refusal(change)
+        assert line == (
+            "limit: must be the name or the id of one limit, but limit 7 has the name (got '1')"
+        )
+    host.remove("7")
+    host.remove("1")
+    assert host.limits == {}
 
 
 def test_nothing_is_saved_over_files_that_nobody_has_read(host: Host) -> None:
