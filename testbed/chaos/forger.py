@@ -28,6 +28,8 @@ from testbed.errors import MeasurementError
 
 _RECORD_S = 0.5
 _RECORDED = 64
+_FIRST_S = 10.0
+"""Longest wait for the first datagram to record: a host may stand still for a second."""
 _TURN_S = 0.002
 _BURST = 500
 """Most datagrams in a turn: a pause of the host is not made up for."""
@@ -87,10 +89,11 @@ def forged(rng: Random, limits: int) -> bytes:
 def _record(port: int) -> list[Recorded]:
     """Some recorded datagrams."""
     found: list[Recorded] = []
-    deadline_s = time.monotonic() + _RECORD_S
+    begin_s = time.monotonic()
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL_IP)) as tap:
-        while len(found) < _RECORDED and (left_s := deadline_s - time.monotonic()) > 0:
-            if not select.select([tap], [], [], left_s)[0]:
+        while len(found) < _RECORDED:
+            left_s = begin_s + (_RECORD_S if found else _FIRST_S) - time.monotonic()
+            if left_s <= 0 or not select.select([tap], [], [], left_s)[0]:
                 break
             seen = tap.recv(2048)
             header = (seen[0] & 15) * 4
