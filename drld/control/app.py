@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 
 import trio
@@ -62,12 +62,36 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
     ]
 
 
+Maker = Callable[[Backend, Turns], list[Route]]
+
+_OWN: tuple[Maker, ...] = (_routes, limit_routes, key_routes, metrics_routes)
+_PUBLIC: tuple[Maker, ...] = (metrics_routes,)
+"""What other hosts may ask for, on the addresses of `[http]`."""
+
+
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     """The application that answers for `backend`, and takes turns with whoever else does."""
-    own = (_routes, limit_routes, key_routes, metrics_routes)
-    makers = (*own, *(plane.routes for plane in registered("routes")))
+    makers = (*_OWN, *(plane.routes for plane in registered("routes")))
+    return _starlette([route for routes in makers for route in routes(backend, turns)])
+
+
+def make_public_app(backend: Backend, turns: Turns, public: Sequence[Maker] = _PUBLIC) -> ASGIApp:
+    """The application for other hosts: it reads `backend`, and changes nothing.
+
+    Raises:
+        ValueError: a route has a method that may change something.
+    """
+    makers = (*public, *(plane.routes for plane in registered("public_routes")))
+    routes = [route for routes in makers for route in routes(backend, turns)]
+    for route in routes:
+        if (route.methods or {"any"}) - {"GET", "HEAD"}:
+            raise ValueError(f"{route.path}: is not for other hosts: it takes {route.methods}")
+    return _starlette(routes)
+
+
+def _starlette(routes: list[Route]) -> ASGIApp:
     app = Starlette(
-        routes=[route for routes in makers for route in routes(backend, turns)],
+        routes=routes,
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False

@@ -44,7 +44,9 @@ from drld.control.schema import (
     TraceLine,
 )
 from drld.control.server import serve
+from drld.control.tcp import serve_http
 from drld.control.trace import TraceHub
+from drld.control.turns import Turns
 from drld.daemon import report, startup
 from drld.daemon.notify import Manager
 from drld.daemon.peer_log import PeerLog
@@ -59,6 +61,8 @@ from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from drld.registry.agent import Agent
 
 if sys.version_info < (3, 11):
@@ -131,7 +135,10 @@ class Daemon:
                 async with trio.open_nursery() as nursery:
                     spec = self.engine.spec
                     # Before packets: what fails here leaves what a dead daemon left in force.
-                    await nursery.start(serve, self, spec.control, spec.control_group)
+                    turns = Turns()
+                    await nursery.start(serve, self, spec.control, spec.control_group, turns)
+                    if spec.http is not None:
+                        await nursery.start(serve_http, self, spec.http.listen, self._tls, turns)
                     nursery.start_soon(self._work, nursery)
                     nursery.start_soon(self._reload_on_signals, hangups)
                     async for _ in stops:
@@ -148,6 +155,11 @@ class Daemon:
                 if stopping and self._registry is not None:
                     with trio.CancelScope(shield=True):
                         await self._registry.leave()
+
+    def _tls(self) -> SSLContext | None:
+        """What the certificate's files were when the configuration in force was read."""
+        http = self._configuration.in_force.http
+        return http.tls if http else None
 
     async def _work(self, nursery: trio.Nursery) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
