@@ -9,6 +9,7 @@ configuration, `drlctl` and control API:
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
 - `routes.routes`: paths of the control API, a function that makes them;
+- `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
 - `public_routes.routes`: paths for other hosts too, which change nothing, likewise.
 """
 

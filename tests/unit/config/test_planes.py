@@ -18,7 +18,8 @@ from drld.capture.spec import Match, PacketsSpec
 from drld.cli.fleet import _limit_row, _tables
 from drld.cli.limit import _keys, _table
 from drld.config import reference
-from drld.control.app import make_app
+from drld.control.app import make_app, make_public_app
+from drld.control.metrics import samples
 from drld.control.turns import Turns
 from drld.errors import ConfigError
 from drld.gossip.health.config_digest import ALL, ConfigDigest
@@ -247,9 +248,11 @@ def test_its_commands_are_those_of_drlctl() -> None:
 
 
 def test_its_paths_are_those_of_the_control_api() -> None:
-    app = make_app(FakeDaemon(), Turns())
-    assert isinstance(app, Starlette)
-    assert "/v1/calls" in [route.path for route in app.routes if isinstance(route, Route)]
+    app, public = make_app(FakeDaemon(), Turns()), make_public_app(FakeDaemon(), Turns())
+    for made in (app, public):
+        assert isinstance(made, Starlette)
+        assert "/v1/calls" in [it.path for it in made.routes if isinstance(it, Route)]
+    assert "calls" in {it.family.name for it in samples(FakeDaemon())}
 
 
 def test_its_tables_are_in_the_reference() -> None:
