@@ -10,6 +10,7 @@ configuration, `drlctl` and control API:
 - `commands.COMMANDS`: commands of `drlctl`;
 - `routes.routes`: paths of the control API, a function that makes them;
 - `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
+- `panels.PANELS`: what the page shows of its limits (`drld.panels`);
 - `public_routes.routes`: paths for other hosts too, which change nothing, likewise.
 """
 

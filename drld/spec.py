@@ -121,6 +121,8 @@ class HttpSpec:
     listen: tuple[tuple[str, int], ...]
     tls: SSLContext | None = field(default=None, compare=False)
     """With the certificate as it was when the configuration was read; None: no TLS."""
+    page: bool = False
+    """Whether they show the page, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from ipaddress import ip_address
 from pathlib import Path
 
 from drld.config.keys import check_private, check_regular
@@ -21,8 +22,13 @@ def read_http(where: Location, table: HttpTable, problems: Problems) -> HttpSpec
     ):
         if getattr(table, key) is not None and getattr(table, other) is None:
             problems.add([*where, other], f"is required with {where[0]}.{key}")
+    local = all(ip_address(host).is_loopback for host, _ in table.listen)
+    if table.page and table.certificate is None and not local:
+        # Without TLS, a stranger's page in an operator's browser could read it (DNS rebinding).
+        needs = f"must be false without {where[0]}.certificate, but on loopback addresses"
+        problems.add([*where, "page"], needs)
     if table.certificate is None or table.key is None or len(problems.lines) > before:
-        return None if len(problems.lines) > before else HttpSpec(table.listen)
+        return None if len(problems.lines) > before else HttpSpec(table.listen, page=table.page)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client of TLS 1.2 could otherwise make the daemon shake hands all the time.
@@ -39,7 +45,7 @@ def read_http(where: Location, table: HttpTable, problems: Problems) -> HttpSpec
         except (OSError, ValueError) as error:
             problems.add([*where, key], f"{path}: {_reason(key, error)}")
             return None
-    return HttpSpec(table.listen, context)
+    return HttpSpec(table.listen, context, table.page)
 
 
 def _load(context: ssl.SSLContext, key: str, path: str, certificate: str) -> None:

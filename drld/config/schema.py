@@ -91,6 +91,9 @@ class HttpTable(Table):
     client_ca: FilePath | None = None
     """Certificates (PEM) of authorities: clients need a certificate of one. Default: any client
     may read."""
+    page: bool = False
+    """Whether to show the page (docs/operations.md#the-page); needs `certificate` or loopback
+    addresses, and a restart."""
 
 
 class GossipTable(Table):

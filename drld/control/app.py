@@ -19,6 +19,7 @@ from drld.control.changing import changing
 from drld.control.keys import key_routes
 from drld.control.limits import limit_routes, no_limit
 from drld.control.metrics import metrics_routes
+from drld.control.page import page_routes
 from drld.control.pieces import begin, proceed
 from drld.control.turns import Turns
 from drld.planes import registered
@@ -64,9 +65,9 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
 
 Maker = Callable[[Backend, Turns], list[Route]]
 
-_OWN: tuple[Maker, ...] = (_routes, limit_routes, key_routes, metrics_routes)
-_PUBLIC: tuple[Maker, ...] = (metrics_routes,)
-"""What other hosts may ask for, on the addresses of `[http]`."""
+_OWN: tuple[Maker, ...] = (_routes, limit_routes, key_routes, metrics_routes, page_routes)
+PUBLIC: tuple[Maker, ...] = (metrics_routes,)
+"""What other hosts may ask for, on the addresses of `[http]`; and `page_routes`, if asked."""
 
 
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
@@ -75,7 +76,7 @@ def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     return _starlette([route for routes in makers for route in routes(backend, turns)])
 
 
-def make_public_app(backend: Backend, turns: Turns, public: Sequence[Maker] = _PUBLIC) -> ASGIApp:
+def make_public_app(backend: Backend, turns: Turns, public: Sequence[Maker] = PUBLIC) -> ASGIApp:
     """The application for other hosts: it reads `backend`, and changes nothing.
 
     Raises:

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from drld.control.app import make_app
 from drld.control.backend import Backend
+from drld.control.browsers import guarded
 from drld.control.connection import Connection
 from drld.control.credentials import Credentials
 from drld.control.turns import Turns
@@ -70,7 +71,7 @@ async def serve(
     turns = turns or Turns()
     sock, identity = _claim(path, group)
     try:
-        await Connections(make_app(backend, turns), turns).accept(
+        await Connections(guarded(make_app(backend, turns)), turns).accept(
             trio.socket.from_stdlib_socket(sock), task_status
         )
     finally:

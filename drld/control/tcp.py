@@ -23,8 +23,9 @@ from typing import NamedTuple
 import trio
 from starlette.types import ASGIApp
 
-from drld.control.app import make_public_app
+from drld.control.app import PUBLIC, make_public_app
 from drld.control.backend import Backend
+from drld.control.page import page_routes
 from drld.control.rebinding import guarded
 from drld.control.server import Connections
 from drld.control.turns import Turns
@@ -56,6 +57,7 @@ async def serve_http(
     tls: Callable[[], SSLContext | None],
     turns: Turns,
     *,
+    page: bool = False,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve figures on these addresses until cancelled.
@@ -65,6 +67,7 @@ async def serve_http(
         listen: addresses and ports.
         tls: makes the context of a new connection; None is no TLS.
         turns: shared with the daemon's other servers.
+        page: whether to show the page, too.
         task_status: started when all addresses are bound, with these and their ports.
 
     Raises:
@@ -72,7 +75,8 @@ async def serve_http(
     """
     with ExitStack() as stack:
         listeners = [stack.enter_context(_bound(*endpoint)) for endpoint in listen]
-        connections = HttpConnections(guarded(make_public_app(backend, turns)), turns, tls)
+        app = make_public_app(backend, turns, (*PUBLIC, page_routes) if page else PUBLIC)
+        connections = HttpConnections(guarded(app), turns, tls)
         async with trio.open_nursery() as nursery:
             for listener in listeners:
                 await nursery.start(connections.accept_from, listener)

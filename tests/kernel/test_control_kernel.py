@@ -140,6 +140,15 @@ def test_the_daemon_gives_its_socket_to_the_group(topology: Topology, tmp_path: 
         daemon.config.write_text(text)
         refused = daemon.ctl("reload", check=False)
         assert "limiter.control_group: cannot change from 64322 to the default" in refused.stderr
+        daemon.ctl("limit", "set", "customer-a", "--rate", "20kbit")
+        shown = daemon.get("/v1/live")
+        kinds = [event["kind"] for event in shown["events"]]
+        assert kinds == ["daemon", "reload", "fault", "change"]
+        (limit,) = shown["limits"]
+        assert (limit["name"], limit["rate_bps"], limit["unsaved"]) == (
+            *("customer-a", 20_000, ["rate"]),
+        )
+        assert (limit["told"], shown["peers"], shown["status"]["limits"]) == ([], [], 1)
         assert daemon.stop() == 0
     finally:
         daemon.close()

@@ -41,6 +41,22 @@ def test_addresses() -> None:
     )
 
 
+def test_the_page_is_not_shown_over_the_network_without_tls(
+    files: tuple[Certificate, Certificate],
+) -> None:
+    _, own = files
+    assert problems(http('["127.0.0.1:1", "10.0.0.1:1"]', "page = true")) == [
+        "drld.toml: http.page: must be false without http.certificate, but on loopback addresses"
+    ]
+    tls = f'certificate = "{own.cert}"', f'key = "{own.key}"'
+    for spec in (parsed('["127.0.0.1:1", "[::1]:1"]', "page = true"),
+                 parsed('"0.0.0.0:1"', "page = true", *tls)):  # fmt: skip
+        assert spec.http is not None
+        assert spec.http.page
+    with pytest.raises(ConfigError, match=r"http\.page: cannot change from the default to True"):
+        reload.check(parsed('"127.0.0.1:1"'), parsed('"127.0.0.1:1"', "page = true"))
+
+
 @pytest.mark.parametrize(
     ("listen", "said"),
     [
