@@ -248,6 +248,7 @@ class Engine:
         tick = limiter.tick(measured, now_ns)
         datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
         managed.last = tick
+        managed.ticked_ns = now_ns
         managed.totals.add(measured)
         return tick
 

@@ -8,7 +8,10 @@ configuration, `drlctl` and control API:
   returns a line each;
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
-- `routes.routes`: paths of the control API, a function that makes them.
+- `routes.routes`: paths of the control API, a function that makes them;
+- `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
+- `panels.PANELS`: what the page shows of its limits (`drld.panels`);
+- `public_routes.routes`: paths for other hosts too, which change nothing, likewise.
 """
 
 from __future__ import annotations

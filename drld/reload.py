@@ -39,6 +39,8 @@ def _fixed(spec: LimiterSpec, planes: Iterable[type[PlaneSpec]]) -> dict[str, An
     values = {f"limiter.{key}": getattr(spec, key) for key in FIXED}
     for plane in planes:
         values |= {f"{plane.key}.{key}": it for key, it in spec.plane(plane).fixed().items()}
+    values["http.listen"] = spec.http and [format_endpoint(*it) for it in spec.http.listen]
+    values["http.page"] = (spec.http and spec.http.page) or None
     return values
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from drld.gossip.wire.keyring import KeyRing
 from drld.policy import Policy
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 P = TypeVar("P", bound="PlaneSpec")
 
@@ -112,6 +115,17 @@ class RegistrySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpSpec:
+    """Addresses on which other hosts may read figures."""
+
+    listen: tuple[tuple[str, int], ...]
+    tls: SSLContext | None = field(default=None, compare=False)
+    """With the certificate as it was when the configuration was read; None: no TLS."""
+    page: bool = False
+    """Whether they show the page, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeSpec:
     """How limiters find out which peers are alive (drld.gossip.health.probes); LAN defaults."""
 
@@ -171,6 +185,8 @@ class LimiterSpec:
     """The keys that the fleet's datagrams are sealed with."""
     probes: ProbeSpec | None = None
     """None: nobody is probed."""
+    http: HttpSpec | None = None
+    """None: figures are read on the control socket alone."""
 
     @property
     def members(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,8 +15,11 @@ from drld.config.changes import Change, Configuration
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
+    Event,
     KeysReport,
     LimitReport,
+    LiveLimit,
+    PeerHealth,
     PeerReport,
     StatusReport,
     TraceLine,
@@ -24,6 +27,7 @@ from drld.control.schema import (
 )
 from drld.control.server import serve
 from drld.control.trace import TraceHub
+from drld.daemon.event_log import EventLog
 from drld.daemon.report import change_report, keys_report
 from drld.gossip.wire.keyring import KeyRing
 from drld.reload import differences, tables
@@ -234,6 +238,7 @@ class FakeDaemon:
         self.peer_reports = copy.deepcopy(PEERS)
         self.ring = self.configured = KeyRing({1: bytes(range(16))}, use=1)
         self.hub = TraceHub()
+        self.event_log = EventLog()
         self.readers = 0
         self.readers_changed = trio.Condition()
         self.reloads = 0
@@ -251,6 +256,29 @@ class FakeDaemon:
 
     def peers(self) -> Iterable[PeerReport]:
         return self.peer_reports
+
+    def pressures(self) -> Iterable[tuple[str, float]]:
+        return ((it["name"], it["demand_bps"] / it["rate_bps"]) for it in self.reports)
+
+    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
+        return [
+            LiveLimit(
+                **report,
+                marked_bytes=0,
+                marked_packets=0,
+                counted_age_s=0.0,
+                told=[{"peer": "lim2", "value": 7.1, "limiters": 3}],
+            )
+            for report in self.reports
+            if report["name"] in names
+        ]
+
+    def health(self) -> list[PeerHealth]:
+        keys = ("name", "address", "connected", "verdict", "age_s")
+        return [PeerHealth(**{key: it[key] for key in keys}) for it in self.peer_reports]  # type: ignore[typeddict-item, literal-required]  # the keys are its own
+
+    def events(self, after: int) -> Iterable[Event]:
+        return self.event_log.after(after)
 
     def keys(self) -> KeysReport:
         return keys_report(self.ring, self.configured)

@@ -27,6 +27,7 @@ from drld.config.checks import (
     check_shares,
     check_sum,
 )
+from drld.config.http import read_http
 from drld.config.keys import read_ring
 from drld.config.layers import Layer, merge
 from drld.config.plane_tables import plane_of, planes
@@ -36,6 +37,7 @@ from drld.config.registry import read_registry
 from drld.config.remarks import remarks
 from drld.config.schema import (
     GossipTable,
+    HttpTable,
     LimiterTable,
     LimitTable,
     PeerTable,
@@ -71,7 +73,7 @@ T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
-SECTIONS = ("limiter", "gossip", "probes", "registry", "peer", "limit")
+SECTIONS = ("limiter", "http", "gossip", "probes", "registry", "peer", "limit")
 """Tables beside those of planes."""
 
 
@@ -278,6 +280,10 @@ def from_document(
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
     )
+    http = None
+    if "http" in document:
+        table = _section("http", HttpTable, document["http"], problems)
+        http = read_http(["http"], table, problems) if table else None
     peers = _sections("peer", partial(_table, PeerTable), document.get("peer", []), problems)
     registry = None
     if "registry" in document:
@@ -323,6 +329,7 @@ def from_document(
         registry=registry_spec,
         ring=ring,
         probes=probes,
+        http=http,
     )
 
 

@@ -32,6 +32,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}\.?", re.ASCII)
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
 _LONGEST_PATH = 4095
+_MOST_ADDRESSES = 16
 
 
 def quantity(
@@ -91,7 +92,8 @@ def _name(value: object) -> str:
     return value
 
 
-def _endpoint(value: object) -> tuple[str, int]:
+def _any_endpoint(value: object) -> tuple[str, int]:
+    """An address of this host, or the wildcard of a family, and a port."""
     allowed = 'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"'
     if not isinstance(value, str) or not (match := _ENDPOINT.fullmatch(value)):
         raise ValueError(allowed)
@@ -104,13 +106,28 @@ def _endpoint(value: object) -> tuple[str, int]:
         raise ValueError(allowed)
     if isinstance(address, IPv6Address) and (address.scope_id or address.ipv4_mapped):
         raise ValueError("an address without a zone, and IPv4 as IPv4")
-    if address.is_unspecified:
-        raise ValueError("one address, not the wildcard: a daemon binds the address it announces")
     if address.is_multicast or str(address) == "255.255.255.255":
         raise ValueError("the address of one host")
     if not 1 <= int(port) <= 65535:
         raise ValueError("a port from 1 to 65535")
     return str(address), int(port)
+
+
+def _endpoint(value: object) -> tuple[str, int]:
+    host, port = _any_endpoint(value)
+    if ip_address(host).is_unspecified:
+        raise ValueError("one address, not the wildcard: a daemon binds the address it announces")
+    return host, port
+
+
+def _listen(value: object) -> tuple[tuple[str, int], ...]:
+    values = value if isinstance(value, list) else [value]
+    if not 1 <= len(values) <= _MOST_ADDRESSES:
+        raise ValueError(f"1 to {_MOST_ADDRESSES} addresses, each with a port")
+    endpoints = tuple(map(_any_endpoint, values))
+    if len({*endpoints}) < len(endpoints):
+        raise ValueError("an array without repetitions")
+    return endpoints
 
 
 def _socket_path(value: object) -> str:
@@ -217,6 +234,11 @@ FilePath = Annotated[str, PlainValidator(_file_path), Kind("absolute path")]
 EtcdUrl = Annotated[str, PlainValidator(_etcd_url), Kind("URL with a port")]
 Name = Annotated[str, PlainValidator(_name), Kind("name")]
 Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint), Kind("address")]
+Listen = Annotated[
+    tuple[tuple[str, int], ...],
+    PlainValidator(_listen),
+    Kind(f"address, or array of up to {_MOST_ADDRESSES}"),
+]
 Group = Annotated[str | int, PlainValidator(_group), Kind("name or number of a group")]
 SocketPath = Annotated[
     str,

@@ -61,11 +61,29 @@ def read_key(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("must be a regular file")
-        if found.st_mode & _FOR_OTHERS:
-            mode = stat.S_IMODE(found.st_mode)
-            raise ValueError(f"must be private: run chmod 600 on it (got mode {mode:o})")
+        check_regular(found)
+        check_private(found)
         return parse_key(os.read(descriptor, MAX_KEY_FILE + 1))
     finally:
         os.close(descriptor)
+
+
+def check_regular(found: os.stat_result) -> None:
+    """Refuse what is no regular file: a pipe could keep its reader waiting.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("must be a regular file")
+
+
+def check_private(found: os.stat_result) -> None:
+    """Refuse a secret that others may read, or its group write.
+
+    Raises:
+        ValueError: they may.
+    """
+    if found.st_mode & _FOR_OTHERS:
+        mode = stat.S_IMODE(found.st_mode)
+        raise ValueError(f"must be private: run chmod 600 on it (got mode {mode:o})")

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
 _LONGEST_VALUE = 60
 _LONGEST_LIST = 600
-_SECRET = {"keys", "file", "password_file"}
+_SECRET = {"keys", "key", "file", "password_file"}
 """Keys that name secrets, and that people put the secret itself under."""
 _USER = re.compile(r"://.*@", re.DOTALL)
 """What stands in a URL before the server."""

@@ -31,6 +31,7 @@ from drld.config.plane_tables import planes
 from drld.config.probes import PROFILES
 from drld.config.schema import (
     GossipTable,
+    HttpTable,
     KeyTable,
     LimiterTable,
     LimitTable,
@@ -58,6 +59,7 @@ def reference() -> str:
     """The text between the two markers of the page."""
     tables: list[tuple[str, type[BaseModel]]] = [
         ("##", LimiterTable),
+        ("##", HttpTable),
         *(("##", plane.table) for plane in planes()),
         ("##", GossipTable),
         ("###", KeyTable),

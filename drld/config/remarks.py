@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 
 from drld.config.problems import some
 from drld.model import NS_PER_S
 from drld.planes import registered
 from drld.policy import Policy
-from drld.spec import LimiterSpec
+from drld.spec import LimiterSpec, format_endpoint
 from drld.units import format_duration
 
 LONGEST_TUNED_NS = NS_PER_S
@@ -18,7 +19,7 @@ LONGEST_TUNED_NS = NS_PER_S
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on a configuration, the registry's part included."""
     of_planes = [line for plane in registered("remarks") for line in plane.remarks(spec)]
-    return [*_open(spec), *_ignored(spec), *of_planes, *_long(spec), *_slow(spec)]
+    return [*_open(spec), *_plain(spec), *_ignored(spec), *of_planes, *_long(spec), *_slow(spec)]
 
 
 def _policies(spec: LimiterSpec) -> list[Policy]:
@@ -31,6 +32,17 @@ def _open(spec: LimiterSpec) -> list[str]:
     return [
         "gossip.accept_unauthenticated: datagrams without a key are accepted: use this only while "
         "introducing keys (docs/security.md)"
+    ]
+
+
+def _plain(spec: LimiterSpec) -> list[str]:
+    if spec.http is None or spec.http.tls:
+        return []
+    plain = [it for it in spec.http.listen if not ip_address(it[0]).is_loopback]
+    return [
+        f"http.listen: {format_endpoint(*it)}: figures are sent without TLS: set http.certificate, "
+        "or listen on a loopback address"
+        for it in plain
     ]
 
 

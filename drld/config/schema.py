@@ -24,6 +24,7 @@ from drld.config.fields import (
     Interface,
     Interval,
     Kind,
+    Listen,
     Name,
     SocketPath,
     TimeToLive,
@@ -70,6 +71,29 @@ class KeyTable(Table):
     file: FilePath
     """File with 16 to 32 random bytes in hexadecimal digits or base64, as `drlctl keys generate`
     makes it; only its owner may write it, and only owner and group may read it."""
+
+
+class HttpTable(Table):
+    """`[http]`: figures for other hosts.
+
+    The daemon answers `GET /metrics` on these addresses (docs/metrics.md), and nothing that changes
+    it. The table may be left out.
+    """
+
+    listen: Listen
+    """Such as `"127.0.0.1:9617"`; `0.0.0.0` and `[::]` are all addresses of a family. A change
+    takes effect when the daemon restarts."""
+    certificate: FilePath | None = None
+    """Certificate for TLS, and its chain (PEM); needs `key`. A reload reads all files again.
+    Default: no TLS."""
+    key: FilePath | None = None
+    """Private key (PEM), which other users may not read. Default: no TLS."""
+    client_ca: FilePath | None = None
+    """Certificates (PEM) of authorities: clients need a certificate of one. Default: any client
+    may read."""
+    page: bool = False
+    """Whether to show the page (docs/operations.md#the-page); needs `certificate` or loopback
+    addresses, and a restart."""
 
 
 class GossipTable(Table):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 
 import trio
@@ -19,6 +19,7 @@ from drld.control.changing import changing
 from drld.control.keys import key_routes
 from drld.control.limits import limit_routes, no_limit
 from drld.control.metrics import metrics_routes
+from drld.control.page import page_routes
 from drld.control.pieces import begin, proceed
 from drld.control.turns import Turns
 from drld.planes import registered
@@ -62,12 +63,36 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
     ]
 
 
+Maker = Callable[[Backend, Turns], list[Route]]
+
+_OWN: tuple[Maker, ...] = (_routes, limit_routes, key_routes, metrics_routes, page_routes)
+PUBLIC: tuple[Maker, ...] = (metrics_routes,)
+"""What other hosts may ask for, on the addresses of `[http]`; and `page_routes`, if asked."""
+
+
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     """The application that answers for `backend`, and takes turns with whoever else does."""
-    own = (_routes, limit_routes, key_routes, metrics_routes)
-    makers = (*own, *(plane.routes for plane in registered("routes")))
+    makers = (*_OWN, *(plane.routes for plane in registered("routes")))
+    return _starlette([route for routes in makers for route in routes(backend, turns)])
+
+
+def make_public_app(backend: Backend, turns: Turns, public: Sequence[Maker] = PUBLIC) -> ASGIApp:
+    """The application for other hosts: it reads `backend`, and changes nothing.
+
+    Raises:
+        ValueError: a route has a method that may change something.
+    """
+    makers = (*public, *(plane.routes for plane in registered("public_routes")))
+    routes = [route for routes in makers for route in routes(backend, turns)]
+    for route in routes:
+        if (route.methods or {"any"}) - {"GET", "HEAD"}:
+            raise ValueError(f"{route.path}: is not for other hosts: it takes {route.methods}")
+    return _starlette(routes)
+
+
+def _starlette(routes: list[Route]) -> ASGIApp:
     app = Starlette(
-        routes=[route for routes in makers for route in routes(backend, turns)],
+        routes=routes,
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -12,8 +12,11 @@ from drld.config.changes import Change
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
+    Event,
     KeysReport,
     LimitReport,
+    LiveLimit,
+    PeerHealth,
     PeerReport,
     StatusReport,
     TraceRecord,
@@ -45,6 +48,18 @@ class Backend(Protocol):
         Raises:
             KeyError: there is no such limit.
         """
+
+    def pressures(self) -> Iterable[tuple[str, float]]:
+        """Every limit with its demand here, as a part of its rate; consumed in batches."""
+
+    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
+        """The limits of these names that there are, as the page shows them."""
+
+    def health(self) -> list[PeerHealth]:
+        """The first hundred peers: those that are not well come first."""
+
+    def events(self, after: int) -> Iterable[Event]:
+        """The last hundred events; of these, those after a number."""
 
     def keys(self) -> KeysReport:
         """The keys in force."""

@@ -1,8 +1,8 @@
 """One connection of an HTTP/1.1 server: an ASGI application answers, h11 speaks, under bounds.
 
 - A request, head and body, is complete within `REQUEST_S` of the connection, or of the answer
-  before it, be it sent byte by byte. It is read whole before the application sees it, so that no
-  application waits for a client.
+  before it, be it sent byte by byte; a TLS handshake is a part of that. The request is read whole
+  before the application sees it, so that no application waits for a client.
 - What is written is taken within `WRITE_S`, or the connection ends.
 - The connection ends at once, and with it what is done for it, when the client has gone or the
   daemon stops.
@@ -45,9 +45,7 @@ class _RefusedError(Exception):
 class Connection:
     """A client; `serve` ends with it."""
 
-    def __init__(
-        self, app: ASGIApp, turns: Turns, stream: trio.abc.HalfCloseableStream, peer: object
-    ) -> None:
+    def __init__(self, app: ASGIApp, turns: Turns, stream: trio.abc.Stream, peer: object) -> None:
         """`peer` is found in the `state` of each request."""
         self._app = app
         self._turns = turns

@@ -1,113 +1,80 @@
-"""GET /metrics: the daemon's figures in the text format of Prometheus, version 0.0.4.
+"""GET /metrics: the daemon's figures as Prometheus names them.
 
 Units are Prometheus' base units: bytes, seconds, bytes per second. Names of figures of a limit that
 counts another unit have that unit's name in place of bytes. Labels name limits, peers and
 reasons, which the configuration and the code bound; what traffic contains never becomes a label.
-The format is written by hand: 10,000 limits have 160,000 samples, and prometheus-client makes them
-all without a pause, which would keep ticks waiting. Here they are made a few limits at a time.
+A plane adds its own figures (drld.planes).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import NamedTuple, cast
+from functools import cache, partial
+from typing import cast
 
-import trio
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from drld.control.backend import Backend
-from drld.control.pieces import begin, proceed
+from drld.control.exposition import Exposition, Family, Sample, counter, gauge
 from drld.control.schema import GossipReport, LimitReport, PeerReport, StatusReport
 from drld.control.turns import Turns
+from drld.planes import registered
 from drld.units import BYTES
 
-MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-_BATCH_S = 0.002
-"""How long samples are made before other tasks get their turn."""
-
-
-class Family(NamedTuple):
-    """Samples of one name."""
-
-    name: str
-    """Without the prefix `drld_`."""
-    kind: str
-    """`counter` (the name ends in `_total`) or `gauge`."""
-    help: str
-
-
-class Sample(NamedTuple):
-    """One value; None is left out."""
-
-    family: Family
-    value: float | None
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-def _counter(name: str, text: str) -> Family:
-    return Family(f"{name}_total", "counter", text)
-
-
-def _gauge(name: str, text: str) -> Family:
-    return Family(name, "gauge", text)
-
-
-_INFO = _gauge("info", "1; the labels say which limiter this is, and what it runs.")
-_READY = _gauge("ready", "1 if the daemon enforces its limits.")
-_UPTIME = _gauge("uptime_seconds", "Time since the daemon started.")
-_LOADED = _gauge("config_loaded_timestamp_seconds", "When the configuration in force was read.")
-_REFUSED = _gauge("config_reload_refused", "1 if the last reload was refused.")
-_PEERS = _gauge("peers", "Peers that the configuration or the registry names.")
-_CONNECTED_PEERS = _gauge("peers_connected", "Peers whose shares are in the limit in force.")
-_VERDICTS = _gauge("peers_by_verdict", "Peers, by what probes found.")
-_ISOLATED = _gauge("isolated", "1 if no peer answers this limiter's probes.")
-_DISAGREEING = _gauge("peers_disagreeing", "Peers whose shared settings differ from these.")
-_DATAPATH = _counter("datapath_events", "What the datapath counted, by name.")
-_REJECTED = _counter("gossip_rejected", "Datagrams and updates refused, by reason.")
-_ERRORS = _counter("gossip_errors", "Socket errors, by the name of the error.")
+_INFO = gauge("info", "1; the labels say which limiter this is, and what it runs.")
+_READY = gauge("ready", "1 if the daemon enforces its limits.")
+_UPTIME = gauge("uptime_seconds", "Time since the daemon started.")
+_LOADED = gauge("config_loaded_timestamp_seconds", "When the configuration in force was read.")
+_REFUSED = gauge("config_reload_refused", "1 if the last reload was refused.")
+_PEERS = gauge("peers", "Peers that the configuration or the registry names.")
+_CONNECTED_PEERS = gauge("peers_connected", "Peers whose shares are in the limit in force.")
+_VERDICTS = gauge("peers_by_verdict", "Peers, by what probes found.")
+_ISOLATED = gauge("isolated", "1 if no peer answers this limiter's probes.")
+_DISAGREEING = gauge("peers_disagreeing", "Peers whose shared settings differ from these.")
+_DATAPATH = counter("datapath_events", "What the datapath counted, by name.")
+_REJECTED = counter("gossip_rejected", "Datagrams and updates refused, by reason.")
+_ERRORS = counter("gossip_errors", "Socket errors, by the name of the error.")
 _GOSSIP: dict[str, Family] = {
-    "sent": _counter("gossip_updates_sent", "Updates sent."),
-    "received": _counter("gossip_updates_received", "Updates received."),
-    "bytes_sent": _counter("gossip_sent_bytes", "Bytes of IP packets sent."),
-    "control_sent": _counter("gossip_control_sent", "Probes and answers sent."),
-    "control_received": _counter("gossip_control_received", "Probes and answers received."),
-    "handshakes": _counter("gossip_handshakes", "HELLOs sent."),
-    "sessions": _counter("gossip_sessions", "Sessions completed with peers."),
-    "floods": _counter("gossip_floods", "Ticks that refused too many datagrams to read the rest."),
+    "sent": counter("gossip_updates_sent", "Updates sent."),
+    "received": counter("gossip_updates_received", "Updates received."),
+    "bytes_sent": counter("gossip_sent_bytes", "Bytes of IP packets sent."),
+    "control_sent": counter("gossip_control_sent", "Probes and answers sent."),
+    "control_received": counter("gossip_control_received", "Probes and answers received."),
+    "handshakes": counter("gossip_handshakes", "HELLOs sent."),
+    "sessions": counter("gossip_sessions", "Sessions completed with peers."),
+    "floods": counter("gossip_floods", "Ticks that refused too many datagrams to read the rest."),
 }
 _OF_LIMITS: dict[str, Family] = {
-    "rate_bps": _gauge("limit_rate_bytes_per_second", "The global limit."),
-    "burst_bytes": _gauge("limit_burst_bytes", "Burst of the global limit."),
-    "limit_in_force_bps": _gauge(
+    "rate_bps": gauge("limit_rate_bytes_per_second", "The global limit."),
+    "burst_bytes": gauge("limit_burst_bytes", "Burst of the global limit."),
+    "limit_in_force_bps": gauge(
         "limit_in_force_bytes_per_second", "The limit less the shares of the missing."
     ),
-    "local_limit_bps": _gauge(
+    "local_limit_bps": gauge(
         "limit_local_bytes_per_second", "What this limiter may forward of the limit."
     ),
-    "demand_bps": _gauge("limit_demand_bytes_per_second", "What this limiter's traffic wants."),
-    "drop_probability": _gauge("limit_drop_probability", "Part that is dropped at random, 0 to 1."),
-    "flows": _gauge("limit_flows_sampled", "Flows in the sample."),
-    "arrived_bytes": _counter("limit_arrived_bytes", "Bytes that arrived."),
-    "arrived_packets": _counter("limit_arrived_packets", "Packets that arrived."),
-    "forwarded_bytes": _counter("limit_forwarded_bytes", "Bytes forwarded."),
-    "forwarded_packets": _counter("limit_forwarded_packets", "Packets forwarded."),
-    "dropped_bytes": _counter(
+    "demand_bps": gauge("limit_demand_bytes_per_second", "What this limiter's traffic wants."),
+    "drop_probability": gauge("limit_drop_probability", "Part that is dropped at random, 0 to 1."),
+    "flows": gauge("limit_flows_sampled", "Flows in the sample."),
+    "arrived_bytes": counter("limit_arrived_bytes", "Bytes that arrived."),
+    "arrived_packets": counter("limit_arrived_packets", "Packets that arrived."),
+    "forwarded_bytes": counter("limit_forwarded_bytes", "Bytes forwarded."),
+    "forwarded_packets": counter("limit_forwarded_packets", "Packets forwarded."),
+    "dropped_bytes": counter(
         "limit_dropped_bytes", "Bytes dropped; in shadow mode those above the limit."
     ),
-    "dropped_packets": _counter(
+    "dropped_packets": counter(
         "limit_dropped_packets", "Packets dropped; in shadow mode those above the limit."
     ),
 }
-_LIMIT_INFO = _gauge("limit_info", "1; the labels say how the limit is configured.")
+_LIMIT_INFO = gauge("limit_info", "1; the labels say how the limit is configured.")
 _OF_PEERS: dict[str, Family] = {
-    "connected": _gauge("peer_connected", "1 if the peer's share is in the limit in force."),
-    "age_s": _gauge("peer_last_update_age_seconds", "Time since the peer's last update."),
-    "received": _counter("peer_updates_received", "Updates accepted from the peer."),
-    "lost": _counter("peer_updates_lost", "Updates of the peer that were lost."),
-    "late": _counter("peer_updates_late", "Updates of the peer that came too late."),
-    "rejected": _counter("peer_updates_rejected", "Updates of the peer of another allocator."),
+    "connected": gauge("peer_connected", "1 if the peer's share is in the limit in force."),
+    "age_s": gauge("peer_last_update_age_seconds", "Time since the peer's last update."),
+    "received": counter("peer_updates_received", "Updates accepted from the peer."),
+    "lost": counter("peer_updates_lost", "Updates of the peer that were lost."),
+    "late": counter("peer_updates_late", "Updates of the peer that came too late."),
+    "rejected": counter("peer_updates_rejected", "Updates of the peer of another allocator."),
 }
 
 
@@ -182,58 +149,17 @@ def _of_keys(
         yield Sample(family, value, labels)
 
 
-def _all(backend: Backend) -> Iterator[Sample]:
+def samples(backend: Backend) -> Iterator[Sample]:
+    """All samples: of the daemon, its limits, its peers and its planes."""
     yield from of_status(backend.status())
     for limit in backend.limits():
         yield from of_limit(limit)
     for peer in backend.peers():
         yield from of_peer(peer)
-
-
-def line(sample: Sample) -> str:
-    """A sample as the format has it."""
-    value = sample.value
-    assert value is not None
-    text = str(int(value)) if value == int(value) else repr(float(value))
-    if not sample.labels:
-        return f"drld_{sample.family.name} {text}\n"
-    labels = ",".join(f'{name}="{_escaped(label)}"' for name, label in sample.labels)
-    return f"drld_{sample.family.name}{{{labels}}} {text}\n"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def headed(family: Family) -> str:
-    """What comes before a family's samples."""
-    name = f"drld_{family.name}"
-    return f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n"
-
-
-class _Metrics:
-    """The application that answers GET /metrics."""
-
-    def __init__(self, backend: Backend, turns: Turns) -> None:
-        self._backend = backend
-        self._turns = turns
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        families: dict[Family, list[str]] = {}
-        until = trio.current_time() + _BATCH_S
-        for sample in _all(self._backend):
-            if sample.value is not None:
-                families.setdefault(sample.family, []).append(line(sample))
-            if trio.current_time() >= until:
-                await self._turns.wait()
-                until = trio.current_time() + _BATCH_S
-        await begin(send, MEDIA_TYPE)
-        for family, lines in families.items():
-            await self._turns.wait()
-            await proceed(send, (headed(family) + "".join(lines)).encode(), more=True)
-        await proceed(send, b"", more=False)
+    for plane in registered("metrics"):
+        yield from plane.samples(backend)
 
 
 def metrics_routes(backend: Backend, turns: Turns) -> list[Route]:
     """The path of the metrics."""
-    return [Route("/metrics", _Metrics(backend, turns), methods=["GET"])]
+    return [Route("/metrics", Exposition(partial(samples, backend), turns), methods=["GET"])]

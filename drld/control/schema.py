@@ -7,7 +7,9 @@ count since the daemon started. This module imports nothing but typing: drlctl s
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
+
+Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 
 
 class DatapathReport(TypedDict):
@@ -267,7 +269,7 @@ class PeerReport(TypedDict):
     name: str
     address: str
     connected: bool
-    verdict: Literal["alive", "suspect", "dead", "left", "unknown"]
+    verdict: Verdict
     """What probes found."""
     age_s: float | None
     """Time since the last update; None where there was none."""
@@ -275,6 +277,66 @@ class PeerReport(TypedDict):
     lost: int
     late: int
     rejected: int
+
+
+class Told(TypedDict):
+    """What a peer told about one limit, and counts here."""
+
+    peer: str
+    value: float
+    """Of the `quantity` of the limit's `fleet`."""
+    limiters: int
+    """How many limiters it is the sum of: in a tree the peer and those behind it; 0: they are
+    disconnected, and what they want still counts."""
+
+
+class LiveLimit(LimitReport):
+    """One limit as the page shows it."""
+
+    marked_bytes: float
+    marked_packets: int
+    counted_age_s: float
+    """Age of the counters: time since the limit's last tick; 0 if it is quiescent."""
+    told: list[Told]
+    """What the neighbours told; empty with `pushsum`, whose peers tell no such values."""
+
+
+class PeerHealth(TypedDict):
+    """A peer as the page shows it: some of `PeerReport`."""
+
+    name: str
+    address: str
+    connected: bool
+    verdict: Verdict
+    age_s: float | None
+
+
+class Event(TypedDict):
+    """Something that happened to the daemon or the fleet, and lasts."""
+
+    number: int
+    """Counts the daemon's events from 1."""
+    t: float
+    """Unix time."""
+    kind: Literal["daemon", "reload", "change", "peer", "fault"]
+    text: str
+    """The line of the log."""
+
+
+class LiveReport(TypedDict):
+    """What the page shows: GET /v1/live."""
+
+    t: float
+    """Unix time."""
+    status: StatusReport
+    matching: int
+    """Limits whose name contains what was searched for; without a search, all."""
+    limits: list[LiveLimit]
+    """Those of them with the highest demand as part of their rate, in the configuration's order."""
+    peers: list[PeerHealth]
+    """The first hundred: those that are not well come first."""
+    events: list[Event]
+    """The last hundred, or of these those after the number that was asked for."""
 
 
 class TraceRecord(TypedDict):

@@ -3,7 +3,8 @@
 The socket exists before anybody can connect (`listen` comes last), and before it has its group
 nobody but the owner may. Clients are known by the credentials that the kernel vouches for. Their
 number is bounded, with places kept for root; what one connection raises ends that connection alone;
-how each is served, and for how long: drld.control.connection.
+how each is served, and for how long: drld.control.connection. `Connections` serves other hosts too
+(drld.control.tcp).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import trio
+from starlette.types import ASGIApp
 
 from drld.control.app import make_app
 from drld.control.backend import Backend
+from drld.control.browsers import guarded
 from drld.control.connection import Connection
 from drld.control.credentials import Credentials
 from drld.control.turns import Turns
@@ -35,13 +38,20 @@ KEPT_PLACES = 8
 SOCKET_MODE = 0o660
 _BACKLOG = 16
 _RETRY_S = 0.2
-_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PASSING = {
+    *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
+    # Of a client that is gone already, or of the network on its way here: accept(2).
+    *(errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP),
+    *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET),
+}
+"""Errors after which others can be accepted."""
 
 
 async def serve(
     backend: Backend,
     path: str | os.PathLike[str],
     group: str | int | None = None,
+    turns: Turns | None = None,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -51,15 +61,19 @@ async def serve(
         backend: what answers.
         path: of the socket.
         group: that may open it, besides the daemon's user; by default the daemon's own.
+        turns: shared with the daemon's other servers.
         task_status: started when the socket is there.
 
     Raises:
         ConfigError: the socket cannot be made, or another daemon answers on it.
     """
     path = Path(path)
+    turns = turns or Turns()
     sock, identity = _claim(path, group)
     try:
-        await Connections(backend).accept(trio.socket.from_stdlib_socket(sock), task_status)
+        await Connections(guarded(make_app(backend, turns)), turns).accept(
+            trio.socket.from_stdlib_socket(sock), task_status
+        )
     finally:
         sock.close()
         with suppress(OSError):
@@ -68,11 +82,17 @@ async def serve(
 
 
 class Connections:
-    """The clients of one daemon, who share the loop with it and with each other."""
+    """The clients of one server, who share the loop with the daemon and with each other.
 
-    def __init__(self, backend: Backend) -> None:
-        self._turns = Turns()
-        self._app = make_app(backend, self._turns)
+    These are processes of this host; a server with other clients has a subclass.
+    """
+
+    kind = "control"
+
+    def __init__(self, app: ASGIApp, turns: Turns) -> None:
+        """Have an application answer, which takes turns with all others."""
+        self._app = app
+        self._turns = turns
         self._open = 0
         self._warnings = ThrottledLog(log)
 
@@ -83,47 +103,59 @@ class Connections:
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
-                sock = await self._accepted(listener)
-                stream, peer = trio.SocketStream(sock), Credentials.of(sock)
-                if self._open < _places(peer):
+                sock, address = await self._accepted(listener)
+                peer = self.peer(sock, address)
+                if self._open < self.places(peer):
                     self._open += 1
-                    nursery.start_soon(self._serve_counted, stream, peer)
+                    nursery.start_soon(self._serve_counted, self.stream(sock), peer)
                 else:
                     self._warnings.warn(
-                        f"refused a control connection of {peer}: {self._open} are open"
+                        f"refused a {self.kind} connection of {peer}: {self._open} are open"
                     )
                     sock.close()
+                await self.pause()
 
-    async def _accepted(self, listener: trio.socket.SocketType) -> trio.socket.SocketType:
+    def peer(self, sock: trio.socket.SocketType, _address: object) -> object:
+        """Who has connected; the application finds it in the `state` of each request."""
+        return Credentials.of(sock)
+
+    def places(self, peer: object) -> int:
+        """How many connections there may be for one of this client's."""
+        assert isinstance(peer, Credentials)
+        kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
+        return MAX_CONNECTIONS - kept
+
+    def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
+        """What is spoken HTTP over."""
+        return trio.SocketStream(sock)
+
+    async def pause(self) -> None:
+        """Wait before another is accepted."""
+
+    async def _accepted(
+        self, listener: trio.socket.SocketType
+    ) -> tuple[trio.socket.SocketType, object]:
         while True:
             try:
-                sock, _ = await listener.accept()
+                return await listener.accept()
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
+                if error.errno not in _PASSING:
                     raise
-                self._warnings.warn(f"cannot accept a control connection: {error.strerror}")
+                self._warnings.warn(f"cannot accept a {self.kind} connection: {error.strerror}")
                 await trio.sleep(_RETRY_S)
-            else:
-                return sock
 
-    async def _serve_counted(self, stream: trio.SocketStream, peer: Credentials) -> None:
+    async def _serve_counted(self, stream: trio.abc.Stream, peer: object) -> None:
         try:
             await self.serve(stream, peer)
         finally:
             self._open -= 1
 
-    async def serve(self, stream: trio.abc.HalfCloseableStream, peer: Credentials) -> None:
+    async def serve(self, stream: trio.abc.Stream, peer: object) -> None:
         """Serve one client; whatever that raises harms no other."""
         try:
             await Connection(self._app, self._turns, stream, peer).serve()
         except Exception:
-            log.exception("a control connection ended with an error")
-
-
-def _places(peer: Credentials) -> int:
-    """How many connections there may be for one of this client's."""
-    kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
-    return MAX_CONNECTIONS - kept
+            log.exception("a %s connection ended with an error", self.kind)
 
 
 def _claim(path: Path, group: str | int | None) -> tuple[socket.socket, tuple[int, int]]:

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -37,15 +37,21 @@ from drld.config.changes import Change, Configuration
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
+    Event,
     KeysReport,
     LimitReport,
+    LiveLimit,
+    PeerHealth,
     PeerReport,
     StatusReport,
     TraceLine,
 )
 from drld.control.server import serve
+from drld.control.tcp import serve_http
 from drld.control.trace import TraceHub
-from drld.daemon import report, startup
+from drld.control.turns import Turns
+from drld.daemon import live, report, startup
+from drld.daemon.event_log import EventLog
 from drld.daemon.notify import Manager
 from drld.daemon.peer_log import PeerLog
 from drld.daemon.single_flight import SingleFlight
@@ -59,6 +65,8 @@ from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from drld.registry.agent import Agent
 
 if sys.version_info < (3, 11):
@@ -111,6 +119,7 @@ class Daemon:
         self._changed = trio.Event()
         self._traces = TraceHub()
         self._peer_log = PeerLog()
+        self._events = EventLog()
         self._remarks: list[str] = []
         """On the configuration in force."""
         self._one_reload = SingleFlight(self._reload)
@@ -131,7 +140,11 @@ class Daemon:
                 async with trio.open_nursery() as nursery:
                     spec = self.engine.spec
                     # Before packets: what fails here leaves what a dead daemon left in force.
-                    await nursery.start(serve, self, spec.control, spec.control_group)
+                    turns = Turns()
+                    await nursery.start(serve, self, spec.control, spec.control_group, turns)
+                    if spec.http is not None:
+                        show = partial(serve_http, page=spec.http.page)
+                        await nursery.start(show, self, spec.http.listen, self._tls, turns)
                     nursery.start_soon(self._work, nursery)
                     nursery.start_soon(self._reload_on_signals, hangups)
                     async for _ in stops:
@@ -148,6 +161,11 @@ class Daemon:
                 if stopping and self._registry is not None:
                     with trio.CancelScope(shield=True):
                         await self._registry.leave()
+
+    def _tls(self) -> SSLContext | None:
+        """What the certificate's files were when the configuration in force was read."""
+        http = self._configuration.in_force.http
+        return http.tls if http else None
 
     async def _work(self, nursery: trio.Nursery) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
@@ -167,7 +185,9 @@ class Daemon:
         gc.freeze()
         self.ready = True
         self._manager.tell("READY=1")
-        log.info("ready: limits: %d, %s", len(self.engine.limits), self._why())
+        ready = f"ready: limits: {len(self.engine.limits)}, {self._why()}"
+        log.info("%s", ready)
+        self._events.add("daemon", ready)
         self._remark()
 
     def _engine(self, spec: LimiterSpec) -> Engine:
@@ -265,6 +285,7 @@ class Daemon:
             ticks = self.engine.tick(clock(), self._traces.limits())
             for notice in self._peer_log.lines(self.engine, clock()):
                 log.warning("%s", notice)
+                self._events.add("peer", notice)
             for name, tick in ticks:
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
 
@@ -307,6 +328,7 @@ class Daemon:
             await self._put_in_force(configuration.in_force)
         except DrldError as error:
             self._reload_error = str(error)[:MAX_REPORTED]
+            self._events.add("fault", f"reload refused: {self._reload_error}")
             raise
         finally:
             if self.ready:
@@ -315,7 +337,9 @@ class Daemon:
         self._configuration = configuration
         self._reload_error = None
         self._loaded_at = time.time()
-        log.info("reloaded %s: limits: %d", self.path, len(self.engine.limits))
+        reloaded = f"reloaded {self.path}: limits: {len(self.engine.limits)}"
+        log.info("%s", reloaded)
+        self._events.add("reload", reloaded)
         if self._dropped:
             log.warning("unsaved changes are dropped by the reload: %s", ", ".join(self._dropped))
 
@@ -384,7 +408,9 @@ class Daemon:
         lasts = "saved" if saved else "until a restart or a reload"
         for it in found:
             keys = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in it.keys.items())
-            log.info("%s %s (%s): %s", it.table, it.change, lasts, keys)
+            line = f"{it.table} {it.change} ({lasts}): {keys}"
+            log.info("%s", line)
+            self._events.add("change", line)
         agreed = [
             shared_settings((limit.policy for limit in each.in_force.limits), each.in_force.gossip)
             for each in (before, after)
@@ -470,6 +496,23 @@ class Daemon:
     def peers(self) -> Iterator[PeerReport]:
         """Every peer, in the order of the configuration."""
         return report.peer_reports(self.engine, clock())
+
+    def pressures(self) -> Iterator[tuple[str, float]]:
+        """Every limit with its demand here, as a part of its rate."""
+        return live.pressures(self.engine)
+
+    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
+        """The limits of these names that there are, as the page shows them."""
+        unsaved = self._configuration.unsaved_keys()
+        return live.live_limits(self.engine, clock(), unsaved, names)
+
+    def health(self) -> list[PeerHealth]:
+        """The first hundred peers: those that are not well come first."""
+        return live.health(self.engine, clock())
+
+    def events(self, after: int) -> Iterator[Event]:
+        """The last hundred events; of these, those after a number."""
+        return self._events.after(after)
 
     def keys(self) -> KeysReport:
         """The keys in force."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Literal, TypeAlias
 
 from drld import reload
 from drld.control.schema import (
@@ -23,6 +22,7 @@ from drld.control.schema import (
     PeerReport,
     ProbesReport,
     TraceRecord,
+    Verdict,
 )
 from drld.engine import Engine
 from drld.gossip.transport import Transport
@@ -35,7 +35,6 @@ from drld.spec import LimitSpec, format_endpoint
 from drld.units import Unit
 
 _NOTHING: Mapping[int, list[str]] = MappingProxyType({})
-Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 _VERDICTS: dict[State, Verdict] = {
     State.ALIVE: "alive",
     State.SUSPECT: "suspect",
@@ -109,8 +108,8 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
         forwarded_bps=measured.forwarded_bytes * rate,
         dropped_bps=measured.dropped_bytes * rate,
         demand_bps=unit.shown_rate(tick.demand.rate),
-        local=_shared(tick.allocation.value, tick),
-        remote=_shared(tick.view.remote, tick),
+        local=shared_value(tick.allocation.value, tick),
+        remote=shared_value(tick.view.remote, tick),
         limit_in_force_bps=unit.shown_rate(tick.in_force.rate),
         local_limit_bps=local_limit_bps(tick),
         drop_probability=tick.enforcement.drop_probability,
@@ -145,17 +144,17 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
     # At once, because a reload may remove peers before the client has read the last one.
     known = [
-        (peer, _verdict(engine, peer.name), membership.heard_ns(peer.name))
+        (peer, verdict(engine, peer.name), membership.heard_ns(peer.name))
         for peer in engine.spec.peers
     ]
-    for peer, verdict, heard_ns in known:
+    for peer, found, heard_ns in known:
         links = [links[peer.name] for links in fabrics if peer.name in links]
         links.append(membership.heartbeats(peer.name))
         yield PeerReport(
             name=peer.name,
             address=format_endpoint(*peer.address),
             connected=peer.name in connected,
-            verdict=verdict,
+            verdict=found,
             age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,
             received=sum(link.received for link in links),
             lost=sum(link.lost for link in links),
@@ -169,7 +168,7 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
     probes = engine.node.probes
     if probes is None:
         return None
-    counts = Counter(_verdict(engine, peer.name) for peer in engine.spec.peers)
+    counts = Counter(verdict(engine, peer.name) for peer in engine.spec.peers)
     return ProbesReport(
         alive=counts["alive"],
         suspect=counts["suspect"],
@@ -182,7 +181,8 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
     )
 
 
-def _verdict(engine: Engine, peer: str) -> Verdict:
+def verdict(engine: Engine, peer: str) -> Verdict:
+    """What probes found about a peer."""
     probes = engine.node.probes
     state = None if probes is None else probes.peer_states.state(peer)
     return "unknown" if state is None else _VERDICTS[state]
@@ -226,15 +226,15 @@ def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
         age_ns = managed.limiter.membership.age_ns(now_ns)
     return FleetView(
         quantity="rate" if managed.limiter.fabric.quantity is Quantity.RATE else "weight",
-        local=_shared(tick.allocation.value, tick) if tick else 0.0,
-        remote=_shared(tick.view.remote, tick) if tick else 0.0,
+        local=shared_value(tick.allocation.value, tick) if tick else 0.0,
+        remote=shared_value(tick.view.remote, tick) if tick else 0.0,
         connected=sorted(tick.view.connected) if tick else [],
         unnamed=tick.view.unnamed if tick else 0,
         age_s=None if age_ns is None else age_ns / NS_PER_S,
     )
 
 
-def _shared(value: float, tick: Tick) -> float:
+def shared_value(value: float, tick: Tick) -> float:
     """A shared value in operators' units: a weight is unchanged."""
     return tick.unit.shown_rate(value) if tick.quantity is Quantity.RATE else value
 

@@ -17,12 +17,19 @@ class SingleFlight:
 
     Other actions that must not run at the same time take their turn by `alone`.
 
-    Between two runs it pauses for as long as the last one took, within `MIN_PAUSE_S` and
-    `MAX_PAUSE_S`. A storm of calls therefore leaves the daemon time for its other work.
+    Between two runs it pauses for `rest` times as long as the last one took, within `shortest_s`
+    and `MAX_PAUSE_S`. A storm of calls therefore leaves the daemon time for its other work.
     """
 
-    def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        action: Callable[[], Awaitable[None]],
+        rest: float = 1.0,
+        shortest_s: float = MIN_PAUSE_S,
+    ) -> None:
         self._action = action
+        self._rest = rest
+        self._shortest_s = shortest_s
         self._lock = trio.Lock()
         self._begun = 0
         self._ended = 0
@@ -68,4 +75,5 @@ class SingleFlight:
             yield
         finally:
             ended = trio.current_time()
-            self._paused_until = ended + min(max(ended - began, MIN_PAUSE_S), MAX_PAUSE_S)
+            pause_s = max(self._rest * (ended - began), self._shortest_s)
+            self._paused_until = ended + min(pause_s, MAX_PAUSE_S)

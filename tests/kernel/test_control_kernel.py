@@ -15,6 +15,7 @@ import trio
 
 from drld.control.server import serve
 from drld.errors import ConfigError
+from tests.certificates import Certificate, authority, signed
 from tests.control_fake import FakeDaemon
 
 from .daemon_host import CENTRAL, DaemonHost
@@ -139,6 +140,72 @@ def test_the_daemon_gives_its_socket_to_the_group(topology: Topology, tmp_path: 
         daemon.config.write_text(text)
         refused = daemon.ctl("reload", check=False)
         assert "limiter.control_group: cannot change from 64322 to the default" in refused.stderr
+        daemon.ctl("limit", "set", "customer-a", "--rate", "20kbit")
+        shown = daemon.get("/v1/live")
+        kinds = [event["kind"] for event in shown["events"]]
+        assert kinds == ["daemon", "reload", "fault", "change"]
+        (limit,) = shown["limits"]
+        assert (limit["name"], limit["rate_bps"], limit["unsaved"]) == (
+            *("customer-a", 20_000, ["rate"]),
+        )
+        assert (limit["told"], shown["peers"], shown["status"]["limits"]) == ([], [], 1)
         assert daemon.stop() == 0
     finally:
         daemon.close()
+
+
+def test_metrics_over_tls_outlive_a_bad_certificate(topology: Topology, tmp_path: Path) -> None:
+    first, second = (authority(tmp_path, name) for name in ("first", "second"))
+    own = Certificate(tmp_path / "own.pem", tmp_path / "own.key")
+    before, after = (
+        signed(tmp_path, f"by-{ca.cert.stem}", ca, "serverAuth") for ca in (first, second)
+    )
+    daemons = [DaemonHost(topology.names["limiter"], tmp_path, name) for name in ("lim1", "lim2")]
+
+    def metrics(ca: Certificate) -> str:
+        done = subprocess.run(
+            [
+                *("ip", "netns", "exec", topology.names["limiter"], "curl", "--silent"),
+                *("--show-error", "--cacert", str(ca.cert), "https://127.0.0.1:9617/metrics"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.stdout or done.stderr
+
+    def take(files: Certificate) -> None:
+        own.cert.write_bytes(files.cert.read_bytes())
+        own.key.touch(0o600)
+        own.key.write_bytes(files.key.read_bytes())
+
+    take(before)
+    try:
+        for daemon, listen in zip(daemons, ("127.0.0.1:7946", "127.0.0.2:7946"), strict=True):
+            daemon.configure({}, listen=listen)
+            with daemon.config.open("a") as config:
+                config.write(
+                    f'[http]\nlisten = "127.0.0.1:9617"\ncertificate = "{own.cert}"\n'
+                    f'key = "{own.key}"\n'
+                )
+        lim1, lim2 = daemons
+        lim1.start()
+        assert "\ndrld_ready 1\n" in metrics(first)
+        lim2.spawn()
+        assert lim2.wait() == 3
+        assert "drld: http.listen: cannot bind 127.0.0.1:9617: Address already" in lim2.log
+        own.cert.write_text("none")
+        refused = lim1.ctl("reload", check=False)
+        said = f"http.certificate: {own.cert}: must have certificates in PEM form"
+        assert refused.returncode == 1
+        assert said in refused.stderr
+        assert "\ndrld_config_reload_refused 1\n" in metrics(first)
+        take(after)
+        lim1.ctl("reload")
+        assert "\ndrld_config_reload_refused 0\n" in metrics(second)
+        assert "certificate" in metrics(first)
+        assert lim1.stop() == 0
+    finally:
+        for daemon in daemons:
+            daemon.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from drld.ebpf.attachment import attachment
+from tests.certificates import authority, signed
 
 from .firewalls import firewalls, legacy_path, rules
 from .service import CACHE, CLONE, CONFIG, Service, run
@@ -109,6 +110,22 @@ def test_the_sandbox_lets_drlctl_save_limits_and_nothing_else(service: Service) 
         assert CONFIG.read_text() == before
     finally:
         drop_in.unlink(missing_ok=True)
+
+
+def test_the_sandbox_lets_the_daemon_serve_metrics_over_tls(service: Service) -> None:
+    ca = authority(CONFIG.parent, "ca")
+    own = signed(CONFIG.parent, "http", ca, "serverAuth")
+    http = (
+        "[http]",
+        'listen = "0.0.0.0:9617"',
+        f'certificate = "{own.cert}"',
+        f'key = "{own.key}"',
+    )
+    service.configure(*http)
+    service.systemctl("start")
+    metrics = run("curl", "--cacert", ca.cert, "https://127.0.0.1:9617/metrics").stdout
+    assert "\ndrld_ready 1\n" in metrics
+    service.systemctl("reload")
 
 
 def test_a_killed_daemon_is_followed_without_a_window(service: Service, figure: Figure) -> None:

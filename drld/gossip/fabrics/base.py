@@ -116,6 +116,13 @@ class Fabric(ABC, Generic[AnyLink]):
         (`fabrics.membership`), then it is zero.
         """
 
+    def told(self, now_ns: int) -> Mapping[str, tuple[float, int]]:  # noqa: ARG002 -- where it may be
+        """By peer, the value that it told and that counts, and how many limiters it is the sum of.
+
+        Empty for a fabric whose peers tell no values that stand for limiters.
+        """
+        return {}
+
     def set_peers(self) -> None:
         """Take over the membership's peers (a reload); what is known of those that stay is kept."""
         for peer in self._links.keys() - set(self.membership.peers):

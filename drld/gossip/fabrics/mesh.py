@@ -217,6 +217,10 @@ class Mesh(Fabric[_Origin]):
             age_ns = self.membership.age_ns(now_ns)
         return GlobalView(remote=remote, connected=connected, age_ns=age_ns)
 
+    def told(self, now_ns: int) -> dict[str, tuple[float, int]]:
+        """See `Fabric.told`: each peer told its own value."""
+        return {peer: (link.value, 1) for peer, link in self._counted(now_ns)}
+
     def _counted(self, now_ns: int) -> Iterator[tuple[str, _Origin]]:
         """Those whose values count."""
         connected = self._connected(now_ns)

@@ -168,6 +168,13 @@ class Tree(Fabric[_Neighbour]):
         age_ns = membership.age_ns(now_ns) if said_ns is None else now_ns - said_ns
         return GlobalView(remote, connected, age_ns if connected else None, unnamed)
 
+    def told(self, now_ns: int) -> dict[str, tuple[float, int]]:
+        """See `Fabric.told`: a child told the sum below it, the parent the sum of all the rest."""
+        told = self._children(now_ns)
+        if self.membership.parent is not None:
+            told[self.membership.parent] = self._parent(now_ns)
+        return {peer: (it.value, it.members) for peer, it in told.items() if it.members or it.value}
+
     def set_peers(self) -> None:
         """See `Fabric.set_peers`."""
         super().set_peers()

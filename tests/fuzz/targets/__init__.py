@@ -6,7 +6,17 @@ coverage-guided fuzzer (scripts/fuzz) all judge by these.
 
 from __future__ import annotations
 
-from tests.fuzz.targets import api, channel, config, control_wire, packet, probes, registry, wire
+from tests.fuzz.targets import (
+    api,
+    channel,
+    config,
+    control_wire,
+    http,
+    packet,
+    probes,
+    registry,
+    wire,
+)
 from tests.fuzz.targets.base import Target
 
 KERNEL_TARGET = "bpf"
@@ -18,6 +28,7 @@ TARGETS: dict[str, Target] = {
     "packet": packet.TARGET,
     "config": config.TARGET,
     "api": api.TARGET,
+    "http": http.TARGET,
     "registry": registry.TARGET,
 }
 

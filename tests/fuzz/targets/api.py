@@ -14,8 +14,10 @@ import trio
 from trio.testing import MockClock, memory_stream_pair
 
 from drld.control import server
+from drld.control.app import make_app
 from drld.control.connection import REQUEST_S
 from drld.control.credentials import Credentials
+from drld.control.turns import Turns
 from tests.control_fake import CONFIGURATION, FakeDaemon
 from tests.fuzz.targets.base import Target
 
@@ -67,7 +69,8 @@ def serving() -> tuple[FakeDaemon, server.Connections]:
     """One for all inputs: to make it takes longer than most of them."""
     daemon = FakeDaemon()
     daemon.ticks_for_readers = 3
-    return daemon, server.Connections(daemon)
+    turns = Turns()
+    return daemon, server.Connections(make_app(daemon, turns), turns)
 
 
 class _Remember(logging.Handler):
@@ -79,9 +82,14 @@ class _Remember(logging.Handler):
         self._lines.append(logging.Formatter().format(record))
 
 
-async def converse(data: bytes, piece: int) -> tuple[bytes, float]:
+async def converse(
+    data: bytes,
+    piece: int,
+    connections: server.Connections | None = None,
+    peer: object = Credentials(1, 0, 0),
+) -> tuple[bytes, float]:
     """What the server says, and how long it held the connection."""
-    _, connections = serving()
+    connections = connections or serving()[1]
     ours, theirs = memory_stream_pair()
     answer = bytearray()
     began = trio.current_time()
@@ -92,7 +100,7 @@ async def converse(data: bytes, piece: int) -> tuple[bytes, float]:
             assert len(answer) < _ENOUGH
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(connections.serve, theirs, Credentials(1, 0, 0))
+        nursery.start_soon(connections.serve, theirs, peer)
         with trio.move_on_after(PATIENCE_S):
             async with trio.open_nursery() as reading:
                 reading.start_soon(read)

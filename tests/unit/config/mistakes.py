@@ -23,6 +23,7 @@ PROTOCOL = (
 )
 PORTS = 'a port from 1 to 65535, a range such as "8000-8100", or an array of these'
 NO_PORTS = "must be left out unless protocol is one of tcp, udp, sctp, udplite"
+TABLES = "known here: limiter, http, gossip, probes, registry, peer, limit, packets"
 MARK = 'a 32-bit mark such as 16, "0x10" or "0x10/0xff" (value/mask)'
 
 VALUES: dict[str, dict[str, list[str]]] = {
@@ -40,6 +41,11 @@ VALUES: dict[str, dict[str, list[str]]] = {
     "limiter.control": {'an absolute path such as "/run/drld/lim1.sock"': ["'lim1.sock'"]},
     "limiter.control_group": {
         'a group of this host, such as "drld" or 1000': ["-1", "4294967295", "'1000'", "'a b'"]
+    },
+    "http.listen": {
+        ADDRESS: ["9617", "'localhost'", "'10.0.0.1'"],
+        f"{ADDRESS}, and no host name": ["'localhost:9617'"],
+        "the address of one host": ["'224.0.0.1:9617'"],
     },
     "packets.timestamps": {"'auto', 'ebpf', 'kernel' or 'read'": ["'hardware'"]},
     "packets.datapath": {'"auto", "kernel" or "nfqueue"': ["'xdp'"]},
@@ -140,11 +146,11 @@ OTHERS: list[tuple[str, str]] = [
     (changed(("[[limit]]", "[[limits]]")), 'limits: unknown key; did you mean "limit"?'),
     (
         GOOD + "[zzz]\n",
-        "zzz: unknown key; known here: limiter, gossip, probes, registry, peer, limit, packets",
+        f"zzz: unknown key; {TABLES}",
     ),
     (
         GOOD + '["a\\nb"]\n',
-        r"'a\nb': unknown key; known here: limiter, gossip, probes, registry, peer, limit, packets",
+        rf"'a\nb': unknown key; {TABLES}",
     ),
     (
         with_limit_key("on_failures = 'open'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 
 import click
 import pytest
@@ -18,7 +19,8 @@ from drld.capture.spec import Match, PacketsSpec
 from drld.cli.fleet import _limit_row, _tables
 from drld.cli.limit import _keys, _table
 from drld.config import reference
-from drld.control.app import make_app
+from drld.control.app import make_app, make_public_app
+from drld.control.metrics import samples
 from drld.control.turns import Turns
 from drld.errors import ConfigError
 from drld.gossip.health.config_digest import ALL, ConfigDigest
@@ -29,7 +31,7 @@ from drld.shared_settings import shared_settings
 from drld.spec import OnFailure
 from drld.units import BYTES
 
-from ...control_fake import FakeDaemon
+from ...control_fake import FakeDaemon, client, served
 from ...factories import with_policy
 from ...registry_factories import KEYS, events, known, limit
 from .calls.spec import CALLS, ITEM, Calls, CallsSpec, Excess
@@ -247,9 +249,27 @@ def test_its_commands_are_those_of_drlctl() -> None:
 
 
 def test_its_paths_are_those_of_the_control_api() -> None:
-    app = make_app(FakeDaemon(), Turns())
-    assert isinstance(app, Starlette)
-    assert "/v1/calls" in [route.path for route in app.routes if isinstance(route, Route)]
+    app, public = make_app(FakeDaemon(), Turns()), make_public_app(FakeDaemon(), Turns())
+    for made in (app, public):
+        assert isinstance(made, Starlette)
+        assert "/v1/calls" in [it.path for it in made.routes if isinstance(it, Route)]
+    assert "calls" in {it.family.name for it in samples(FakeDaemon())}
+
+
+async def test_its_charts_are_on_the_page(tmp_path: Path) -> None:
+    async with served(FakeDaemon(), tmp_path / "sock"), client(tmp_path / "sock") as api:
+        _, calls = (await api.get("/v1/panels")).json()
+    assert calls == {
+        "items": CALLS.name,
+        "panels": [
+            {
+                "title": "Refused",
+                "counts": "unit",
+                "series": [{"key": "dropped_bytes", "label": "refused", "tone": "dropped"}],
+            }
+        ],
+        "faults": {"lost": "callers were cut off"},
+    }
 
 
 def test_its_tables_are_in_the_reference() -> None:

@@ -16,8 +16,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from drld.control import app, connection, server
+from drld.control.app import make_app
 from drld.control.credentials import Credentials
 from drld.control.schema import LimitReport, PeerReport, StatusReport
+from drld.control.turns import Turns
 from tests.control_fake import PEERS, FakeDaemon, client, many_limits, served
 
 if sys.version_info < (3, 11):
@@ -104,10 +106,11 @@ class Exhausted:
 async def test_without_descriptors_it_waits_and_says_so_once(
     daemon: FakeDaemon, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = Exhausted()
+    listener, turns = Exhausted(), Turns()
+    connections = server.Connections(make_app(daemon, turns), turns)
     began = trio.current_time()
     with pytest.raises(ExceptionGroup) as caught:
-        await server.Connections(daemon).accept(listener, trio.TASK_STATUS_IGNORED)  # type: ignore[arg-type]  # all that is asked of a socket
+        await connections.accept(listener, trio.TASK_STATUS_IGNORED)  # type: ignore[arg-type]  # all that is asked of a socket
     assert caught.group_contains(OSError, match="closed")
     assert trio.current_time() - began == pytest.approx(10 * 0.2)
     assert [entry.getMessage() for entry in caplog.records] == [

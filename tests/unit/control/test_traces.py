@@ -51,7 +51,7 @@ async def test_a_trace_ends_with_its_limit(api: httpx.AsyncClient, daemon: FakeD
 async def stuck_reader(path: Path, limit: str) -> trio.SocketStream:
     """Ask for a trace, and read nothing of it."""
     stream = await trio.open_unix_socket(str(path))
-    await stream.send_all(f"GET /v1/limits/{limit}/trace HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await stream.send_all(f"GET /v1/limits/{limit}/trace HTTP/1.1\r\nHost: drld\r\n\r\n".encode())
     return stream
 
 

@@ -1,0 +1,32 @@
+"""What the page shows of packets."""
+
+from __future__ import annotations
+
+from drld.panels import Panel, Panels, Series
+
+PANELS = Panels(
+    items="packets",
+    panels=(
+        Panel(
+            "Above the limit",
+            "unit",
+            (
+                Series("dropped_bytes", "dropped", "dropped"),
+                Series("marked_bytes", "marked (ECN)", "marked"),
+            ),
+        ),
+        Panel(
+            "Packets",
+            "items",
+            (
+                Series("forwarded_packets", "forwarded", "passed"),
+                Series("dropped_packets", "dropped", "dropped"),
+            ),
+        ),
+    ),
+    faults={
+        "overflow": "the packet queue overflowed",
+        "errors": "packets could not be judged",
+        "reattached": "a program was missing on its interface, and was put back",
+    },
+)

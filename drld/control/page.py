@@ -1,0 +1,154 @@
+"""The page: its files, which are served as they are, and the figures that it asks for.
+
+The page asks once a second (`GET /v1/live`) and remembers some minutes itself. So the daemon keeps
+nothing for a reader and does nothing for a page that nobody looks at; a slow reader only asks less
+often. An answer is made in pieces, each after its turn, as are all long answers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from heapq import heappush, heappushpop
+from pathlib import Path
+
+import trio
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from drld.control.backend import Backend
+from drld.control.pieces import begin, proceed
+from drld.control.turns import Turns
+from drld.planes import registered
+
+FOLDER = Path(__file__).with_name("page")
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    # A daemon that was upgraded has another page.
+    "cache-control": "no-cache",
+}
+"""Nothing runs or loads but the page's own files, whatever a name contains."""
+MOST_LIMITS = 50
+"""Limits in an answer, and on a page."""
+LIMITS = 12
+"""Limits in an answer to a page that does not say how many."""
+_MOST_CHARACTERS = 200
+"""Of what is searched for: longer than any name."""
+_BATCH_S = 0.002
+"""How long limits are compared before other tasks get their turn."""
+
+
+def page_routes(backend: Backend, turns: Turns) -> list[Route]:
+    """Paths of the page, and of what it shows."""
+    names = {path.name: path for path in FOLDER.iterdir() if path.suffix in TYPES}
+
+    def file(name: str) -> Response:
+        if (path := names.get(name)) is None:
+            raise HTTPException(404)
+        # Small, and in the kernel's cache: not worth a thread, nor the memory of a copy.
+        return Response(path.read_bytes(), headers=HEADERS, media_type=TYPES[path.suffix])
+
+    async def index(_: Request) -> Response:
+        return file("index.html")
+
+    async def part(request: Request) -> Response:
+        return file(request.path_params["name"])
+
+    async def panels(_: Request) -> Response:
+        return JSONResponse([_panels(plane.PANELS) for plane in registered("panels")])
+
+    return [
+        Route("/", index),
+        Route("/page/{name}", part),
+        Route("/v1/panels", panels),
+        Route("/v1/live", _Live(backend, turns), methods=["GET"]),
+    ]
+
+
+def _panels(of: object) -> object:
+    """Named tuples as JSON objects."""
+    if isinstance(of, tuple):
+        fields = getattr(of, "_fields", None)
+        parts = [_panels(part) for part in of]
+        return parts if fields is None else dict(zip(fields, parts, strict=True))
+    return of
+
+
+class _Live:
+    """The application that answers GET /v1/live."""
+
+    def __init__(self, backend: Backend, turns: Turns) -> None:
+        self._backend = backend
+        self._turns = turns
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        query = Request(scope).query_params
+        find = query.get("find", "")[:_MOST_CHARACTERS].casefold()
+        most = min(max(_number(query.get("most"), LIMITS), 1), MOST_LIMITS)
+        matching, names = await self._busiest(find, most)
+        if shown := query.get("show"):
+            names.add(shown)
+        backend = self._backend
+        head = {
+            "t": time.time(),
+            "status": backend.status(),
+            "matching": matching,
+            "peers": backend.health(),
+            "events": list(backend.events(_number(query.get("after"), 0))),
+        }
+        await begin(send, b"application/json")
+        await proceed(send, _json(head)[:-1] + b',"limits":', more=True)
+        await self._turns.wait()
+        await proceed(send, _json(backend.live_limits(names)) + b"}", more=False)
+
+    async def _busiest(self, find: str, most: int) -> tuple[int, set[str]]:
+        """How many limits match, and the names of those under the highest pressure."""
+        heap: list[tuple[float, int, str]] = []
+        matching = 0
+        until = trio.current_time() + _BATCH_S
+        for place, (name, pressure) in enumerate(self._backend.pressures()):
+            if not find or find in name.casefold():
+                matching += 1
+                # Of limits that are alike, the first.
+                entry = pressure, -place, name
+                if len(heap) < most:
+                    heappush(heap, entry)
+                elif entry > heap[0]:
+                    heappushpop(heap, entry)
+            if trio.current_time() >= until:
+                await self._turns.wait()
+                until = trio.current_time() + _BATCH_S
+        return matching, {name for *_, name in heap}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _number(text: str | None, default: int) -> int:
+    """A number of the query.
+
+    Raises:
+        HTTPException: it is none.
+    """
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise HTTPException(422, f"{text[:_MOST_CHARACTERS]!r}: must be a number")
+    return int(text)

@@ -1,0 +1,68 @@
+// The time line: events of the daemon, and faults that its counters show.
+
+import { clock } from "./format.js";
+
+const MOST = 100;
+const QUIET_S = 10; // Between two events of one counter: a fault may last.
+const KINDS = { daemon: "start", reload: "reload", change: "change", peer: "peer", fault: "fault" };
+
+// Counters that count faults: each growth is an event that no log line of the daemon stands for.
+export class Faults {
+  constructor() {
+    this.names = {};
+    this.said = new Map(); // By counter, when it was said last, and its value then.
+  }
+
+  name(names) {
+    Object.assign(this.names, names);
+  }
+
+  since({ t, status }) {
+    const counters = Object.entries(this.names).map(([key, text]) => [
+      text,
+      status.datapath.counters[key] ?? 0,
+    ]);
+    counters.push(["gossip was flooded with bad datagrams", status.gossip.floods]);
+    for (const [error, count] of Object.entries(status.gossip.errors)) {
+      counters.push([`gossip: ${error}`, count]);
+    }
+    const found = [];
+    for (const [text, count] of counters) {
+      const before = this.said.get(text);
+      if (!before || count < before.count) {
+        this.said.set(text, { t: 0, count });
+      } else if (count > before.count && t - before.t >= QUIET_S) {
+        found.push({ t, kind: "fault", text: `${text}: ${count - before.count} times` });
+        this.said.set(text, { t, count });
+      }
+    }
+    return found;
+  }
+}
+
+export function mergeEvents(before, ...more) {
+  return [...before, ...more.flat()].sort((a, b) => a.t - b.t).slice(-MOST);
+}
+
+let drawn = null;
+
+export function showEvents(events) {
+  const newest = events.at(-1);
+  if (newest === drawn) return;
+  drawn = newest;
+  const list = document.querySelector("#events");
+  const items = [...events].reverse().map((event) => {
+    const item = document.createElement("li");
+    item.className = event.kind;
+    const time = document.createElement("time");
+    time.dateTime = new Date(event.t * 1000).toISOString();
+    time.textContent = clock(event.t);
+    const kind = document.createElement("b");
+    kind.textContent = KINDS[event.kind] ?? event.kind;
+    const text = document.createElement("span");
+    text.textContent = event.text;
+    item.append(time, " ", kind, " ", text);
+    return item;
+  });
+  list.replaceChildren(...items);
+}

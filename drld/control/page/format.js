@@ -1,0 +1,41 @@
+// Figures as people read them: three digits, and the unit that makes that 1 to 999.
+
+const PREFIXES = ["", "k", "M", "G", "T"];
+
+export function number(value) {
+  let power = 0;
+  let rest = value;
+  while (power + 1 < PREFIXES.length && Number(Math.abs(rest).toPrecision(3)) >= 1000) {
+    rest /= 1000;
+    power += 1;
+  }
+  const digits = Number(rest.toPrecision(3));
+  const text = power && digits < 100 ? digits.toFixed(digits < 10 ? 2 : 1) : String(digits);
+  return [text, PREFIXES[power]];
+}
+
+// A rate: bit/s where the limit counts bytes, else its items a second.
+export function rate(value, unit) {
+  if (value === null || value === undefined) return "–";
+  const [text, prefix] = number(value);
+  return unit === "bytes" ? `${text} ${prefix}bit/s` : `${text}${prefix && ` ${prefix}`} ${unit}/s`;
+}
+
+// The same beside an axis: round values, and little room.
+export function axis(value, unit) {
+  const [text, prefix] = number(value);
+  return unit === "bytes" ? `${Number(text)} ${prefix}bit/s` : `${Number(text)}${prefix && ` ${prefix}`}/s`;
+}
+
+export function duration(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 100) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`;
+}
+
+export function clock(unix) {
+  return new Date(unix * 1000).toLocaleTimeString([], { hour12: false });
+}

@@ -1,0 +1,81 @@
+// What the page remembers: some minutes of each limit that it was told about.
+//
+// The daemon tells totals. Rates are differences of totals over the time between the ticks that
+// counted them, so that they are exact however late an answer comes.
+
+export const SPAN_S = 300;
+export const GAP_S = 5; // Longer without an answer, nothing is drawn.
+const MOST_LIMITS = 200; // Those seen last are kept.
+const OWN_COUNTERS = ["forwarded_bytes", "dropped_bytes", "marked_bytes"];
+
+export class History {
+  constructor() {
+    this.limits = new Map(); // By name, in the order in which they were seen last.
+    this.counters = new Set(OWN_COUNTERS);
+  }
+
+  // Take an answer of /v1/live.
+  take(report) {
+    const uptime = report.status.uptime_s;
+    for (const limit of report.limits) {
+      let kept = this.limits.get(limit.name);
+      if (!kept || kept.uptime > uptime || kept.limit.unit !== limit.unit) {
+        kept = { samples: [], rates: {} };
+      }
+      this.limits.delete(limit.name);
+      this.limits.set(limit.name, kept);
+      this.#measure(kept, limit, uptime);
+      kept.samples.push({ t: report.t, rates: kept.rates, ...parts(limit, kept.rates) });
+      while (kept.samples[0].t < report.t - SPAN_S - 2 * GAP_S) kept.samples.shift();
+    }
+    for (const name of this.limits.keys()) {
+      if (this.limits.size <= MOST_LIMITS) break;
+      this.limits.delete(name);
+    }
+  }
+
+  #measure(kept, limit, uptime) {
+    const counted = uptime - limit.counted_age_s;
+    if (kept.limit) {
+      // A limit that was quiescent was counted long ago.
+      const most = uptime - kept.uptime + limit.interval_s;
+      const seconds = Math.min(counted - kept.counted, most);
+      // Without a tick since, the rates are still those of before.
+      if (seconds > 0) {
+        kept.rates = {};
+        for (const key of this.counters) {
+          const scale = key.endsWith("_bytes") && limit.unit === "bytes" ? 8 : 1;
+          const change = limit[key] - kept.limit[key];
+          kept.rates[key] = change >= 0 ? (change * scale) / seconds : null;
+        }
+        kept.counted = counted;
+        kept.limit = limit;
+      }
+    } else {
+      kept.counted = counted;
+      kept.limit = limit;
+    }
+    kept.latest = limit;
+    kept.uptime = uptime;
+  }
+}
+
+// How the limit in force is divided, as far as this limiter knows.
+//
+// Of itself the limiter knows what it forwards. Of the others it knows what they told: demand in
+// bit/s, or a weight. The share of a weight is its part of all weights. A sum that no single
+// neighbour told is that of the others together.
+function parts(limit, rates) {
+  const { fleet, limit_in_force_bps: inForce } = limit;
+  const told = new Map(limit.told.map((it) => [it.peer, it.value]));
+  const rest = fleet.remote - limit.told.reduce((sum, it) => sum + it.value, 0);
+  if (rest > 1e-6 * fleet.remote) told.set("the others", rest);
+  const total = fleet.local + fleet.remote;
+  let scale = 0;
+  if (total > 0) {
+    scale = fleet.quantity === "weight" ? inForce / total : Math.min(1, inForce / total);
+  }
+  const others = new Map([...told].map(([name, value]) => [name, value * scale]));
+  const here = rates.forwarded_bytes ?? null;
+  return { rate: limit.rate_bps, inForce, local: limit.local_limit_bps, here, others };
+}

@@ -1,0 +1,185 @@
+"""The server for other hosts: HTTP on the addresses of `[http]`, over TLS if it has a certificate.
+
+It only reads (`make_public_app`). Its clients may be strangers, so besides the bounds of a
+connection (drld.control.connection):
+
+- They have places of their own, and take none from clients of the control socket.
+- A connection is accepted every `ACCEPT_PAUSE_S`. So handshakes, the dearest that a stranger can
+  ask for, take a bounded part of a core: those with RSA of 2048 bits, about 1 ms each, 5 %.
+- Each step of a handshake waits for its turn, so that a pass of the event loop has one at most.
+- On loopback addresses a request must name one (drld.control.rebinding).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from ipaddress import ip_address
+from ssl import SSLContext
+from typing import NamedTuple
+
+import trio
+from starlette.types import ASGIApp
+
+from drld.control.app import PUBLIC, make_public_app
+from drld.control.backend import Backend
+from drld.control.page import page_routes
+from drld.control.rebinding import guarded
+from drld.control.server import Connections
+from drld.control.turns import Turns
+from drld.errors import ConfigError
+from drld.spec import format_endpoint
+
+log = logging.getLogger("drld.control")
+
+MAX_HTTP_CONNECTIONS = 64
+ACCEPT_PAUSE_S = 0.02
+_BACKLOG = 64
+_RECEIVED_BYTES = 16_384
+
+
+class HttpPeer(NamedTuple):
+    """A client of an address."""
+
+    endpoint: str
+    loopback: bool
+    """Whether it asked an address that only this host has."""
+
+    def __str__(self) -> str:
+        return self.endpoint
+
+
+async def serve_http(
+    backend: Backend,
+    listen: Iterable[tuple[str, int]],
+    tls: Callable[[], SSLContext | None],
+    turns: Turns,
+    *,
+    page: bool = False,
+    task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve figures on these addresses until cancelled.
+
+    Args:
+        backend: what answers.
+        listen: addresses and ports.
+        tls: makes the context of a new connection; None is no TLS.
+        turns: shared with the daemon's other servers.
+        page: whether to show the page, too.
+        task_status: started when all addresses are bound, with these and their ports.
+
+    Raises:
+        ConfigError: an address cannot be bound.
+    """
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(_bound(*endpoint)) for endpoint in listen]
+        app = make_public_app(backend, turns, (*PUBLIC, page_routes) if page else PUBLIC)
+        connections = HttpConnections(guarded(app), turns, tls)
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                await nursery.start(connections.accept_from, listener)
+            task_status.started([it.getsockname()[:2] for it in listeners])
+
+
+class HttpConnections(Connections):
+    """The clients of all addresses."""
+
+    kind = "HTTP"
+
+    def __init__(
+        self, app: ASGIApp, turns: Turns, tls: Callable[[], SSLContext | None] = lambda: None
+    ) -> None:
+        """See `serve_http`."""
+        super().__init__(app, turns)
+        self._tls = tls
+        self._pace = trio.Lock()
+
+    async def accept_from(
+        self,
+        listener: socket.socket,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve whoever comes to one address, until cancelled."""
+        await self.accept(trio.socket.from_stdlib_socket(listener), task_status)
+
+    def peer(self, sock: trio.socket.SocketType, address: object) -> HttpPeer:
+        """The client, by its address."""
+        assert isinstance(address, tuple)
+        return HttpPeer(
+            format_endpoint(*address[:2]), ip_address(sock.getsockname()[0]).is_loopback
+        )
+
+    def places(self, _: object) -> int:
+        """All clients are alike."""
+        return MAX_HTTP_CONNECTIONS
+
+    def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
+        """A stream that shakes hands when it is read from first."""
+        tcp = trio.SocketStream(sock)
+        context = self._tls()
+        if context is None:
+            return tcp
+        # HTTP says where an answer ends: clients often leave without a word of TLS.
+        return trio.SSLStream(
+            TakingTurns(tcp, self._turns), context, server_side=True, https_compatible=True
+        )
+
+    async def pause(self) -> None:
+        """Keep to the pace, on all addresses together."""
+        async with self._pace:
+            await trio.sleep(ACCEPT_PAUSE_S)
+
+
+class TakingTurns(trio.abc.Stream):
+    """A stream whose data waits for its turn, as TLS works on it at once."""
+
+    def __init__(self, stream: trio.abc.Stream, turns: Turns) -> None:
+        self._stream = stream
+        self._turns = turns
+        self._waiting: bytes | bytearray | None = None
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Receive; what came is kept if the caller is cancelled before its turn."""
+        if self._waiting is None:
+            self._waiting = await self._stream.receive_some(max_bytes or _RECEIVED_BYTES)
+        await self._turns.wait()
+        data, self._waiting = self._waiting, None
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send."""
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until sending might not block."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Close."""
+        await self._stream.aclose()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens on this address alone.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # "[::]" leaves IPv4 to "0.0.0.0".
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        endpoint = format_endpoint(host, port)
+        raise ConfigError([f"http.listen: cannot bind {endpoint}: {error.strerror}"]) from error
+    log.info("figures for other hosts: listening on %s", format_endpoint(*sock.getsockname()[:2]))
+    return sock

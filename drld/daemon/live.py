@@ -1,0 +1,84 @@
+"""What the page shows of an engine: the limits under pressure, and the peers' health.
+
+All of it is made when a page asks. A limiter that nobody looks at does nothing for the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from heapq import nsmallest
+
+from drld.control.schema import LiveLimit, PeerHealth, Told
+from drld.daemon.report import limit_report, shared_value, verdict
+from drld.engine import Engine
+from drld.managed_limit import ManagedLimit
+from drld.model import NS_PER_S
+from drld.spec import LimitSpec, format_endpoint
+
+MOST_PEERS = 100
+"""Peers that are listed; the status counts all."""
+_ILL = ("dead", "suspect", "left", "unknown", "alive")
+
+
+def pressures(engine: Engine) -> Iterator[tuple[str, float]]:
+    """Every limit with its demand here, as a part of its rate, in the configuration's order."""
+    return (
+        (
+            managed.limiter.policy.name,
+            managed.last.demand.rate / managed.limiter.policy.rate if managed.last else 0.0,
+        )
+        for managed in engine.limits.values()
+    )
+
+
+def live_limits(
+    engine: Engine, now_ns: int, unsaved: Mapping[int, list[str]], names: Collection[str]
+) -> list[LiveLimit]:
+    """The limits of these names that there are, in the configuration's order."""
+    return [
+        _live(limit, managed, now_ns, unsaved.get(limit.id, []))
+        for limit in engine.spec.limits
+        if limit.name in names and (managed := engine.limits.get(limit.id)) is not None
+    ]
+
+
+def _live(limit: LimitSpec, managed: ManagedLimit, now_ns: int, unsaved: list[str]) -> LiveLimit:
+    limiter, tick, totals = managed.limiter, managed.last, managed.totals
+    told = limiter.fabric.told(now_ns) if tick else {}
+    quiescent = limiter.at_rest and not managed.pending
+    return LiveLimit(
+        **limit_report(limit, managed, now_ns, unsaved),
+        marked_bytes=limiter.policy.unit.shown_amount(totals.marked_bytes),
+        marked_packets=totals.marked_packets,
+        counted_age_s=0.0 if quiescent or not tick else (now_ns - managed.ticked_ns) / NS_PER_S,
+        told=[
+            Told(peer=peer, value=shared_value(value, tick), limiters=members)
+            for peer, (value, members) in sorted(told.items())
+            if tick is not None
+        ],
+    )
+
+
+def health(engine: Engine, now_ns: int) -> list[PeerHealth]:
+    """The first `MOST_PEERS` peers: those that are not well, then in the configuration's order."""
+    membership = engine.membership
+    connected = membership.connected(now_ns)
+    listed = nsmallest(
+        MOST_PEERS,
+        (
+            (_ILL.index(verdict(engine, peer.name)), peer.name in connected, place, peer)
+            for place, peer in enumerate(engine.spec.peers)
+        ),
+        key=lambda it: it[:3],
+    )
+    return [
+        PeerHealth(
+            name=peer.name,
+            address=format_endpoint(*peer.address),
+            connected=connected_now,
+            verdict=verdict(engine, peer.name),
+            age_s=None if heard_ns is None else (now_ns - heard_ns) / NS_PER_S,
+        )
+        for _, connected_now, _, peer in listed
+        for heard_ns in [membership.heard_ns(peer.name)]
+    ]

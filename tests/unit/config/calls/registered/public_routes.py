@@ -1,0 +1,3 @@
+from tests.unit.config.calls.registered.routes import routes
+
+__all__ = ["routes"]
