@@ -19,6 +19,8 @@ class Totals:
     forwarded_packets: int = 0
     dropped_bytes: int = 0
     dropped_packets: int = 0
+    marked_bytes: int = 0
+    marked_packets: int = 0
 
     def add(self, measured: Measurement) -> None:
         """Add the counts since the last read."""
@@ -28,6 +30,8 @@ class Totals:
         self.forwarded_packets += measured.forwarded_packets
         self.dropped_bytes += measured.dropped_bytes
         self.dropped_packets += measured.dropped_packets
+        self.marked_bytes += measured.marked_bytes
+        self.marked_packets += measured.marked_packets
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,12 +12,14 @@ import trio
 
 from drld.config import Files, parsed
 from drld.config.changes import Change, Configuration
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
     KeysReport,
     LimitReport,
     PeerReport,
+    SortKey,
     StatusReport,
     TraceLine,
     TraceRecord,
@@ -113,6 +115,8 @@ FPS_LIMIT = LimitReport(
     forwarded_packets=89_300,
     dropped_bytes=1_200_000,
     dropped_packets=823,
+    marked_bytes=0,
+    marked_packets=0,
     flows=3,
 )
 
@@ -152,6 +156,8 @@ GRD_LIMIT = LimitReport(
     forwarded_packets=0,
     dropped_bytes=0,
     dropped_packets=0,
+    marked_bytes=0,
+    marked_packets=0,
     flows=0,
 )
 
@@ -246,8 +252,19 @@ class FakeDaemon:
     def status(self) -> StatusReport:
         return self.report
 
-    def limits(self) -> Iterable[LimitReport]:
-        return iter(self.reports)
+    def limits(self, ids: Sequence[int] | None = None) -> Iterable[LimitReport]:
+        by_id = {report["id"]: report for report in self.reports}
+        return iter(self.reports if ids is None else [by_id[it] for it in ids])
+
+    def limit(self, name: str) -> LimitReport:
+        return {report["name"]: report for report in self.reports}[name]
+
+    def ranks(self, by: SortKey) -> Iterable[Rank]:
+        for it in self.reports:
+            first = (
+                it["name"] if by == "name" else -it["rate_bps" if by == "rate" else "demand_bps"]
+            )
+            yield Rank(first, it["id"], it["name"])
 
     def peers(self) -> Iterable[PeerReport]:
         return self.peer_reports

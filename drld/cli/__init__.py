@@ -19,6 +19,7 @@ from drld.cli.metrics import metrics
 from drld.cli.peers import peers
 from drld.cli.reload import reload
 from drld.cli.status import status
+from drld.cli.top import top
 from drld.cli.trace import trace
 from drld.planes import registered
 
@@ -38,7 +39,7 @@ def main(context: click.Context, socket: str | None) -> None:
 
 
 for command in (
-    *(status, limits, limit, peers, trace, metrics, diff, reload, keys, fleet),
+    *(status, limits, limit, top, peers, trace, metrics, diff, reload, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

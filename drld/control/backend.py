@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import trio
 
 from drld.config.changes import Change
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
     KeysReport,
     LimitReport,
     PeerReport,
+    SortKey,
     StatusReport,
     TraceRecord,
 )
@@ -31,8 +33,18 @@ class Backend(Protocol):
     def status(self) -> StatusReport:
         """The daemon as a whole."""
 
-    def limits(self) -> Iterable[LimitReport]:
-        """Every limit, in the order of the configuration."""
+    def limits(self, ids: Sequence[int] | None = None) -> Iterable[LimitReport]:
+        """The limits of these ids that exist, in this order; by default all, as configured."""
+
+    def limit(self, name: str) -> LimitReport:
+        """One limit.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+
+    def ranks(self, by: SortKey) -> Iterable[Rank]:
+        """What each limit is sorted by, in the order of the configuration."""
 
     def peers(self) -> Iterable[PeerReport]:
         """Every peer, in the order of the configuration."""

@@ -7,7 +7,10 @@ count since the daemon started. This module imports nothing but typing: drlctl s
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
+
+SortKey: TypeAlias = Literal["demand", "excess", "rate", "name"]
+"""What `GET /v1/limits` may be sorted by. `excess` is the demand above the local limit."""
 
 
 class DatapathReport(TypedDict):
@@ -257,6 +260,9 @@ class LimitReport(TypedDict):
     forwarded_packets: int
     dropped_bytes: float
     dropped_packets: int
+    marked_bytes: float
+    """Forwarded with a congestion mark; part of `forwarded_bytes`."""
+    marked_packets: int
     flows: int
     """Flows in the sample."""
 

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -34,12 +34,14 @@ from drld.capture.plane import packets
 from drld.capture.spec import PacketsSpec
 from drld.config.atomic_file import replace_by
 from drld.config.changes import Change, Configuration
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
     KeysReport,
     LimitReport,
     PeerReport,
+    SortKey,
     StatusReport,
     TraceLine,
 )
@@ -458,9 +460,23 @@ class Daemon:
             registry=None if self._registry is None else self._registry.report(),
         )
 
-    def limits(self) -> Iterator[LimitReport]:
-        """Every limit, in the order of the configuration."""
-        return report.limit_reports(self.engine, clock(), self._configuration.unsaved_keys())
+    def limits(self, ids: Sequence[int] | None = None) -> Iterator[LimitReport]:
+        """The limits of these ids that exist, in this order; by default all, as configured."""
+        unsaved = self._configuration.unsaved_keys()
+        return report.limit_reports(self.engine, clock(), unsaved, ids)
+
+    def limit(self, name: str) -> LimitReport:
+        """One limit.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        (limit_report,) = self.limits([self.engine.limit_id(name)])
+        return limit_report
+
+    def ranks(self, by: SortKey) -> Iterator[Rank]:
+        """What each limit is sorted by, in the order of the configuration."""
+        return report.ranks(self.engine, by)
 
     def config(self) -> Iterator[ConfigTable]:
         """The tables of the configuration in force."""
