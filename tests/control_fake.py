@@ -12,10 +12,12 @@ import trio
 
 from drld.config import Files, parsed
 from drld.config.changes import Change, Configuration
+from drld.control.credentials import Credentials
 from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
+    HistoryEntry,
     KeysReport,
     LimitReport,
     PeerReport,
@@ -246,6 +248,7 @@ class FakeDaemon:
         self.reloading = 0
         self.reload_error: Exception | None = None
         self.configuration = CONFIGURATION
+        self.entries: list[HistoryEntry] = []
         self.ticks_for_readers = 0
         """How many records every new reader of a trace gets at once."""
 
@@ -310,14 +313,17 @@ class FakeDaemon:
             for kind, table in tables(self.configuration.document())
         ]
 
-    async def change_limits(self, change: Change) -> ChangeReport:
+    def history(self) -> Iterable[HistoryEntry]:
+        return self.entries
+
+    async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
         """As the daemon does it, but for the datapath and the disk."""
         before, self.configuration = self.configuration, self.configuration.changed(change)
         found = differences(tables(before.document()), tables(self.configuration.document()))
         saved = str(self.configuration.drop_in) if change.save else None
         return change_report(found, saved, ["lim2"])
 
-    async def reload(self) -> None:
+    async def reload(self, by: Credentials) -> None:
         assert self.reloading == 0
         self.reloading += 1
         await trio.lowlevel.checkpoint()

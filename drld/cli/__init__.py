@@ -12,6 +12,7 @@ from drld import __version__
 from drld.cli.client import Daemon
 from drld.cli.diff import diff
 from drld.cli.fleet import fleet
+from drld.cli.history import history
 from drld.cli.keys import keys
 from drld.cli.limit import limit
 from drld.cli.limits import limits
@@ -39,7 +40,7 @@ def main(context: click.Context, socket: str | None) -> None:
 
 
 for command in (
-    *(status, limits, limit, top, peers, trace, metrics, diff, reload, keys, fleet),
+    *(status, limits, limit, top, peers, trace, metrics, diff, reload, history, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

@@ -33,7 +33,7 @@ _ANY = 10**8
 @click.option("--sort", type=click.Choice(SORT_KEYS), default="demand", help="Default: demand.")
 @click.option("--find", default="", metavar="TEXT", help="Only limits with TEXT in their names.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="With --once or --json: N.")
-@click.option("--once", is_flag=True, help="Write one table, and end.")
+@click.option("--once", is_flag=True, help="Write one table, as without a terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="For terminals without UTF-8.")
 @json_option
 @click.pass_obj
@@ -64,6 +64,9 @@ def top(
     view = View(sort=sort, find=find, opened=name)
     utf8 = "utf" in (sys.stdout.encoding or "").lower()
     bars = BARS if utf8 and not ascii_only else ASCII_BARS
+    dumb = os.environ.get("TERM", "dumb") == "dumb"
+    if not as_json and (dumb or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        once = True
     try:
         if once or as_json:
             rows = count or _ANY
@@ -73,10 +76,6 @@ def top(
                 else:
                     for line in table(seen, 120, bars=""):
                         click.echo(plain(line))
-        elif os.environ.get("TERM", "dumb") == "dumb" or not (
-            sys.stdin.isatty() and sys.stdout.isatty()
-        ):
-            raise click.UsageError("no terminal to draw on: use --once or --json")
         else:
             _live(daemon, view, interval, bars)
     except KeyboardInterrupt:

@@ -45,8 +45,8 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
         except KeyError:
             raise no_limit(name) from None
 
-    async def reload(_: Request) -> Response:
-        await backend.reload()
+    async def reload(request: Request) -> Response:
+        await backend.reload(request.state.peer)
         return JSONResponse(backend.status()["config"])
 
     return [
@@ -55,6 +55,7 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
         Route("/v1/limits", _Limits(backend, turns), methods=["GET"]),
         Route("/v1/limits/{name}", limit),
         Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
+        Route("/v1/history", _Listing(backend.history, turns), methods=["GET"]),
         Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
         Route("/v1/reload", changing(reload), methods=["POST"]),
     ]

@@ -9,10 +9,12 @@ from typing import Protocol
 import trio
 
 from drld.config.changes import Change
+from drld.control.credentials import Credentials
 from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
+    HistoryEntry,
     KeysReport,
     LimitReport,
     PeerReport,
@@ -71,8 +73,11 @@ class Backend(Protocol):
     def config(self) -> Iterable[ConfigTable]:
         """The tables of the configuration in force."""
 
-    async def change_limits(self, change: Change) -> ChangeReport:
-        """Put a change of limits into force; several may ask at a time.
+    def history(self) -> Iterable[HistoryEntry]:
+        """The last changes of limits, the newest first."""
+
+    async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
+        """Put a change of limits into force, which this client asks for; several may at a time.
 
         Raises:
             KeyError: there is no such limit.
@@ -80,7 +85,7 @@ class Backend(Protocol):
             DatapathError: the host refuses it; nothing is changed.
         """
 
-    async def reload(self) -> None:
+    async def reload(self, by: Credentials) -> None:
         """Read the configuration files again and take it over; several may ask at a time.
 
         Raises:

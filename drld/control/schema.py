@@ -267,6 +267,34 @@ class LimitReport(TypedDict):
     """Flows in the sample."""
 
 
+class HistoryEntry(TypedDict):
+    """One change of a limit: GET /v1/history (a list, the newest first)."""
+
+    t: float
+    """Unix time."""
+    limit: str
+    """Its name; empty if the entry is about no single limit."""
+    id: int | None
+    change: str
+    """`added`, `removed` or `changed`; `more`: of one change, those limits that have no entry;
+    `started`: the daemon has started."""
+    count: int
+    """Limits that the entry is about."""
+    keys: dict[str, list[str | None]]
+    """The old and the new value of each key; None: it is left out."""
+    via: str
+    """`control`, `reload`, `signal`, `registry` or `start`."""
+    uid: int | None
+    """Of the client on the control socket, as the next three."""
+    user: str | None
+    login: str | None
+    """User that logged in, if the kernel knows it: with sudo another than `user`."""
+    pid: int | None
+    revision: int | None
+    """Of the fleet's registry."""
+    saved: bool
+
+
 class PeerReport(TypedDict):
     """Another limiter of the fleet: GET /v1/peers (a list)."""
 

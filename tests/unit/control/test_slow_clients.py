@@ -128,7 +128,7 @@ async def test_what_is_done_for_a_client_ends_when_it_leaves(
 ) -> None:
     begun, ended = trio.Event(), trio.Event()
 
-    async def reload() -> None:
+    async def reload(by: object) -> None:
         begun.set()
         try:
             await trio.sleep_forever()
