@@ -143,6 +143,14 @@ class Engine:
             *(managed.due_ns for managed in self._awake.values()),
         )
 
+    def limit_id(self, name: str) -> int:
+        """The id of the limit of this name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self._by_name[name].limiter.policy.id
+
     def tick(self, now_ns: int, watched: Collection[str] = ()) -> list[tuple[str, Tick]]:
         """Tick every limit that is due and awake; return the ticks with the limits' names.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,15 +12,19 @@ import trio
 
 from drld.config import Files, parsed
 from drld.config.changes import Change, Configuration
+from drld.control.credentials import Credentials
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
     Event,
+    HistoryEntry,
     KeysReport,
     LimitReport,
     LiveLimit,
     PeerHealth,
     PeerReport,
+    SortKey,
     StatusReport,
     TraceLine,
     TraceRecord,
@@ -117,6 +121,8 @@ FPS_LIMIT = LimitReport(
     forwarded_packets=89_300,
     dropped_bytes=1_200_000,
     dropped_packets=823,
+    marked_bytes=0,
+    marked_packets=0,
     flows=3,
 )
 
@@ -156,6 +162,8 @@ GRD_LIMIT = LimitReport(
     forwarded_packets=0,
     dropped_bytes=0,
     dropped_packets=0,
+    marked_bytes=0,
+    marked_packets=0,
     flows=0,
 )
 
@@ -245,14 +253,26 @@ class FakeDaemon:
         self.reloading = 0
         self.reload_error: Exception | None = None
         self.configuration = CONFIGURATION
+        self.entries: list[HistoryEntry] = []
         self.ticks_for_readers = 0
         """How many records every new reader of a trace gets at once."""
 
     def status(self) -> StatusReport:
         return self.report
 
-    def limits(self) -> Iterable[LimitReport]:
-        return iter(self.reports)
+    def limits(self, ids: Sequence[int] | None = None) -> Iterable[LimitReport]:
+        by_id = {report["id"]: report for report in self.reports}
+        return iter(self.reports if ids is None else [by_id[it] for it in ids])
+
+    def limit(self, name: str) -> LimitReport:
+        return {report["name"]: report for report in self.reports}[name]
+
+    def ranks(self, by: SortKey) -> Iterable[Rank]:
+        for it in self.reports:
+            first = (
+                it["name"] if by == "name" else -it["rate_bps" if by == "rate" else "demand_bps"]
+            )
+            yield Rank(first, it["id"], it["name"])
 
     def peers(self) -> Iterable[PeerReport]:
         return self.peer_reports
@@ -321,14 +341,17 @@ class FakeDaemon:
             for kind, table in tables(self.configuration.document())
         ]
 
-    async def change_limits(self, change: Change) -> ChangeReport:
+    def history(self) -> Iterable[HistoryEntry]:
+        return self.entries
+
+    async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
         """As the daemon does it, but for the datapath and the disk."""
         before, self.configuration = self.configuration, self.configuration.changed(change)
         found = differences(tables(before.document()), tables(self.configuration.document()))
         saved = str(self.configuration.drop_in) if change.save else None
         return change_report(found, saved, ["lim2"])
 
-    async def reload(self) -> None:
+    async def reload(self, by: Credentials) -> None:
         assert self.reloading == 0
         self.reloading += 1
         await trio.lowlevel.checkpoint()

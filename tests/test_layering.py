@@ -18,6 +18,7 @@ PURE = (
     "drld/allocators",
     "drld/capture",
     "drld/capture/registered",
+    "drld/cli/view",
     "drld/ebpf/bytecode",
     "drld/estimate",
     "drld/gossip/fabrics",
@@ -41,8 +42,10 @@ SHELLS = (
 PART_OF_A_SHELL = {
     "drld/capture/registered": "drld.config.",
     "drld/registry/model": "drld.config.",
+    "drld/cli/view": "drld.control.schema",
 }
-"""What checks tables of the configuration. `drld.config` itself reads the file."""
+"""What checks tables of the configuration (`drld.config` itself reads the file), and what draws the
+JSON of the control API."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")

@@ -27,6 +27,10 @@ class Refused(click.ClickException):
         click.echo(f"drlctl: {self.message}", file=file, err=file is None)
 
 
+class NotFound(Refused):
+    """There is no such limit."""
+
+
 class Daemon:
     """A daemon that is asked only when a command needs to know something."""
 
@@ -113,7 +117,8 @@ def _value(response: http.client.HTTPResponse) -> Any:
     if isinstance(value, dict) and "problems" in value:
         raise Problems(value["problems"])
     reason = value.get("error") if isinstance(value, dict) else None
-    raise Refused(f"the daemon refuses: {reason or json.dumps(value)}")
+    kind = NotFound if response.status == http.HTTPStatus.NOT_FOUND else Refused
+    raise kind(f"the daemon refuses: {reason or json.dumps(value)}")
 
 
 class Problems(Refused):

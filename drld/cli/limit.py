@@ -14,6 +14,7 @@ from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, wa
 from drld.cli.limit_fields import UNTIL, limit_fields
 from drld.cli.limits import limits
 from drld.cli.output import json_option, write_differences, write_fields, write_json
+from drld.cli.top import top
 from drld.control.schema import ChangeReport, LimitReport
 from drld.planes import registered
 
@@ -236,3 +237,6 @@ def show(
             write_json(report)
         else:
             write_fields(limit_fields(report))
+
+
+limit.add_command(top)

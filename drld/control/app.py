@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 import trio
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from drld.control.limits import limit_routes, no_limit
 from drld.control.metrics import metrics_routes
 from drld.control.page import page_routes
 from drld.control.pieces import begin, proceed
+from drld.control.ranking import Selection
 from drld.control.turns import Turns
 from drld.planes import registered
 
@@ -39,25 +41,22 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
 
     async def limit(request: Request) -> Response:
         name = request.path_params["name"]
-        until = trio.current_time() + _BATCH_S
-        for report in backend.limits():
-            if report["name"] == name:
-                return JSONResponse(report)
-            if trio.current_time() >= until:
-                await turns.wait()
-                until = trio.current_time() + _BATCH_S
-        raise no_limit(name)
+        try:
+            return JSONResponse(backend.limit(name))
+        except KeyError:
+            raise no_limit(name) from None
 
-    async def reload(_: Request) -> Response:
-        await backend.reload()
+    async def reload(request: Request) -> Response:
+        await backend.reload(request.state.peer)
         return JSONResponse(backend.status()["config"])
 
     return [
         Route("/v1/status", status),
         Route("/v1/config", _Listing(backend.config, turns), methods=["GET"]),
-        Route("/v1/limits", _Listing(backend.limits, turns), methods=["GET"]),
+        Route("/v1/limits", _Limits(backend, turns), methods=["GET"]),
         Route("/v1/limits/{name}", limit),
         Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
+        Route("/v1/history", _Listing(backend.history, turns), methods=["GET"]),
         Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
         Route("/v1/reload", changing(reload), methods=["POST"]),
     ]
@@ -143,6 +142,24 @@ def _batch(items: Iterator[object]) -> list[bytes]:
         if len(batch) == _BATCH or size >= _BATCH_BYTES or trio.current_time() >= until:
             break
     return batch
+
+
+class _Limits:
+    """All limits, or those that the query selects (`Selection`)."""
+
+    def __init__(self, backend: Backend, turns: Turns) -> None:
+        self._backend = backend
+        self._turns = turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ids = None
+        if scope["query_string"]:
+            try:
+                selection = Selection.read(scope["query_string"])
+            except ValueError as error:
+                raise HTTPException(422, str(error)) from None
+            ids = await selection.ids(self._backend.ranks(selection.sort), self._turns)
+        await _Listing(partial(self._backend.limits, ids), self._turns)(scope, receive, send)
 
 
 class _Trace:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import trio
 
 from drld.config.changes import Change
+from drld.control.credentials import Credentials
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
     Event,
+    HistoryEntry,
     KeysReport,
     LimitReport,
     LiveLimit,
     PeerHealth,
     PeerReport,
+    SortKey,
     StatusReport,
     TraceRecord,
 )
@@ -34,8 +38,18 @@ class Backend(Protocol):
     def status(self) -> StatusReport:
         """The daemon as a whole."""
 
-    def limits(self) -> Iterable[LimitReport]:
-        """Every limit, in the order of the configuration."""
+    def limits(self, ids: Sequence[int] | None = None) -> Iterable[LimitReport]:
+        """The limits of these ids that exist, in this order; by default all, as configured."""
+
+    def limit(self, name: str) -> LimitReport:
+        """One limit.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+
+    def ranks(self, by: SortKey) -> Iterable[Rank]:
+        """What each limit is sorted by, in the order of the configuration."""
 
     def peers(self) -> Iterable[PeerReport]:
         """Every peer, in the order of the configuration."""
@@ -74,8 +88,11 @@ class Backend(Protocol):
     def config(self) -> Iterable[ConfigTable]:
         """The tables of the configuration in force."""
 
-    async def change_limits(self, change: Change) -> ChangeReport:
-        """Put a change of limits into force; several may ask at a time.
+    def history(self) -> Iterable[HistoryEntry]:
+        """The last changes of limits, the newest first."""
+
+    async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
+        """Put a change of limits into force, which this client asks for; several may at a time.
 
         Raises:
             KeyError: there is no such limit.
@@ -83,7 +100,7 @@ class Backend(Protocol):
             DatapathError: the host refuses it; nothing is changed.
         """
 
-    async def reload(self) -> None:
+    async def reload(self, by: Credentials) -> None:
         """Read the configuration files again and take it over; several may ask at a time.
 
         Raises:

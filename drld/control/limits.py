@@ -19,23 +19,23 @@ from drld.control.turns import Turns
 def limit_routes(backend: Backend, _: Turns) -> list[Route]:
     """Paths that add, set and remove limits of `backend`."""
 
-    async def change(change: Change) -> Response:
+    async def change(request: Request, change: Change) -> Response:
         try:
-            return JSONResponse(await backend.change_limits(change))
+            return JSONResponse(await backend.change_limits(change, request.state.peer))
         except KeyError:
             raise no_limit(change.limit) from None
 
     async def add(request: Request) -> Response:
         tables, save = _body(await request.body(), "limits", list)
-        return await change(Change("add", tables, save=save))
+        return await change(request, Change("add", tables, save=save))
 
     async def set_keys(request: Request) -> Response:
         keys, save = _body(await request.body(), "set", dict)
-        return await change(Change("set", [keys], request.path_params["name"], save))
+        return await change(request, Change("set", [keys], request.path_params["name"], save))
 
     async def remove(request: Request) -> Response:
         _, save = _body(await request.body(), None, object)
-        return await change(Change("remove", (), request.path_params["name"], save))
+        return await change(request, Change("remove", (), request.path_params["name"], save))
 
     return [
         Route("/v1/limits", changing(add), methods=["POST"]),

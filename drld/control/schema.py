@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, TypedDict
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
+SortKey: TypeAlias = Literal["demand", "excess", "rate", "name"]
+"""What `GET /v1/limits` may be sorted by. `excess` is the demand above the local limit."""
 
 
 class DatapathReport(TypedDict):
@@ -259,8 +261,39 @@ class LimitReport(TypedDict):
     forwarded_packets: int
     dropped_bytes: float
     dropped_packets: int
+    marked_bytes: float
+    """Forwarded with a congestion mark; part of `forwarded_bytes`."""
+    marked_packets: int
     flows: int
     """Flows in the sample."""
+
+
+class HistoryEntry(TypedDict):
+    """One change of a limit: GET /v1/history (a list, the newest first)."""
+
+    t: float
+    """Unix time."""
+    limit: str
+    """Its name; empty if the entry is about no single limit."""
+    id: int | None
+    change: str
+    """`added`, `removed` or `changed`; `more`: of one change, those limits that have no entry;
+    `started`: the daemon has started."""
+    count: int
+    """Limits that the entry is about."""
+    keys: dict[str, list[str | None]]
+    """The old and the new value of each key; None: it is left out."""
+    via: str
+    """`control`, `reload`, `signal`, `registry` or `start`."""
+    uid: int | None
+    """Of the client on the control socket, as the next three."""
+    user: str | None
+    login: str | None
+    """User that logged in, if the kernel knows it: with sudo another than `user`."""
+    pid: int | None
+    revision: int | None
+    """Of the fleet's registry."""
+    saved: bool
 
 
 class PeerReport(TypedDict):

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -34,15 +34,19 @@ from drld.capture.plane import packets
 from drld.capture.spec import PacketsSpec
 from drld.config.atomic_file import replace_by
 from drld.config.changes import Change, Configuration
+from drld.control.credentials import Credentials
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     ConfigTable,
     Event,
+    HistoryEntry,
     KeysReport,
     LimitReport,
     LiveLimit,
     PeerHealth,
     PeerReport,
+    SortKey,
     StatusReport,
     TraceLine,
 )
@@ -52,7 +56,9 @@ from drld.control.trace import TraceHub
 from drld.control.turns import Turns
 from drld.daemon import live, report, startup
 from drld.daemon.event_log import EventLog
+from drld.daemon.history import History
 from drld.daemon.notify import Manager
+from drld.daemon.origin import Origin, origin_of, state_directory
 from drld.daemon.peer_log import PeerLog
 from drld.daemon.single_flight import SingleFlight
 from drld.engine import Engine
@@ -107,8 +113,7 @@ class Daemon:
             # Only those who have a registry pay for its client's memory.
             from drld.registry.agent import Agent
 
-            take_over = partial(self._take_over, reattach=False)
-            self._registry = Agent(spec, str(path), self._load_programs, take_over)
+            self._registry = Agent(spec, str(path), self._load_programs, self._follow_fleet)
         self._manager = Manager()
         self._started_ns = clock()
         self._loaded_at = time.time()
@@ -120,6 +125,10 @@ class Daemon:
         self._traces = TraceHub()
         self._peer_log = PeerLog()
         self._events = EventLog()
+        state = state_directory()
+        self._history = History(state / f"{spec.name}.history.jsonl" if state else None)
+        self._askers: list[Origin] = []
+        """Those who wait for a reload, in the order of asking; the first is why it runs."""
         self._remarks: list[str] = []
         """On the configuration in force."""
         self._one_reload = SingleFlight(self._reload)
@@ -158,6 +167,7 @@ class Daemon:
                 # they, and not the lack of them, say what happens to its packets (`on_failure`).
                 if stopping or not self.ready:
                     self.engine.stop()
+                self._history.flush()
                 if stopping and self._registry is not None:
                     with trio.CancelScope(shield=True):
                         await self._registry.leave()
@@ -177,6 +187,7 @@ class Daemon:
             self._prepare(self._registry.spec())
             self._start()
             self._registry.started(self.engine.spec)
+        nursery.start_soon(self._history.keep)
         nursery.start_soon(self._tick)
         if isinstance(self.datapath, NfqueueDatapath):
             nursery.start_soon(self._drain_queue, self.datapath)
@@ -184,6 +195,8 @@ class Daemon:
         # again.
         gc.freeze()
         self.ready = True
+        self._history.started(len(self.engine.limits), time.time())
+        await self._history.write()
         self._manager.tell("READY=1")
         ready = f"ready: limits: {len(self.engine.limits)}, {self._why()}"
         log.info("%s", ready)
@@ -298,7 +311,7 @@ class Daemon:
     async def _reload_on_signals(self, hangups: AsyncIterator[int]) -> None:
         async for _ in hangups:
             try:
-                await self.reload()
+                await self._reload_for(Origin("signal"))
             except DrldError:
                 log.error(
                     "reload refused, the running configuration stays:\n%s", self._reload_error
@@ -306,7 +319,7 @@ class Daemon:
 
     # The backend of the control API.
 
-    async def reload(self) -> None:
+    async def reload(self, by: Credentials) -> None:
         """Read the configuration files again and take them over; many may ask at a time.
 
         Unsaved changes are reverted, as by `nft -f` or a reload of firewalld or HAProxy: after a
@@ -316,16 +329,25 @@ class Daemon:
             ConfigError: a file is bad; the running configuration stays.
             DatapathError: the host refuses it; the running configuration stays.
         """
-        await self._one_reload()
+        await self._reload_for(await trio.to_thread.run_sync(origin_of, "reload", by))
+
+    async def _reload_for(self, origin: Origin) -> None:
+        self._askers.append(origin)
+        try:
+            await self._one_reload()
+        finally:
+            self._askers.remove(origin)
 
     async def _reload(self) -> None:
         if self.ready:
             self._manager.tell(f"RELOADING=1\nMONOTONIC_USEC={clock() // 1000}")
         try:
             # A large file takes seconds to read: ticks go on meanwhile.
+            first = self._askers[0]
             read = partial(_configuration, self.path)
             configuration = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
-            await self._put_in_force(configuration.in_force)
+            await self._put_in_force(configuration.in_force, first)
+            await self._history.write()
         except DrldError as error:
             self._reload_error = str(error)[:MAX_REPORTED]
             self._events.add("fault", f"reload refused: {self._reload_error}")
@@ -343,14 +365,15 @@ class Daemon:
         if self._dropped:
             log.warning("unsaved changes are dropped by the reload: %s", ", ".join(self._dropped))
 
-    async def _put_in_force(self, spec: LimiterSpec) -> None:
+    async def _put_in_force(self, spec: LimiterSpec, origin: Origin) -> None:
         """Take over a configuration of files and unsaved changes.
 
         Raises:
             ConfigError, DatapathError: it cannot be; the running one stays.
         """
+        take_over = partial(self._take_over, origin=origin)
         if self._registry is not None:
-            await self._registry.reload(spec, self._take_over)
+            await self._registry.reload(spec, take_over)
         elif spec.registry is not None:
             # Without its peers, and with nobody to name others, it would have all of the limit.
             raise ConfigError(
@@ -358,9 +381,9 @@ class Daemon:
             )
         else:
             await self._load_programs(spec)
-            self._take_over(spec)
+            take_over(spec)
 
-    async def change_limits(self, change: Change) -> ChangeReport:
+    async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
         """Put a change of limits into force, on top of all changes before it.
 
         Raises:
@@ -368,6 +391,8 @@ class Daemon:
             ConfigError: the change is bad, or cannot be saved; nothing is changed.
             DatapathError: the host refuses it; nothing is changed.
         """
+        named = partial(origin_of, "control", by, saved=change.save)
+        origin = await trio.to_thread.run_sync(named)
         async with self._one_reload.alone():
             before = self._configuration
             if change.limit in self._names() - {it.name for it in before.in_force.limits}:
@@ -377,13 +402,14 @@ class Daemon:
             if change.save:
                 beside = await trio.to_thread.run_sync(after.write, before)
             try:
-                await self._put_in_force(after.in_force)
+                await self._put_in_force(after.in_force, origin)
                 self._configuration = after
                 if beside is not None:
                     self._save(beside, change, before)
             finally:
                 if beside is not None:
                     beside.unlink(missing_ok=True)
+                await self._history.write()
         return self._changed_limits(before, after, change.save)
 
     def _save(self, beside: Path, change: Change, before: Configuration) -> None:
@@ -425,13 +451,25 @@ class Daemon:
         if isinstance(self.datapath, KernelDatapath):
             await trio.to_thread.run_sync(self.datapath.preparation(spec.limits))
 
-    def _take_over(self, spec: LimiterSpec, *, reattach: bool = True) -> None:
+    def _follow_fleet(self, spec: LimiterSpec) -> None:
+        """Put what the registry says into force.
+
+        Raises:
+            ConfigError, DatapathError: it cannot be; the running one stays.
+        """
+        assert self._registry is not None
+        origin = Origin("registry", revision=self._registry.revision)
+        self._take_over(spec, reattach=False, origin=origin)
+
+    def _take_over(self, spec: LimiterSpec, *, origin: Origin, reattach: bool = True) -> None:
         """Put another configuration into force.
 
         Raises:
             ConfigError, DatapathError: it cannot be; the running one stays.
         """
+        before = self.engine.spec.limits
         self.engine.reconfigure(spec, clock(), reattach=reattach)
+        self._history.note(before, spec.limits, origin, time.time())
         self._traces.retain(self._names())
         self._changed.set()
         self._changed = trio.Event()
@@ -484,9 +522,23 @@ class Daemon:
             registry=None if self._registry is None else self._registry.report(),
         )
 
-    def limits(self) -> Iterator[LimitReport]:
-        """Every limit, in the order of the configuration."""
-        return report.limit_reports(self.engine, clock(), self._configuration.unsaved_keys())
+    def limits(self, ids: Sequence[int] | None = None) -> Iterator[LimitReport]:
+        """The limits of these ids that exist, in this order; by default all, as configured."""
+        unsaved = self._configuration.unsaved_keys()
+        return report.limit_reports(self.engine, clock(), unsaved, ids)
+
+    def limit(self, name: str) -> LimitReport:
+        """One limit.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        (limit_report,) = self.limits([self.engine.limit_id(name)])
+        return limit_report
+
+    def ranks(self, by: SortKey) -> Iterator[Rank]:
+        """What each limit is sorted by, in the order of the configuration."""
+        return report.ranks(self.engine, by)
 
     def config(self) -> Iterator[ConfigTable]:
         """The tables of the configuration in force."""
@@ -513,6 +565,10 @@ class Daemon:
     def events(self, after: int) -> Iterator[Event]:
         """The last hundred events; of these, those after a number."""
         return self._events.after(after)
+
+    def history(self) -> Iterator[HistoryEntry]:
+        """The last changes of limits, the newest first."""
+        return self._history.entries()
 
     def keys(self) -> KeysReport:
         """The keys in force."""

@@ -7,10 +7,11 @@ another unit. Inside drld they are tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from drld import reload
+from drld.control.ranking import Rank
 from drld.control.schema import (
     ChangeReport,
     Difference,
@@ -21,6 +22,7 @@ from drld.control.schema import (
     LimitReport,
     PeerReport,
     ProbesReport,
+    SortKey,
     TraceRecord,
     Verdict,
 )
@@ -44,16 +46,50 @@ _VERDICTS: dict[State, Verdict] = {
 
 
 def limit_reports(
-    engine: Engine, now_ns: int, unsaved: Mapping[int, list[str]] = _NOTHING
+    engine: Engine,
+    now_ns: int,
+    unsaved: Mapping[int, list[str]] = _NOTHING,
+    ids: Sequence[int] | None = None,
 ) -> Iterator[LimitReport]:
-    """Every limit, in the order of the configuration; none before the engine has started.
+    """The limits of these ids that exist, in this order; by default all, as configured.
 
-    `unsaved` has the keys of limits that are not saved, by id.
+    There are none before the engine has started. `unsaved` has the keys of limits that are not
+    saved, by id.
     """
     limits = list(zip(engine.spec.limits, engine.limits.values(), strict=bool(engine.limits)))
+    if ids is not None:
+        wanted = set(ids)
+        by_id = {limit.id: (limit, managed) for limit, managed in limits if limit.id in wanted}
+        limits = [by_id[limit_id] for limit_id in ids if limit_id in by_id]
     return (
         limit_report(limit, managed, now_ns, unsaved.get(limit.id, ())) for limit, managed in limits
     )
+
+
+def ranks(engine: Engine, by: SortKey) -> Iterator[Rank]:
+    """What each limit is sorted by, in the order of the configuration.
+
+    It is as cheap as can be: a client that looks at 20 of 10,000 limits has all of them compared.
+    """
+    return (_rank(by, managed) for managed in list(engine.limits.values()))
+
+
+def _rank(by: SortKey, managed: ManagedLimit) -> Rank:
+    policy, tick = managed.limiter.policy, managed.last
+    first: float | str = policy.name
+    if by == "rate":
+        first = -policy.unit.shown_rate(policy.rate)
+    elif by != "name":
+        demand = tick.demand.rate if tick else 0.0
+        local = tick.allocation.local_limit if tick and by == "excess" else 0.0
+        # Without a local limit there is only a drop probability.
+        above = demand - local if local is not None else demand * _dropped_part(tick)
+        first = -policy.unit.shown_rate(max(above, 0.0))
+    return Rank(first, policy.id, policy.name)
+
+
+def _dropped_part(tick: Tick | None) -> float:
+    return tick.enforcement.drop_probability if tick else 0.0
 
 
 def limit_report(
@@ -92,6 +128,8 @@ def limit_report(
         forwarded_packets=totals.forwarded_packets,
         dropped_bytes=unit.shown_amount(totals.dropped_bytes),
         dropped_packets=totals.dropped_packets,
+        marked_bytes=unit.shown_amount(totals.marked_bytes),
+        marked_packets=totals.marked_packets,
         flows=tick.demand.flows if tick else 0,
     )
 

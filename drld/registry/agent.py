@@ -113,6 +113,11 @@ class Agent:
         self._in_force = spec
         self._dirty.set()
 
+    @property
+    def revision(self) -> int:
+        """Revision of etcd whose values are known here."""
+        return self._registry.seen
+
     async def reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
         """Put a changed file into force with this `reconfigure`.
 

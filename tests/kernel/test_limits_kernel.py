@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -151,8 +153,11 @@ def test_traffic_loses_no_packet_by_changes(topology: Topology, daemons: Daemons
 
 
 @on_one
-def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(daemons: Daemons) -> None:
+def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
+    daemons: Daemons, tmp_path: Path
+) -> None:
     daemon = daemons("lim1")
+    daemon.environment["STATE_DIRECTORY"] = str(tmp_path)
     daemon.configure({"customer-a": CENTRAL})
     daemon.start()
     own = daemon.config.read_text()
@@ -184,6 +189,30 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(daemons: Daemo
         assert done.returncode != 0
         assert f"{bad}: limit[0].burst: must be " in done.stderr
     assert daemon.limit("customer-a")["rate_bps"] == 20_000
+    # Who did what is known after the restart, too; what was refused is not in it.
+    made = [
+        (it["change"], it["limit"], it["via"], it["uid"], it["saved"])
+        for it in reversed(daemon.ask("history"))
+    ]
+    assert made == [
+        ("started", "", "start", None, False),
+        ("added", "b", "control", 0, True),
+        ("changed", "customer-a", "control", 0, True),
+        ("started", "", "start", None, False),
+        ("removed", "b", "control", 0, False),
+        ("added", "b", "reload", 0, False),
+    ]
+    (change,) = (it for it in daemon.ask("history") if it["change"] == "changed")
+    assert change["keys"] == {"rate": ["10kbit", "20kbit"]}
+    assert change["user"] == "root"
+    bad.unlink()
+    drop_in = Path(f"{daemon.config}.d") / "99-drlctl.toml"
+    drop_in.unlink()
+    daemon.signal(signal.SIGHUP)
+    wait_for(lambda: daemon.limit("customer-a")["rate_bps"], lambda rate: rate == 10_000)
+    assert daemon.stop() == 0
+    entries = (tmp_path / "lim1.history.jsonl").read_text().splitlines()
+    assert [json.loads(entry)["via"] for entry in entries[6:]] == ["signal", "signal"]
 
 
 @on_one

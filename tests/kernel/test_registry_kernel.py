@@ -87,6 +87,9 @@ def test_limiters_join_and_leave_and_a_limit_is_added_to_all(fleet: RegistryFlee
     changed = fleet.limit("set", "customer-a", "--rate", "20mbit")
     assert changed["ids"] == [1]
     in_force(first, "customer-a", 20e6, [])
+    change = first.ask("history")[0]
+    assert (change["via"], change["keys"]) == ("registry", {"rate": ["10mbit", "20mbit"]})
+    assert change["revision"] == changed["revision"]
     assert fleet.limit("remove", "customer-a")["applied"] == ["lim1"]
     assert names(first) == []
     assert fleet.limit("add", *FPS)["ids"] == [2]

@@ -158,6 +158,7 @@ WORDS = (
     ),
     *(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"\r\n", b"\r\n\r\n", b"SM\r\n\r\n", b"Host: drld\r\n"),
     *(b"/v1/status", b"/v1/limits", b"/v1/limits/b", b"/v1/limits/b/trace", b"/v1/peers"),
+    *(b"/v1/limits?sort=", b"demand", b"&name=", b"&skip=1", b"&count=2"),
     *(b"/v1/reload", b"*", b"http://drld/", b"%2f", b"%00", b"%ff", b"?a=b", b"#", b"/.."),
     *(b"Content-Length: ", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n"),
     *(b"Connection: close\r\n", b"Connection: Upgrade\r\n", b"Upgrade: websocket\r\n"),

@@ -10,7 +10,7 @@ import pytest
 
 from drld import config, planes
 from drld.capture.plane import packets
-from drld.daemon.report import limit_reports, trace_record
+from drld.daemon.report import limit_reports, ranks, trace_record
 from drld.engine import Engine
 from drld.model import FlowKey
 from drld.plane import Plane
@@ -104,3 +104,14 @@ async def test_metrics(control: Path) -> None:
     assert 'drld_limit_rate_bytes_per_second{limit="web"} 1250000' in printed
     heads = [line for line in printed if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
+
+
+async def test_limits_are_sorted_by_what_people_read() -> None:
+    engine = Engine(
+        config.parse(FILE, "f"), [packets(FakeDatapath()), Plane(Calls, FakeDatapath())],
+        FakeTransport(), Random(1),
+    )  # fmt: skip
+    engine.start(0)
+    assert [it.value for it in ranks(engine, "rate")] == [-10_000_000, -50]
+    assert [it.value for it in ranks(engine, "name")] == ["web", "logins"]
+    assert {it.value for it in ranks(engine, "demand")} == {0.0}

@@ -41,6 +41,38 @@ async def test_one_limit(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
     assert (await api.get("/v1/limits/c249")).json() == daemon.reports[249]
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("sort=demand&count=2", ["c6", "c13"]),
+        ("sort=demand&count=2&skip=2", ["c20", "c0"]),
+        ("name=C1&count=3", ["c1", "c10", "c11"]),
+        ("sort=rate&name=9", ["c9", "c19"]),
+        ("name=nix", []),
+        ("count=0", []),
+        ("skip=21", []),
+    ],
+)
+async def test_a_query_selects_limits(
+    api: httpx.AsyncClient, daemon: FakeDaemon, query: str, names: list[str]
+) -> None:
+    daemon.reports = list(many_limits(21))
+    for number in (6, 13, 20):
+        daemon.reports[number]["demand_bps"] *= 2
+    answer = (await api.get(f"/v1/limits?{query}")).json()
+    assert [report["name"] for report in answer] == names
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [("sort=age", "sort"), ("count=-1", "count"), ("skip=1e9", "skip"), ("limit=3", "limit")],
+)
+async def test_a_bad_query_is_refused(api: httpx.AsyncClient, query: str, key: str) -> None:
+    answer = await api.get(f"/v1/limits?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(f"query: {key}: ")
+
+
 @pytest.mark.parametrize("resource", ["/v1/limits/zzz", "/v1/limits/zzz/trace"])
 async def test_an_unknown_limit_is_not_found(api: httpx.AsyncClient, resource: str) -> None:
     answer = await api.get(resource)

@@ -6,7 +6,7 @@ import errno
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from drld.control import app, connection, server
 from drld.control.app import make_app
 from drld.control.credentials import Credentials
-from drld.control.schema import LimitReport, PeerReport, StatusReport
+from drld.control.ranking import Rank
+from drld.control.schema import LimitReport, PeerReport, SortKey, StatusReport
 from drld.control.turns import Turns
 from tests.control_fake import PEERS, FakeDaemon, client, many_limits, served
 
@@ -148,10 +149,15 @@ class Watched(FakeDaemon):
         self._passes.happened()
         return super().status()
 
-    def limits(self) -> Iterator[LimitReport]:
-        for report in many_limits(300):
+    def limits(self, ids: Sequence[int] | None = None) -> Iterator[LimitReport]:
+        for report in many_limits(300 if ids is None else len(ids)):
             self._passes.happened()
             yield report
+
+    def ranks(self, by: SortKey) -> Iterator[Rank]:
+        for number in range(2000):
+            self._passes.happened()
+            yield Rank(-number, number, f"c{number}")
 
 
 async def crowd(
@@ -195,6 +201,14 @@ async def test_a_crowd_gets_long_lists_a_batch_at_a_time(path: Path) -> None:
     assert passes.worst() <= 200
 
 
+async def test_a_crowd_has_limits_compared_a_batch_at_a_time(path: Path) -> None:
+    passes = Passes()
+    request = REQUEST.replace(b"status", b"limits?sort=demand&count=3")
+    await crowd(path, passes, request, b"0\r\n\r\n")
+    assert sum(passes.events.values()) == CLIENTS * 2003
+    assert passes.worst() <= 1000
+
+
 async def test_a_list_is_whole_though_no_time_is_left_for_a_batch(
     daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +225,7 @@ class Slow(FakeDaemon):
         self._passes = passes
         self._clock = clock
 
-    def limits(self) -> Iterator[LimitReport]:
+    def limits(self, ids: Sequence[int] | None = None) -> Iterator[LimitReport]:
         for report in many_limits(20):
             self._clock.jump(0.003)
             self._passes.happened()
@@ -225,7 +239,7 @@ class Slow(FakeDaemon):
 
 
 @pytest.mark.parametrize(
-    ("resource", "ends_with"), [(b"peers", b"0\r\n\r\n"), (b"limits/c19", b"}")]
+    ("resource", "ends_with"), [(b"peers", b"0\r\n\r\n"), (b"limits", b"0\r\n\r\n")]
 )
 async def test_objects_that_take_long_are_made_one_at_a_time(
     path: Path, mock_clock: MockClock, resource: bytes, ends_with: bytes

@@ -104,7 +104,7 @@ async def test_a_limit_that_is_not_there(api: httpx.AsyncClient, verb: str) -> N
 async def test_what_the_host_refuses_is_one_error(
     api: httpx.AsyncClient, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(_: object) -> None:
+    async def refuse(_: object, by: object) -> None:
         raise DatapathError("interface eth9: does not exist")
 
     monkeypatch.setattr(daemon, "change_limits", refuse)

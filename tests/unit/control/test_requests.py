@@ -162,7 +162,7 @@ async def test_an_old_client_gets_a_list_until_the_connection_ends(
 async def test_a_bug_is_logged_and_ends_one_connection(
     daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def reload() -> None:
+    async def reload(by: object) -> None:
         raise RuntimeError("a bug")
 
     daemon.reload = reload  # type: ignore[method-assign]

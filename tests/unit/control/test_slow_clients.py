@@ -91,7 +91,7 @@ async def test_who_does_not_take_what_he_asked_for_is_left(
 ) -> None:
     made = 0
 
-    def limits() -> object:
+    def limits(_: object) -> object:
         nonlocal made
         for report in many_limits(100_000):
             made += 1
@@ -128,7 +128,7 @@ async def test_what_is_done_for_a_client_ends_when_it_leaves(
 ) -> None:
     begun, ended = trio.Event(), trio.Event()
 
-    async def reload() -> None:
+    async def reload(by: object) -> None:
         begun.set()
         try:
             await trio.sleep_forever()

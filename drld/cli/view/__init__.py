@@ -1,0 +1,1 @@
+"""What `drlctl top` draws: functions of samples, the operator's choices and the screen."""

@@ -1,0 +1,197 @@
+"""Which limit was changed when, by whom, and from what to what.
+
+The last changes are in memory as lines of JSON, and in a file of the state directory, if there is
+one. Both are bounded: the oldest go first. The file is appended to, and made again from memory when
+it has twice that size. A line that was torn by a crash is left out when the file is read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import trio
+
+from drld.config.atomic_file import replace_by, write_beside
+from drld.control.schema import HistoryEntry
+from drld.daemon.origin import Origin
+from drld.limit_values import changed_limits
+from drld.spec import LimitSpec
+
+log = logging.getLogger("drld")
+
+MAX_BYTES = 512 * 1024
+"""Of all lines in memory: some 1,000 changes of two keys."""
+MAX_LISTED = 100
+"""Limits of one change of the configuration with a line each: a reload of 10,000 must not be all
+that is left."""
+_MODE = 0o600
+
+
+class History:
+    """The changes of one limiter's limits."""
+
+    def __init__(self, file: Path | None) -> None:
+        """Read the file, if there is one."""
+        self.file = file
+        self._lines: deque[str] = deque()
+        self._bytes = 0
+        self._unwritten: list[str] = []
+        self._file_bytes = 2 * MAX_BYTES
+        """More than there may be: the first write makes the file again, without torn lines."""
+        self._noted = trio.Event()
+        self._writing = trio.Lock()
+        self._failed = False
+        if file is not None:
+            for line in _read(file):
+                self._remember(line)
+
+    def note(
+        self, old: Iterable[LimitSpec], new: Iterable[LimitSpec], origin: Origin, now: float
+    ) -> None:
+        """Remember what differs, at this Unix time."""
+        found = changed_limits(old, new)
+        for it in found[:MAX_LISTED]:
+            what = "added" if it.old is None else "removed" if it.new is None else "changed"
+            limit = it.limit
+            self._add(_entry(now, what, origin, limit.name, limit.id, keys=it.keys()))
+        if len(found) > MAX_LISTED:
+            self._add(_entry(now, "more", origin, count=len(found) - MAX_LISTED))
+
+    def started(self, limits: int, now: float) -> None:
+        """Remember that the daemon has started, with so many limits."""
+        self._add(_entry(now, "started", Origin("start"), count=limits))
+
+    def entries(self) -> Iterator[HistoryEntry]:
+        """The changes, the newest first."""
+        return (json.loads(line) for line in reversed(tuple(self._lines)))
+
+    async def keep(self) -> None:
+        """Write what is noted, until cancelled."""
+        while True:
+            await self._noted.wait()
+            self._noted = trio.Event()
+            await self.write()
+
+    async def write(self) -> None:
+        """Bring the file up to date. If that fails, the log says so; the next change retries."""
+        async with self._writing:
+            if self.file is not None and self._unwritten:
+                await trio.to_thread.run_sync(self.flush)
+
+    def flush(self) -> None:
+        """As `write`, at once."""
+        file, lines = self.file, self._unwritten
+        if file is None or not lines:
+            return
+        self._unwritten = []
+        text = "".join(lines)
+        try:
+            if self._file_bytes + len(text) > 2 * MAX_BYTES:
+                text = "".join(tuple(self._lines))
+                replace_by(file, write_beside(file, text, _MODE))
+                self._file_bytes = 0
+            else:
+                _append(file, text)
+        except OSError as error:
+            self._unwritten = lines + self._unwritten
+            self._file_bytes = 2 * MAX_BYTES  # A part may have been written.
+            if not self._failed:
+                log.warning("the history of limits is not kept: %s: %s", file, error.strerror)
+            self._failed = True
+        else:
+            self._file_bytes += len(text)
+            self._failed = False
+
+    def _add(self, entry: HistoryEntry) -> None:
+        line = json.dumps(entry, separators=(",", ":")) + "\n"
+        self._remember(line)
+        if self.file is not None:
+            self._unwritten.append(line)
+            # What memory has forgotten goes to no file either.
+            del self._unwritten[: -len(self._lines)]
+            self._noted.set()
+
+    def _remember(self, line: str) -> None:
+        self._lines.append(line)
+        self._bytes += len(line)
+        while self._bytes > MAX_BYTES:
+            self._bytes -= len(self._lines.popleft())
+
+
+def _entry(
+    now: float,
+    change: str,
+    origin: Origin,
+    limit: str = "",
+    limit_id: int | None = None,
+    *,
+    keys: dict[str, list[str | None]] | None = None,
+    count: int = 1,
+) -> HistoryEntry:
+    return HistoryEntry(
+        t=now,
+        limit=limit,
+        id=limit_id,
+        change=change,
+        count=count,
+        keys=keys or {},
+        via=origin.via,
+        uid=origin.uid,
+        user=origin.user,
+        login=origin.login,
+        pid=origin.pid,
+        revision=origin.revision,
+        saved=origin.saved,
+    )
+
+
+def _append(file: Path, text: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _read(file: Path) -> list[str]:
+    """The sound lines of a file, as far as there may be."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(stream.seek(0, os.SEEK_END) - 2 * MAX_BYTES, 0))
+            data = stream.read(2 * MAX_BYTES)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("the history of limits is not read: %s: %s", file, error.strerror)
+        return []
+    return [line for line in data.decode(errors="replace").splitlines(True) if _sound(line)]
+
+
+def _sound(line: str) -> bool:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    if not line.endswith("\n") or not isinstance(entry, dict):
+        return False
+    number, text = (int, type(None)), (str, type(None))
+    sound: dict[str, type | tuple[type, ...]] = {
+        "t": (int, float),
+        "limit": str,
+        "id": number,
+        "change": str,
+        "count": int,
+        "keys": dict,
+        "via": str,
+        **dict.fromkeys(("uid", "pid", "revision"), number),
+        **dict.fromkeys(("user", "login"), text),
+        "saved": bool,
+    }
+    return entry.keys() == sound.keys() and all(
+        isinstance(entry[key], kind) for key, kind in sound.items()
+    )

@@ -1,0 +1,59 @@
+"""Where a change of limits comes from: who asked for it, and how."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from drld.control.credentials import Credentials
+
+Via: TypeAlias = Literal["control", "reload", "signal", "registry", "start"]
+_NO_LOGIN = 2**32 - 1
+"""loginuid of a process that belongs to no login (audit(7))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of one change, or of several that came together."""
+
+    via: Via
+    uid: int | None = None
+    """Of the process at the other end of the control socket."""
+    pid: int | None = None
+    user: str | None = None
+    """Name of `uid`."""
+    login: str | None = None
+    """User that logged in, who may have become another by sudo or su; if the kernel audits."""
+    revision: int | None = None
+    """Of the fleet's registry."""
+    saved: bool = False
+
+
+def origin_of(via: Via, peer: Credentials, *, saved: bool = False) -> Origin:
+    """The origin of a request; it asks the host for names, which may take long."""
+    return Origin(via, peer.uid, peer.pid, _name(peer.uid), _login(peer.pid), saved=saved)
+
+
+def _name(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def _login(pid: int) -> str | None:
+    """The user of the client's login session; None: not known, or the client has ended."""
+    try:
+        uid = int(Path(f"/proc/{pid}/loginuid").read_text())
+    except (OSError, ValueError):
+        return None
+    return None if uid == _NO_LOGIN else _name(uid) or str(uid)
+
+
+def state_directory() -> Path | None:
+    """The directory that systemd made for the daemon's state (StateDirectory=, systemd.exec(5))."""
+    given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    return Path(given) if given else None
