@@ -8,6 +8,7 @@ configuration, `drlctl` and control API:
   returns a line each;
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
+- `explain`: how its items are written, and what limits do with one (`drld.explanation`);
 - `routes.routes`: paths of the control API, a function that makes them.
 """
 

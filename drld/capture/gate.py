@@ -12,6 +12,7 @@ size: an entry in the cache would cost more than parsing, and would push out oth
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 
@@ -141,6 +142,10 @@ class Gate:
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """The counts of this limit since its last read."""
         return self._policers[limit_id].read(now_ns)
+
+    def snapshot(self, limit_id: int) -> Policer:
+        """See `Datapath.snapshot`."""
+        return deepcopy(self._policers[limit_id])
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int

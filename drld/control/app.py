@@ -21,6 +21,7 @@ from drld.control.limits import limit_routes, no_limit
 from drld.control.metrics import metrics_routes
 from drld.control.pieces import begin, proceed
 from drld.control.turns import Turns
+from drld.errors import InputError
 from drld.planes import registered
 
 _BATCH = 100
@@ -47,6 +48,13 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
                 until = trio.current_time() + _BATCH_S
         raise no_limit(name)
 
+    async def explain(request: Request) -> ASGIApp:
+        try:
+            rows = backend.explain(request.query_params.get("item", ""))
+        except InputError as error:
+            raise HTTPException(422, str(error)) from None
+        return _Listing(lambda: rows, turns)
+
     async def reload(_: Request) -> Response:
         await backend.reload()
         return JSONResponse(backend.status()["config"])
@@ -54,6 +62,7 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
     return [
         Route("/v1/status", status),
         Route("/v1/config", _Listing(backend.config, turns), methods=["GET"]),
+        Route("/v1/explain", explain),
         Route("/v1/limits", _Listing(backend.limits, turns), methods=["GET"]),
         Route("/v1/limits/{name}", limit),
         Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),

@@ -6,7 +6,17 @@ coverage-guided fuzzer (scripts/fuzz) all judge by these.
 
 from __future__ import annotations
 
-from tests.fuzz.targets import api, channel, config, control_wire, packet, probes, registry, wire
+from tests.fuzz.targets import (
+    api,
+    capture,
+    channel,
+    config,
+    control_wire,
+    packet,
+    probes,
+    registry,
+    wire,
+)
 from tests.fuzz.targets.base import Target
 
 KERNEL_TARGET = "bpf"
@@ -16,6 +26,7 @@ TARGETS: dict[str, Target] = {
     "channel": channel.TARGET,
     "probes": probes.TARGET,
     "packet": packet.TARGET,
+    "capture": capture.TARGET,
     "config": config.TARGET,
     "api": api.TARGET,
     "registry": registry.TARGET,
