@@ -14,8 +14,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Literal, TypedDict
 
-from drld.errors import InputError
-from drld.planes import registered
+from drld.planes import first_to_read
 
 
 class Explanation(TypedDict):
@@ -45,10 +44,4 @@ def read_item(text: str) -> tuple[ModuleType, Any]:
     Raises:
         InputError: it is an item of no plane; the reason of each.
     """
-    refused = []
-    for plane in registered("explain"):
-        try:
-            return plane, plane.read(text)
-        except InputError as error:
-            refused.append(str(error))
-    raise InputError("; ".join(refused))
+    return first_to_read("explain", lambda plane: (plane, plane.read(text)))

@@ -20,6 +20,7 @@ from drld.capture.packet import COPY_BYTES, PORT_PROTOCOLS, Header, ecn_capable,
 from drld.errors import InputError
 from drld.model import FlowKey
 from drld.police.direction import Direction
+from drld.police.source_sample import SourcePrefix
 
 PROTOCOLS = {
     "icmp": 1,
@@ -82,6 +83,17 @@ def endpoints(header: Header) -> tuple[str, str]:
     return source, destination
 
 
+def flow_name(flow: FlowKey, prefix: SourcePrefix | None) -> str:
+    """A flow, for lists: its five-tuple, or its source if a limit's flows are sources."""
+    if prefix is not None:
+        width = prefix.ipv4 if len(flow.source) == 4 else prefix.ipv6
+        return f"{ip_address(flow.source)}/{width}"
+    ported = flow.protocol in PORT_PROTOCOLS and flow[3:] != (0, 0)
+    source = _endpoint(flow.source, flow.source_port, ported)
+    destination = _endpoint(flow.destination, flow.destination_port, ported)
+    return f"{protocol_name(flow.protocol)} {source} > {destination}"
+
+
 def _endpoint(packed: bytes, port: int, ported: bool) -> str:
     address = str(ip_address(packed))
     if not ported:
@@ -116,6 +128,20 @@ def read(text: str) -> Packet:
     if size < len(data):
         raise InputError(f"size: must be at least the {len(data)} bytes given (got {size})")
     return _of(parse(data[:COPY_BYTES], size), data, options)
+
+
+def crossing(words: str) -> tuple[tuple[tuple[Direction, str], ...], int]:
+    """Where packets cross this host, and their mark, by words such as `in eth0 mark 1`.
+
+    Raises:
+        InputError: there are other words.
+    """
+    options = _options(words.split())
+    for word in ("size", "ecn", "fragment"):
+        if word in options:
+            raise InputError(f"{word}: must be left out, as a capture says it")
+    described = _at(parse(b""), False, options)
+    return described.crosses, described.mark
 
 
 def _of(header: Header, data: bytes, options: Mapping[str, str]) -> Packet:

@@ -19,6 +19,7 @@ from drld.cli.limits import limits
 from drld.cli.metrics import metrics
 from drld.cli.peers import peers
 from drld.cli.reload import reload
+from drld.cli.replay import replay
 from drld.cli.status import status
 from drld.cli.trace import trace
 from drld.planes import registered
@@ -39,7 +40,7 @@ def main(context: click.Context, socket: str | None) -> None:
 
 
 for command in (
-    *(status, limits, limit, peers, trace, metrics, diff, explain, reload, keys, fleet),
+    *(status, limits, limit, peers, trace, metrics, diff, explain, replay, reload, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

@@ -17,7 +17,7 @@ from drld.cli.output import NONE, json_option, rate_or_none, write_json, write_t
 from drld.errors import InputError
 from drld.explanation import Explanation, read_item
 from drld.model import NS_PER_S
-from drld.planes import registered
+from drld.planes import first_to_read
 from drld.units import human_amount
 
 _HEADERS = ("LIMIT", "MODE", "VERDICT", "WHY", "BUCKET", "DEPTH", "FAIR RATE")
@@ -122,7 +122,7 @@ def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> 
     verdicts: Counter[tuple[str, str]] = Counter()
     remarks: Counter[str] = Counter()
     known: dict[Any, list[Explanation]] = {}
-    plane, captured = _captured(stream, words)
+    plane, captured = first_to_read("explain", lambda it: (it, _captured(it, stream, words)))
     for time_ns, text in captured:
         item, rows = None, list[Explanation]()
         if text is not None:
@@ -146,20 +146,11 @@ def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> 
         click.echo(f"{count}: {remark}")
 
 
-def _captured(stream: IO[bytes], words: str) -> tuple[ModuleType, Iterator[tuple[int, str | None]]]:
-    """The plane whose capture this is, and what is in it.
-
-    Raises:
-        InputError: it is no plane's; the reason of each.
-    """
-    refused = []
-    for plane in registered("explain"):
-        stream.seek(0)
-        try:
-            return plane, plane.captured(stream, words)
-        except InputError as error:
-            refused.append(str(error))
-    raise InputError("; ".join(refused))
+def _captured(plane: ModuleType, stream: IO[bytes], words: str) -> Iterator[tuple[int, str | None]]:
+    """The plane's items in a capture, from its beginning."""
+    stream.seek(0)
+    captured: Iterator[tuple[int, str | None]] = plane.captured(stream, words)
+    return captured
 
 
 def _overall(rows: Sequence[Explanation]) -> tuple[str, str | None]:
