@@ -1,6 +1,6 @@
 """The errors drld raises on purpose; everything else is a bug.
 
-`ConfigError` is the operator's fault, `WireError` a peer's (or a stranger's),
+`ConfigError` and `InputError` are the operator's fault, `WireError` a peer's (or a stranger's),
 `DatapathError` the host's (a missing kernel feature, a refused rule), `RegistryError` etcd's.
 """
 
@@ -43,6 +43,10 @@ class DatapathError(DrldError):
     def __init__(self, message: str, limits: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
         self.limits = limits or {}
+
+
+class InputError(DrldError):
+    """An item or a capture that an operator gave to a command cannot be read."""
 
 
 class RegistryError(DrldError):

@@ -8,6 +8,8 @@ configuration, `drlctl` and control API:
   returns a line each;
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
+- `explain`: how its items are written, and what limits do with one (`drld.explanation`);
+- `replay.Replay`: what limits would have done to a capture of its items;
 - `routes.routes`: paths of the control API, a function that makes them;
 - `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
 - `panels.PANELS`: what the page shows of its limits (`drld.panels`);
@@ -16,9 +18,15 @@ configuration, `drlctl` and control API:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TypeVar
+
+from drld.errors import InputError
+
+T = TypeVar("T")
 
 PLANES = ("drld.capture",)
 
@@ -27,3 +35,18 @@ def registered(name: str) -> list[ModuleType]:
     """The modules of this name that planes register, in their order; a plane may have none."""
     names = [f"{plane}.registered.{name}" for plane in PLANES]
     return [import_module(module) for module in names if find_spec(module)]
+
+
+def first_to_read(name: str, read: Callable[[ModuleType], T]) -> T:
+    """What the first of the registered modules of this name reads that can.
+
+    Raises:
+        InputError: none can; the reason of each.
+    """
+    refused = []
+    for module in registered(name):
+        try:
+            return read(module)
+        except InputError as error:
+            refused.append(str(error))
+    raise InputError("; ".join(refused))

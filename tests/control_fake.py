@@ -33,6 +33,7 @@ from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.daemon.event_log import EventLog
 from drld.daemon.report import change_report, keys_report
+from drld.explanation import Explanation, read_item
 from drld.gossip.wire.keyring import KeyRing
 from drld.reload import differences, tables
 
@@ -254,6 +255,7 @@ class FakeDaemon:
         self.reload_error: Exception | None = None
         self.configuration = CONFIGURATION
         self.entries: list[HistoryEntry] = []
+        self.explanations: list[Explanation] = []
         self.ticks_for_readers = 0
         """How many records every new reader of a trace gets at once."""
 
@@ -334,6 +336,10 @@ class FakeDaemon:
         """Publish the limit's ticks of these numbers."""
         for number in numbers:
             self.hub.publish(limit, lambda: record(limit, number))  # noqa: B023 -- called at once
+
+    def explain(self, item: str) -> Iterable[Explanation]:
+        read_item(item)
+        return self.explanations
 
     def config(self) -> Iterable[ConfigTable]:
         return [

@@ -11,7 +11,8 @@ size: an entry in the cache would cost more than parsing, and would push out oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 
@@ -21,6 +22,7 @@ from drld.capture.rules import pass_without_daemon
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.direction import Direction
 from drld.police.policer import Excess, Policer, police
+from drld.policy import Policy
 from drld.spec import LimitSpec
 
 _IN = Direction.IN  # a name is faster than the member of an enumeration
@@ -48,9 +50,16 @@ class Counts:
 class Gate:
     """A set of limits, and the verdicts that they give on packets."""
 
-    def __init__(self, rng: Random, memory: int = MEMORY) -> None:
-        """`rng` decides random drops; `memory` is the number of entries of the cache."""
+    def __init__(
+        self,
+        rng: Random,
+        memory: int = MEMORY,
+        policer: Callable[[Policy, Enforcement, int], Policer] = Policer,
+    ) -> None:
+        """`rng` decides random drops; `memory` is the number of entries of the cache; `policer`
+        makes the policer of a limit from its policy, its first record and the time, ns."""
         self.counts = Counts()
+        self._policer = policer
         self._rng = rng
         self._memory = memory
         self._policers: dict[int, Policer] = {}
@@ -69,7 +78,7 @@ class Gate:
         for limit, enforcement in limits:
             policer = self._policers.get(limit.id)
             if policer is None:
-                policer = Policer(limit.policy, enforcement, now_ns)
+                policer = self._policer(limit.policy, enforcement, now_ns)
             else:
                 policer.reconfigure(limit.policy)
                 policer.program(enforcement, (), now_ns)
@@ -141,6 +150,10 @@ class Gate:
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """The counts of this limit since its last read."""
         return self._policers[limit_id].read(now_ns)
+
+    def snapshot(self, limit_id: int) -> Policer:
+        """See `Datapath.snapshot`."""
+        return deepcopy(self._policers[limit_id])
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int

@@ -92,7 +92,8 @@ class Header(NamedTuple):
 
 _ANY = 1 << 32
 """More bytes than any length field can state."""
-_NO_FLOW = FlowKey(255, bytes(4), bytes(4), 0, 0)
+NO_FLOW = FlowKey(255, bytes(4), bytes(4), 0, 0)
+"""The flow of packets whose addresses are unknown."""
 
 
 def parse(data: bytes, present: int = _ANY) -> Header:
@@ -106,7 +107,7 @@ def parse(data: bytes, present: int = _ANY) -> Header:
         return _ipv4(data, present)
     if version == 6:
         return _ipv6(data, present)
-    return Header(_NO_FLOW, len(data), 0, False, False, False, Defect.VERSION)
+    return Header(NO_FLOW, len(data), 0, False, False, False, Defect.VERSION)
 
 
 def outline(data: bytes) -> tuple[Hashable, int]:
@@ -153,7 +154,7 @@ def marked(data: bytes) -> bytes:
 def _ipv4(data: bytes, present: int) -> Header:
     copied = len(data)
     if copied < 20:
-        return Header(_NO_FLOW, copied, 0, False, False, False, Defect.COPY)
+        return Header(NO_FLOW, copied, 0, False, False, False, Defect.COPY)
     first, length, fragment, protocol, source, destination = _IPV4.unpack_from(data)
     length = min(length, present)
     ports = (first & 0x0F) * 4
@@ -189,7 +190,7 @@ def _ipv4(data: bytes, present: int) -> Header:
 def _ipv6(data: bytes, present: int) -> Header:
     copied = len(data)
     if copied < 40:
-        return Header(_NO_FLOW, copied, 0, False, False, False, Defect.COPY)
+        return Header(NO_FLOW, copied, 0, False, False, False, Defect.COPY)
     payload, protocol, source, destination = _IPV6.unpack_from(data)
     length = payload + 40
     defect = None

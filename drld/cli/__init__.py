@@ -11,6 +11,7 @@ import click
 from drld import __version__
 from drld.cli.client import Daemon
 from drld.cli.diff import diff
+from drld.cli.explain import explain
 from drld.cli.fleet import fleet
 from drld.cli.history import history
 from drld.cli.keys import keys
@@ -19,6 +20,7 @@ from drld.cli.limits import limits
 from drld.cli.metrics import metrics
 from drld.cli.peers import peers
 from drld.cli.reload import reload
+from drld.cli.replay import replay
 from drld.cli.status import status
 from drld.cli.top import top
 from drld.cli.trace import trace
@@ -40,7 +42,8 @@ def main(context: click.Context, socket: str | None) -> None:
 
 
 for command in (
-    *(status, limits, limit, top, peers, trace, metrics, diff, reload, history, keys, fleet),
+    *(status, limits, limit, top, peers, trace, metrics, diff, explain, replay),
+    *(reload, history, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import click
 
 from drld.cli.client import Daemon, Refused
+from drld.cli.in_force import document, tables_in_force
 from drld.cli.output import json_option, write_differences, write_json
-from drld.control.schema import ConfigTable, Difference, StatusReport
+from drld.control.schema import Difference, StatusReport
 from drld.reload import check, differences, tables
 
 
@@ -55,8 +56,7 @@ def _compared(daemon: Daemon, file: str | None) -> tuple[list[Difference], list[
     from drld.errors import ConfigError
 
     own = cast(StatusReport, daemon.get("/v1/status"))["config"]["file"]
-    told = cast(list[ConfigTable], daemon.get("/v1/config"))
-    in_force = [(table["kind"], table["values"]) for table in told]
+    in_force = tables_in_force(daemon)
     try:
         files = config.read(file or own, config.read_drop_ins(own))
         new = files.spec()
@@ -69,16 +69,7 @@ def _compared(daemon: Daemon, file: str | None) -> tuple[list[Difference], list[
         for it in differences(in_force, tables(files.merged()))
     ]
     try:
-        check(config.from_document(_document(in_force), own), new)
+        check(config.from_document(document(in_force), own), new)
     except ConfigError as error:
         return found, error.problems
     return found, []
-
-
-def _document(found: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    """The document that has these tables."""
-    arrays: dict[str, list[Any]] = {"peer": [], "limit": []}
-    for kind, table in found:
-        if kind in arrays:
-            arrays[kind].append(table)
-    return {kind: table for kind, table in found if kind not in arrays} | arrays

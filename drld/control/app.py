@@ -24,6 +24,7 @@ from drld.control.page import page_routes
 from drld.control.pieces import begin, proceed
 from drld.control.ranking import Selection
 from drld.control.turns import Turns
+from drld.errors import InputError
 from drld.planes import registered
 
 _BATCH = 100
@@ -46,6 +47,13 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
         except KeyError:
             raise no_limit(name) from None
 
+    async def explain(request: Request) -> ASGIApp:
+        try:
+            rows = backend.explain(request.query_params.get("item", ""))
+        except InputError as error:
+            raise HTTPException(422, str(error)) from None
+        return _Listing(lambda: rows, turns)
+
     async def reload(request: Request) -> Response:
         await backend.reload(request.state.peer)
         return JSONResponse(backend.status()["config"])
@@ -53,6 +61,7 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
     return [
         Route("/v1/status", status),
         Route("/v1/config", _Listing(backend.config, turns), methods=["GET"]),
+        Route("/v1/explain", explain),
         Route("/v1/limits", _Limits(backend, turns), methods=["GET"]),
         Route("/v1/limits/{name}", limit),
         Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),

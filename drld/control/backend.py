@@ -25,6 +25,7 @@ from drld.control.schema import (
     StatusReport,
     TraceRecord,
 )
+from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 
 
@@ -53,6 +54,13 @@ class Backend(Protocol):
 
     def peers(self) -> Iterable[PeerReport]:
         """Every peer, in the order of the configuration."""
+
+    def explain(self, item: str) -> Iterable[Explanation]:
+        """What each limit would do with an item now, in the order in which they check it.
+
+        Raises:
+            InputError: the text is no item of any plane.
+        """
 
     def trace(
         self, limit: str

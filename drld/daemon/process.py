@@ -63,6 +63,7 @@ from drld.daemon.peer_log import PeerLog
 from drld.daemon.single_flight import SingleFlight
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError
+from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
 from drld.police.no_datapath import NoDatapath
@@ -539,6 +540,14 @@ class Daemon:
     def ranks(self, by: SortKey) -> Iterator[Rank]:
         """What each limit is sorted by, in the order of the configuration."""
         return report.ranks(self.engine, by)
+
+    def explain(self, item: str) -> Iterator[Explanation]:
+        """What each limit would do with an item now.
+
+        Raises:
+            InputError: the text is no item of any plane.
+        """
+        return report.explanations(self.engine, item, clock())
 
     def config(self) -> Iterator[ConfigTable]:
         """The tables of the configuration in force."""

@@ -27,12 +27,14 @@ from drld.control.schema import (
     Verdict,
 )
 from drld.engine import Engine
+from drld.explanation import Explanation, read_item
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
-from drld.model import NS_PER_S, Enforcement, Quantity
+from drld.model import NS_PER_S, Enforcement, FlowKey, Quantity
+from drld.police.policer import Policer
 from drld.spec import LimitSpec, format_endpoint
 from drld.units import Unit
 
@@ -97,7 +99,7 @@ def limit_report(
 ) -> LimitReport:
     """One limit at its last tick; a quiescent limit has not changed since."""
     policy, totals, tick = managed.limiter.policy, managed.totals, managed.last
-    enforcement = tick.enforcement if tick else managed.limiter.initial()
+    enforcement = _record(managed)
     unit = policy.unit
     return LimitReport(
         id=policy.id,
@@ -132,6 +134,22 @@ def limit_report(
         marked_packets=totals.marked_packets,
         flows=tick.demand.flows if tick else 0,
     )
+
+
+def explanations(engine: Engine, text: str, now_ns: int) -> Iterator[Explanation]:
+    """What each limit would do with an item now.
+
+    Raises:
+        InputError: the text is no item of any plane.
+    """
+    plane, item = read_item(text)
+
+    def policing(limit: LimitSpec, flow: FlowKey) -> tuple[Policer, Enforcement]:
+        managed = engine.limits[limit.id]
+        return managed.datapath.snapshot(limit.id, flow), _record(managed)
+
+    found: Iterator[Explanation] = plane.explain(item, engine.spec.limits, policing, now_ns)
+    return found
 
 
 def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
@@ -275,6 +293,11 @@ def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
 def shared_value(value: float, tick: Tick) -> float:
     """A shared value in operators' units: a weight is unchanged."""
     return tick.unit.shown_rate(value) if tick.quantity is Quantity.RATE else value
+
+
+def _record(managed: ManagedLimit) -> Enforcement:
+    """The record in force."""
+    return managed.last.enforcement if managed.last else managed.limiter.initial()
 
 
 def _depth(enforcement: Enforcement, unit: Unit) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
 
@@ -43,6 +44,13 @@ class Datapath(Protocol):
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
         """Enforce this record from the next `flush` on; drop the named flows from the sample."""
+
+    def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:
+        """A policer with the present tokens of this limit and of this flow, to try a packet on.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """Set the record to enforce once the daemon is dead, if `on_failure` is `share`.

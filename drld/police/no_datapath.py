@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from drld.errors import DatapathError
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
 
@@ -40,6 +41,10 @@ class NoDatapath:
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
     ) -> None:
+        """Never called: there are no limits."""
+        raise KeyError(limit_id)
+
+    def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:
         """Never called: there are no limits."""
         raise KeyError(limit_id)
 

@@ -25,10 +25,11 @@ class TokenBucket:
 
     __slots__ = ("_credit_id", "_depth", "_fill_rate", "_tokens", "updated_ns")
 
-    def __init__(self, enforcement: Enforcement, now_ns: int) -> None:
+    def __init__(self, enforcement: Enforcement, now_ns: int, tokens: int | None = None) -> None:
+        """`tokens`, bytes x 10**-9, are those of a bucket that is not full."""
         self._fill_rate = enforcement.fill_rate
         self._depth = None if enforcement.depth is None else enforcement.depth * NS_PER_S
-        self._tokens = self._depth or 0
+        self._tokens = (self._depth or 0) if tokens is None else tokens
         self._credit_id = enforcement.credit_id
         self.updated_ns = now_ns
         """Time of the last settling, ns."""

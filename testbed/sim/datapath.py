@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
@@ -40,6 +41,10 @@ class MemoryDatapath:
     ) -> None:
         """See `Datapath`; takes effect at once."""
         self.policers[limit_id].program(enforcement, evict, now_ns)
+
+    def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:  # noqa: ARG002 -- it has all flows
+        """See `Datapath`."""
+        return deepcopy(self.policers[limit_id])
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath`; no effect, as this datapath ends with its limiter."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 
 from drld.capture import kernel_layout as layout
+from drld.capture.flow_identity import flow_identity
 from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import Counts
 from drld.capture.matcher import Matcher
@@ -25,11 +26,11 @@ from drld.capture.packet import (
 )
 from drld.capture.spec import Match
 from drld.ebpf.bpf import Code
-from drld.model import NS_PER_S, Enforcement, FlowKey
+from drld.model import NS_PER_S, Enforcement
 from drld.police.direction import Direction
 from drld.police.flow_bucket import MAX_TOKENS
 from drld.police.policer import DROP, FORWARD, MARK, Excess
-from drld.police.source_sample import SourcePrefix, source_of
+from drld.police.source_sample import SourcePrefix
 from drld.spec import LimitSpec
 from tests.factories import limit_spec
 from tests.fuzz.frames import LONGEST, frame, packet_of
@@ -39,7 +40,6 @@ from tests.fuzz.targets.packet import packets
 from .bench import SEED, TEST_FLAGS, Bench
 
 INTERFACE = "eth0"
-_MASK = (1 << 64) - 1
 
 
 def limit(
@@ -169,11 +169,10 @@ class _Sides:
             table = state.flows(slots[limit.id])
             flows = [pair for pair in zip(table[::2], table[1::2], strict=True) if pair[0]]
             prefix = limit.policy.flow
-            key = (
-                source_of(header.flow, prefix) if isinstance(prefix, SourcePrefix) else header.flow
-            )
-            family = header.family or (4 if prefix else 0)
-            assert flows == [(identity_of(key, family), header.length)], example
+            prefix = prefix if isinstance(prefix, SourcePrefix) else None
+            addressed = header.family != 0
+            identity = flow_identity(header.flow, SEED, prefix, addressed=addressed)
+            assert flows == [(identity, header.length)], example
 
     def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:
         """What the counters must say from now on."""
@@ -184,35 +183,6 @@ class _Sides:
         truncated = header.defect is not None and not malformed
         for place, odd in enumerate((truncated, malformed, header.fragment, not matched)):
             self._parse_anomalies[place] += odd
-
-
-def flow_identity(header: Header) -> int:
-    """What bpf/limiter.c calls the flow (`flow_id`), from the five-tuple that `parse` read."""
-    return identity_of(header.flow, header.family)
-
-
-def identity_of(flow: FlowKey, family: int) -> int:
-    """The same of a flow; `family` is 0 where addresses are unknown."""
-    ports = flow.source_port.to_bytes(2, "big") + flow.destination_port.to_bytes(2, "big")
-    identity = SEED ^ (flow.protocol << 32 | int.from_bytes(ports, sys.byteorder))
-    if family:
-        for start in range(0, len(flow.source), 4):
-            source, destination = (
-                int.from_bytes(address[start : start + 4], sys.byteorder)
-                for address in (flow.source, flow.destination)
-            )
-            identity = identity * 0x9E3779B97F4A7C15 & _MASK ^ (source << 32 | destination)
-            for _ in range(2):
-                identity ^= identity >> 32
-                identity = identity * 0xD6E8FEB86659FD93 & _MASK
-            identity ^= identity >> 32
-    return identity | 1
-
-
-def sets_of(flow: int) -> tuple[int, int]:
-    """The two sets of the flow table that a flow of this identity may be in (bpf/flow.h)."""
-    first = flow >> 60
-    return first, first ^ 1 + ((flow >> 44 & 0xFFFF) * 15 >> 16)
 
 
 def check(data: bytes) -> bool:

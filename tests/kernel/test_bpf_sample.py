@@ -12,14 +12,14 @@ from random import Random
 
 import pytest
 
+from drld.capture.flow_identity import flow_identity, sets_of
 from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.packet import parse
 from drld.model import Enforcement, FlowId
 
 from ..elephants import ELEPHANTS, LENGTH, TICKS_A_SECOND, elephants_sampled, traffic
 from ..factories import limit_spec
-from .agreement import flow_identity, sets_of
-from .bench import ETHERNET, TEST_FLAGS, Bench
+from .bench import ETHERNET, SEED, TEST_FLAGS, Bench
 
 pytestmark = pytest.mark.kernel
 
@@ -42,7 +42,7 @@ def packet(number: int) -> bytes:
 
 
 def identity(number: int) -> int:
-    return flow_identity(parse(packet(number)))
+    return flow_identity(parse(packet(number)).flow, SEED)
 
 
 def sets() -> dict[int, list[int]]:

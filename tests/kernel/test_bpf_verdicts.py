@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.capture import kernel_layout as layout
+from drld.capture.flow_identity import flow_identity, sets_of
 from drld.capture.kernel.datapath import limiter_programs
 from drld.capture.kernel.state import State
 from drld.capture.packet import parse
@@ -32,8 +33,7 @@ from drld.spec import LimitSpec, OnFailure
 
 from ..factories import limit_spec, with_policy
 from ..fuzz.frames import LONGEST
-from .agreement import flow_identity, sets_of
-from .bench import ETHERNET, GRACE_NS, TEST_FLAGS, Bench, Draws
+from .bench import ETHERNET, GRACE_NS, SEED, TEST_FLAGS, Bench, Draws
 
 pytestmark = pytest.mark.kernel
 
@@ -62,7 +62,7 @@ def frame(length: int, flow: FlowKey, ecn: int = 0) -> bytes:
 
 
 def identity(flow: FlowKey) -> int:
-    return flow_identity(parse(frame(HEADERS, flow)[len(ETHERNET) + 2 :]))
+    return flow_identity(parse(frame(HEADERS, flow)[len(ETHERNET) + 2 :]).flow, SEED)
 
 
 def _flows() -> list[FlowKey]:

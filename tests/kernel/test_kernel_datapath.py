@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 
 from drld.capture.kernel.datapath import KernelDatapath
+from drld.capture.packet import parse
 from drld.capture.spec import match_of
 from drld.ebpf import bpf
 from drld.ebpf.bpf import Code, Program
@@ -56,6 +58,7 @@ pytestmark = pytest.mark.kernel
 Start = Callable[..., RemoteKernelDatapath]
 
 INTERVAL_NS = 50 * MS
+TC_ACT_SHOT = 2
 GRACE_NS = GRACE_INTERVALS * INTERVAL_NS
 
 
@@ -307,6 +310,40 @@ def test_packets_that_come_while_limits_move_are_charged_and_counted() -> None:
         total = datapath.read(1, time.monotonic_ns())
     assert (total.arrived_packets, total.forwarded_packets) == (9, 6)
     assert (total.arrived_bytes, total.forwarded_bytes) == (900, 600)
+
+
+@pytest.mark.parametrize("flow", [None, SourcePrefix(24)])
+def test_a_snapshot_says_what_the_program_does_next(flow: SourcePrefix | None) -> None:
+    """With the limit's tokens and the flow's; the seventh packet of a flow leaves too few."""
+    recorded = Recorded()
+    datapath = KernelDatapath("asked", attachment=lambda _: recorded)
+    record = Enforcement(depth=1000, flow_rate=10, flow_depth=1000, reserve=600)
+    spec = limit(1, "lo", interval_ns=3600 * 10**9, flow=flow)
+    spec = replace(spec, match=replace(match_of(spec), interface="lo"))
+
+    def agree(source: bytes) -> int:
+        """The program's verdict on the next packet, which the snapshot has told before."""
+        assert recorded.program is not None
+        header = struct.pack("!BBHHHBBH", 0x45, 0, 100, 0, 0, 64, UDP_NUMBER, 0) + source
+        packet = header + bytes(84)
+        key = parse(packet).flow
+        snapshot = datapath.snapshot(1, key)
+        told = snapshot.police(key, 100, time.monotonic_ns(), Random(1))
+        action, _, _ = recorded.program.run(bytes(12) + b"\x08\x00" + packet)
+        assert told == (action != TC_ACT_SHOT)
+        assert datapath.snapshot(1, key).bucket.tokens == snapshot.bucket.tokens
+        return told
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(datapath.detach)
+        datapath.attach([(spec, record)], time.monotonic_ns())
+        assert [agree(bytes([10, 0, 0, 1])) for _ in range(8)] == [1] * 6 + [0] * 2
+        assert [agree(bytes([10, 0, 1, 1])) for _ in range(4)] == [1, 1, 0, 0]
+        # Flows that find no place in the table are not policed one by one.
+        for number in range(64):
+            agree(bytes([10, 1, number, 1]))
+        with pytest.raises(KeyError):
+            datapath.snapshot(2, parse(b"").flow)
 
 
 def others(first: int, count: int) -> list[tuple[LimitSpec, Enforcement]]:

@@ -7,7 +7,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drld.capture.criteria import first_miss
 from drld.capture.matcher import Matcher
+from drld.capture.notation import Packet
 from drld.capture.packet import Header
 from drld.capture.spec import Match, match_of
 from drld.model import FlowKey
@@ -86,6 +88,19 @@ def holds(match: Match, header: Header, interface: str, direction: Direction, ma
     if match.mark is not None and mark & match.mark[1] != match.mark[0]:
         return False
     return match.interface == interface and match.direction is direction
+
+
+@given(match=MATCHES, header=headers(), crossed=st.tuples(DIRECTIONS, INTERFACES), mark=MARKS)
+def test_a_first_miss_is_named_just_where_the_matcher_finds_none(
+    match: Match, header: Header, crossed: tuple[Direction, str], mark: int
+) -> None:
+    found = Matcher(limits([match])).classify(header, crossed[1], crossed[0], mark)
+    packet = Packet(header, False, mark, (crossed,))
+    assert (first_miss(match, packet) is None) == bool(found)
+    # A packet that is said to cross nothing crosses whatever the limit names.
+    here = (match.direction, match.interface)
+    at_hook = first_miss(match, packet._replace(crosses=(here,)))
+    assert first_miss(match, packet._replace(crosses=())) == at_hook
 
 
 def limits(matches: list[Match]) -> list[LimitSpec]:

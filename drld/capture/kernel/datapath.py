@@ -25,14 +25,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drld.capture import kernel_layout as layout
+from drld.capture.flow_identity import FLOW_WAYS, flow_identity, sets_of
 from drld.capture.kernel.hooks import Hooks
 from drld.capture.kernel.link_news import LinkNews
 from drld.capture.kernel.state import Counts, State
+from drld.capture.packet import NO_FLOW
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.bpf import Code, possible_cpus
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
-from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, Measurement
+from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer
+from drld.police.source_sample import SourcePrefix
+from drld.police.token_bucket import TokenBucket
 from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
@@ -173,6 +178,26 @@ class KernelDatapath:
         if self._records[limit_id] != enforcement:
             self._records[limit_id] = enforcement
             self._changed[counted.slot] = enforcement
+
+    def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:
+        """See `Datapath.snapshot`."""
+        slot, record = self._counted[limit_id].slot, self._records[limit_id]
+        policy, state = self._limits[limit_id].policy, self._attached()
+        tokens, updated_ns = state.bucket(slot)
+        policer = Policer(policy, record, updated_ns)
+        policer.bucket = TokenBucket(record, updated_ns, tokens)
+        prefix = policy.flow if isinstance(policy.flow, SourcePrefix) else None
+        identity = flow_identity(flow, self._seed, prefix, addressed=flow != NO_FLOW)
+        places = state.flows(slot)[::2]
+        if identity in places:
+            found = policer.sample.observe(flow, 0)
+            assert found is not None
+            found.due_ns = state.flow_buckets(slot)[2 * places.index(identity)]
+        else:
+            ways = [places[at * FLOW_WAYS : (at + 1) * FLOW_WAYS] for at in sets_of(identity)]
+            if 0 not in (*ways[0], *ways[1]):
+                policer.sample.capacity = 0
+        return policer
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath.set_share`."""

@@ -33,6 +33,7 @@ _FRAME = bytes(64)
 """`apply` reads no packet, but the kernel requires one."""
 
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
+_S64 = struct.Struct("=q")
 _AT = layout.LIMIT_OFFSETS
 
 
@@ -227,6 +228,14 @@ class State:
             for cpu in range(self.cpus)
         ]
         return [sum(column) for column in zip(*rows, strict=True)]
+
+    def bucket(self, slot: int) -> tuple[int, int]:
+        """A limit's tokens, bytes x 10**-9, and the time up to which they are settled, ns."""
+        start = slot * layout.LIMIT.size
+        memory = self.maps["limits"].memory()
+        (tokens,) = _S64.unpack_from(memory, start + _AT["tokens"])
+        (updated_ns,) = _U64.unpack_from(memory, start + _AT["updated_ns"])
+        return tokens, updated_ns
 
     def flows(self, slot: int) -> tuple[int, ...]:
         """A limit's flow table: id, bytes, id, bytes, ..."""

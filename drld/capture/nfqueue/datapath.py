@@ -41,8 +41,9 @@ from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
 from drld.capture.rules import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.errors import DatapathError
-from drld.model import Enforcement, FlowId, Measurement
+from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.direction import Direction
+from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
@@ -137,6 +138,10 @@ class NfqueueDatapath:
     ) -> None:
         """See `Datapath.program`; takes effect at once, also for packets that wait."""
         self._gate.program(limit_id, enforcement, evict, self._settled_ns(now_ns))
+
+    def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:  # noqa: ARG002 -- it has all flows
+        """See `Datapath.snapshot`."""
+        return self._gate.snapshot(limit_id)
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath.set_share`; does nothing, as no share is enforced without the daemon."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator
 
+from drld.capture.notation import PROTOCOLS
 from drld.capture.spec import Match
 from drld.config.fields import BurstOrAuto, Interface, Kind, Rate
 from drld.config.problems import Location, Problems
@@ -18,23 +19,6 @@ from drld.police.policer import Excess
 from drld.police.source_sample import SourcePrefix
 from drld.units import BYTES, Unit
 
-PROTOCOLS = {
-    "icmp": 1,
-    "igmp": 2,
-    "ipip": 4,
-    "tcp": 6,
-    "udp": 17,
-    "dccp": 33,
-    "ipv6": 41,
-    "gre": 47,
-    "esp": 50,
-    "ah": 51,
-    "icmpv6": 58,
-    "ospf": 89,
-    "vrrp": 112,
-    "sctp": 132,
-    "udplite": 136,
-}
 WITH_PORTS = ("tcp", "udp", "sctp", "udplite")
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.fuzz.targets import (
     api,
+    capture,
     channel,
     config,
     control_wire,
@@ -26,6 +27,7 @@ TARGETS: dict[str, Target] = {
     "channel": channel.TARGET,
     "probes": probes.TARGET,
     "packet": packet.TARGET,
+    "capture": capture.TARGET,
     "config": config.TARGET,
     "api": api.TARGET,
     "http": http.TARGET,

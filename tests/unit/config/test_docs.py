@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.capture.registered.limit_table import PROTOCOLS
+from drld.capture.notation import PROTOCOLS
 from drld.config import SECTIONS, reference
 from drld.config.plane_tables import planes
 

@@ -13,10 +13,11 @@ from starlette.routing import Route
 from drld.control import schema
 from drld.control.app import make_app
 from drld.control.turns import Turns
+from drld.explanation import Explanation
 from tests.control_fake import FakeDaemon
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "control-api.md").read_text()
-SHAPES: list[Any] = [value for value in vars(schema).values() if is_typeddict(value)]
+SHAPES: list[Any] = [it for it in [*vars(schema).values(), Explanation] if is_typeddict(it)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
@@ -33,4 +34,4 @@ async def test_every_resource_is_documented() -> None:
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }
-    assert routes == set(re.findall(r"^\| `(GET|POST) (\S+)`", DOCUMENT, re.MULTILINE))
+    assert routes == set(re.findall(r"^\| `(GET|POST) ([^\s?`]+)", DOCUMENT, re.MULTILINE))

@@ -1,0 +1,97 @@
+"""What a replay counts for one limit, in bounded memory: totals, flows, the worst second. Pure.
+
+Flows: the bytes of each are counted. Whenever `MAX_FLOWS` are known, the smaller half is forgotten.
+So a flow that was small at such a moment is counted too low, by what it had then.
+
+Time: bytes are counted in spans of a second, from the limit's first packet on. The worst second is
+the one with the most dropped bytes. If a trace has more than `MAX_SPANS` seconds, the spans of the
+plot double until they fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from drld.model import NS_PER_S, FlowId
+
+MAX_FLOWS = 8192
+"""Flows counted at most: about 2 MB."""
+MAX_SPANS = 1024
+"""Points of a plot at most: as many as a screen shows."""
+
+
+class Span(NamedTuple):
+    """Bytes of a span of time."""
+
+    arrived: int = 0
+    forwarded: int = 0
+    dropped: int = 0
+
+    def plus(self, other: Span) -> Span:
+        """The sum of both."""
+        return Span(*(one + another for one, another in zip(self, other, strict=True)))
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of one limit."""
+
+    start_ns: int
+    packets: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    size: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    """Packets and bytes: arrived, forwarded, dropped, marked."""
+    flows: dict[FlowId, list[int]] = field(default_factory=dict)
+    """Bytes by flow: arrived, forwarded."""
+    worst: tuple[int, Span] | None = None
+    """The second with most dropped bytes, from 0, and its bytes; None: nothing was dropped."""
+    spans: list[Span] = field(default_factory=list)
+    span_s: int = 1
+    _second: int = 0
+    _bytes: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Bytes of the present second: as in `Span`."""
+
+    def arrive(self, flow: FlowId, length: int, now_ns: int) -> None:
+        """Count a packet of `length` bytes that falls under the limit."""
+        second = (now_ns - self.start_ns) // NS_PER_S
+        if second > self._second:
+            self.close()
+            self._second = second
+        self.packets[0] += 1
+        self.size[0] += length
+        self._bytes[0] += length
+        counted = self.flows.get(flow)
+        if counted is None:
+            if len(self.flows) >= MAX_FLOWS:
+                ordered = sorted(self.flows.items(), key=lambda item: item[1][0])
+                self.flows = dict(ordered[MAX_FLOWS // 2 :])
+            counted = self.flows[flow] = [0, 0]
+        counted[0] += length
+
+    def drop(self, length: int) -> None:
+        """Count the packet as dropped."""
+        self.packets[2] += 1
+        self.size[2] += length
+        self._bytes[2] += length
+
+    def forward(self, flow: FlowId, length: int, marked: bool) -> None:
+        """Count the packet as forwarded."""
+        for at in (1, 3) if marked else (1,):
+            self.packets[at] += 1
+            self.size[at] += length
+        self._bytes[1] += length
+        self.flows[flow][1] += length
+
+    def close(self) -> None:
+        """End the present second."""
+        span = Span(*self._bytes)
+        self._bytes = [0, 0, 0]
+        if span.dropped and (self.worst is None or span.dropped > self.worst[1].dropped):
+            self.worst = self._second, span
+        while self._second // self.span_s >= MAX_SPANS:
+            halves = [*self.spans, Span()] if len(self.spans) % 2 else self.spans
+            self.spans = [one.plus(two) for one, two in zip(halves[::2], halves[1::2], strict=True)]
+            self.span_s *= 2
+        at = self._second // self.span_s
+        self.spans += [Span()] * (at + 1 - len(self.spans))
+        self.spans[at] = self.spans[at].plus(span)

@@ -1,0 +1,46 @@
+"""The configuration that a daemon has in force, as drlctl's commands read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from drld.cli.client import Daemon, Refused
+from drld.control.schema import ConfigTable
+from drld.spec import LimitSpec
+
+
+def tables_in_force(daemon: Daemon) -> list[tuple[str, dict[str, Any]]]:
+    """The kind and the values of each table of the daemon; limits of a registry are not in it.
+
+    Raises:
+        Refused: the daemon cannot be reached.
+    """
+    told = cast(list[ConfigTable], daemon.get("/v1/config"))
+    return [(table["kind"], table["values"]) for table in told]
+
+
+def document(found: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """The document that has these tables."""
+    arrays: dict[str, list[Any]] = {"peer": [], "limit": []}
+    for kind, table in found:
+        if kind in arrays:
+            arrays[kind].append(table)
+    return {kind: table for kind, table in found if kind not in arrays} | arrays
+
+
+def limits_of(daemon: Daemon, file: str | None) -> Sequence[LimitSpec]:
+    """The limits of a configuration file, or those that the daemon has in force.
+
+    Raises:
+        Refused: the file cannot be used, or the daemon cannot be reached.
+    """
+    from drld import config
+    from drld.errors import ConfigError
+
+    try:
+        if file is not None:
+            return config.load(file).limits
+        return config.from_document(document(tables_in_force(daemon)), "daemon").limits
+    except ConfigError as error:
+        raise Refused("\n".join(error.problems)) from None

@@ -1,0 +1,193 @@
+"""`drlctl replay`: what limits would have done to a captured trace."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import IO, Any
+
+import click
+
+from drld.cli.client import Daemon, Refused
+from drld.cli.in_force import limits_of
+from drld.cli.output import json_option, write_json, write_table
+from drld.errors import InputError
+from drld.planes import first_to_read
+from drld.spec import LimitSpec
+from drld.units import human_duration, human_number, human_rate, human_size
+
+_HEADERS = (
+    "LIMIT", "MODE", "RATE", "BURST", "PACKETS", "ARRIVED", "FORWARDED", "DROPPED", "MARKED",
+    "WORST SECOND",
+)  # fmt: skip
+_SEED = 1
+"""Of random drops: the same trace gives the same verdicts."""
+
+
+@click.command()
+@click.argument("trace", type=click.Path(exists=True, dir_okay=False))
+@click.argument("words", nargs=-1)
+@click.option("--config", "file", metavar="FILE", help="The limits of FILE, not of a daemon.")
+@click.option("--rate", help='One limit for all packets, such as "10mbit", and no others.')
+@click.option("--burst", help='Burst of that limit, such as "75kB"; default: 0.25 s of the rate.')
+@click.option(
+    "--allocator",
+    type=click.Choice(["static", "fair"]),
+    default="static",
+    help="Static: one bucket; fair: as the only limiter of a fleet.",
+)
+@click.option("--plot", metavar="PNG", help="Draw what arrived and passed; takes matplotlib.")
+@json_option
+@click.pass_obj
+def replay(
+    daemon: Daemon,
+    trace: str,
+    words: tuple[str, ...],
+    *,
+    file: str | None,
+    rate: str | None,
+    burst: str | None,
+    allocator: str,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """Show what limits would have done to TRACE, a capture (pcap, pcapng), at its own times.
+
+    The limits are those of the daemon (without a registry's), of --config, or one of --rate. WORDS
+    say where packets cross this host; without them, at each interface that a limit names. Each
+    limit has its whole rate. Limits in shadow mode count and drop nothing.
+
+    \b
+    drlctl replay trace.pcap out eth1
+    drlctl replay trace.pcap --rate 10mbit --burst 75kB --plot trace.png
+    """
+    if rate is None and burst is not None:
+        raise click.UsageError("--burst is for the limit of --rate: give both")
+    if rate is not None and (file is not None or words):
+        raise click.UsageError("--rate is for all packets: leave --config and words out")
+    pyplot = _pyplot() if plot else None
+    limits = None if rate is not None else limits_of(daemon, file)
+    try:
+        with Path(trace).open("rb") as stream:
+
+            def read(plane: ModuleType) -> Any:
+                stream.seek(0)
+                its = limits if rate is None else _by_hand(plane.EVERYTHING, rate, burst)
+                return plane.Replay(stream, " ".join(words), its, allocator, Random(_SEED))
+
+            replayed = first_to_read("replay", read)
+            _run(replayed, stream, Path(trace).stat().st_size)
+    except InputError as error:
+        raise Refused(f"{trace}: {error}") from None
+    except OSError as error:
+        raise Refused(f"{trace}: {error.strerror}") from None
+    results = replayed.results()
+    if plot and pyplot:
+        _draw(pyplot, results, plot)
+    if as_json:
+        whole = {"packets": replayed.packets, "not_ip": replayed.strange, "s": replayed.seconds}
+        write_json({"trace": whole, "limits": results})
+        return
+    seconds = human_duration(replayed.seconds)
+    click.echo(f"{replayed.packets} packets in {seconds}, {replayed.strange} of them not IP")
+    write_table(_HEADERS, [_row(it) for it in results], left=2)
+    for it in results:
+        _write_flows(it)
+
+
+def _by_hand(match: Mapping[str, str], rate: str, burst: str | None) -> Sequence[LimitSpec]:
+    """One limit for everything."""
+    from drld import config
+    from drld.errors import ConfigError
+
+    limit = {"id": 1, "name": "all", "rate": rate, "burst": burst or "auto", "match": dict(match)}
+    document = {"limiter": {"name": "replay", "listen": "127.0.0.1:1"}, "limit": [limit]}
+    try:
+        return config.from_document(document, "options").limits
+    except ConfigError as error:
+        raise click.UsageError("\n".join(error.problems)) from None
+
+
+def _run(replayed: Any, stream: IO[bytes], size: int) -> None:
+    """Replay all packets; on a terminal, with the progress and the packets a second."""
+    began = time.monotonic()
+    shown = sys.stderr.isatty()
+    for count in replayed.run():
+        if shown:
+            rate = human_number(count / (time.monotonic() - began))
+            done = f"{stream.tell() / size:.0%}, {human_number(count)} packets, {rate} packets/s"
+            click.echo(f"\r{done:<60}", err=True, nl=False)
+    if shown:
+        rate = human_number(replayed.packets / (time.monotonic() - began))
+        click.echo(f"\r{f'{replayed.packets} packets, {rate} packets/s':<60}", err=True)
+
+
+def _row(it: Mapping[str, Any]) -> tuple[str, ...]:
+    worst = it["worst_second"]
+    return (
+        it["limit"],
+        it["mode"],
+        human_rate(it["rate_bps"]),
+        human_size(it["burst_bytes"]),
+        str(it["arrived_packets"]),
+        human_size(it["arrived_bytes"]),
+        human_size(it["forwarded_bytes"]),
+        human_size(it["dropped_bytes"]),
+        human_size(it["marked_bytes"]),
+        f"{human_size(worst['dropped_bytes'])} at {worst['at_s']} s" if worst else "-",
+    )
+
+
+def _write_flows(it: Mapping[str, Any]) -> None:
+    if not it["flows"]:
+        return
+    click.echo()
+    rows = [
+        (
+            flow["flow"],
+            human_size(flow["arrived_bytes"]),
+            human_size(flow["forwarded_bytes"]),
+            f"{flow['share']:.1%}",
+        )
+        for flow in it["flows"]
+    ]
+    write_table((f"FLOWS OF {it['limit']}", "ARRIVED", "FORWARDED", "SHARE"), rows, left=1)
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib as mpl
+
+        mpl.use("agg")
+        from matplotlib import pyplot
+    except ImportError:
+        raise Refused("--plot takes matplotlib: install python3-matplotlib") from None
+    return pyplot
+
+
+def _draw(pyplot: Any, results: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Draw the rates of each limit over time, one below the other."""
+    figure, axes = pyplot.subplots(
+        max(len(results), 1), squeeze=False, figsize=(9, 3 * max(len(results), 1)), sharex=True
+    )
+    for axis, it in zip(axes[:, 0], results, strict=False):
+        width = it["span_s"]
+        times = [at * width for at in range(len(it["spans"]))]
+        for place, name in enumerate(("arrived", "forwarded", "dropped")):
+            rates = [span[place] * 8 / 1e6 / width for span in it["spans"]]
+            axis.step(times, rates, where="post", label=name)
+        axis.axhline(it["rate_bps"] / 1e6, color="grey", linestyle=":", label="rate")
+        axis.set(title=it["limit"], ylabel="Mbit/s")
+        axis.legend()
+    axes[-1, 0].set_xlabel("s")
+    figure.tight_layout()
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path}: {error}") from None
+    finally:
+        pyplot.close(figure)

@@ -1,0 +1,164 @@
+"""`drlctl explain`: of a daemon's limits and of a file's, for a packet and for a capture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from drld import config
+from drld.capture.plane import packets
+from drld.daemon.report import explanations
+from drld.engine import Engine
+from drld.explanation import Explanation
+from drld.model import FlowKey
+from tests.control_fake import FakeDaemon
+from tests.engine_fakes import FakeDatapath, FakeTransport
+from tests.fuzz.targets.capture import pcap
+from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
+
+FILE = """
+[limiter]
+name = "lim1"
+listen = "10.0.0.1:7946"
+
+[[limit]]
+id = 1
+name = "site"
+rate = "10mbit"
+burst = "2000B"
+allocator = "ctb"
+match = { out = "eth1" }
+
+[[limit]]
+id = 2
+name = "web"
+rate = "1mbit"
+mode = "shadow"
+match = { in = "eth0", destination = "10.9.2.0/24", protocol = "tcp", destination_port = 80 }
+
+[[limit]]
+id = 3
+name = "after"
+rate = "1mbit"
+match = { out = "eth1", destination = "10.9.0.0/16" }
+"""
+PACKET = "tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 900"
+FLOW = FlowKey(6, bytes([10, 0, 0, 1]), bytes([10, 9, 2, 3]), 1234, 80)
+SENT_AT_ONCE = 2
+HEADERS = bytes.fromhex("450001900000000040060000 0a0000010a090203 04d20050")
+
+
+@pytest.fixture(autouse=True)
+def engine(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> FakeDatapath:
+    datapath = FakeDatapath()
+    running = Engine(config.parse(FILE, "f"), [packets(datapath)], FakeTransport(), Random(1))
+    running.start(0)
+    monkeypatch.setattr(daemon, "explain", lambda item: explanations(running, item, 0))
+    return datapath
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "drld.toml"
+    path.write_text(FILE)
+    return path
+
+
+async def test_each_limit_in_the_order_of_the_packet(control: Path, engine: FakeDatapath) -> None:
+    for _ in range(SENT_AT_ONCE):
+        engine.policers[1].police(FLOW, 900, 0, Random(1))
+    assert await output(control, "explain", PACKET) == lines("""
+        tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 900
+        LIMIT  MODE     VERDICT      WHY                                                    BUCKET    DEPTH  FAIR RATE
+        web    shadow   forwarded    the bucket holds 31.2 kB, and the packet needs 900 B  31.2 kB  31.2 kB          -
+        site   enforce  dropped      the bucket holds 200 B, and the packet needs 900 B      200 B  2.00 kB          -
+        after  enforce  not checked  not checked: site drops the packet before                   -        -          -
+        now: dropped by site
+    """)  # noqa: E501 -- as wide as it is
+    assert engine.policers[1].bucket.tokens == 200
+
+
+async def test_the_first_criterion_that_fails(control: Path) -> None:
+    said = await output(control, "explain", *PACKET.replace("10.9.2.3:80", "10.8.2.3:81").split())
+    assert "web    shadow   -          destination: 10.8.2.3 is not in 10.9.2.0/24 " in said
+    assert said.endswith("now: forwarded\n")
+    said = await output(control, "explain", "udp 10.0.0.1:1 > 10.9.2.3:80 in eth0")
+    assert "web    shadow   -        protocol: udp is not tcp " in said
+    assert "site   enforce  -        out eth1: the packet crosses in eth0 " in said
+
+
+async def test_json(control: Path) -> None:
+    answer = json.loads(await output(control, "explain", PACKET, "--json"))
+    assert (answer["item"], answer["verdict"], answer["by"]) == (PACKET, "forward", None)
+    assert [row["limit"] for row in answer["limits"]] == ["web", "site", "after"]
+    assert answer["limits"][0]["fill_rate_bps"] == 1_000_000
+    assert answer["limits"][1]["tokens_bytes"] == 2000
+
+
+async def test_shadow_and_pause(control: Path, engine: FakeDatapath) -> None:
+    engine.policers[2].police(FLOW, 31_250, 0, Random(1))
+    said = await output(control, "explain", PACKET)
+    assert "shadow mode; it would be dropped: the bucket holds 0 B, and the packet needs" in said
+
+
+async def test_mistakes(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
+    result = await drlctl(control, "explain", "tcp", "10.0.0.1")
+    assert result.exit_code == 2
+    assert 'packet: must be one such as "tcp 10.0.0.1:1234 > 10.9.2.3:80' in result.stderr
+    (tmp_path / "file").write_bytes(b"no capture")
+    result = await drlctl(control, "explain", tmp_path / "file")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "must be a capture: pcap or pcapng" in result.stderr
+    (tmp_path / "bad.toml").write_text("")
+    said = refused(invoke("explain", PACKET, "--config", tmp_path / "none.toml"))
+    assert said == f"drlctl: {tmp_path}/none.toml: No such file or directory\n"
+
+
+def trace(path: Path) -> Path:
+    other = HEADERS[:16] + bytes([10, 8, 0, 1]) + HEADERS[20:]
+    short, arp = HEADERS[:22], b""
+    path.write_bytes(pcap("<", 0xA1B2C3D4, 101, [HEADERS, HEADERS, other, short, arp]))
+    return path
+
+
+def test_a_capture_in_sum(file: Path, tmp_path: Path) -> None:
+    """Of a file's limits, with no daemon."""
+    args = ("explain", trace(tmp_path / "trace.pcap"), "out", "eth1", "--config", file)
+    assert invoke(*args).stdout == lines("""
+        VERDICT    LIMIT        COUNT
+        forwarded  site, after      3
+        forwarded  site             1
+        forwarded  -                1
+        1: It counts as malformed: the packet ends inside its headers.
+        1: No limit sees it.
+    """)
+    answers = [json.loads(line) for line in invoke(*args, "--json").stdout.splitlines()]
+    assert [answer["t"] for answer in answers] == [0, 1.000001, 2.000002, 3.000003, 4.000004]
+    assert answers[0]["item"] == "tcp 10.0.0.1:1234 > 10.9.2.3:80 out eth1 size 24"
+    assert [[row["limit"] for row in answer["limits"]] for answer in answers] == [
+        ["site", "after"],
+        ["site", "after"],
+        ["site"],
+        ["site", "after"],
+        [],
+    ]
+
+
+async def test_a_capture_asks_the_daemon_once_for_packets_alike(
+    control: Path, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    answer = daemon.explain
+
+    def explain(item: str) -> Iterable[Explanation]:
+        asked.append(item)
+        return answer(item)
+
+    monkeypatch.setattr(daemon, "explain", explain)
+    await output(control, "explain", trace(tmp_path / "trace.pcap"), "out", "eth1", "mark", "1")
+    assert len(asked) == 3
+    assert all(item.endswith("out eth1 mark 1") for item in asked)
