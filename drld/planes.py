@@ -8,7 +8,8 @@ configuration, `drlctl` and control API:
   returns a line each;
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
-- `routes.routes`: paths of the control API, a function that makes them.
+- `routes.routes`: paths of the control API, a function that makes them;
+- `doctor.findings`: findings of `drlctl doctor`, from what it knows (`drld.doctor.finding`).
 """
 
 from __future__ import annotations

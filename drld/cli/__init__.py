@@ -11,6 +11,7 @@ import click
 from drld import __version__
 from drld.cli.client import Daemon
 from drld.cli.diff import diff
+from drld.cli.doctor import doctor
 from drld.cli.fleet import fleet
 from drld.cli.keys import keys
 from drld.cli.limit import limit
@@ -38,7 +39,7 @@ def main(context: click.Context, socket: str | None) -> None:
 
 
 for command in (
-    *(status, limits, limit, peers, trace, metrics, diff, reload, keys, fleet),
+    *(status, limits, limit, peers, trace, metrics, diff, doctor, reload, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)
