@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drld.capture.patterns import followed, is_pattern
 from drld.capture.spec import match_of
 from drld.control.schema import DatapathReport
 from drld.doctor.finding import Finding, ok, remark, unseen, wrong
@@ -143,6 +144,10 @@ class Interface:
     offloads: Collection[str] = ()
     """Of `gro`, `gso`, `tso` and `lro` those that are on."""
     xdp: bool = False
+    below: Sequence[str] = ()
+    """The interfaces that it lies on."""
+    master: str = ""
+    """The bridge or bond that it is a member of."""
     reverse_path: int = 0
     """The rp_filter in force: 1 is strict."""
     before: Mapping[Direction, Sequence[str]] = field(default_factory=dict)
@@ -159,7 +164,27 @@ def interfaces(
     for limit in limits:
         match = match_of(limit)
         hooks.setdefault((match.interface, match.direction), []).append(limit)
+    below = {name: each.below for name, each in there.items()}
+    for (name, direction), own in [*hooks.items()]:
+        if not is_pattern(name):
+            continue
+        names, twice = followed(name, below)
+        where = f"pattern {name} {direction.value}"
+        if not names:
+            why = "if that lasts, limits on it see no packet"
+            yield remark(where, "stands for no interface now", why, "ip link   # correct `match`")
+        for each in twice if datapath == "kernel" else ():
+            yield remark(
+                where,
+                f"{each} lies on interfaces of which some, not all, match",
+                "packets that cross both are counted twice",
+                "name one of them, or choose a pattern without the upper one",
+            )
+        for each in names:
+            hooks.setdefault((each, direction), []).extend(own)
     for (name, direction), own in hooks.items():
+        if is_pattern(name):
+            continue
         found = there.get(name)
         where = f"interface {name} {direction.value}"
         if found is None:
@@ -182,6 +207,13 @@ def _interface(
     if not found.up:
         why = "no packet passes it"
         yield remark(where, "is down", why, f"ip link set dev {name} up")
+    if found.master and not kernel:
+        yield wrong(
+            where,
+            f"is a member of {found.master}",
+            f"nfqueue sees its packets at {found.master}, or not at all if they are only bridged",
+            f'name {found.master} in `match`, or packets.datapath = "kernel"',
+        )
     if before := found.before.get(direction):
         yield wrong(
             where,

@@ -101,6 +101,8 @@ LARGE = checks.SUPER_PACKETS
         (Interface("e", before={OUT: ["tcx program x"]}), OUT, LARGE, "kernel", (WRONG, "x")),
         (Interface("e", before={OUT: ["tcx program x"]}), IN, LARGE, "kernel", (OK, "")),
         (Interface("e", after={OUT: ["tc filter u32"]}), OUT, LARGE, "kernel", (REMARK, "u32")),
+        (Interface("e", master="br0"), OUT, LARGE, "kernel", (OK, "")),
+        (Interface("e", master="br0"), OUT, LARGE, "nfqueue", (WRONG, "br0")),
         (Interface("e", xdp=True), IN, LARGE, "kernel", (REMARK, "XDP")),
         (Interface("e", xdp=True), OUT, LARGE, "kernel", (OK, "")),
         (Interface("e", queueing="htb"), OUT, LARGE, "kernel", (REMARK, "htb")),
@@ -136,3 +138,18 @@ def test_an_interface_that_is_missing_names_its_limits() -> None:
     (found,) = checks.interfaces({}, limits, "kernel")
     assert found.level is WRONG
     assert "customer-a, b" in found.why
+
+
+def test_patterns_are_judged_by_the_interfaces_that_they_stand_for() -> None:
+    def judged(datapath: str, *there: Interface) -> list[tuple[str, Level]]:
+        limits = [limit_spec(match=Match("e*", OUT), burst=LARGE)]
+        return levels(checks.interfaces({each.name: each for each in there}, limits, datapath))
+
+    assert judged("kernel") == [("pattern e* out", REMARK)]
+    vlan = Interface("e0.5", below=["e0"])
+    assert judged("kernel", Interface("e0"), vlan) == [("interface e0 out", OK)]
+    bridge = Interface("e9", below=["e0", "veth1"])
+    found = judged("kernel", Interface("e0"), bridge, Interface("veth1"))
+    assert found[0] == ("pattern e* out", REMARK)
+    assert found[1:] == [("interface e0 out", OK), ("interface e9 out", OK)]
+    assert ("pattern e* out", REMARK) not in judged("nfqueue", Interface("e0"), bridge)

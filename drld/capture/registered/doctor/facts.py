@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from random import Random
 from threading import Thread
+from typing import Any
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -23,7 +24,7 @@ from drld.capture.kernel.datapath import KernelDatapath
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.spec import PacketsSpec
 from drld.doctor.facts.host import PROC, number
-from drld.ebpf import bpf, tcx
+from drld.ebpf import bpf, links, tcx
 from drld.ebpf.clsact import PRIORITY
 from drld.errors import DatapathError
 from drld.model import Enforcement
@@ -47,6 +48,8 @@ _ASKED = {"tso": 0x1E, "gso": 0x23, "gro": 0x2B}
 """Commands of ethtool(8) that return whether an offload is on (linux/ethtool.h)."""
 _GET_FLAGS, _LRO_FLAG = 0x25, 1 << 15
 _UP = 1
+_MASTERS = ("bridge", "bond", "team")
+"""Kinds that take the packets of their members."""
 
 
 def trial(packets: PacketsSpec) -> Trial:
@@ -95,9 +98,13 @@ def interfaces(way: str) -> dict[str, Interface]:
             for each in netlink.get_qdiscs()
             if each["parent"] == 0xFFFFFFFF  # root
         }
+        below = links.below()
+        listed = list(netlink.get_links())
+        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in listed}
+        masters = {it["index"]: names[it["index"]] for it in listed if _kind(it) in _MASTERS}
         strict = number(PROC / "sys/net/ipv4/conf/all/rp_filter") or 0
         found = {}
-        for link in netlink.get_links():
+        for link in listed:
             name, index = link.get_attr("IFLA_IFNAME"), link["index"]
             before: dict[Direction, list[str]] = {}
             after: dict[Direction, list[str]] = {}
@@ -112,11 +119,18 @@ def interfaces(way: str) -> dict[str, Interface]:
                 queueing=queueing.get(index, ""),
                 offloads=offloads(name),
                 xdp=bool(xdp and xdp.get_attr("IFLA_XDP_ATTACHED")),
+                below=below.get(name, ()),
+                master=masters.get(link.get_attr("IFLA_MASTER"), ""),
                 reverse_path=max(own, strict),
                 before=before,
                 after=after,
             )
         return found
+
+
+def _kind(link: Any) -> str:
+    information = link.get_attr("IFLA_LINKINFO")
+    return (information and information.get_attr("IFLA_INFO_KIND")) or ""
 
 
 def _others(
