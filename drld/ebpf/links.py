@@ -18,6 +18,7 @@ _GETLINK, _DONE, _ERROR = 18, 3, 2
 _REQUEST_DUMP = 0x1 | 0x300
 _NAME, _LOWER, _MASTER, _INFO, _FOREIGN = 3, 5, 10, 18, 37
 _KIND = 1
+_NEEDED = frozenset({_KIND, _NAME, _LOWER, _MASTER, _INFO, _INFO | 0x8000, _FOREIGN})
 _PAIRS = (b"veth\0", b"netkit\0")
 """Kinds whose `IFLA_LINK` is the other end, and not an interface below."""
 _BYTES = 1 << 17
@@ -36,7 +37,7 @@ def below() -> dict[str, list[str]]:
             names[index] = attributes[_NAME].rstrip(b"\0").decode("utf-8", "surrogateescape")
             if _MASTER in attributes:
                 pairs.append((_number(attributes[_MASTER]), index))
-            kind = dict(_attributes(attributes.get(_INFO, b""))).get(_KIND)
+            kind = _attributes(attributes.get(_INFO, b"")).get(_KIND)
             if _LOWER in attributes and _FOREIGN not in attributes and kind not in _PAIRS:
                 pairs.append((index, _number(attributes[_LOWER])))
     except OSError as error:
@@ -65,16 +66,20 @@ def _links() -> Iterator[tuple[int, dict[int, bytes]]]:
                     raise OSError(code, "RTM_GETLINK")
                 body = data[at + _HEADER.size : at + length]
                 index = _LINK.unpack_from(body)[2]
-                yield index, dict(_attributes(body[_LINK.size :]))
+                yield index, _attributes(body[_LINK.size :])
                 at += (length + 3) & ~3
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + _ATTRIBUTE.size <= len(data):
+def _attributes(data: bytes) -> dict[int, bytes]:
+    """Those that are needed: a link has forty others, and a host a thousand links."""
+    found = {}
+    at, end = 0, len(data)
+    while at < end:
         length, kind = _ATTRIBUTE.unpack_from(data, at)
-        yield kind & 0x3FFF, data[at + _ATTRIBUTE.size : at + length]
-        at += (max(length, _ATTRIBUTE.size) + 3) & ~3
+        if kind in _NEEDED:
+            found[kind] = data[at + 4 : at + length]
+        at += (length + 3) & ~3
+    return found
 
 
 def _number(data: bytes) -> int:

@@ -37,8 +37,8 @@ _Keys: TypeAlias = tuple[Hook, ...]
 """Hooks with the names and patterns of limits, which stand for a hook of the host."""
 
 
-MAX_FOLLOWED = 1024
-"""Interfaces that patterns stand for, per host: each is looked at once a second, for 10 us."""
+MAX_FOLLOWED = 512
+"""Hooks of a limiter with patterns: a look takes 50 us for each, once a second: half a tick."""
 
 
 class _Recipe(NamedTuple):
@@ -83,13 +83,15 @@ class Hooks:
         self._seed = seed
         self._limits: Sequence[LimitSpec] = ()
         """The limits that the attached programs enforce."""
+        self._named: _Keys = ()
+        """The names and patterns of these limits, each once."""
         self._attached: dict[Hook, _Attached] = {}
         self._prepared: list[_Loaded] = []
         """Programs made in advance by `preparation`."""
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
-        self._twice: set[str] = set()
-        """Interfaces with a logged remark that their packets may be counted twice."""
+        self._remarked: set[str] = set()
+        """Interfaces and patterns with a remark in the log."""
         self.in_force = False
         """Whether `replace` has succeeded. Before that, a dead daemon's programs must stay."""
 
@@ -141,6 +143,7 @@ class Hooks:
             raise
         _close(_programs(self._attached), _programs(made))
         self._limits = limits
+        self._named = _keys(limits)
         self._attached = made
         self.in_force = True
         self._discard_prepared()
@@ -167,16 +170,21 @@ class Hooks:
 
         return prepare
 
-    def put_back_lost(self, state: State) -> int:
-        """Attach lost programs again, and follow patterns; return the number of lost ones."""
+    def put_back_lost(self, state: State, *, news: bool) -> int:
+        """Attach lost programs again, and follow patterns; return the number of lost ones.
+
+        Args:
+            state: the maps that the programs share.
+            news: whether interfaces may have changed since the last call.
+        """
         count = 0
         former: set[tuple[int, Direction]] = set()
         """Hooks of devices that no longer have the name of a limit's interface."""
-        followed = self._follow(state, former)
+        if news or self._lost:
+            self._follow(state, former)
         for hook, attached in list(self._attached.items()):
-            try:
-                index = socket.if_nametoindex(hook.interface)
-            except OSError:
+            index = _index(hook.interface)
+            if index is None:
                 continue  # the interface is gone, and no packet passes it
             try:
                 if self._is_there(hook, index):
@@ -190,7 +198,7 @@ class Hooks:
             if new:
                 former.add((former_index, hook.direction))
             self._lost.discard(hook)
-            if new and hook in followed:
+            if new and hook not in self._named:
                 continue  # another container's interface of the same name
             count += 1
             log.warning(
@@ -213,33 +221,32 @@ class Hooks:
             )
         self._lost.add(hook)
 
-    def _follow(self, state: State, former: set[tuple[int, Direction]]) -> set[Hook]:
-        """Attach to new interfaces of patterns, and forget those that are gone.
-
-        Returns:
-            The hooks that only patterns name.
-        """
-        if not any(is_pattern(match_of(limit).interface) for limit in self._limits):
-            return set()
+    def _follow(self, state: State, former: set[tuple[int, Direction]]) -> None:
+        """Attach to new interfaces of patterns, and forget those that are gone."""
+        patterns = [key for key in self._named if is_pattern(key.interface)]
+        if not patterns:
+            return
         try:
-            wanted = self._wanted(self._limits)
-        except DatapathError:
-            return set()  # perhaps no descriptor is free; the next call tries again
-        named = {_hook_of(limit) for limit in self._limits}
+            wanted = self._wanted(self._named)
+        except DatapathError as error:  # perhaps no descriptor is free: the next call tries again
+            self._log_lost(patterns[0], error)
+            return
+        self._lost -= set(patterns)
         for hook, keys in wanted.items():
-            if hook in self._attached and self._attached[hook].keys == keys:
+            if hook in self._attached and (
+                self._attached[hook].keys == keys or _index(hook.interface) is None
+            ):
                 continue
             try:
                 self._attach(hook, keys, state)
             except DatapathError as error:
                 self._log_lost(hook, error)
-        gone = [hook for hook in self._attached if hook not in wanted and hook not in named]
+        gone = [hook for hook in self._attached if hook not in wanted]
         for hook in gone:
             attached = self._attached.pop(hook)
             former.add((attached.device.index, hook.direction))
             self._lost.discard(hook)
             _close([attached.loaded], _programs(self._attached))
-        return wanted.keys() - named
 
     def _attach(self, hook: Hook, keys: _Keys, state: State) -> None:
         """Attach the program for these limits to the interface that has the hook's name now."""
@@ -290,14 +297,13 @@ class Hooks:
         there = [*(each.loaded for each in new), *_programs(self._attached), *self._prepared]
         return next((each for each in there if each.recipe == recipe), None)
 
-    def _wanted(self, limits: Sequence[LimitSpec]) -> dict[Hook, _Keys]:
-        """The hooks of these limits now, each with the names and patterns that stand for it.
+    def _wanted(self, keys: _Keys) -> dict[Hook, _Keys]:
+        """The hooks of these names and patterns now, each with those that stand for it.
 
         Raises:
             DatapathError: the kernel does not list the interfaces.
         """
         wanted: dict[Hook, _Keys] = {}
-        keys = dict.fromkeys(_hook_of(limit) for limit in limits)
         patterns = [key for key in keys if is_pattern(key.interface)]
         for key in keys:
             if key not in patterns:
@@ -314,22 +320,22 @@ class Hooks:
 
     def _remark(self, key: Hook, twice: Sequence[str], beyond: int) -> None:
         """Log once what a pattern cannot do well."""
-        if beyond > 0 and key not in self._lost:
-            self._lost.add(key)
+        if beyond > 0 and key.interface not in self._remarked:
+            self._remarked.add(key.interface)
             log.error(
                 "%s: not limited: %d interfaces beyond the first %d",
                 *(key.interface, beyond, MAX_FOLLOWED),
             )
         for name in twice:
-            if name not in self._twice:
-                self._twice.add(name)
+            if name not in self._remarked:
+                self._remarked.add(name)
                 log.warning(
                     "%s: counts packets again that cross an interface below it: "
                     "match.%s = %s stands for both",
                     *(name, key.direction.value, key.interface),
                 )
-        if len(self._twice) > MAX_FOLLOWED:  # names of containers come and go
-            self._twice = set(twice)
+        if len(self._remarked) > MAX_FOLLOWED:  # names of containers come and go
+            self._remarked = set(twice)
 
     def _recipes(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
@@ -340,7 +346,7 @@ class Hooks:
         recipes: dict[Hook, tuple[Device, _Keys, _Recipe]] = {}
         shared: dict[tuple[_Keys, int], _Recipe] = {}
         refusals: list[DatapathError] = []
-        for hook, keys in self._wanted(limits).items():
+        for hook, keys in self._wanted(tuple(groups)).items():
             placed = sorted((each for key in keys for each in groups[key]), key=lambda it: it[0])
             own = [limit for _, limit in placed]
             try:
@@ -424,6 +430,13 @@ class Hooks:
                 self._attachment.remove(found.index, found.direction)
 
 
+def _index(interface: str) -> int | None:
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError:
+        return None
+
+
 def _device(hook: Hook, own: Sequence[LimitSpec]) -> Device:
     """The interface of a hook.
 
@@ -448,6 +461,10 @@ def _close(some: Iterable[_Loaded], kept: Iterable[_Loaded]) -> None:
     """Close the programs of `some` that are not in `kept`."""
     for loaded in set(some) - set(kept):
         loaded.close()
+
+
+def _keys(limits: Iterable[LimitSpec]) -> _Keys:
+    return tuple(dict.fromkeys(map(_hook_of, limits)))
 
 
 def _hook_of(limit: LimitSpec) -> Hook:
