@@ -13,6 +13,7 @@ configuration, `drlctl` and control API:
 - `routes.routes`: paths of the control API, a function that makes them;
 - `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
 - `panels.PANELS`: what the page shows of its limits (`drld.panels`);
+- `doctor.findings`: findings of `drlctl doctor`, from what it knows (`drld.doctor.finding`);
 - `public_routes.routes`: paths for other hosts too, which change nothing, likewise.
 """
 

@@ -19,6 +19,7 @@ PURE = (
     "drld/capture",
     "drld/capture/registered",
     "drld/cli/view",
+    "drld/doctor",
     "drld/ebpf/bytecode",
     "drld/estimate",
     "drld/gossip/fabrics",
@@ -31,21 +32,25 @@ PURE = (
 SHELLS = (
     "drld/capture/kernel",
     "drld/capture/nfqueue",
+    "drld/capture/registered/doctor",
     "drld/cli",
     "drld/config",
     "drld/control",
     "drld/daemon",
+    "drld/doctor/facts",
     "drld/ebpf",
     "drld/gossip",
     "drld/registry",
 )
 PART_OF_A_SHELL = {
+    "drld/capture": "drld.control.schema",
     "drld/capture/registered": "drld.config.",
+    "drld/doctor": "drld.control.schema",
     "drld/registry/model": "drld.config.",
     "drld/cli/view": "drld.control.schema",
 }
-"""What checks tables of the configuration (`drld.config` itself reads the file), and what draws the
-JSON of the control API."""
+"""What checks tables of the configuration (`drld.config` itself reads the file), and what judges or
+draws reports of the control API, whose types are a module without I/O."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")

@@ -17,10 +17,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from drld.capture.packet import Header
+from drld.capture.patterns import covers, is_pattern
 from drld.capture.spec import Match, match_of
 from drld.police.direction import Direction
 from drld.spec import LimitSpec
 
+MEMORY = 3 * 4096
+"""Entries for interfaces and families that are kept; the kernel has fewer interfaces at a time."""
 _MARK_SHIFT = 8
 _ADDRESS_SHIFT = 40
 _ADDRESS_BITS = {4: 32, 6: 128}
@@ -38,23 +41,37 @@ _Groups = list[tuple[int, dict[int, list[_Entry]]]]
 
 
 class Matcher:
-    """An immutable index of limits."""
+    """An index of limits. Interfaces that only patterns name are indexed when they are met."""
 
     def __init__(self, limits: Iterable[LimitSpec]) -> None:
         """Index the limits; their order is the order of the answers."""
-        tables: dict[tuple[Direction, str, int], dict[int, dict[int, list[_Entry]]]] = {}
+        self._in: dict[tuple[str, int], _Groups] = {}
+        self._out: dict[tuple[str, int], _Groups] = {}
+        self._entries: dict[tuple[Direction, str], list[_Entry]] = {}
+        """Limits by direction and name or pattern."""
         for position, limit in enumerate(limits):
             match = match_of(limit)
             ports = match.source_ports or match.destination_ports
             entry = _Entry(position, limit, match if ports else None)
-            for family in match.families():
-                value, mask = _bits(match, family)
-                groups = tables.setdefault((match.direction, match.interface, family), {})
-                groups.setdefault(mask, {}).setdefault(value, []).append(entry)
-        self._in: dict[tuple[str, int], _Groups] = {}
-        self._out: dict[tuple[str, int], _Groups] = {}
-        for (direction, interface, family), groups in tables.items():
-            index = self._in if direction is Direction.IN else self._out
+            self._entries.setdefault((match.direction, match.interface), []).append(entry)
+        self._patterns = any(is_pattern(interface) for _, interface in self._entries)
+        for direction, interface in self._entries:
+            if not is_pattern(interface):
+                self._index(interface, direction)
+
+    def _index(self, interface: str, direction: Direction) -> None:
+        """Index the limits of an interface, those of patterns included."""
+        index = self._in if direction is Direction.IN else self._out
+        tables: dict[int, dict[int, dict[int, list[_Entry]]]] = {0: {}, 4: {}, 6: {}}
+        for (its_direction, name), entries in self._entries.items():
+            if its_direction is not direction or not covers(name, interface):
+                continue
+            for entry in entries:
+                match = match_of(entry.limit)
+                for family in match.families():
+                    value, mask = _bits(match, family)
+                    tables[family].setdefault(mask, {}).setdefault(value, []).append(entry)
+        for family, groups in tables.items():
             index[interface, family] = list(groups.items())
 
     def classify(
@@ -72,7 +89,12 @@ class Matcher:
         index = self._in if direction is Direction.IN else self._out
         groups = index.get((interface, family))
         if groups is None:
-            return ()
+            if not self._patterns:
+                return ()
+            if len(index) >= MEMORY:  # names of containers come and go
+                index.clear()
+            self._index(interface, direction)
+            groups = index[interface, family]
         flow = header.flow
         bits = mark << _MARK_SHIFT | flow.protocol
         if family:

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 
+from drld.capture.patterns import STAR, covers, is_pattern
 from drld.capture.spec import match_of
 from drld.errors import DatapathError
 from drld.police.direction import Direction
@@ -72,12 +73,12 @@ _TABLES = {
 _TABLE_OF = {point: table for table, points in _TABLES.items() for point in points}
 _PRIORITIES = {"security": NFT_LATE_PRIORITY, "mangle": NFT_PRIORITY}
 _LABEL_BYTES = 19  # iptables chain names have 28: "drld-" + label + "-out"
-_INTERFACE = re.compile(r"(?!-)[A-Za-z0-9._-]{1,15}", re.ASCII)
+_INTERFACE = re.compile(r"(?!-)[A-Za-z0-9._-]{1,15}|(?!-)[A-Za-z0-9._-]{1,14}\*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """The firewall's view of the limits of one interface and direction."""
+    """The firewall's view of the limits of one interface, or pattern, and direction."""
 
     interface: str
     direction: Direction
@@ -123,14 +124,33 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
                 f"limit {limit.name}: no interface can be called {match.interface!r}"
             )
         groups.setdefault((match.direction.value, match.interface), []).append(limit)
-    return tuple(
-        _hook(interface, Direction(direction), group, stamped)
-        for (direction, interface), group in sorted(groups.items())
-    )
+    outgoing = {interface: theirs for (way, interface), theirs in groups.items() if way == "out"}
+    if any(map(is_pattern, outgoing)):
+        # Else a packet could meet a rule of a pattern at one point, and one of a name at another.
+        every = [match_of(limit) for theirs in outgoing.values() for limit in theirs]
+        stamped = stamped and all(match.mark is None for match in every)
+    hooks = []
+    for (way, interface), group in sorted(groups.items()):
+        # A packet meets the first rule that covers it, for all of its limits.
+        beside = [
+            limit
+            for (other, pattern), theirs in groups.items()
+            if other == way and pattern != interface and _overlap(pattern, interface)
+            for limit in theirs
+        ]
+        bypass = _bypass(f"{way} {interface}", [*group, *beside])
+        hooks.append(_hook(interface, Direction(way), group, stamped, bypass))
+    return tuple(hooks)
 
 
-def _hook(interface: str, direction: Direction, limits: list[LimitSpec], stamped: bool) -> Hook:
-    bypass = _bypass(f"{direction.value} {interface}", limits)
+def _overlap(one: str, other: str) -> bool:
+    """Whether there can be an interface for which both stand."""
+    return covers(one, other.rstrip(STAR)) or covers(other, one.rstrip(STAR))
+
+
+def _hook(
+    interface: str, direction: Direction, limits: list[LimitSpec], stamped: bool, bypass: bool
+) -> Hook:
     matches = [match_of(limit) for limit in limits]
     stamped = (
         stamped and direction is Direction.OUT and all(match.mark is None for match in matches)
@@ -359,7 +379,8 @@ def _iptables_exchange(
 
 
 def _iptables_match(hook: Hook, family: int, own: bool | None) -> str:
-    packets = f"{'-i' if hook.direction is Direction.IN else '-o'} {hook.interface}"
+    interface = hook.interface.replace(STAR, "+")
+    packets = f"{'-i' if hook.direction is Direction.IN else '-o'} {interface}"
     prefixes = hook.prefixes.get(family, ())
     if len(prefixes) == 1:  # several prefixes would take a rule each
         packets += f" {'-d' if hook.side == 'daddr' else '-s'} {prefixes[0]}"

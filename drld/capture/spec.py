@@ -24,6 +24,7 @@ class Match(Target):
     flow: ClassVar[str] = "5-tuple"
 
     interface: str
+    """A name, or a pattern (`drld.capture.patterns`)."""
     direction: Direction
     source: IPv4Network | IPv6Network | None = None
     destination: IPv4Network | IPv6Network | None = None

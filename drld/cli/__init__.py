@@ -11,6 +11,7 @@ import click
 from drld import __version__
 from drld.cli.client import Daemon
 from drld.cli.diff import diff
+from drld.cli.doctor import doctor
 from drld.cli.explain import explain
 from drld.cli.fleet import fleet
 from drld.cli.history import history
@@ -43,7 +44,7 @@ def main(context: click.Context, socket: str | None) -> None:
 
 for command in (
     *(status, limits, limit, top, peers, trace, metrics, diff, explain, replay),
-    *(reload, history, keys, fleet),
+    *(doctor, reload, history, keys, fleet),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

@@ -33,7 +33,7 @@ def diff(daemon: Daemon, file: str | None, as_json: bool) -> None:
     drlctl diff /etc/drld/drld.toml.new && echo no change
     """
     try:
-        found, refused = _compared(daemon, file)
+        found, refused = compared(daemon, file)
     except Refused as error:
         raise _UnknownError(error.message) from None
     if as_json:
@@ -46,7 +46,7 @@ def diff(daemon: Daemon, file: str | None, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _compared(daemon: Daemon, file: str | None) -> tuple[list[Difference], list[str]]:
+def compared(daemon: Daemon, file: str | None) -> tuple[list[Difference], list[str]]:
     """What differs, and why a reload would be refused.
 
     Raises:

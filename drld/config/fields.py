@@ -23,6 +23,7 @@ MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 # Firewalls read a leading dash as an option and "+" and "*" as wildcards.
 _INTERFACE = re.compile(r"(?!-)(?!\.{1,2}$)[A-Za-z0-9._-]{1,15}", re.ASCII)
+_PATTERN = re.compile(r"(?!-)[A-Za-z0-9._-]{1,14}\*", re.ASCII)
 _ENDPOINT = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*)):([0-9]{1,5})", re.ASCII)
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _URL = re.compile(
@@ -179,7 +180,16 @@ def _interface(value: object) -> str:
         name, at, _ = value.partition("@")
         if at and _INTERFACE.fullmatch(name):
             raise ValueError(f'the interface\'s name alone: "{name}"')
-    raise ValueError('the name of one interface such as "eth0", no wildcard')
+    raise ValueError('the name of one interface such as "eth0"')
+
+
+def _interfaces(value: object) -> str:
+    if isinstance(value, str) and _PATTERN.fullmatch(value):
+        return value
+    try:
+        return _interface(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or a pattern with "*" at its end such as "veth*"') from None
 
 
 _read_rate = Quantity(
@@ -246,3 +256,6 @@ SocketPath = Annotated[
     Kind(f"absolute path, up to {_LONGEST_SOCKET_PATH} bytes"),
 ]
 Interface = Annotated[str, PlainValidator(_interface), Kind("name of an interface")]
+Interfaces = Annotated[
+    str, PlainValidator(_interfaces), Kind('name of an interface, or a pattern such as `"veth*"`')
+]

@@ -212,9 +212,10 @@ class KernelDatapath:
             state.apply(self._changed, now_ns)
             self._changed = {}
         state.beat(now_ns)
-        if self._news_of_links() or now_ns >= self._look_ns:
+        news = self._news_of_links()
+        if news or now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
-            self._reattached += self._on_hooks().put_back_lost(state)
+            self._reattached += self._on_hooks().put_back_lost(state, news=news)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""

@@ -2,7 +2,9 @@
 
 A hook can lose its program: the interface was removed and made again (a tunnel, a restarted VM), or
 another program removed ours, its filter or its qdisc. `put_back_lost` attaches lost programs again.
-Call it after a change of interfaces, and about once a second.
+It also follows the interfaces of patterns (`drld.capture.patterns`) as they come and go. Call it
+after a change of interfaces, and about once a second. Hooks with the same limits share a program,
+so a new container costs one system call.
 """
 
 from __future__ import annotations
@@ -10,14 +12,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from drld.capture import kernel_classifier as classifier
 from drld.capture.kernel.state import State
 from drld.capture.kernel.tables import hook_maps
+from drld.capture.patterns import followed, is_pattern
 from drld.capture.spec import match_of
+from drld.config.problems import some
+from drld.ebpf import links
 from drld.ebpf.attachment import Attachment
 from drld.ebpf.bpf import Code, Map, Program
 from drld.ebpf.cleaning import cleaning_up
@@ -28,22 +33,28 @@ from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
 
+_Keys: TypeAlias = tuple[Hook, ...]
+"""Hooks with the names and patterns of limits, which stand for a hook of the host."""
+
+
+MAX_FOLLOWED = 512
+"""Hooks of a limiter with patterns: a look takes 50 us for each, once a second: half a tick."""
+
 
 class _Recipe(NamedTuple):
-    """The inputs of a hook's program: equal recipes make equal programs."""
+    """The inputs of a program: equal recipes make equal programs, which hooks share."""
 
-    device: Device
+    link_bytes: int
     tables: classifier.Tables
     handover_ids: str
     """`State.handover_ids`."""
 
 
-@dataclass(slots=True)
-class _Attached:
-    """A hook's program and its tables."""
+@dataclass(slots=True, eq=False)
+class _Loaded:
+    """A program and its tables."""
 
     recipe: _Recipe
-    device: Device
     program: Program
     maps: list[Map]
 
@@ -51,6 +62,15 @@ class _Attached:
         self.program.close()
         for each in self.maps:
             each.close()
+
+
+@dataclass(slots=True)
+class _Attached:
+    """A hook, and the program on it."""
+
+    device: Device
+    keys: _Keys
+    loaded: _Loaded
 
 
 class Hooks:
@@ -63,17 +83,21 @@ class Hooks:
         self._seed = seed
         self._limits: Sequence[LimitSpec] = ()
         """The limits that the attached programs enforce."""
+        self._named: _Keys = ()
+        """The names and patterns of these limits, each once."""
         self._attached: dict[Hook, _Attached] = {}
-        self._prepared: dict[Hook, _Attached] = {}
+        self._prepared: list[_Loaded] = []
         """Programs made in advance by `preparation`."""
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
+        self._remarked: set[str] = set()
+        """Interfaces and patterns with a remark in the log."""
         self.in_force = False
         """Whether `replace` has succeeded. Before that, a dead daemon's programs must stay."""
 
     def __str__(self) -> str:
-        where = ", ".join(f"{hook.interface} {hook.direction.value}" for hook in self._attached)
-        return f"({self._attachment.way}) on {where or 'no interface'}"
+        where = [f"{hook.interface} {hook.direction.value}" for hook in self._attached]
+        return f"({self._attachment.way}) on {some(where) or 'no interface'}"
 
     def handover_ids(self) -> list[str]:
         """The `handover_ids` of each program that a dead daemon of this name left."""
@@ -108,16 +132,18 @@ class Hooks:
         try:
             # Mistakes that need no kernel to find are reported before the slow part.
             recipes = self._recipes(limits, slots, state)
-            for hook, recipe in recipes.items():
-                made[hook] = self._make(hook, recipe, state)
+            for hook, (there, keys, recipe) in recipes.items():
+                loaded = self._made(recipe, made.values()) or self._load(recipe, state)
+                made[hook] = _Attached(there, keys, loaded)
             ready()
             self._install(made, state.handover_ids, old_handover_ids)
         except BaseException:
-            _close(made, self._attached)
+            _close(_programs(made), _programs(self._attached))
             self._discard_prepared()
             raise
-        _close(self._attached, made)
+        _close(_programs(self._attached), _programs(made))
         self._limits = limits
+        self._named = _keys(limits)
         self._attached = made
         self.in_force = True
         self._discard_prepared()
@@ -132,46 +158,48 @@ class Hooks:
         are ignored, as `replace` repeats and reports them. Only one may run at a time.
         """
         self._discard_prepared()
-        recipes: dict[Hook, _Recipe] = {}
+        recipes: list[_Recipe] = []
         with contextlib.suppress(DatapathError):
-            for hook, recipe in self._recipes(limits, slots, state).items():
-                if hook not in self._attached or self._attached[hook].recipe != recipe:
-                    recipes[hook] = recipe
+            for _, _, recipe in self._recipes(limits, slots, state).values():
+                if self._made(recipe, ()) is None and recipe not in recipes:
+                    recipes.append(recipe)
 
         def prepare() -> None:
             with contextlib.suppress(DatapathError):
-                for hook, recipe in recipes.items():
-                    self._prepared[hook] = self._load(recipe, state)
+                self._prepared += (self._load(recipe, state) for recipe in recipes)
 
         return prepare
 
-    def put_back_lost(self, state: State) -> int:
-        """Attach lost programs again; return their number."""
+    def put_back_lost(self, state: State, *, news: bool) -> int:
+        """Attach lost programs again, and follow patterns; return the number of lost ones.
+
+        Args:
+            state: the maps that the programs share.
+            news: whether interfaces may have changed since the last call.
+        """
         count = 0
         former: set[tuple[int, Direction]] = set()
         """Hooks of devices that no longer have the name of a limit's interface."""
-        for hook, attached in self._attached.items():
-            try:
-                index = socket.if_nametoindex(hook.interface)
-            except OSError:
+        if news or self._lost:
+            self._follow(state, former)
+        for hook, attached in list(self._attached.items()):
+            index = _index(hook.interface)
+            if index is None:
                 continue  # the interface is gone, and no packet passes it
             try:
                 if self._is_there(hook, index):
                     continue
                 former_index = attached.device.index
-                self._put_back(hook, state)
+                self._attach(hook, attached.keys, state)
             except DatapathError as error:
-                if hook not in self._lost:
-                    log.error(
-                        "%s: not limited: cannot attach the program again: %s; drld keeps trying",
-                        *(hook.interface, error),
-                    )
-                self._lost.add(hook)
+                self._log_lost(hook, error)
                 continue
             new = index != former_index
             if new:
                 former.add((former_index, hook.direction))
             self._lost.discard(hook)
+            if new and hook not in self._named:
+                continue  # another container's interface of the same name
             count += 1
             log.warning(
                 "%s: attached again: %s",
@@ -185,23 +213,62 @@ class Hooks:
                 self._attachment.remove(former_index, direction)
         return count
 
-    def _put_back(self, hook: Hook, state: State) -> None:
-        """Attach a hook's program to the interface that has its name now."""
-        there = device(hook.interface)
-        old = new = self._attached[hook]
-        if there.link_bytes != old.device.link_bytes:  # a program's offsets are fixed
-            new = self._load(self._recipe(hook, self._limits, state.slots(), state), state)
-            there = new.device
+    def _log_lost(self, hook: Hook, error: DatapathError) -> None:
+        if hook not in self._lost:
+            log.error(
+                "%s: not limited: cannot attach the program: %s; drld keeps trying",
+                *(hook.interface, error),
+            )
+        self._lost.add(hook)
+
+    def _follow(self, state: State, former: set[tuple[int, Direction]]) -> None:
+        """Attach to new interfaces of patterns, and forget those that are gone."""
+        patterns = [key for key in self._named if is_pattern(key.interface)]
+        if not patterns:
+            return
         try:
-            self._attachment.put(there.index, hook.direction, new.program, state.handover_ids)
+            wanted = self._wanted(self._named)
+        except DatapathError as error:  # perhaps no descriptor is free: the next call tries again
+            self._log_lost(patterns[0], error)
+            return
+        self._lost -= set(patterns)
+        for hook, keys in wanted.items():
+            if hook in self._attached and (
+                self._attached[hook].keys == keys or _index(hook.interface) is None
+            ):
+                continue
+            try:
+                self._attach(hook, keys, state)
+            except DatapathError as error:
+                self._log_lost(hook, error)
+        gone = [hook for hook in self._attached if hook not in wanted]
+        for hook in gone:
+            attached = self._attached.pop(hook)
+            former.add((attached.device.index, hook.direction))
+            self._lost.discard(hook)
+            _close([attached.loaded], _programs(self._attached))
+
+    def _attach(self, hook: Hook, keys: _Keys, state: State) -> None:
+        """Attach the program for these limits to the interface that has the hook's name now."""
+        there = device(hook.interface)
+        alike = (
+            each.loaded
+            for each in self._attached.values()
+            if each.keys == keys and each.loaded.recipe.link_bytes == there.link_bytes
+        )
+        loaded = next(alike, None)
+        if loaded is None:  # a program's limits and offsets are fixed
+            own = [limit for limit in self._limits if _hook_of(limit) in keys]
+            recipe = self._recipe(own, state.slots(), state, there)
+            loaded = self._made(recipe, ()) or self._load(recipe, state)
+        before = _programs(self._attached)
+        try:
+            self._attachment.put(there.index, hook.direction, loaded.program, state.handover_ids)
         except BaseException:
-            if new is not old:
-                new.close()
+            _close([loaded], before)
             raise
-        new.device = there
-        self._attached[hook] = new
-        if new is not old:
-            old.close()
+        self._attached[hook] = _Attached(there, keys, loaded)
+        _close(before, _programs(self._attached))
 
     def close(self) -> None:
         """Remove every program of this limiter, as far as possible.
@@ -216,8 +283,7 @@ class Hooks:
             with cleaning_up():
                 self._remove_others({})
         self._attachment.close()
-        for attached in self._attached.values():
-            attached.close()
+        _close(_programs(self._attached), ())
         self._attached = {}
         self._discard_prepared()
 
@@ -226,21 +292,74 @@ class Hooks:
             index, hook.direction
         )
 
-    def _make(self, hook: Hook, recipe: _Recipe, state: State) -> _Attached:
-        """A hook's tables and program: the attached or prepared ones if equal, else new ones."""
-        for there in (self._attached, self._prepared):
-            if hook in there and there[hook].recipe == recipe:
-                return there[hook]
-        return self._load(recipe, state)
+    def _made(self, recipe: _Recipe, new: Iterable[_Attached]) -> _Loaded | None:
+        """A program of this recipe, if there is one already: a new, attached or prepared one."""
+        there = [*(each.loaded for each in new), *_programs(self._attached), *self._prepared]
+        return next((each for each in there if each.recipe == recipe), None)
+
+    def _wanted(self, keys: _Keys) -> dict[Hook, _Keys]:
+        """The hooks of these names and patterns now, each with those that stand for it.
+
+        Raises:
+            DatapathError: the kernel does not list the interfaces.
+        """
+        wanted: dict[Hook, _Keys] = {}
+        patterns = [key for key in keys if is_pattern(key.interface)]
+        for key in keys:
+            if key not in patterns:
+                wanted[key] = (key,)
+        below = links.below() if patterns else {}
+        for key in patterns:
+            found = followed(key.interface, below)
+            room = max(MAX_FOLLOWED - len(wanted), 0)
+            self._remark(key, found.twice, len(found.names) - room)
+            for name in found.names[:room]:
+                hook = Hook(name, key.direction)
+                wanted[hook] = (*wanted.get(hook, ()), key)
+        return wanted
+
+    def _remark(self, key: Hook, twice: Sequence[str], beyond: int) -> None:
+        """Log once what a pattern cannot do well."""
+        if beyond > 0 and key.interface not in self._remarked:
+            self._remarked.add(key.interface)
+            log.error(
+                "%s: not limited: %d interfaces beyond the first %d",
+                *(key.interface, beyond, MAX_FOLLOWED),
+            )
+        for name in twice:
+            if name not in self._remarked:
+                self._remarked.add(name)
+                log.warning(
+                    "%s: counts packets again that cross an interface below it: "
+                    "match.%s = %s stands for both",
+                    *(name, key.direction.value, key.interface),
+                )
+        if len(self._remarked) > MAX_FOLLOWED:  # names of containers come and go
+            self._remarked = set(twice)
 
     def _recipes(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
-    ) -> dict[Hook, _Recipe]:
-        recipes: dict[Hook, _Recipe] = {}
+    ) -> dict[Hook, tuple[Device, _Keys, _Recipe]]:
+        groups: dict[Hook, list[tuple[int, LimitSpec]]] = {}
+        for position, limit in enumerate(limits):
+            groups.setdefault(_hook_of(limit), []).append((position, limit))
+        recipes: dict[Hook, tuple[Device, _Keys, _Recipe]] = {}
+        shared: dict[tuple[_Keys, int], _Recipe] = {}
         refusals: list[DatapathError] = []
-        for hook in dict.fromkeys(map(_hook_of, limits)):
+        for hook, keys in self._wanted(tuple(groups)).items():
+            placed = sorted((each for key in keys for each in groups[key]), key=lambda it: it[0])
+            own = [limit for _, limit in placed]
             try:
-                recipes[hook] = self._recipe(hook, limits, slots, state)
+                there = _device(hook, own)
+            except DatapathError as error:
+                if hook in groups:
+                    refusals.append(error)
+                continue  # else `put_back_lost` tries again, and says why it fails
+            try:
+                sort = keys, there.link_bytes
+                if sort not in shared:
+                    shared[sort] = self._recipe(own, slots, state, there)
+                recipes[hook] = there, keys, shared[sort]
             except DatapathError as error:
                 refusals.append(error)
         if refusals:
@@ -249,20 +368,12 @@ class Hooks:
         return recipes
 
     def _recipe(
-        self, hook: Hook, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
+        self, own: Sequence[LimitSpec], slots: Mapping[int, int], state: State, there: Device
     ) -> _Recipe:
-        own = [limit for limit in limits if _hook_of(limit) == hook]
-        try:
-            there = device(hook.interface)
-        except DatapathError as error:
-            raise DatapathError(
-                f"limit {own[0].name}: match.{hook.direction.value}: {error}",
-                {limit.id: str(error) for limit in own},
-            ) from error
         tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
-        return _Recipe(there, tables, state.handover_ids)
+        return _Recipe(there.link_bytes, tables, state.handover_ids)
 
-    def _load(self, recipe: _Recipe, state: State) -> _Attached:
+    def _load(self, recipe: _Recipe, state: State) -> _Loaded:
         maps = hook_maps(recipe.tables)
         try:
             program = Program.load(
@@ -272,12 +383,12 @@ class Hooks:
             for each in maps.values():
                 each.close()
             raise
-        return _Attached(recipe, recipe.device, program, list(maps.values()))
+        return _Loaded(recipe, program, list(maps.values()))
 
     def _discard_prepared(self) -> None:
         """Close prepared programs that are not attached."""
-        _close(self._prepared, self._attached)
-        self._prepared = {}
+        _close(self._prepared, _programs(self._attached))
+        self._prepared = []
 
     def _install(
         self, made: Mapping[Hook, _Attached], handover_ids: str, old_handover_ids: str
@@ -289,7 +400,7 @@ class Hooks:
             for hook, attached in made.items():
                 done.append(hook)
                 self._attachment.put(
-                    attached.device.index, hook.direction, attached.program, handover_ids
+                    attached.device.index, hook.direction, attached.loaded.program, handover_ids
                 )
             self._remove_others(made)
         except DatapathError:
@@ -305,7 +416,7 @@ class Hooks:
                 self._attachment.remove(new.device.index, hook.direction)
             else:
                 self._attachment.put(
-                    old.device.index, hook.direction, old.program, old_handover_ids
+                    old.device.index, hook.direction, old.loaded.program, old_handover_ids
                 )
 
     def _found(self) -> set[Hook]:
@@ -319,13 +430,44 @@ class Hooks:
                 self._attachment.remove(found.index, found.direction)
 
 
-def _close(some: Mapping[Hook, _Attached], kept: Mapping[Hook, _Attached]) -> None:
+def _index(interface: str) -> int | None:
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError:
+        return None
+
+
+def _device(hook: Hook, own: Sequence[LimitSpec]) -> Device:
+    """The interface of a hook.
+
+    Raises:
+        DatapathError: it is missing, or has an unknown link layer; the error names the limits.
+    """
+    try:
+        return device(hook.interface)
+    except DatapathError as error:
+        raise DatapathError(
+            f"limit {own[0].name}: match.{hook.direction.value}: {error}",
+            {limit.id: str(error) for limit in own},
+        ) from error
+
+
+def _programs(attached: Mapping[Hook, _Attached]) -> list[_Loaded]:
+    """The programs of these hooks, each once."""
+    return list(dict.fromkeys(each.loaded for each in attached.values()))
+
+
+def _close(some: Iterable[_Loaded], kept: Iterable[_Loaded]) -> None:
     """Close the programs of `some` that are not in `kept`."""
-    for hook, attached in list(some.items()):
-        if kept.get(hook) is not attached:
-            attached.close()
+    for loaded in set(some) - set(kept):
+        loaded.close()
+
+
+def _keys(limits: Iterable[LimitSpec]) -> _Keys:
+    return tuple(dict.fromkeys(map(_hook_of, limits)))
 
 
 def _hook_of(limit: LimitSpec) -> Hook:
+    """The hook that a limit names; of a pattern, it stands for any number of hooks."""
     match = match_of(limit)
     return Hook(match.interface, match.direction)

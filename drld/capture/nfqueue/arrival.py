@@ -22,6 +22,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from drld.capture.patterns import covers
 from drld.capture.rules import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.bpf import Program
@@ -244,7 +245,7 @@ class Arrival:
         wanted = {
             index: name
             for index, name in there
-            if name in coming_in or (anywhere and name != _LOOPBACK)
+            if any(covers(each, name) for each in coming_in) or (anywhere and name != _LOOPBACK)
         }
         for index in self._stamping.keys() - wanted.keys():
             with cleaning_up():

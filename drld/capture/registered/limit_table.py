@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator
 
 from drld.capture.notation import PROTOCOLS
 from drld.capture.spec import Match
-from drld.config.fields import BurstOrAuto, Interface, Kind, Rate
+from drld.config.fields import BurstOrAuto, Interfaces, Kind, Rate
 from drld.config.problems import Location, Problems
 from drld.config.schema import LimitTable, Table
 from drld.police.direction import Direction
@@ -130,10 +130,11 @@ class MatchTable(Table):
     A packet must meet every condition given. Fragments and other cases: docs/matching.md.
     """
 
-    in_: Annotated[Interface | None, Field(alias="in")] = None
-    """Interface at which packets arrive. Default: one of `in` and `out` is required."""
-    out: Interface | None = None
-    """Interface by which packets leave. Default: one of `in` and `out` is required."""
+    in_: Annotated[Interfaces | None, Field(alias="in")] = None
+    """Interface at which packets arrive. `"veth*"` stands for all that begin so, now and later.
+    Default: one of `in` and `out` is required."""
+    out: Interfaces | None = None
+    """Interface by which packets leave, as `in`. Default: one of `in` and `out` is required."""
     source: Prefix | None = None
     """Source address or prefix, without host bits: `10.9.2.0/24`, not `10.9.2.1/24`. Default:
     any."""

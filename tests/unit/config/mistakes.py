@@ -6,6 +6,7 @@ from tests.unit.config.good import GOOD, LIMIT, changed, with_limit_key, with_ma
 
 NAME = "a name: 1 to 64 letters, digits, dots, dashes or underscores"
 ADDRESS = 'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"'
+OR_PATTERN = ', or a pattern with "*" at its end such as "veth*"'
 NO_WILDCARD = "one address, not the wildcard: a daemon binds the address it announces"
 INTERVAL = 'a duration such as "50ms", from "10ms" to "10s"'
 RATE = 'a rate such as "10mbit"'
@@ -103,12 +104,17 @@ VALUES: dict[str, dict[str, list[str]]] = {
     },
     "limit[0].match": {"a table": ["'eth1'"]},
     "limit[0].match.out": {
-        'the name of one interface such as "eth0", no wildcard': [
+        f'the name of one interface such as "eth0"{OR_PATTERN}': [
             "'eth+'",
             f"'{'x' * 16}'",
+            f"'{'x' * 15}*'",
             "'-j'",
+            "'*'",
+            "'-*'",
+            "'e*h'",
+            "'eth**'",
         ],
-        'the interface\'s name alone: "veth0"': ["'veth0@if7'"],
+        f'the interface\'s name alone: "veth0"{OR_PATTERN}': ["'veth0@if7'"],
     },
     "limit[0].match.source": {
         'an address or a prefix such as "10.9.2.0/24" or "fd00:9::/64"': ["'10.9.2.0/33'", "10"],

@@ -47,7 +47,8 @@ def test_what_is_read_from_the_models() -> None:
         "| `ewma` | number, 0 to 0.999 | `0.1` | ",
         '| `mode` | `"enforce"`, `"shadow"` or `"pause"` | `"enforce"` | ',
         '| `period` | duration, `10ms` to `10s` | `"1s"`; wan `"5s"` | ',
-        "| `in` | name of an interface | one of `in` and `out` is required | ",
+        '| `in` | name of an interface, or a pattern such as `"veth*"` | one of '
+        "`in` and `out` is required | ",
         "| `control` | absolute path, up to 107 bytes | `/run/drld/NAME.sock` | ",
         "| `margin` | number, from 0 to 1 | `0.2` | ",
         "| `depth_packets` | integer, from 1 to 1000000 | `12` | ",

@@ -22,6 +22,7 @@ from drld.config import reference
 from drld.control.app import make_app, make_public_app
 from drld.control.metrics import samples
 from drld.control.turns import Turns
+from drld.doctor.finding import Examined, Level
 from drld.errors import ConfigError
 from drld.gossip.health.config_digest import ALL, ConfigDigest
 from drld.model import NS_PER_S
@@ -246,6 +247,12 @@ def test_its_commands_are_those_of_drlctl() -> None:
     drlctl = module_from_spec(spec)
     spec.loader.exec_module(drlctl)
     assert CliRunner().invoke(drlctl.main, ["calls"]).output == "none\n"
+
+
+def test_its_findings_are_those_of_the_doctor() -> None:
+    """Packets have none without a configuration."""
+    found = [each for plane in planes.registered("doctor") for each in plane.findings(Examined())]
+    assert [(each.check, each.level) for each in found] == [("calls", Level.UNSEEN)]
 
 
 def test_its_paths_are_those_of_the_control_api() -> None:

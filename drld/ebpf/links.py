@@ -1,0 +1,86 @@
+"""The interfaces of the current network namespace, and which lie on which (rtnetlink(7)).
+
+pyroute2 would take the daemon more memory than the rest of the datapath, for one message.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+from drld.errors import DatapathError
+
+_REQUEST = struct.Struct("=IHHII4x12x")
+"""struct nlmsghdr, and struct ifinfomsg for any family."""
+_HEADER, _LINK, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=HH")
+_GETLINK, _DONE, _ERROR = 18, 3, 2
+_REQUEST_DUMP = 0x1 | 0x300
+_NAME, _LOWER, _MASTER, _INFO, _FOREIGN = 3, 5, 10, 18, 37
+_KIND = 1
+_NEEDED = frozenset({_KIND, _NAME, _LOWER, _MASTER, _INFO, _INFO | 0x8000, _FOREIGN})
+_PAIRS = (b"veth\0", b"netkit\0")
+"""Kinds whose `IFLA_LINK` is the other end, and not an interface below."""
+_BYTES = 1 << 17
+
+
+def below() -> dict[str, list[str]]:
+    """By interface those that it lies on: a VLAN's parent, members of a bond, ports of a bridge.
+
+    Raises:
+        DatapathError: the kernel refuses to answer.
+    """
+    names: dict[int, str] = {}
+    pairs: list[tuple[int, int]] = []
+    try:
+        for index, attributes in _links():
+            names[index] = attributes[_NAME].rstrip(b"\0").decode("utf-8", "surrogateescape")
+            if _MASTER in attributes:
+                pairs.append((_number(attributes[_MASTER]), index))
+            kind = _attributes(attributes.get(_INFO, b"")).get(_KIND)
+            if _LOWER in attributes and _FOREIGN not in attributes and kind not in _PAIRS:
+                pairs.append((index, _number(attributes[_LOWER])))
+    except OSError as error:
+        raise DatapathError(f"rtnetlink: {error}") from error
+    found: dict[str, list[str]] = {name: [] for name in names.values()}
+    for upper, lower in pairs:
+        if upper != lower and upper in names and lower in names:
+            found[names[upper]].append(names[lower])
+    return found
+
+
+def _links() -> Iterator[tuple[int, dict[int, bytes]]]:
+    """Index and attributes of each interface."""
+    kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
+    with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as asking:
+        asking.send(_REQUEST.pack(_REQUEST.size, _GETLINK, _REQUEST_DUMP, 1, 0))
+        while True:
+            data = asking.recv(_BYTES)
+            at = 0
+            while at < len(data):
+                length, message, *_ = _HEADER.unpack_from(data, at)
+                if message == _DONE:
+                    return
+                if message == _ERROR:
+                    code = -struct.unpack_from("=i", data, at + _HEADER.size)[0]
+                    raise OSError(code, "RTM_GETLINK")
+                body = data[at + _HEADER.size : at + length]
+                index = _LINK.unpack_from(body)[2]
+                yield index, _attributes(body[_LINK.size :])
+                at += (length + 3) & ~3
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    """Those that are needed: a link has forty others, and a host a thousand links."""
+    found = {}
+    at, end = 0, len(data)
+    while at < end:
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if kind in _NEEDED:
+            found[kind] = data[at + 4 : at + length]
+        at += (length + 3) & ~3
+    return found
+
+
+def _number(data: bytes) -> int:
+    return int(struct.unpack("=I", data)[0])

@@ -1,0 +1,103 @@
+"""`drlctl doctor` on a host in order, and on one where several things are broken for real."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .daemon_host import SHARED, DaemonHost
+from .topology import Topology, wait_for
+
+pytestmark = pytest.mark.kernel
+
+LISTEN, PEER = "10.91.2.2:7946", "10.91.2.1:7946"
+LIMITS = {"customer-a": SHARED.replace('burst = "75kB"\n', "")}
+
+
+@pytest.fixture
+def hosts(topology: Topology, tmp_path: Path) -> Iterator[tuple[DaemonHost, DaemonHost]]:
+    """A limiter, and a peer at the sink; both of one fleet."""
+    made = [
+        DaemonHost(topology.names[role], tmp_path, name, "kernel")
+        for role, name in (("limiter", "lim1"), ("sink", "lim2"))
+    ]
+    for daemon, listen, peer, address in (
+        (made[0], LISTEN, "lim2", PEER),
+        (made[1], PEER, "lim1", LISTEN),
+    ):
+        interface = "out0" if daemon is made[0] else "k0"
+        limits = {name: text.replace("out0", interface) for name, text in LIMITS.items()}
+        daemon.configure(limits, listen=listen, peers={peer: address})
+    yield made[0], made[1]
+    for daemon in made:
+        daemon.close()
+
+
+def examine(topology: Topology, daemon: DaemonHost) -> tuple[bool, dict[str, Any]]:
+    """Whether anything is wrong, and what is not in order, by check."""
+    said = topology.run(
+        "limiter",
+        *(".venv/bin/python", "-m", "drld.cli", "--socket", str(daemon.socket)),
+        *("doctor", "--config", str(daemon.config), "--json"),
+        check=False,
+    )
+    report = json.loads(said)
+    found = {each["check"]: each for each in report["findings"] if each["level"] != "ok"}
+    return report["wrong"], found
+
+
+BREAK = """
+    ip link set out0 mtu 1000
+    tc qdisc add dev out0 clsact
+    tc filter add dev out0 egress bpf bytecode "1,6 0 0 0,"
+    nft add table inet foreign
+    nft 'add chain inet foreign in { type filter hook input priority 0; }'
+    nft add rule inet foreign in udp dport 7946 drop
+"""
+
+
+def test_a_host_in_order_and_one_that_is_not(
+    topology: Topology, hosts: tuple[DaemonHost, DaemonHost]
+) -> None:
+    daemon, peer = hosts
+    daemon.start()
+    peer.start()
+    # It doubts itself until the peer, which starts later, has answered some probes.
+    wait_for(
+        lambda: daemon.get("/v1/status")["probes"],
+        lambda probes: probes["alive"] == 1 and probes["awareness"] == 0,
+    )
+    wrong, found = examine(topology, daemon)
+    # The kernel that runs the tests decides about these two.
+    for setting in ("bpf_jit_enable", "unprivileged_bpf_disabled"):
+        found.pop(setting, None)
+    assert (wrong, found) == (False, {})
+
+    peer.kill()
+    try:
+        topology.run("limiter", "sh", "-e", stdin=BREAK)
+        daemon.config.write_text(daemon.config.read_text().replace("10mbit", "20mbit"))
+        daemon.config.chmod(0o666)
+        wait_for(lambda: daemon.get("/v1/peers")[0]["verdict"], lambda it: it != "alive")
+        wrong, found = examine(topology, daemon)
+    finally:
+        topology.run("limiter", "ip", "link", "set", "out0", "mtu", "1500")
+    assert wrong
+    assert "1000 bytes" in found["MTU to lim2"]["what"]
+    assert PEER in found["peer lim2"]["what"]
+    assert "limit customer-a" in found["configuration"]["what"]
+    assert "mode 0666" in found["configuration file mode"]["what"]
+    assert "tc filter" in found["interface out0 out"]["what"]
+    assert "table inet foreign chain in refuses gossip" in found["firewall"]["what"]
+
+    daemon.stop()
+    with topology.udp("limiter", "10.91.2.2", 7946):
+        wrong, found = examine(topology, daemon)
+    assert wrong
+    assert "cannot reach a daemon" in found["daemon"]["what"]
+    assert f"(pid {os.getpid()})" in found["gossip port"]["what"]

@@ -1,0 +1,184 @@
+"""Interfaces by pattern, on both datapaths: they come and go, lie on each other, and count once.
+
+The packets are those of the limiter's namespace itself. A kernel lacks some kinds of interfaces;
+`scripts/test-vm` runs this file on one that has all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from drld.capture.spec import Match
+from drld.police.direction import Direction
+
+from ..factories import limit_spec
+from .attached import WAYS, identities
+from .packets import PAYLOAD, UDP_NUMBER, UNLIMITED, limit
+from .remote import RemoteDatapath, RemoteKernelDatapath, RemoteNfqueueDatapath
+from .topology import Topology, wait_for
+
+pytestmark = pytest.mark.kernel
+
+KINDS = {
+    "bridge": ["link add px9 type bridge", "link set px0 master px9"],
+    "vlan": ["link add link px0 name px9 type vlan id 5"],
+    "bond": ["link add px9 type bond", "link set px0 down", "link set px0 master px9"],
+    "macvlan": ["link add link px0 name px9 type macvlan"],
+    "wireguard": ["link add px9 type wireguard"],
+}
+"""How an interface px9 is made, which lies on px0 or, a tunnel, on none."""
+PAIR = ["link add px0 type veth peer name qx0"]
+
+
+def _has(kind: str) -> bool:
+    """Whether this kernel has such interfaces; tried in a namespace of its own."""
+    done = subprocess.run(
+        ["unshare", "--net", "ip", "-batch", "-"],
+        input="\n".join(PAIR + KINDS[kind]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try the kinds that the kernel has."""
+    if "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", [kind for kind in KINDS if _has(kind)])
+
+
+@pytest.fixture(params=[*WAYS, "nfqueue"])
+def datapath(topology: Topology, request: pytest.FixtureRequest) -> Iterator[RemoteDatapath]:
+    """Each datapath; the kernel's by each way to attach it."""
+    namespace = topology.names["limiter"]
+    made: RemoteDatapath
+    if request.param == "nfqueue":
+        made = RemoteNfqueueDatapath(namespace, "lim1", "auto", None)
+    else:
+        made = RemoteKernelDatapath(namespace, "lim1", request.param)
+    yield made
+    made.kill()
+    remove(topology)
+
+
+def ip(topology: Topology, *commands: str) -> None:
+    topology.run("limiter", "ip", "-batch", "-", stdin="\n".join(commands))
+
+
+def make(number: int) -> list[str]:
+    """Commands that make an interface px<number>."""
+    return [f"link add px{number} type veth peer name qx{number}", f"link set qx{number} up"]
+
+
+def address(number: int) -> list[str]:
+    """Commands that give it a network, with a neighbour that is not there."""
+    return [
+        f"link set px{number} up",
+        f"addr add 10.95.{number}.1/24 dev px{number}",
+        f"neigh replace 10.95.{number}.2 lladdr 02:00:00:00:09:02 dev px{number} nud permanent",
+    ]
+
+
+def remove(topology: Topology) -> None:
+    for number in (9, 1, 0):
+        topology.run("limiter", "ip", "link", "del", f"px{number}", check=False)
+
+
+def send(topology: Topology, number: int, packets: int) -> None:
+    with topology.udp("limiter", f"10.95.{number}.1") as sender:
+        for _ in range(packets):
+            with contextlib.suppress(OSError):  # WireGuard has no key for the peer
+                sender.sendto(bytes(PAYLOAD), (f"10.95.{number}.2", 9000))
+
+
+def settled(datapath: RemoteDatapath, *hooks: str) -> None:
+    """Wait until the kernel datapath is on these; the rules of nfqueue need not change."""
+    if isinstance(datapath, RemoteKernelDatapath):
+        wanted = f"on {', '.join(hooks) or 'no interface'}"
+        assert wait_for(datapath.reason, lambda said: said.endswith(wanted)).endswith(wanted)
+
+
+def test_interfaces_of_a_pattern_come_and_go(topology: Topology, datapath: RemoteDatapath) -> None:
+    datapath.attach((limit(1, "px*", "10.95.0.0/16", protocol=UDP_NUMBER), UNLIMITED))
+    settled(datapath)
+    sent = 0
+    for _ in range(2):
+        ip(topology, *make(0), *make(1), *address(0), *address(1))
+        settled(datapath, "px0 out", "px1 out")
+        send(topology, 0, 3)
+        send(topology, 1, 4)
+        sent += 7
+        assert datapath.wait(1, sent).arrived_packets == sent
+        if isinstance(datapath, RemoteKernelDatapath):
+            (one,), (other,) = (identities(topology, f"px{each}", "egress") for each in (0, 1))
+            assert one == other  # interfaces with the same limits share a program
+            assert datapath.counters()["reattached"] == 0
+        # One that is renamed is another container's.
+        ip(topology, "link set px1 down", "link set px1 name other1", "link set other1 up")
+        settled(datapath, "px0 out")
+        if isinstance(datapath, RemoteKernelDatapath):
+            assert not identities(topology, "other1", "egress")
+        ip(topology, "link del px0", "link del other1")
+        settled(datapath)
+    datapath.detach()
+
+
+def test_a_packet_that_crosses_two_interfaces_of_a_pattern_counts_once(
+    topology: Topology, datapath: RemoteDatapath, kind: str
+) -> None:
+    ip(topology, *make(0), *KINDS[kind], "link set px0 up", *address(9))
+    datapath.attach((limit(1, "px*", "10.95.9.2", protocol=UDP_NUMBER), UNLIMITED))
+    below = ["px0 out"] if kind != "wireguard" else ["px0 out", "px9 out"]
+    settled(datapath, *below)
+    send(topology, 9, 5)
+    assert datapath.wait(1, 5).arrived_packets == 5
+    # A stack that is made while the daemon runs is the same.
+    ip(topology, "link del px9")
+    settled(datapath, "px0 out")
+    ip(topology, *KINDS[kind], "link set px0 up", *address(9))
+    settled(datapath, *below)
+    send(topology, 9, 5)
+    assert datapath.wait(1, 10).arrived_packets == 10
+    datapath.detach()
+
+
+def test_a_packet_that_is_bridged_counts_once_in_each_direction(
+    topology: Topology, way: str
+) -> None:
+    """The ports see it, and the bridge does not."""
+    datapath = RemoteKernelDatapath(topology.names["limiter"], "lim1", way)
+    try:
+        ip(topology, *make(0), *make(1), "link add px9 type bridge", "link set px9 up")
+        for number in (0, 1):
+            ip(topology, f"link set px{number} up master px9")
+        limits = [
+            limit_spec(id=number, match=Match("px*", direction, protocol=UDP_NUMBER))
+            for number, direction in enumerate(Direction, 1)
+        ]
+        datapath.attach(*((each, UNLIMITED) for each in limits))
+        settled(datapath, *(f"px{each} {it.value}" for it in Direction for each in (0, 1)))
+
+        def open_link() -> socket.socket:
+            made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            made.bind(("qx1", 0))
+            return made
+
+        frame = (
+            Ether(src="02:00:00:00:09:01", dst="02:00:00:00:09:02") / IP(dst="10.95.0.2") / UDP()
+        )
+        with topology.within("limiter", open_link) as link:
+            for _ in range(5):
+                link.send(bytes(frame))
+        for each in limits:
+            assert datapath.wait(each.id, 5).arrived_packets == 5
+    finally:
+        datapath.kill()
+        remove(topology)

@@ -1,0 +1,56 @@
+"""`drlctl doctor` with a daemon, without one, and with a file that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.control_fake import FakeDaemon
+from tests.unit.cli.drlctl import drlctl, invoke
+
+FILE = 'limit = []\n[limiter]\nname = "lim1"\nlisten = "127.0.0.1:7946"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "drld.toml"
+    path.write_text(FILE)
+    return path
+
+
+async def test_a_daemon_and_its_peers(control: Path, daemon: FakeDaemon, file: Path) -> None:
+    assert daemon.report["probes"] is not None
+    daemon.report["probes"]["disagreeing"] = {}
+    result = await drlctl(control, "doctor", "--config", file, "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["wrong"]
+    found = {each["check"]: each for each in report["findings"]}
+    assert found["daemon"]["level"] == "ok"
+    assert found["peer lim3"]["level"] == "wrong"
+    assert found["peer lim3"]["what"] == "10.0.0.3:7946: dead, never heard"
+    assert "listen" in found["peer lim3"]["do"]
+    shown = await drlctl(control, "doctor", "--config", file)
+    assert shown.exit_code == 1
+    assert "wrong   peer lim3: 10.0.0.3:7946: dead, never heard\n  why   " in shown.stdout
+    assert "daemon: ready" not in shown.stdout
+    assert "ok      daemon: ready" in (await drlctl(control, "doctor", "--all")).stdout
+
+
+def test_without_a_daemon(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "drld.toml.d").mkdir(mode=0o755)
+    (tmp_path / "drld.toml.d" / "10-a.conf").write_text("")
+    result = invoke("--socket", tmp_path / "none", "doctor", "--config", file)
+    assert result.exit_code == 0, result.stdout
+    assert "remark  daemon: cannot reach a daemon at" in result.stdout
+    assert "remark  drop-ins: " in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("0 wrong")
+
+
+def test_mistakes_of_the_file(file: Path, tmp_path: Path) -> None:
+    file.write_text(FILE + 'speed = "fast"\n')
+    result = invoke("--socket", tmp_path / "none", "doctor", "--config", file)
+    assert result.exit_code == 1
+    assert f"wrong   configuration file: {file}: limiter.speed: " in result.stdout

@@ -1,0 +1,154 @@
+"""What the doctor makes of a daemon's reports."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from drld.control.schema import PeerReport, RegistryReport, StatusReport
+from drld.doctor import fleet
+from drld.doctor.finding import Finding, Level
+from tests.control_fake import PEERS, STATUS
+
+OK, REMARK, WRONG = Level.OK, Level.REMARK, Level.WRONG
+
+
+def status(**changes: Any) -> StatusReport:
+    """A daemon in order."""
+    made: Any = copy.deepcopy(STATUS)
+    made["probes"]["disagreeing"] = {}
+    made["gossip"]["rejected"] = {}
+    made["datapath"]["counters"] = {}
+    for path, value in changes.items():
+        *tables, key = path.split("__")
+        table = made
+        for each in tables:
+            table = table[each]
+        table[key] = value
+    result: StatusReport = made
+    return result
+
+
+def peer(**changes: Any) -> PeerReport:
+    made: Any = {**PEERS[0], **changes}
+    result: PeerReport = made
+    return result
+
+
+def levels(found: Iterable[Finding]) -> list[tuple[str, Level]]:
+    return [(each.check, each.level) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [("daemon", OK)]),
+        ({"ready": False}, [("daemon", WRONG)]),
+        ({"ready": False, "uptime_s": 4.0}, [("daemon", REMARK)]),
+        ({"version": "0.0.9"}, [("daemon", OK), ("version", REMARK)]),
+        ({"probes__awareness": 3}, [("daemon", OK), ("lateness", REMARK)]),
+        ({"datapath__counters": {"errors": 1}}, [("daemon", OK), ("datapath", WRONG)]),
+    ],
+)
+def test_the_process(changes: dict[str, Any], expected: list[tuple[str, Level]]) -> None:
+    assert levels(fleet.daemon(status(**changes), "0.1.0")) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs", "expected"),
+    [
+        ({}, [], [("configuration", OK)]),
+        ({}, None, []),
+        ({}, ["limit a"], [("configuration", REMARK)]),
+        ({"config__reload_error": "drld.toml: bad"}, ["limit a"], [("reload", WRONG)]),
+        ({"config__unsaved": ["a"]}, [], [("configuration", OK), ("unsaved changes", REMARK)]),
+    ],
+)
+def test_the_configuration(
+    changes: dict[str, Any], differs: list[str] | None, expected: list[tuple[str, Level]]
+) -> None:
+    assert levels(fleet.configuration(status(**changes), differs)) == expected
+
+
+@pytest.mark.parametrize(
+    ("report", "uptime_s", "probed", "level"),
+    [
+        (peer(), 100, True, OK),
+        (peer(connected=False), 100, True, OK),  # in a tree, no neighbour
+        (peer(connected=False), 100, False, WRONG),
+        (peer(verdict="dead"), 100, True, WRONG),
+        (peer(verdict="suspect"), 100, True, REMARK),
+        (peer(verdict="left"), 100, True, REMARK),
+        (peer(verdict="unknown", age_s=None), 100, True, WRONG),
+        (peer(verdict="unknown", age_s=None), 3, True, REMARK),
+    ],
+)
+def test_a_peer(report: PeerReport, uptime_s: float, probed: bool, level: Level) -> None:
+    made = status(uptime_s=uptime_s)
+    if not probed:
+        made["probes"] = None
+    (found,) = fleet.peers(made, [report])
+    assert found.level is level
+    assert found.check == ("peers" if level is OK else "peer lim2")
+    assert level is OK or report["verdict"] in found.what
+
+
+def test_a_fleet_of_one_has_no_peers_to_speak_of() -> None:
+    assert levels(fleet.peers(status(), [])) == []
+
+
+def test_an_isolated_limiter_and_one_with_another_configuration() -> None:
+    found = fleet.peers(status(probes__isolated=True), [peer(verdict="suspect")])
+    assert levels(found) == [("peers", WRONG), ("peer lim2", REMARK)]
+    (_, differing) = fleet.peers(status(probes__disagreeing={"lim2": ["a", "b"]}), [peer()])
+    assert (differing.level, differing.what) == (WRONG, "has a different configuration of a, b")
+
+
+@pytest.mark.parametrize("reason", fleet.CAUSES)
+def test_refusals_count_if_they_go_on(reason: str) -> None:
+    rejected = {reason: 200, "replayed": 9000}
+    for uptime_s, expected in ((100.0, [(f"gossip {reason}", WRONG)]), (1e5, [("gossip", OK)])):
+        found = fleet.gossip(status(uptime_s=uptime_s, gossip__rejected=rejected))
+        assert levels(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [("EPERM", "firewall"), ("ENETUNREACH", "no route"), ("EMSGSIZE", "MTU"), ("EIO", "EIO")],
+)
+def test_what_the_host_refuses_to_send(error: str, cause: str) -> None:
+    (found,) = fleet.gossip(status(gossip__errors={error: 3}))
+    assert found.level is WRONG
+    assert cause in found.what
+    assert found.do
+
+
+def registry(**changes: Any) -> RegistryReport:
+    made: Any = {
+        "state": "connected",
+        "endpoint": "http://etcd1:2379",
+        "error": None,
+        "problems": {},
+        "problem_count": 0,
+        "cache_error": None,
+        **changes,
+    }
+    result: RegistryReport = made
+    return result
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [("registry", OK)]),
+        ({"state": "waiting"}, [("registry", WRONG)]),
+        ({"state": "unreachable", "error": "no answer"}, [("registry", WRONG)]),
+        ({"problems": {"/k": "not JSON"}, "problem_count": 1}, [("registry /k", WRONG)]),
+        ({"cache_error": "disk full"}, [("registry cache", WRONG), ("registry", OK)]),
+    ],
+)
+def test_the_registry(changes: dict[str, Any], expected: list[tuple[str, Level]]) -> None:
+    assert levels(fleet.registry(registry(**changes))) == expected
