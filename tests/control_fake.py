@@ -286,8 +286,6 @@ class FakeDaemon:
         return [
             LiveLimit(
                 **report,
-                marked_bytes=0,
-                marked_packets=0,
                 counted_age_s=0.0,
                 told=[{"peer": "lim2", "value": 7.1, "limiters": 3}],
             )

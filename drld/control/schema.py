@@ -326,8 +326,6 @@ class Told(TypedDict):
 class LiveLimit(LimitReport):
     """One limit as the page shows it."""
 
-    marked_bytes: float
-    marked_packets: int
     counted_age_s: float
     """Age of the counters: time since the limit's last tick; 0 if it is quiescent."""
     told: list[Told]

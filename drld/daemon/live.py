@@ -43,13 +43,11 @@ def live_limits(
 
 
 def _live(limit: LimitSpec, managed: ManagedLimit, now_ns: int, unsaved: list[str]) -> LiveLimit:
-    limiter, tick, totals = managed.limiter, managed.last, managed.totals
+    limiter, tick = managed.limiter, managed.last
     told = limiter.fabric.told(now_ns) if tick else {}
     quiescent = limiter.at_rest and not managed.pending
     return LiveLimit(
         **limit_report(limit, managed, now_ns, unsaved),
-        marked_bytes=limiter.policy.unit.shown_amount(totals.marked_bytes),
-        marked_packets=totals.marked_packets,
         counted_age_s=0.0 if quiescent or not tick else (now_ns - managed.ticked_ns) / NS_PER_S,
         told=[
             Told(peer=peer, value=shared_value(value, tick), limiters=members)

@@ -31,4 +31,4 @@ def test_valid_inputs_are_accepted(target: Target, seed: bytes) -> None:
 
 
 def test_every_folder_is_of_a_target() -> None:
-    assert {path.name for path in CORPUS.iterdir()} == {*TARGETS, KERNEL_TARGET}
+    assert {path.name for path in CORPUS.iterdir()} <= {*TARGETS, KERNEL_TARGET}

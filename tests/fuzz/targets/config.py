@@ -183,4 +183,4 @@ WORDS = (
     *(b"1979-05-27T07:32:00Z", b"headroom", b'"lim1"', b'"\xc3\xa9"', b"\xff", b"\x00", b"9" * 20),
 )
 
-TARGET = Target(check, seeds, words=WORDS, max_bytes=6000)
+TARGET = Target(check, seeds, words=WORDS, max_bytes=8000)

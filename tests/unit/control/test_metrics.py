@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -144,7 +144,7 @@ class Counted(FakeDaemon):
         self._passes = passes
         self._clock = clock
 
-    def limits(self) -> Iterator[LimitReport]:
+    def limits(self, ids: Sequence[int] | None = None) -> Iterator[LimitReport]:
         self.runs += 1
         for limit in many_limits(20):
             self._clock.jump(0.003)
