@@ -34,7 +34,11 @@ def trial(facts: Trial | None) -> Iterator[Finding]:
     """The datapath that the configuration asks for can be had."""
     check = "datapath"
     if facts is None:
-        yield unseen(check, "only root can try the datapaths", "sudo drlctl doctor")
+        yield unseen(
+            check,
+            "only root can try the datapaths, and see the programs of others",
+            "sudo drlctl doctor",
+        )
         return
     for name, refusal in facts.refusals.items():
         why = f"the daemon {'runs with nfqueue instead' if name == 'kernel' else 'does not start'}"

@@ -92,7 +92,7 @@ def ways(facts: Sequence[Way]) -> Iterator[Finding]:
             sound += 1
     if facts and sound == len(facts):
         least = min(way.mtu for way in facts if way.mtu is not None)
-        yield ok("routes", f"to all {sound} peers, MTU at least {least}")
+        yield ok("routes", f"to {sound} of {sound} peers, MTU at least {least}")
 
 
 @dataclass(frozen=True, slots=True)
