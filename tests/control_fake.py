@@ -271,18 +271,17 @@ class FakeDaemon:
 
     def ranks(self, by: SortKey) -> Iterable[Rank]:
         for it in self.reports:
-            first = (
-                it["name"] if by == "name" else -it["rate_bps" if by == "rate" else "demand_bps"]
-            )
-            yield Rank(first, it["id"], it["name"])
+            first: dict[str, float | str] = {
+                "name": it["name"],
+                "rate": -it["rate_bps"],
+                "pressure": -it["demand_bps"] / it["rate_bps"],
+            }
+            yield Rank(first.get(by, -it["demand_bps"]), it["id"], it["name"])
 
     def peers(self) -> Iterable[PeerReport]:
         return self.peer_reports
 
-    def pressures(self) -> Iterable[tuple[str, float]]:
-        return ((it["name"], it["demand_bps"] / it["rate_bps"]) for it in self.reports)
-
-    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
+    def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
         return [
             LiveLimit(
                 **report,
@@ -290,7 +289,7 @@ class FakeDaemon:
                 told=[{"peer": "lim2", "value": 7.1, "limiters": 3}],
             )
             for report in self.reports
-            if report["name"] in names
+            if report["id"] in ids
         ]
 
     def health(self) -> list[PeerHealth]:

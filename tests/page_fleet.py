@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from drld.capture.spec import Match
-from drld.control.schema import LiveLimit, PeerHealth, StatusReport
+from drld.control.ranking import Rank
+from drld.control.schema import LiveLimit, PeerHealth, SortKey, StatusReport
 from drld.daemon import live, report
 from drld.daemon.peer_log import PeerLog
 from drld.model import NS_PER_S
@@ -146,12 +147,12 @@ class PageDaemon(FakeDaemon):
             }
         )
 
-    def pressures(self) -> Iterable[tuple[str, float]]:
+    def ranks(self, by: SortKey) -> Iterable[Rank]:
         self.advance(self.step_s)
-        return live.pressures(self.here.engine)
+        return report.ranks(self.here.engine, by)
 
-    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
-        return live.live_limits(self.here.engine, self.clock.now_ns, {}, names)
+    def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
+        return live.live_limits(self.here.engine, self.clock.now_ns, {}, ids)
 
     def health(self) -> list[PeerHealth]:
         return live.health(self.here.engine, self.clock.now_ns)

@@ -167,7 +167,7 @@ class _Limits:
                 selection = Selection.read(scope["query_string"])
             except ValueError as error:
                 raise HTTPException(422, str(error)) from None
-            ids = await selection.ids(self._backend.ranks(selection.sort), self._turns)
+            ids, _ = await selection.ids(self._backend.ranks(selection.sort), self._turns)
         await _Listing(partial(self._backend.limits, ids), self._turns)(scope, receive, send)
 
 

@@ -71,11 +71,8 @@ class Backend(Protocol):
             KeyError: there is no such limit.
         """
 
-    def pressures(self) -> Iterable[tuple[str, float]]:
-        """Every limit with its demand here, as a part of its rate; consumed in batches."""
-
-    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
-        """The limits of these names that there are, as the page shows them."""
+    def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
+        """The limits of these ids that exist, as the page shows them, as configured."""
 
     def health(self) -> list[PeerHealth]:
         """The first hundred peers: those that are not well come first."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from heapq import heappush, heappushpop
+from contextlib import suppress
 from pathlib import Path
 
-import trio
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from drld.control.backend import Backend
 from drld.control.pieces import begin, proceed
+from drld.control.ranking import Selection
 from drld.control.turns import Turns
 from drld.planes import registered
 
@@ -50,8 +50,6 @@ LIMITS = 12
 """Limits in an answer to a page that does not say how many."""
 _MOST_CHARACTERS = 200
 """Of what is searched for: longer than any name."""
-_BATCH_S = 0.002
-"""How long limits are compared before other tasks get their turn."""
 
 
 def page_routes(backend: Backend, turns: Turns) -> list[Route]:
@@ -99,12 +97,14 @@ class _Live:
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         query = Request(scope).query_params
-        find = query.get("find", "")[:_MOST_CHARACTERS].casefold()
+        find = query.get("find", "")[:_MOST_CHARACTERS].lower()
         most = min(max(_number(query.get("most"), LIMITS), 1), MOST_LIMITS)
-        matching, names = await self._busiest(find, most)
-        if shown := query.get("show"):
-            names.add(shown)
         backend = self._backend
+        busiest = Selection("pressure", find, count=most)
+        ids, matching = await busiest.ids(backend.ranks(busiest.sort), self._turns)
+        if shown := query.get("show"):
+            with suppress(KeyError):
+                ids.append(backend.limit(shown)["id"])
         head = {
             "t": time.time(),
             "status": backend.status(),
@@ -115,26 +115,7 @@ class _Live:
         await begin(send, b"application/json")
         await proceed(send, _json(head)[:-1] + b',"limits":', more=True)
         await self._turns.wait()
-        await proceed(send, _json(backend.live_limits(names)) + b"}", more=False)
-
-    async def _busiest(self, find: str, most: int) -> tuple[int, set[str]]:
-        """How many limits match, and the names of those under the highest pressure."""
-        heap: list[tuple[float, int, str]] = []
-        matching = 0
-        until = trio.current_time() + _BATCH_S
-        for place, (name, pressure) in enumerate(self._backend.pressures()):
-            if not find or find in name.casefold():
-                matching += 1
-                # Of limits that are alike, the first.
-                entry = pressure, -place, name
-                if len(heap) < most:
-                    heappush(heap, entry)
-                elif entry > heap[0]:
-                    heappushpop(heap, entry)
-            if trio.current_time() >= until:
-                await self._turns.wait()
-                until = trio.current_time() + _BATCH_S
-        return matching, {name for *_, name in heap}
+        await proceed(send, _json(backend.live_limits(ids)) + b"}", more=False)
 
 
 def _json(value: object) -> bytes:

@@ -65,12 +65,14 @@ class Selection:
             int(numbers.get("count", _MOST)),
         )
 
-    async def ids(self, ranks: Iterable[Rank], turns: Turns) -> list[int]:
-        """The ids of the limits that are wanted, in their order."""
+    async def ids(self, ranks: Iterable[Rank], turns: Turns) -> tuple[list[int], int]:
+        """The ids of the limits that are wanted, in their order, and how many match the name."""
         found: list[Rank] = []
+        matching = 0
         rest = iter(ranks)
         while batch := list(islice(rest, _BATCH)):
             wanted = [rank for rank in batch if self.name in rank.name.lower()]
+            matching += len(wanted)
             found = nsmallest(self.skip + self.count, [*found, *wanted])
             await turns.wait()
-        return [rank.id for rank in found[self.skip :]]
+        return [rank.id for rank in found[self.skip :]], matching

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, TypedDict
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
-SortKey: TypeAlias = Literal["demand", "excess", "rate", "name"]
-"""What `GET /v1/limits` may be sorted by. `excess` is the demand above the local limit."""
+SortKey: TypeAlias = Literal["demand", "excess", "pressure", "rate", "name"]
+"""What `GET /v1/limits` may be sorted by. `excess` is the demand above the local limit, `pressure`
+the demand over the limit's rate."""
 
 
 class DatapathReport(TypedDict):

@@ -1,11 +1,11 @@
-"""What the page shows of an engine: the limits under pressure, and the peers' health.
+"""What the page shows of an engine: some limits, and the peers' health.
 
 All of it is made when a page asks. A limiter that nobody looks at does nothing for the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from heapq import nsmallest
 
 from drld.control.schema import LiveLimit, PeerHealth, Told
@@ -20,25 +20,14 @@ MOST_PEERS = 100
 _ILL = ("dead", "suspect", "left", "unknown", "alive")
 
 
-def pressures(engine: Engine) -> Iterator[tuple[str, float]]:
-    """Every limit with its demand here, as a part of its rate, in the configuration's order."""
-    return (
-        (
-            managed.limiter.policy.name,
-            managed.last.demand.rate / managed.limiter.policy.rate if managed.last else 0.0,
-        )
-        for managed in engine.limits.values()
-    )
-
-
 def live_limits(
-    engine: Engine, now_ns: int, unsaved: Mapping[int, list[str]], names: Collection[str]
+    engine: Engine, now_ns: int, unsaved: Mapping[int, list[str]], ids: Collection[int]
 ) -> list[LiveLimit]:
-    """The limits of these names that there are, in the configuration's order."""
+    """The limits of these ids that exist, in the configuration's order."""
     return [
         _live(limit, managed, now_ns, unsaved.get(limit.id, []))
         for limit in engine.spec.limits
-        if limit.name in names and (managed := engine.limits.get(limit.id)) is not None
+        if limit.id in ids and (managed := engine.limits.get(limit.id)) is not None
     ]
 
 

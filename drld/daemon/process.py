@@ -558,14 +558,10 @@ class Daemon:
         """Every peer, in the order of the configuration."""
         return report.peer_reports(self.engine, clock())
 
-    def pressures(self) -> Iterator[tuple[str, float]]:
-        """Every limit with its demand here, as a part of its rate."""
-        return live.pressures(self.engine)
-
-    def live_limits(self, names: Collection[str]) -> list[LiveLimit]:
-        """The limits of these names that there are, as the page shows them."""
+    def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
+        """The limits of these ids that exist, as the page shows them, as configured."""
         unsaved = self._configuration.unsaved_keys()
-        return live.live_limits(self.engine, clock(), unsaved, names)
+        return live.live_limits(self.engine, clock(), unsaved, ids)
 
     def health(self) -> list[PeerHealth]:
         """The first hundred peers: those that are not well come first."""

@@ -83,6 +83,8 @@ def _rank(by: SortKey, managed: ManagedLimit) -> Rank:
         first = -policy.unit.shown_rate(policy.rate)
     elif by != "name":
         demand = tick.demand.rate if tick else 0.0
+        if by == "pressure":
+            return Rank(-demand / policy.rate, policy.id, policy.name)
         local = tick.allocation.local_limit if tick and by == "excess" else 0.0
         # Without a local limit there is only a drop probability.
         above = demand - local if local is not None else demand * _dropped_part(tick)

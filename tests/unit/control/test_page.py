@@ -10,7 +10,7 @@ import httpx
 import pytest
 import trio
 
-from drld.control import page
+from drld.control import page, ranking
 from drld.control.tcp import serve_http
 from drld.control.turns import Turns
 from drld.daemon.event_log import MOST_CHARACTERS, MOST_EVENTS, EventLog
@@ -79,7 +79,7 @@ async def test_figures_of_the_limits_under_pressure(
 async def test_ten_thousand_limits_are_compared_between_other_tasks(
     api: httpx.AsyncClient, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_BATCH_S", 0.0)
+    monkeypatch.setattr(ranking, "_BATCH", 1)
     turns = 0
     wait = Turns.wait
 
