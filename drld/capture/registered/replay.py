@@ -16,6 +16,7 @@ from drld.allocators import ALLOCATORS
 from drld.capture.gate import Gate
 from drld.capture.notation import crossing, flow_name
 from drld.capture.packet import COPY_BYTES, outline
+from drld.capture.patterns import covers
 from drld.capture.spec import Match, match_of
 from drld.capture.tally import TICK_NS, Tally
 from drld.capture.trace_file import Captured, packets
@@ -104,6 +105,13 @@ class Replay:
         self._limits = [_alone(it, allocator) for it in limits if isinstance(it.match, Match)]
         self._in_turn = bool(crosses)
         hooks = {(match_of(limit).direction, match_of(limit).interface) for limit in self._limits}
+        # A packet at a named interface falls under the limits of its pattern, too: once is enough.
+        hooks -= {
+            (way, pattern)
+            for way, pattern in hooks
+            for other, name in hooks
+            if way is other and pattern != name and covers(pattern, name)
+        }
         ordered = sorted(hooks, key=lambda hook: (hook[0] is Direction.OUT, hook[1]))
         self._hooks = crosses or tuple(ordered)
         self._watched: dict[int, _Watched] = {}
