@@ -257,7 +257,7 @@ class Engine:
         datapath.program(limit_id, tick.enforcement, tick.evict, now_ns)
         managed.last = tick
         managed.ticked_ns = now_ns
-        managed.totals.add(measured)
+        managed.observe(measured, now_ns)
         return tick
 
     def _gossip(self, now_ns: int) -> None:
@@ -339,6 +339,8 @@ class Engine:
                 due_ns = now_ns + limit.policy.interval_ns
                 managed = self.limits.get(limit.id) or ManagedLimit(limiter, datapath, due_ns)
                 managed = replace(managed, limiter=limiter, due_ns=due_ns, last=None)
+            if managed.target != limit.match:
+                managed.target, managed.profile = limit.match, None
             managed.datapath = datapath
             limits[limit.id] = managed
         self.limits = limits

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from drld.estimate.traffic_profile import TrafficProfile
 from drld.limiter import Limiter, Tick
 from drld.model import Measurement
 from drld.police.datapath import Datapath
+from drld.spec import Target
 
 
 @dataclass(slots=True)
@@ -50,3 +52,16 @@ class ManagedLimit:
     ticked_ns: int = 0
     """When `totals` were counted last."""
     totals: Totals = field(default_factory=Totals)
+    target: Target | None = None
+    profile: TrafficProfile | None = None
+    """What its target's traffic would have needed; None: there was none yet."""
+
+    def observe(self, measured: Measurement, now_ns: int) -> None:
+        """Take in what the datapath counted until now."""
+        self.totals.add(measured)
+        if self.profile is None:
+            if not measured.arrived_bytes:
+                return
+            start_ns = now_ns - measured.interval_ns
+            self.profile = TrafficProfile(self.limiter.policy.unit.min_rate, start_ns)
+        self.profile.add(measured.arrived_bytes, measured.interval_ns, now_ns)

@@ -26,6 +26,7 @@ from drld.control.schema import (
     PeerReport,
     SortKey,
     StatusReport,
+    SuggestionReport,
     TraceLine,
     TraceRecord,
 )
@@ -255,6 +256,7 @@ class FakeDaemon:
         self.reload_error: Exception | None = None
         self.configuration = CONFIGURATION
         self.entries: list[HistoryEntry] = []
+        self.suggestion: SuggestionReport | None = None
         self.explanations: list[Explanation] = []
         self.ticks_for_readers = 0
         """How many records every new reader of a trace gets at once."""
@@ -337,6 +339,11 @@ class FakeDaemon:
     def explain(self, item: str) -> Iterable[Explanation]:
         read_item(item)
         return self.explanations
+
+    def suggest(self, limit: str, part: float) -> SuggestionReport | None:
+        if limit not in {report["name"] for report in self.reports}:
+            raise KeyError(limit)
+        return self.suggestion and SuggestionReport(**{**self.suggestion, "part": part})
 
     def config(self) -> Iterable[ConfigTable]:
         return [

@@ -10,6 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from drld.capture.notation import Packet, protocol_name
 from drld.capture.packet import Defect, Header
+from drld.capture.patterns import covers
 from drld.capture.spec import Match
 from drld.police.direction import Direction
 
@@ -19,9 +20,11 @@ _UDP_TUNNELS = {4789: "VXLAN", 6081: "Geneve", 51820: "WireGuard"}
 
 
 def hook(match: Match, packet: Packet) -> tuple[Direction, str] | None:
-    """The hook at which the packet meets limits with this `match`; None: it does not cross it."""
-    wanted = match.direction, match.interface
-    return wanted if not packet.crosses or wanted in packet.crosses else None
+    """The hook at which the packet meets limits with this `match`; None: it does not cross one."""
+    if not packet.crosses:
+        return match.direction, match.interface
+    met = (at for at in packet.crosses if at[0] is match.direction)
+    return next((at for at in met if covers(match.interface, at[1])), None)
 
 
 def first_miss(match: Match, packet: Packet) -> str | None:

@@ -13,12 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from drld.estimate.traffic_profile import TrafficProfile
 from drld.model import NS_PER_S, FlowId
+from drld.units import BYTES
 
 MAX_FLOWS = 8192
 """Flows counted at most: about 2 MB."""
 MAX_SPANS = 1024
 """Points of a plot at most: as many as a screen shows."""
+
+TICK_NS = NS_PER_S // 100
+"""Interval of the profile for `--suggest`: bursts are exact to two of them."""
 
 
 class Span(NamedTuple):
@@ -47,9 +52,17 @@ class Tally:
     """The second with most dropped bytes, from 0, and its bytes; None: nothing was dropped."""
     spans: list[Span] = field(default_factory=list)
     span_s: int = 1
+    profile: TrafficProfile = field(init=False)
+    _tick_ns: int = field(init=False)
+    """End of the present interval of the profile, and its bytes."""
+    _tick_bytes: int = 0
     _second: int = 0
     _bytes: list[int] = field(default_factory=lambda: [0, 0, 0])
     """Bytes of the present second: as in `Span`."""
+
+    def __post_init__(self) -> None:
+        self.profile = TrafficProfile(BYTES.min_rate, self.start_ns)
+        self._tick_ns = self.start_ns + TICK_NS
 
     def arrive(self, flow: FlowId, length: int, now_ns: int) -> None:
         """Count a packet of `length` bytes that falls under the limit."""
@@ -57,6 +70,9 @@ class Tally:
         if second > self._second:
             self.close()
             self._second = second
+        if now_ns >= self._tick_ns:
+            self._end_tick(now_ns)
+        self._tick_bytes += length
         self.packets[0] += 1
         self.size[0] += length
         self._bytes[0] += length
@@ -67,6 +83,12 @@ class Tally:
                 self.flows = dict(ordered[MAX_FLOWS // 2 :])
             counted = self.flows[flow] = [0, 0]
         counted[0] += length
+
+    def _end_tick(self, now_ns: int) -> None:
+        """End the present interval; those without a packet until now are left out."""
+        self.profile.add(self._tick_bytes, TICK_NS, self._tick_ns)
+        self._tick_bytes = 0
+        self._tick_ns = now_ns - (now_ns - self.start_ns) % TICK_NS + TICK_NS
 
     def drop(self, length: int) -> None:
         """Count the packet as dropped."""
@@ -81,6 +103,11 @@ class Tally:
             self.size[at] += length
         self._bytes[1] += length
         self.flows[flow][1] += length
+
+    def end(self) -> None:
+        """End the trace."""
+        self.close()
+        self._end_tick(self._tick_ns)
 
     def close(self) -> None:
         """End the present second."""

@@ -14,8 +14,9 @@ from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, wa
 from drld.cli.limit_fields import UNTIL, limit_fields
 from drld.cli.limits import limits
 from drld.cli.output import json_option, write_differences, write_fields, write_json
+from drld.cli.suggestion import suggestion_fields
 from drld.cli.top import top
-from drld.control.schema import ChangeReport, LimitReport
+from drld.control.schema import ChangeReport, LimitReport, SuggestionReport
 from drld.planes import registered
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -237,6 +238,31 @@ def show(
             write_json(report)
         else:
             write_fields(limit_fields(report))
+
+
+@limit.command()
+@click.argument("limit")
+@click.option(
+    "--part", default=0.99, show_default=True, help="Part of the seconds that stays unlimited."
+)
+@json_option
+@click.pass_obj
+def suggest(daemon: Daemon, limit: str, part: float, as_json: bool) -> None:
+    """Suggest a rate and a burst from what arrived under the limit of this name here.
+
+    Best in mode shadow: a limit that drops slows senders down, and so sees less than they want.
+    In a fleet, ask each limiter: the limit has to hold the sum.
+
+    \b
+    drlctl limit suggest customer-a
+    drlctl limit suggest customer-a --part 0.999
+    """
+    path = f"/v1/limits/{quote(limit, safe='')}/suggestion?part={part}"
+    report = cast(SuggestionReport, daemon.get(path))
+    if as_json:
+        write_json(report)
+    else:
+        write_fields(suggestion_fields(report))
 
 
 limit.add_command(top)

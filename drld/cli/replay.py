@@ -14,7 +14,8 @@ import click
 
 from drld.cli.client import Daemon, Refused
 from drld.cli.in_force import limits_of
-from drld.cli.output import json_option, write_json, write_table
+from drld.cli.output import json_option, write_fields, write_json, write_table
+from drld.cli.suggestion import suggestion_fields
 from drld.errors import InputError
 from drld.planes import first_to_read
 from drld.spec import LimitSpec
@@ -40,6 +41,7 @@ _SEED = 1
     default="static",
     help="Static: one bucket; fair: as the only limiter of a fleet.",
 )
+@click.option("--suggest", is_flag=True, help="Suggest a rate and a burst for each limit, too.")
 @click.option("--plot", metavar="PNG", help="Draw what arrived and passed; takes matplotlib.")
 @json_option
 @click.pass_obj
@@ -52,6 +54,7 @@ def replay(
     rate: str | None,
     burst: str | None,
     allocator: str,
+    suggest: bool,
     plot: str | None,
     as_json: bool,
 ) -> None:
@@ -97,6 +100,13 @@ def replay(
     write_table(_HEADERS, [_row(it) for it in results], left=2)
     for it in results:
         _write_flows(it)
+        if suggest and it["suggestion"] is None:
+            click.echo(
+                f"\n{it['limit']}: too few seconds with traffic for a suggestion: 100 needed"
+            )
+        elif suggest:
+            click.echo()
+            write_fields(suggestion_fields(it["suggestion"]))
 
 
 def _by_hand(match: Mapping[str, str], rate: str, burst: str | None) -> Sequence[LimitSpec]:

@@ -23,6 +23,7 @@ from drld.control.schema import (
     PeerReport,
     SortKey,
     StatusReport,
+    SuggestionReport,
     TraceRecord,
 )
 from drld.explanation import Explanation
@@ -60,6 +61,15 @@ class Backend(Protocol):
 
         Raises:
             InputError: the text is no item of any plane.
+        """
+
+    def suggest(self, limit: str, part: float) -> SuggestionReport | None:
+        """A rate that this part of a limit's seconds with traffic did not exceed, and a burst.
+
+        None: it has had too few (`drld.estimate.traffic_profile.seconds_needed`).
+
+        Raises:
+            KeyError: there is no such limit.
         """
 
     def trace(

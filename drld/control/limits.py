@@ -1,4 +1,4 @@
-"""The paths of the control API that change limits (docs/control-api.md)."""
+"""The paths of the control API that change limits, or suggest how to (docs/control-api.md)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from drld.config.changes import Change
 from drld.control.backend import Backend
 from drld.control.changing import changing
 from drld.control.turns import Turns
+from drld.estimate.traffic_profile import seconds_needed
+
+DEFAULT_PART = 0.99
+MIN_PART, MAX_PART = 0.5, 0.9999
+"""Below, most seconds would be limited; above, hours of traffic would be needed."""
 
 
 def limit_routes(backend: Backend, _: Turns) -> list[Route]:
-    """Paths that add, set and remove limits of `backend`."""
+    """Paths that add, set and remove limits of `backend`, and suggest their values."""
 
     async def change(request: Request, change: Change) -> Response:
         try:
@@ -37,7 +42,29 @@ def limit_routes(backend: Backend, _: Turns) -> list[Route]:
         _, save = _body(await request.body(), None, object)
         return await change(request, Change("remove", (), request.path_params["name"], save))
 
+    async def suggestion(request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            part = float(request.query_params.get("part", DEFAULT_PART))
+        except ValueError:
+            part = 0.0
+        if not MIN_PART <= part <= MAX_PART:
+            raise HTTPException(422, f"part: must be a number from {MIN_PART} to {MAX_PART}")
+        try:
+            found = backend.suggest(name, part)
+        except KeyError:
+            raise no_limit(name) from None
+        if found is None:
+            needed = seconds_needed(part)
+            raise HTTPException(
+                409,
+                f"too little was seen of limit {name}: a suggestion for {part:.4g} of the seconds "
+                f"needs at least {needed} seconds with traffic",
+            )
+        return JSONResponse(found)
+
     return [
+        Route("/v1/limits/{name}/suggestion", suggestion),
         Route("/v1/limits", changing(add), methods=["POST"]),
         Route("/v1/limits/{name}/set", changing(set_keys), methods=["POST"]),
         Route("/v1/limits/{name}/remove", changing(remove), methods=["POST"]),

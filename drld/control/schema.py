@@ -297,6 +297,24 @@ class HistoryEntry(TypedDict):
     saved: bool
 
 
+class SuggestionReport(TypedDict):
+    """GET /v1/limits/NAME/suggestion: a rate and a burst, from what arrived here."""
+
+    limit: str
+    mode: str
+    unit: str
+    rate_bps: float
+    burst_bytes: float
+    part: float
+    """Of the seconds with traffic, that did not exceed the rate."""
+    seconds: int
+    """Seconds with traffic."""
+    seen_s: float
+    """Time since the first traffic of this target."""
+    interval_s: float
+    """Of the counts: the burst is exact to two intervals of the rate."""
+
+
 class PeerReport(TypedDict):
     """Another limiter of the fleet: GET /v1/peers (a list)."""
 

@@ -48,6 +48,7 @@ from drld.control.schema import (
     PeerReport,
     SortKey,
     StatusReport,
+    SuggestionReport,
     TraceLine,
 )
 from drld.control.server import serve
@@ -548,6 +549,17 @@ class Daemon:
             InputError: the text is no item of any plane.
         """
         return report.explanations(self.engine, item, clock())
+
+    def suggest(self, limit: str, part: float) -> SuggestionReport | None:
+        """A rate that this part of a limit's seconds did not exceed, and a burst.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        for managed in self.engine.limits.values():
+            if managed.limiter.policy.name == limit:
+                return report.suggestion(managed, part)
+        raise KeyError(limit)
 
     def config(self) -> Iterator[ConfigTable]:
         """The tables of the configuration in force."""

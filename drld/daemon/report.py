@@ -23,10 +23,12 @@ from drld.control.schema import (
     PeerReport,
     ProbesReport,
     SortKey,
+    SuggestionReport,
     TraceRecord,
     Verdict,
 )
 from drld.engine import Engine
+from drld.estimate.traffic_profile import suggest
 from drld.explanation import Explanation, read_item
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import State
@@ -152,6 +154,26 @@ def explanations(engine: Engine, text: str, now_ns: int) -> Iterator[Explanation
 
     found: Iterator[Explanation] = plane.explain(item, engine.spec.limits, policing, now_ns)
     return found
+
+
+def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | None:
+    """A rate that this part of the seconds did not exceed, and a burst; None: too few seconds."""
+    policy, profile = managed.limiter.policy, managed.profile
+    unit = policy.unit
+    found = suggest(profile, part, unit) if profile else None
+    if profile is None or found is None:
+        return None
+    return SuggestionReport(
+        limit=policy.name,
+        mode=policy.mode.value,
+        unit=unit.name,
+        rate_bps=unit.shown_rate(found.rate),
+        burst_bytes=unit.shown_amount(found.burst),
+        part=part,
+        seconds=profile.seconds,
+        seen_s=profile.seen_s,
+        interval_s=policy.interval_ns / NS_PER_S,
+    )
 
 
 def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:

@@ -162,7 +162,7 @@ def test_a_tally_is_bounded() -> None:
         tally.arrive(flow, 100, number * NS_PER_S)
         tally.forward(flow, 100, False)
         tally.arrive(FlowKey(6, bytes(4), bytes(4), 1, 1), 200, number * NS_PER_S)
-    tally.close()
+    tally.end()
     assert len(tally.flows) <= MAX_FLOWS
     assert len(tally.spans) <= MAX_SPANS
     assert sum(span.arrived for span in tally.spans) == 300 * 3 * MAX_FLOWS

@@ -72,8 +72,7 @@ def explain(
     """Hooks at which the packet is dropped, and by which limit."""
     for limit, match in sorted(ours, key=lambda pair: pair[1].direction is Direction.OUT):
         at = hook(match, packet)
-        found = at and Matcher([limit]).classify(packet.header, at[1], at[0], packet.mark)
-        if not found:
+        if at is None or not Matcher([limit]).classify(packet.header, at[1], at[0], packet.mark):
             yield _row(limit, misses=first_miss(match, packet))
             continue
         # A packet of which the hooks are not known may have crossed another one.
@@ -87,7 +86,7 @@ def explain(
                 continue  # A reload has removed the limit.
             row = _tried(limit, policer, enforcement, packet, now_ns)
             if row["verdict"] == "drop":
-                refused[match.direction, match.interface] = limit.name
+                refused[at] = limit.name
             yield row
 
 

@@ -16,9 +16,11 @@ from drld.allocators import ALLOCATORS
 from drld.capture.gate import Gate
 from drld.capture.notation import crossing, flow_name
 from drld.capture.packet import COPY_BYTES, outline
+from drld.capture.patterns import covers
 from drld.capture.spec import Match, match_of
-from drld.capture.tally import Tally
+from drld.capture.tally import TICK_NS, Tally
 from drld.capture.trace_file import Captured, packets
+from drld.estimate.traffic_profile import TrafficProfile, suggest
 from drld.gossip.fabrics.membership import Membership
 from drld.limiter import Limiter, static_share
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
@@ -35,6 +37,8 @@ TOP = 10
 """Flows that are listed."""
 REPORT_EVERY = 20_000
 """Packets between two reports of progress: a fraction of a second."""
+PART = 0.99
+"""Of the seconds with traffic, that a suggested rate does not limit."""
 _ALONE = "replay"
 
 
@@ -101,6 +105,13 @@ class Replay:
         self._limits = [_alone(it, allocator) for it in limits if isinstance(it.match, Match)]
         self._in_turn = bool(crosses)
         hooks = {(match_of(limit).direction, match_of(limit).interface) for limit in self._limits}
+        # A packet at a named interface falls under the limits of its pattern, too: once is enough.
+        hooks -= {
+            (way, pattern)
+            for way, pattern in hooks
+            for other, name in hooks
+            if way is other and pattern != name and covers(pattern, name)
+        }
         ordered = sorted(hooks, key=lambda hook: (hook[0] is Direction.OUT, hook[1]))
         self._hooks = crosses or tuple(ordered)
         self._watched: dict[int, _Watched] = {}
@@ -138,7 +149,7 @@ class Replay:
             if self.packets % REPORT_EVERY == 0:
                 yield self.packets
         for watched in self._watched.values():
-            watched.tally.close()
+            watched.tally.end()
 
     def _start(self, now_ns: int) -> None:
         self.first_ns = self.last_ns = now_ns
@@ -222,6 +233,7 @@ class Replay:
                 "at_s": tally.worst[0],
                 **{f"{name}_bytes": size for name, size in tally.worst[1]._asdict().items()},
             },
+            "suggestion": _suggestion(policy, tally.profile),
             "span_s": tally.span_s,
             "spans": [list(span) for span in tally.spans],
         }
@@ -230,6 +242,24 @@ class Replay:
     def seconds(self) -> float:
         """The time from the first packet to the last."""
         return (self.last_ns - self.first_ns) / NS_PER_S
+
+
+def _suggestion(policy: Policy, profile: TrafficProfile) -> dict[str, Any] | None:
+    """A rate and a burst from what arrived, as the control API has them; None: too little did."""
+    found = suggest(profile, PART, policy.unit)
+    if found is None:
+        return None
+    return {
+        "limit": policy.name,
+        "mode": "replay",
+        "unit": policy.unit.name,
+        "rate_bps": policy.unit.shown_rate(found.rate),
+        "burst_bytes": policy.unit.shown_amount(found.burst),
+        "part": PART,
+        "seconds": profile.seconds,
+        "seen_s": profile.seen_s,
+        "interval_s": TICK_NS / NS_PER_S,
+    }
 
 
 def _alone(limit: LimitSpec, allocator: str) -> LimitSpec:

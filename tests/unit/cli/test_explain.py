@@ -162,3 +162,16 @@ async def test_a_capture_asks_the_daemon_once_for_packets_alike(
     await output(control, "explain", trace(tmp_path / "trace.pcap"), "out", "eth1", "mark", "1")
     assert len(asked) == 3
     assert all(item.endswith("out eth1 mark 1") for item in asked)
+
+
+def test_interfaces_by_pattern(tmp_path: Path, file: Path) -> None:
+    file.write_text(FILE.replace('match = { out = "eth1" }', 'match = { out = "eth*" }'))
+    said = invoke("explain", PACKET, "--config", file).stdout
+    assert "site   enforce  forwarded  the bucket holds 2.00 kB" in said
+    said = invoke("explain", PACKET.replace("eth1", "wg0"), "--config", file).stdout
+    assert "site   enforce  -          out eth*: the packet crosses in eth0, out wg0" in said
+    # Without a word where it crosses, a packet meets a limit once, at its pattern or at a name.
+    content = trace(tmp_path / "trace.pcap")
+    answer = json.loads(invoke("replay", content, "--config", file, "--json").stdout)
+    arrived = {it["limit"]: it["arrived_packets"] for it in answer["limits"]}
+    assert arrived == {"site": 4, "web": 2, "after": 3}

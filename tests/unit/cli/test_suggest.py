@@ -1,0 +1,137 @@
+"""`drlctl limit suggest`, and `replay --suggest`: what people see, and what a daemon remembers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+
+from drld.capture.plane import packets
+from drld.capture.spec import match_of
+from drld.control.schema import SuggestionReport
+from drld.daemon.report import suggestion
+from drld.engine import Engine
+from drld.model import NS_PER_S
+from drld.police.policer import police
+from drld.policy import Mode
+from drld.spec import LimiterSpec, LimitSpec
+from tests.control_fake import FakeDaemon, client
+from tests.engine_fakes import FakeDatapath, FakeTransport
+from tests.factories import TICK_NS, flow, limit_spec, limiter_spec, with_policy
+from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
+
+FOUND = SuggestionReport(
+    limit="customer-a",
+    mode="shadow",
+    unit="bytes",
+    rate_bps=10_960_000,
+    burst_bytes=75_300,
+    part=0.99,
+    seconds=3600,
+    seen_s=7500.0,
+    interval_s=0.05,
+)
+
+
+async def test_what_people_see(control: Path, daemon: FakeDaemon) -> None:
+    daemon.suggestion = FOUND
+    assert await output(control, "limit", "suggest", "customer-a") == lines("""
+        rate   11.0 Mbit/s: 0.99 of the 3600 seconds with traffic in 2h 05m had no more (in steps of 9 %)
+        burst  75.3 kB: at this rate it would have dropped nothing of all that came (counted every 50.0 ms)
+        set    drlctl limit set customer-a --rate 10.96mbit --burst 75.3kB
+    """)  # noqa: E501 -- as wide as it is
+    daemon.suggestion = SuggestionReport(**{**FOUND, "mode": "enforce"})
+    said = await output(control, "limit", "suggest", "customer-a", "--part", "0.9")
+    assert "note   the limit was in force: slowed senders would have sent more\n" in said
+    assert json.loads(
+        await output(control, "limit", "suggest", "customer-a", "--part", "0.9", "--json")
+    ) == {**FOUND, "mode": "enforce", "part": 0.9}
+
+
+async def test_another_unit_has_no_command(control: Path, daemon: FakeDaemon) -> None:
+    daemon.suggestion = SuggestionReport(**{**FOUND, "unit": "calls"})
+    said = await output(control, "limit", "suggest", "customer-a")
+    assert "75.3 k calls: at this rate" in said
+    assert "set " not in said
+
+
+async def test_too_little_was_seen(control: Path) -> None:
+    said = refused(await drlctl(control, "limit", "suggest", "customer-a", "--part", "0.999"))
+    assert said == (
+        "drlctl: the daemon refuses: too little was seen of limit customer-a: a suggestion for "
+        "0.999 of the seconds needs at least 1000 seconds with traffic\n"
+    )
+    said = refused(await drlctl(control, "limit", "suggest", "none"))
+    assert "no limit is named" in said
+
+
+@pytest.mark.parametrize("part", ["0.4", "1", "nan", "x"])
+async def test_parts_out_of_bounds(control: Path, part: str) -> None:
+    async with client(control) as asking:
+        answer: httpx.Response = await asking.get(f"/v1/limits/b/suggestion?part={part}")
+    assert answer.status_code == 422
+    assert answer.json() == {"error": "part: must be a number from 0.5 to 0.9999"}
+
+
+class Traffic:
+    """An engine alone, and its limits under traffic."""
+
+    def __init__(self, *limits: LimitSpec) -> None:
+        self.datapath = FakeDatapath()
+        self.spec: LimiterSpec = limiter_spec(*limits, peers=())
+        self.engine = Engine(self.spec, [packets(self.datapath)], FakeTransport(), Random(1))
+        self.engine.start(0)
+        self.now_ns = 0
+
+    def seconds(self, count: int, size: int) -> None:
+        """A packet of this size at the middle of each tick."""
+        for _ in range(count * NS_PER_S // TICK_NS):
+            if size:
+                at_ns = self.now_ns + TICK_NS // 2
+                police([self.datapath.policers[1]], flow(1), size, at_ns, Random(1))
+            self.now_ns += TICK_NS
+            self.engine.tick(self.now_ns)
+
+
+def test_a_daemon_remembers_what_arrived_in_shadow_mode() -> None:
+    spec = with_policy(limit_spec("static"), rate=10_000, burst=1500, mode=Mode.SHADOW)
+    traffic = Traffic(spec)
+    managed = traffic.engine.limits[1]
+    traffic.seconds(5, 0)
+    assert managed.profile is None
+    traffic.seconds(60, 1000)
+    traffic.seconds(20, 0)
+    traffic.seconds(60, 1000)
+    found = suggestion(managed, 0.99)
+    assert found is not None
+    assert (found["seconds"], found["mode"], round(found["seen_s"])) == (120, "shadow", 140)
+    assert 160_000 <= found["rate_bps"] <= 160_000 * 1.1
+    assert found["burst_bytes"] == 2000
+
+    # A changed rate keeps what is known; another target begins anew.
+    traffic.engine.reconfigure(
+        replace(traffic.spec, limits=(with_policy(spec, rate=20_000),)), traffic.now_ns
+    )
+    assert suggestion(traffic.engine.limits[1], 0.99) == found
+    other = replace(spec, match=replace(match_of(spec), protocol=17))
+    traffic.engine.reconfigure(replace(traffic.spec, limits=(other,)), traffic.now_ns)
+    assert suggestion(traffic.engine.limits[1], 0.99) is None
+
+
+def test_replay_suggests(tmp_path: Path) -> None:
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 1000, 0, 0, 64, 47, 0) + bytes(8)
+    for seconds in (99, 130):
+        content = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 40, 101)
+        for number in range(seconds * 10):
+            content += struct.pack("<IIII", number // 10, number % 10 * 100_000, 20, 1000) + head
+        (tmp_path / "trace.pcap").write_bytes(content)
+        said = invoke("replay", tmp_path / "trace.pcap", "--rate", "10kbit", "--suggest").stdout
+        if seconds < 100:
+            assert "\nall: too few seconds with traffic for a suggestion: 100 needed\n" in said
+        else:
+            assert said.endswith("\nset    drlctl limit set all --rate 80kbit --burst 1.5kB\n")
