@@ -38,8 +38,9 @@ _MISTAKES_SHOWN = 5
 def doctor(daemon: Daemon, file: str | None, everything: bool, as_json: bool) -> None:
     """Check this host and, if it runs, its daemon: what is wrong, why it matters, what to do.
 
-    Changes nothing on the host: datapaths are tried in a network namespace of their own. Without
-    root some checks cannot look, and say so. Exit status: 0 nothing is wrong, 1 something is.
+    Datapaths are tried in a network namespace of their own, and only the cache of compiled programs
+    may change. Without root some checks cannot look, and say so. Exit status: 0 nothing is wrong, 1
+    something is.
 
     \b
     sudo drlctl doctor
