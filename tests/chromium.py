@@ -33,8 +33,8 @@ FLAGS = (
     "--no-first-run",
     "--hide-scrollbars",
 )
-PATIENCE_S = 150.0
-"""A starved host starts a browser slowly."""
+PATIENCE_S = 600.0
+"""Only a hang lasts so long: a starved host has needed two minutes and a half."""
 
 
 class Browser:

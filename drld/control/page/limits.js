@@ -62,7 +62,7 @@ export class LimitTable {
     this.facts = document.querySelector("#limits-facts");
   }
 
-  show({ limits, matching, status, t }, history, shown, find) {
+  show({ limits, matching, status, t, find }, history, shown) {
     const listed = find
       ? limits.filter((it) => it.name.toLowerCase().includes(find.toLowerCase()))
       : limits;

@@ -50,12 +50,14 @@ async function ask() {
   }
   const last = events.findLast((it) => it.number)?.number ?? 0;
   const query = new URLSearchParams({ find: find.value, after: last });
+  // What is searched for may change before the answer comes.
+  const asked = query.get("find");
   if (shown !== null) query.set("show", shown);
   const answer = await fetched(`/v1/live?${query}`);
   // A daemon that began anew counts its events from 1: ask for all of them the next time.
   const again = report !== null && answer.status.uptime_s < report.status.uptime_s;
   if (again) events = events.map((it) => ({ ...it, number: 0 }));
-  report = answer;
+  report = { ...answer, find: asked };
   events = mergeEvents(events, again ? [] : report.events, faults.since(report));
   history.take(report);
   if (shown === null && report.limits.length) shown = busiest(report.limits);
@@ -66,7 +68,7 @@ function show() {
   const planeOf = (limit) => planes.find((it) => it.items === limit.items);
   showFacts(report);
   showNotices(report);
-  table.show(report, history, shown, find.value);
+  table.show(report, history, shown);
   detail.show(report, history.limits.get(shown), planeOf, events);
   showPeers(report);
   showEvents(events);
