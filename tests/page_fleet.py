@@ -128,7 +128,7 @@ class PageDaemon(FakeDaemon):
         """Let time pass."""
         self.clock.run(self.clock.now_ns + round(seconds * NS_PER_S))
         for line in self._log.lines(self.here.engine, self.clock.now_ns):
-            self.event_log.add("peer", line)
+            self.event_log.add("peer", line.text)
 
     def status(self) -> StatusReport:
         engine, now_ns = self.here.engine, self.clock.now_ns

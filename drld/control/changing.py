@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from drld.errors import ConfigError, DrldError
+from drld.log_event import event
 
 log = logging.getLogger("drld.control")
 
@@ -36,7 +37,17 @@ def changing(
         finally:
             # Not `request.url`, which the client's Host may have a part in.
             path = request.scope["path"]
-            log.info("%s %s by %s: %s", request.method, path, request.state.peer, outcome)
+            peer = request.state.peer
+            log.info(
+                "%s %s by %s: %s",
+                *(request.method, path, peer, outcome),
+                extra=event(
+                    "control.request",
+                    f"uid {peer.uid}",
+                    **{"method": request.method, "path": path, "outcome": outcome},
+                    **{"uid": peer.uid, "pid": peer.pid},
+                ),
+            )
         return response
 
     return logged

@@ -27,8 +27,8 @@ from drld.control.browsers import guarded
 from drld.control.connection import Connection
 from drld.control.credentials import Credentials
 from drld.control.turns import Turns
-from drld.daemon.log_throttle import ThrottledLog
 from drld.errors import ConfigError
+from drld.log_event import event
 
 log = logging.getLogger("drld.control")
 
@@ -94,7 +94,6 @@ class Connections:
         self._app = app
         self._turns = turns
         self._open = 0
-        self._warnings = ThrottledLog(log)
 
     async def accept(
         self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
@@ -109,8 +108,10 @@ class Connections:
                     self._open += 1
                     nursery.start_soon(self._serve_counted, self.stream(sock), peer)
                 else:
-                    self._warnings.warn(
-                        f"refused a {self.kind} connection of {peer}: {self._open} are open"
+                    log.warning(
+                        "refused a %s connection of %s: %d are open",
+                        *(self.kind, peer, self._open),
+                        extra=event(f"{self.kind}.refused", client=str(peer)),
                     )
                     sock.close()
                 await self.pause()
@@ -141,7 +142,11 @@ class Connections:
             except OSError as error:
                 if error.errno not in _PASSING:
                     raise
-                self._warnings.warn(f"cannot accept a {self.kind} connection: {error.strerror}")
+                log.warning(
+                    "cannot accept a %s connection: %s",
+                    *(self.kind, error.strerror),
+                    extra=event(f"{self.kind}.exhausted", reason=error.strerror),
+                )
                 await trio.sleep(_RETRY_S)
 
     async def _serve_counted(self, stream: trio.abc.Stream, peer: object) -> None:

@@ -1,19 +1,23 @@
-"""The log lines about peers: each lasting change once.
+"""The log lines about peers: each change, but few about a peer that changes all the time.
 
 A suspicion is not logged: it is refuted, or the peer is declared dead. There is at most one line in
-`QUIET_NS` about each subject (a peer's state, limits or version, whether any peer answers), and it
-says the latest. A bad link, or a sender that has the key, can make a subject change without end.
+`QUIET_NS` about each subject (a peer's state, limits or version, whether any peer answers). It says
+the latest, and how many were left out. A bad link, or a sender that has the key, can make a subject
+change without end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from drld.engine import GOSSIP, Engine
+from drld.event_throttle import EventThrottle
 from drld.gossip.health.config_digest import ConfigDigest
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.message import VERSION
+from drld.log_event import event, with_left_out
 from drld.model import NS_PER_S
 
 QUIET_NS = 10 * NS_PER_S
@@ -21,26 +25,38 @@ QUIET_NS = 10 * NS_PER_S
 _GONE = {State.DEAD: "is dead: no limiter hears from it", State.LEFT: "has left"}
 
 
+class Notice(NamedTuple):
+    """A line of the log."""
+
+    text: str
+    event: Mapping[str, Any]
+    """The line as an event (drld.log_event)."""
+
+
 class PeerLog:
-    """Remembers the lines that were logged."""
+    """Remembers what was seen of the peers."""
 
     def __init__(self) -> None:
         self._gone: dict[str, State] = {}
         self._disagreeing: dict[str, list[str]] = {}
         self._versions: dict[str, int] = {}
-        """Other wire versions that were logged, by peer."""
+        """Other wire versions that were seen, by peer."""
         self._isolated = False
-        self._said_ns: dict[tuple[str, ...], int] = {}
-        """When the last line about each subject was logged, in the last `QUIET_NS`."""
+        self._throttle: EventThrottle[Notice] = EventThrottle(1, QUIET_NS)
         self._config_digest: ConfigDigest | None = None
         """The digest in force. A reload replaces it, and limits are compared from scratch."""
 
-    def lines(self, engine: Engine, now_ns: int) -> Iterator[str]:
+    def lines(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
         """The lines to log since the last call."""
-        self._said_ns = {
-            said: said_ns for said, said_ns in self._said_ns.items() if now_ns - said_ns < QUIET_NS
-        }
-        yield from self._other_versions(engine.node.transport.other_versions, now_ns)
+        for notice in self._changes(engine, now_ns):
+            key = (notice.event["event"], notice.event["subject"])
+            for passed, left_out in self._throttle.admit(key, notice, now_ns):
+                yield passed._replace(text=with_left_out(passed.text, left_out))
+        for passed, left_out in self._throttle.due(now_ns):
+            yield passed._replace(text=with_left_out(passed.text, left_out))
+
+    def _changes(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
+        yield from self._other_versions(engine.node.transport.other_versions)
         probes = engine.node.probes
         if probes is None:
             return
@@ -51,50 +67,42 @@ class PeerLog:
             self._disagreeing = {
                 peer: limits for peer, limits in self._disagreeing.items() if peer in peers
             }
-        yield from self._verdicts(engine, probes, now_ns)
-        if probes.isolated(now_ns) is not self._isolated and self._may_say(now_ns, "answers"):
+            self._throttle.forget(lambda key: key[1] not in peers and key[1] != "")
+        yield from self._verdicts(engine, probes)
+        if probes.isolated(now_ns) is not self._isolated:
             self._isolated = not self._isolated
-            yield (
+            yield Notice(
                 "no peer answers this limiter: check its network"
                 if self._isolated
-                else "peers answer again"
+                else "peers answer again",
+                event("fleet.isolated", old=not self._isolated, new=self._isolated),
             )
-        yield from self._disagreements(engine, probes.config_digest, now_ns)
+        yield from self._disagreements(engine, probes.config_digest)
 
-    def _other_versions(self, found: Mapping[str, int], now_ns: int) -> Iterator[str]:
+    def _other_versions(self, found: Mapping[str, int]) -> Iterator[Notice]:
         self._versions = {peer: it for peer, it in self._versions.items() if peer in found}
         for peer, version in found.items():
-            if self._versions.get(peer) != version and self._may_say(now_ns, "version", peer):
+            if self._versions.get(peer) != version:
                 self._versions[peer] = version
-                yield (
+                yield Notice(
                     f"peer {peer} speaks wire version {version}, this limiter {VERSION}: "
-                    "run the same version of drld on both"
+                    "run the same version of drld on both",
+                    event("peer.version", peer, peer=peer, old=VERSION, new=version),
                 )
 
-    def _verdicts(self, engine: Engine, probes: Probes, now_ns: int) -> Iterator[str]:
-        judged = engine.node.judged
-        judged &= {peer.name for peer in engine.spec.peers}
+    def _verdicts(self, engine: Engine, probes: Probes) -> Iterator[Notice]:
+        judged = engine.node.judged & {peer.name for peer in engine.spec.peers}
+        engine.node.judged.clear()
         for peer in sorted(judged):
-            state = probes.peer_states.state(peer)
-            if state in _GONE:
-                changed = self._gone.get(peer) is not state
-            else:
-                changed = state is State.ALIVE and peer in self._gone
-            if changed and not self._may_say(now_ns, "verdict", peer):
-                continue
-            judged.discard(peer)
-            if not changed:
-                continue
-            if state in _GONE:
+            old, state = self._gone.get(peer), probes.peer_states.state(peer)
+            if state in _GONE and state is not old:
                 self._gone[peer] = state
-                yield f"peer {peer} {_GONE[state]}"
-            else:
+                yield Notice(f"peer {peer} {_GONE[state]}", _state(peer, old, state))
+            elif state is State.ALIVE and old is not None:
                 del self._gone[peer]
-                yield f"peer {peer} is back"
+                yield Notice(f"peer {peer} is back", _state(peer, old, state))
 
-    def _disagreements(
-        self, engine: Engine, config_digest: ConfigDigest, now_ns: int
-    ) -> Iterator[str]:
+    def _disagreements(self, engine: Engine, config_digest: ConfigDigest) -> Iterator[Notice]:
         # A change of the whole fleet's limits reaches one limiter after the other. Only a
         # difference that lasts until its limits are found is logged.
         found = {peer: limits for peer, limits in engine.disagreements().items() if limits}
@@ -104,21 +112,21 @@ class PeerLog:
             limits = found.get(peer)
             if limits is None and not config_digest.agrees(peer):
                 continue  # It has told nothing since the reload.
-            if limits == self._disagreeing.get(peer) or not self._may_say(now_ns, "limits", peer):
+            before = self._disagreeing.get(peer)
+            if limits == before:
                 continue
+            told = event("peer.configuration", peer, peer=peer, old=before or [], new=limits or [])
             if limits is None:
                 del self._disagreeing[peer]
-                yield f"peer {peer} has the same configuration again"
+                yield Notice(f"peer {peer} has the same configuration again", told)
             else:
                 self._disagreeing[peer] = limits
-                yield f"peer {peer} has a different configuration {_where(limits)}"
+                yield Notice(f"peer {peer} has a different configuration {_where(limits)}", told)
 
-    def _may_say(self, now_ns: int, *subject: str) -> bool:
-        """Whether a line about this subject is due; if so, the caller logs it now."""
-        if subject in self._said_ns:
-            return False
-        self._said_ns[subject] = now_ns
-        return True
+
+def _state(peer: str, old: State | None, new: State) -> Mapping[str, Any]:
+    before = (old or State.ALIVE).name.lower()
+    return event("peer.state", peer, peer=peer, old=before, new=new.name.lower())
 
 
 def _where(named: Collection[str]) -> str:

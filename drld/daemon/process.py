@@ -55,7 +55,7 @@ from drld.control.server import serve
 from drld.control.tcp import serve_http
 from drld.control.trace import TraceHub
 from drld.control.turns import Turns
-from drld.daemon import live, report, startup
+from drld.daemon import live, log_output, report, startup
 from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
 from drld.daemon.notify import Manager
@@ -66,6 +66,7 @@ from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError
 from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
+from drld.log_event import event
 from drld.model import NS_PER_S
 from drld.police.no_datapath import NoDatapath
 from drld.reload import differences, tables
@@ -162,7 +163,7 @@ class Daemon:
                         break
                     stopping = True
                     self._manager.tell("STOPPING=1")
-                    log.info("stopping")
+                    log.info("stopping", extra=event("daemon.stopping"))
                     nursery.cancel_scope.cancel()
             finally:
                 # A daemon that fails in the middle leaves its rules, as one that is killed does:
@@ -200,8 +201,10 @@ class Daemon:
         self._history.started(len(self.engine.limits), time.time())
         await self._history.write()
         self._manager.tell("READY=1")
-        ready = f"ready: limits: {len(self.engine.limits)}, {self._why()}"
-        log.info("%s", ready)
+        limits = len(self.engine.limits)
+        ready = f"ready: limits: {limits}, {self._why()}"
+        fields = event("daemon.ready", limits=limits, datapath=self.datapath.name)
+        log.info("%s", ready, extra=fields)
         self._events.add("daemon", ready)
         self._remark()
 
@@ -271,7 +274,8 @@ class Daemon:
         except DatapathError as error:
             if spec.plane(PacketsSpec).datapath != "auto":
                 raise
-            log.warning("no kernel datapath, nfqueue instead: %s", error)
+            fallback = event("datapath.fallback", old="kernel", new="nfqueue", reason=str(error))
+            log.warning("no kernel datapath, nfqueue instead: %s", error, extra=fallback)
             self._reason = f"; no kernel datapath: {error}"
             self.datapath = startup.nfqueue(spec, clock)
             self._prepare(spec)  # With what the kernel datapath went without.
@@ -299,8 +303,9 @@ class Daemon:
                 continue
             ticks = self.engine.tick(clock(), self._traces.limits())
             for notice in self._peer_log.lines(self.engine, clock()):
-                log.warning("%s", notice)
-                self._events.add("peer", notice)
+                log.warning("%s", notice.text, extra=notice.event)
+                self._events.add("peer", notice.text)
+            log_output.sum_up()
             for name, tick in ticks:
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
 
@@ -316,7 +321,9 @@ class Daemon:
                 await self._reload_for(Origin("signal"))
             except DrldError:
                 log.error(
-                    "reload refused, the running configuration stays:\n%s", self._reload_error
+                    "reload refused, the running configuration stays:\n%s",
+                    self._reload_error,
+                    extra=event("config.refused", reason=self._reload_error),
                 )
 
     # The backend of the control API.
@@ -361,11 +368,17 @@ class Daemon:
         self._configuration = configuration
         self._reload_error = None
         self._loaded_at = time.time()
-        reloaded = f"reloaded {self.path}: limits: {len(self.engine.limits)}"
-        log.info("%s", reloaded)
+        limits = len(self.engine.limits)
+        reloaded = f"reloaded {self.path}: limits: {limits}"
+        fields = event("config.reloaded", file=str(self.path), limits=limits)
+        log.info("%s", reloaded, extra=fields)
         self._events.add("reload", reloaded)
         if self._dropped:
-            log.warning("unsaved changes are dropped by the reload: %s", ", ".join(self._dropped))
+            log.warning(
+                "unsaved changes are dropped by the reload: %s",
+                ", ".join(self._dropped),
+                extra=event("limit.reverted", limits=self._dropped),
+            )
 
     async def _put_in_force(self, spec: LimiterSpec, origin: Origin) -> None:
         """Take over a configuration of files and unsaved changes.
@@ -437,7 +450,17 @@ class Daemon:
         for it in found:
             keys = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in it.keys.items())
             line = f"{it.table} {it.change} ({lasts}): {keys}"
-            log.info("%s", line)
+            log.info(
+                "%s",
+                line,
+                extra=event(
+                    "limit.changed",
+                    it.table,
+                    **{"limit": it.table.removeprefix("limit "), "change": it.change},
+                    **{"old": {key: old for key, (old, _) in it.keys.items()}},
+                    **{"new": {key: new for key, (_, new) in it.keys.items()}, "saved": saved},
+                ),
+            )
             self._events.add("change", line)
         agreed = [
             shared_settings((limit.policy for limit in each.in_force.limits), each.in_force.gossip)
@@ -630,9 +653,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
     parser.add_argument("--config", required=True, type=Path, metavar="FILE")
     parser.add_argument("--check", action="store_true", help="validate the file and exit")
+    parser.add_argument(
+        "--log-format",
+        choices=log_output.FORMATS,
+        default="auto",
+        help="auto: fields of the journal if systemd leads stderr there, else text",
+    )
     parser.add_argument("--version", action="version", version=f"drld {drld.__version__}")
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    log_output.set_up(args.log_format)
     try:
         configuration = _configuration(args.config)
     except ConfigError as error:

@@ -21,6 +21,7 @@ import trio
 
 from drld.control.schema import RegistryReport
 from drld.errors import ConfigError, DatapathError, RegistryError
+from drld.log_event import event
 from drld.registry import cache
 from drld.registry.etcd import CompactedError, Etcd
 from drld.registry.model.keys import Keys, source
@@ -312,6 +313,7 @@ class Agent:
         log.info(
             "fleet %s at %s: members: %d, limits: %d",
             *(self._spec.fleet, endpoint, len(registry.members), len(registry.limits)),
+            extra=event("registry.connected", old=self._endpoint, new=endpoint),
         )
         if self._endpoint is None:
             self._since = time.time()
@@ -324,6 +326,7 @@ class Agent:
                 "etcd has lost members and limits of fleet %s: %d; they stay in force and are "
                 "put there again",
                 *(self._spec.fleet, lost),
+                extra=event("registry.lost", count=lost),
             )
         self._warned = lost > 0
 
@@ -334,9 +337,8 @@ class Agent:
             self._endpoint, self._since = None, time.time()
             log.warning(
                 "fleet %s: no etcd server can be used: %s; %s",
-                self._spec.fleet,
-                error,
-                self._meanwhile(),
+                *(self._spec.fleet, error, self._meanwhile()),
+                extra=event("registry.unreachable", reason=error),
             )
 
     def _meanwhile(self) -> str:

@@ -36,6 +36,8 @@ class DaemonHost:
         self.environment: dict[str, str] = {}
         self.wrapper: Sequence[str] = ()
         """Program and arguments that start the daemon's."""
+        self.arguments: Sequence[str] = ()
+        """Further ones of the daemon."""
         self.name = name
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
@@ -93,6 +95,7 @@ class DaemonHost:
                 [
                     *("ip", "netns", "exec", self.namespace, *self.wrapper),
                     *(sys.executable, *(program or ("-m", "drld")), "--config", str(self.config)),
+                    *self.arguments,
                 ],
                 cwd=ROOT,
                 env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path), **self.environment},

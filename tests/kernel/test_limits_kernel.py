@@ -158,6 +158,7 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
 ) -> None:
     daemon = daemons("lim1")
     daemon.environment["STATE_DIRECTORY"] = str(tmp_path)
+    daemon.arguments = ("--log-format", "json")
     daemon.configure({"customer-a": CENTRAL})
     daemon.start()
     own = daemon.config.read_text()
@@ -213,6 +214,15 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
     assert daemon.stop() == 0
     entries = (tmp_path / "lim1.history.jsonl").read_text().splitlines()
     assert [json.loads(entry)["via"] for entry in entries[6:]] == ["signal", "signal"]
+    # The log has an event for each of it, with stable names.
+    events = [json.loads(line) for line in daemon.log.splitlines() if line.startswith("{")]
+    assert {it["event"] for it in events if "event" in it} >= {
+        *("daemon.ready", "daemon.stopping", "control.request"),
+        *("limit.changed", "limit.reverted", "config.reloaded"),
+    }
+    (logged,) = (it for it in events if it.get("change") == "changed")
+    assert (logged["limit"], logged["old"]) == ("customer-a", {"rate": "10kbit"})
+    assert logged["new"] == {"rate": "20kbit"}
 
 
 @on_one

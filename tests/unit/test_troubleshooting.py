@@ -2,7 +2,7 @@
 
 The templates are read from the source. Their placeholders stand for any text, and a template is
 listed if a code span of the page has its form. Templates without words (`%s`, `{}: {}`) pass on
-what others wrote: notices of peers, which are yielded, and remarks, which are returned.
+what others wrote: a `Notice` about a peer, and remarks, which are returned.
 Mistakes in configurations are left out: they name the key, and docs/configuration.md has all keys.
 """
 
@@ -59,8 +59,8 @@ def templates_of(path: Path) -> Iterator[str]:
                 called(node) == MISTAKES and SOURCE / "config" not in path.parents
             ):
                 yield from texts(first)
-            case ast.Yield(value=ast.expr() as value) if path.stem in ("notices", "peer_log"):
-                yield from texts(value)
+            case ast.Call(args=[first, *_]) if called(node) == "Notice":
+                yield from texts(first)
             case ast.Return(value=ast.expr() as value) if path.stem == "remarks":
                 yield from texts(value)
 
