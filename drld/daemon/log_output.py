@@ -110,8 +110,8 @@ def set_up(wanted: str) -> None:
         "journal": lambda: JournalSocket(JOURNAL, text).write,
     }
     if wanted == "auto":
-        wanted = "journal" if is_journal(sys.stderr.fileno()) else "text"
-    logging.basicConfig(level=logging.INFO, handlers=[EventHandler(writers[wanted]())], force=True)
+        wanted = "journal" if is_journal(sys.stderr) else "text"
+    logging.basicConfig(level=logging.INFO, handlers=[EventHandler(writers[wanted]())])
 
 
 def sum_up() -> None:
@@ -121,11 +121,11 @@ def sum_up() -> None:
             handler.sum_up()
 
 
-def is_journal(descriptor: int) -> bool:
-    """Whether a file is the stream to the journal that systemd gave to this process."""
+def is_journal(stream: TextIO) -> bool:
+    """Whether this is the stream to the journal that systemd gave to this process."""
     try:
-        status = os.fstat(descriptor)
-    except OSError:
+        status = os.fstat(stream.fileno())
+    except OSError:  # a stream without a file, too
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 

@@ -159,12 +159,12 @@ def test_the_journal_is_known_by_its_stream(
     with (tmp_path / "stderr").open("w") as stream:
         status = os.fstat(stream.fileno())
         monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
-        assert is_journal(stream.fileno())
+        assert is_journal(stream)
         monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino + 1}")
-        assert not is_journal(stream.fileno())
+        assert not is_journal(stream)
         monkeypatch.delenv("JOURNAL_STREAM")
-        assert not is_journal(stream.fileno())
-    assert not is_journal(10_000)
+        assert not is_journal(stream)
+    assert not is_journal(io.StringIO())
 
 
 @pytest.mark.parametrize("wanted", log_output.FORMATS)
@@ -174,7 +174,6 @@ def test_every_format_can_be_set_up(wanted: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(log_output, "is_journal", lambda _: True)
     monkeypatch.setattr(log_output, "JOURNAL", "/nowhere")
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(stream, "fileno", lambda: 2)
     monkeypatch.setattr(logging, "basicConfig", lambda **given: made.extend(given["handlers"]))
     log_output.set_up(wanted)
     (handler,) = made
