@@ -250,8 +250,8 @@ def show(
 def suggest(daemon: Daemon, limit: str, part: float, as_json: bool) -> None:
     """Suggest a rate and a burst from what arrived under the limit of this name here.
 
-    Best in mode shadow: a limit that drops slows senders down, and so sees less than they want.
-    In a fleet, ask each limiter: the limit has to hold the sum.
+    The limit has to be in mode shadow: one that drops slows senders down, and so sees less than
+    they want. In a fleet, ask each limiter: the limit has to hold the sum.
 
     \b
     drlctl limit suggest customer-a

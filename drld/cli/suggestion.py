@@ -30,8 +30,6 @@ def suggestion_fields(report: SuggestionReport) -> list[tuple[str, str]]:
             f"nothing of all that came (counted every {interval})",
         ),
     ]
-    if report["mode"] == "enforce":
-        fields.append(("note", "the limit was in force: slowed senders would have sent more"))
     if unit == BYTES.name:
         rate = format_rate(round(report["rate_bps"] / 8))
         burst = format_size(round(report["burst_bytes"]))

@@ -58,8 +58,8 @@ def limit_routes(backend: Backend, _: Turns) -> list[Route]:
             needed = seconds_needed(part)
             raise HTTPException(
                 409,
-                f"too little was seen of limit {name}: a suggestion for {part:.4g} of the seconds "
-                f"needs at least {needed} seconds with traffic",
+                f"too little was seen of limit {name} in mode shadow: a suggestion for "
+                f"{part:.4g} of the seconds needs at least {needed} seconds with traffic",
             )
         return JSONResponse(found)
 

@@ -301,7 +301,6 @@ class SuggestionReport(TypedDict):
     """GET /v1/limits/NAME/suggestion: a rate and a burst, from what arrived here."""
 
     limit: str
-    mode: str
     unit: str
     rate_bps: float
     burst_bytes: float
@@ -310,7 +309,7 @@ class SuggestionReport(TypedDict):
     seconds: int
     """Seconds with traffic."""
     seen_s: float
-    """Time since the first traffic of this target."""
+    """Time since the first traffic in mode shadow or pause."""
     interval_s: float
     """Of the counts: the burst is exact to two intervals of the rate."""
 

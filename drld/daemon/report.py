@@ -165,7 +165,6 @@ def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | None:
         return None
     return SuggestionReport(
         limit=policy.name,
-        mode=policy.mode.value,
         unit=unit.name,
         rate_bps=unit.shown_rate(found.rate),
         burst_bytes=unit.shown_amount(found.burst),

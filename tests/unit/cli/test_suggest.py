@@ -27,7 +27,6 @@ from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
 
 FOUND = SuggestionReport(
     limit="customer-a",
-    mode="shadow",
     unit="bytes",
     rate_bps=10_960_000,
     burst_bytes=75_300,
@@ -45,12 +44,9 @@ async def test_what_people_see(control: Path, daemon: FakeDaemon) -> None:
         burst  75.3 kB: at this rate it would have dropped nothing of all that came (counted every 50.0 ms)
         set    drlctl limit set customer-a --rate 10.96mbit --burst 75.3kB
     """)  # noqa: E501 -- as wide as it is
-    daemon.suggestion = SuggestionReport(**{**FOUND, "mode": "enforce"})
-    said = await output(control, "limit", "suggest", "customer-a", "--part", "0.9")
-    assert "note   the limit was in force: slowed senders would have sent more\n" in said
     assert json.loads(
         await output(control, "limit", "suggest", "customer-a", "--part", "0.9", "--json")
-    ) == {**FOUND, "mode": "enforce", "part": 0.9}
+    ) == {**FOUND, "part": 0.9}
 
 
 async def test_another_unit_has_no_command(control: Path, daemon: FakeDaemon) -> None:
@@ -63,8 +59,8 @@ async def test_another_unit_has_no_command(control: Path, daemon: FakeDaemon) ->
 async def test_too_little_was_seen(control: Path) -> None:
     said = refused(await drlctl(control, "limit", "suggest", "customer-a", "--part", "0.999"))
     assert said == (
-        "drlctl: the daemon refuses: too little was seen of limit customer-a: a suggestion for "
-        "0.999 of the seconds needs at least 1000 seconds with traffic\n"
+        "drlctl: the daemon refuses: too little was seen of limit customer-a in mode shadow: a "
+        "suggestion for 0.999 of the seconds needs at least 1000 seconds with traffic\n"
     )
     said = refused(await drlctl(control, "limit", "suggest", "none"))
     assert "no limit is named" in said
@@ -109,7 +105,7 @@ def test_a_daemon_remembers_what_arrived_in_shadow_mode() -> None:
     traffic.seconds(60, 1000)
     found = suggestion(managed, 0.99)
     assert found is not None
-    assert (found["seconds"], found["mode"], round(found["seen_s"])) == (120, "shadow", 140)
+    assert (found["seconds"], round(found["seen_s"])) == (120, 140)
     assert 160_000 <= found["rate_bps"] <= 160_000 * 1.1
     assert found["burst_bytes"] == 2000
 
@@ -121,6 +117,15 @@ def test_a_daemon_remembers_what_arrived_in_shadow_mode() -> None:
     other = replace(spec, match=replace(match_of(spec), protocol=17))
     traffic.engine.reconfigure(replace(traffic.spec, limits=(other,)), traffic.now_ns)
     assert suggestion(traffic.engine.limits[1], 0.99) is None
+
+    # Senders that a limit slows down do not show what they need.
+    traffic.seconds(101, 1000)
+    assert suggestion(traffic.engine.limits[1], 0.99) is not None
+    traffic.engine.reconfigure(
+        replace(traffic.spec, limits=(with_policy(other, mode=Mode.ENFORCE),)), traffic.now_ns
+    )
+    traffic.seconds(101, 1000)
+    assert traffic.engine.limits[1].profile is None
 
 
 def test_replay_suggests(tmp_path: Path) -> None:
