@@ -14,9 +14,9 @@ from typing import Any
 from testbed import netns
 from testbed.errors import HostError
 
-_ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 _TESTBED = Path(__file__).resolve().parent
-_GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
+GIT = ("git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT))
 """The checkout may belong to another user than root."""
 _MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
 """Files that decide what a run measures."""
@@ -79,8 +79,8 @@ def code(*, simulated: bool = False) -> str:
 def commit() -> str:
     """The present commit; it ends in `-changed` if files differ from it."""
     try:
-        head = netns.run([*_GIT, "rev-parse", "HEAD"]).strip()
-        changed = netns.run([*_GIT, "status", "--porcelain", "-uno"]).strip()
+        head = netns.run([*GIT, "rev-parse", "HEAD"]).strip()
+        changed = netns.run([*GIT, "status", "--porcelain", "-uno"]).strip()
     except HostError:
         return "unknown"
     return f"{head}-changed" if changed else head
@@ -89,11 +89,11 @@ def commit() -> str:
 def digest(patterns: tuple[str, ...]) -> str:
     """A digest of names and contents of the present files of these patterns, committed or not."""
     digest = hashlib.sha256()
-    paths = {path for pattern in patterns for path in _ROOT.glob(pattern)}
+    paths = {path for pattern in patterns for path in ROOT.glob(pattern)}
     for path in sorted(paths):
         if path.is_relative_to(_TESTBED) and _SHOWING.fullmatch(path.stem):
             continue
-        digest.update(f"{path.relative_to(_ROOT)}\0".encode())
+        digest.update(f"{path.relative_to(ROOT)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 

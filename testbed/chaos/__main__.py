@@ -59,6 +59,10 @@ _EPILOG = aligned(
     help="Allocator of the limit.",
 )  # fmt: skip
 @click.option(
+    "--from", "earlier", metavar="REV",
+    help="Revision that `upgrade` goes back to. Default: the first one of this wire version.",
+)  # fmt: skip
+@click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("chaos-out"),
     help=f"Directory for {_RESULT}.",
 )  # fmt: skip
@@ -76,6 +80,7 @@ def main(
     seconds: float,
     fabric: str,
     allocator: str,
+    earlier: str | None,
     out: Path,
     jobs: int | None,
     docs: bool,
@@ -89,7 +94,7 @@ def main(
         )
     links = probed("auto")
     work = [
-        Job(list(group), way, links, seed, quick, seconds, fabric, allocator)
+        Job(list(group), way, links, seed, quick, seconds, fabric, allocator, earlier)
         for way, group in stages(names, datapath, quick)
     ]
     campaign = Campaign(work, jobs or _JOBS[quick], Board())

@@ -18,7 +18,7 @@ from testbed.harness.finding import Check
 _STORM_S = {False: 10.0, True: 3.0}
 _WRONG_S = {False: 10.0, True: 3.5}
 _FACTOR = 2
-_TOLD_S = 6.0
+TOLD_S = 6.0
 """Time until both peers have been probed, and 16 questions have found the limit."""
 _BAD = '[limiter]\nname = "l1"\nnonsense = true\n'
 _LINES = 3
@@ -79,14 +79,14 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
     await victim.reload()
     checks = []
     try:
-        checks.append(await _told(scene, victim, [LOAD]))
+        checks.append(await told(scene, victim, [LOAD]))
         await trio.sleep(max(0.0, begin_s + _WRONG_S[quick] - time.monotonic()))
     finally:
         victim.document["limit"][0]["rate"] = right
         victim.write()
         await victim.reload()
     healed_s = time.monotonic()
-    checks.append(await _told(scene, victim, []))
+    checks.append(await told(scene, victim, []))
     line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
     checks.append(Check("limiters that logged the difference once", once, least=len(others)))
@@ -102,7 +102,7 @@ def _once(line: str, lines: list[str], before: int) -> bool:
     return any(line in each for each in lines) and sum(line in each for each in lines[before:]) <= 1
 
 
-async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
+async def told(scene: Scene, victim: Member, limits: list[str]) -> Check:
     """A check of the time until all peers report a difference in these limits with one limiter, and
     that limiter with all peers."""
     begin_s = time.monotonic()
@@ -117,7 +117,7 @@ async def _told(scene: Scene, victim: Member, limits: list[str]) -> Check:
         return True
 
     what = f"status reports {'the' if limits else 'no'} difference after"
-    return Check(what, await took_s(said, begin_s, 2 * _TOLD_S), "s", most=_TOLD_S)
+    return Check(what, await took_s(said, begin_s, 2 * TOLD_S), "s", most=TOLD_S)
 
 
 FAULTS = (

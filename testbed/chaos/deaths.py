@@ -25,10 +25,10 @@ _DEATH_S = 16.0
 1 s (drld/gossip/health/probe_times.py)."""
 _RETURN_S = 3.0
 """Time until all peers report that it is back."""
-_RECOVER_S = 4.0
-_READY_S = 10.0
+RECOVER_S = 4.0
+READY_S = 10.0
 """Longest start on a busy host; an idle one starts a daemon in less than a second."""
-_LINES = 2
+RESTARTED_LINES = 2
 """Log lines of a start: the daemon is ready; with new maps, buckets are full."""
 _PATIENCE = 2
 """Longest wait over the promise, so that a broken promise has a figure, too."""
@@ -52,7 +52,7 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
             checks.append(await _reported(ALIVE, victims[0], told, healed_s, _RETURN_S))
         episode = _episode(scene, count, KILLED[count], begin_s=begin_s, healed_s=healed_s,
                            until_s=started_s)  # fmt: skip
-        episode.lines, episode.checks = _LINES, checks
+        episode.lines, episode.checks = RESTARTED_LINES, checks
         return episode
 
     return act
@@ -60,7 +60,7 @@ def _kill(count: int) -> Callable[[Scene, bool], Awaitable[Episode]]:
 
 def _ready(after_s: float) -> Check:
     """A check of the time until started daemons police."""
-    return Check("ready after", after_s, "s", most=_READY_S)
+    return Check("ready after", after_s, "s", most=READY_S)
 
 
 async def _reported(
@@ -96,10 +96,10 @@ async def _change(scene: Scene, quick: bool) -> Episode:
         away_s += healed_s - killed_s + 0.2 if closed else 0.0
         await trio.sleep(_DEAD_S[quick] - _AWAY_S)
     return Episode(
-        begin_s, healed_s, recover_s=_RECOVER_S, lost_s=away_s,
+        begin_s, healed_s, recover_s=RECOVER_S, lost_s=away_s,
         least=promised(RESTARTED_CLOSED, scene.load.fabric),
         # Two starts, each with a remark on the burst; and that the kernel's buckets begin full.
-        lines=2 * _LINES + 1, checks=[_ready(ready_s)],
+        lines=2 * RESTARTED_LINES + 1, checks=[_ready(ready_s)],
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _episode(
     On nfqueue no packet passes a host without its daemon, and the others keep to their shares.
     """
     fabric = scene.load.fabric
-    episode = Episode(begin_s, healed_s, recover_s=_RECOVER_S, least=promised(going_on, fabric),
+    episode = Episode(begin_s, healed_s, recover_s=RECOVER_S, least=promised(going_on, fabric),
                       known_s=(begin_s + DETECTED_S, until_s))  # fmt: skip
     if scene.datapath == NFQUEUE:
         episode.lost_s = struck * (healed_s - begin_s + 0.2)

@@ -17,6 +17,7 @@ from testbed.chaos.logs import Log
 from testbed.chaos.urgency import RAISED
 from testbed.crew import Crew
 from testbed.daemon import Daemon
+from testbed.provenance import ROOT
 from testbed.topology import limiter_role
 
 _STOP_S = 20.0
@@ -41,6 +42,8 @@ class Member(Daemon):
         name = document["limiter"]["name"]
         super().__init__(document, state, netns.namespace(limiter_role(name)))
         self.environment: dict[str, str] = {}
+        self.code = ROOT
+        """The folder of the version that it runs."""
         self.shell: str | None = None
         """Commands of a shell that then becomes the daemon."""
         self.log: Path | None = None
@@ -61,7 +64,7 @@ class Member(Daemon):
             command = ["sh", "-c", f'{self.shell} && exec "$@"', "sh", *command]
         environment = [f"{key}={value}" for key, value in self.environment.items()]
         name = f"{self.name}.{len(self.logs) + 1}"
-        urgent = ["sh", "-c", RAISED, "sh", "env", *environment]
+        urgent = ["sh", "-c", RAISED, "sh", "env", "-C", str(self.code), *environment]
         self._process = crew.start(name, self.namespace, [*urgent, *command])
         seen = self.file.parent / f"{name}.log"
         if self.log is not None:

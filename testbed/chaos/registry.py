@@ -13,13 +13,16 @@ from testbed.chaos import (
     partitions,
     rekey,
     resources,
+    upgrades,
 )
 from testbed.chaos.fault import KERNEL, NFQUEUE, Fault
 from testbed.chaos.soak import BOTH, SOAK
 
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
-    for kind in (deaths, partitions, floods, rekey, clocks, configs, resources, interfaces)
+    for kind in (
+        deaths, partitions, floods, rekey, clocks, configs, resources, interfaces, upgrades,
+    )
     for fault in kind.FAULTS
 }  # fmt: skip
 """In the order of the help."""
@@ -31,6 +34,7 @@ _FLEETS = (
     ("partition", "partition-one-way", "partition-chain", "partition-flapping", "gossip-loss"),
     ("overflow", "wrong-config", "reload-storm", "interface-down", "interface-new"),
     ("clock-jumps", "disk-full", "descriptors", "rekey"),
+    ("upgrade", "upgrade-default"),
 )
 """Faults that share a fleet, one after another."""
 _QUICK_FLEETS = (
@@ -40,6 +44,8 @@ _QUICK_FLEETS = (
     (NFQUEUE, ("kill-one", "freeze", "overflow", "wrong-config", "descriptors")),
 )
 """The stages of a quick run, with one datapath for each fault."""
+NOT_QUICK = (KERNEL, _FLEETS[-1])
+"""No part of a quick run unless named: they take minutes, and a fresh clone may be shallow."""
 
 Stage = tuple[str, tuple[str, ...]]
 """A fleet's datapath, and its faults."""
@@ -48,7 +54,7 @@ Stage = tuple[str, tuple[str, ...]]
 def stages(names: Collection[str], datapath: str | None, quick: bool) -> list[Stage]:
     """All stages, with the faults `names`, or with all faults if there are none."""
     fleets: Iterable[Stage] = (
-        _QUICK_FLEETS
+        (*_QUICK_FLEETS, *((NOT_QUICK,) if names else ()))
         if quick and datapath is None
         else [(way, fleet) for way in ((datapath,) if datapath else _WAYS) for fleet in _FLEETS]
     )

@@ -113,6 +113,8 @@ class Scene:
     datapath: str
     load: Load
     canaries: dict[str, Canary]
+    earlier: str | None = None
+    """A revision to go back to, or None: the default (`testbed.chaos.versions`)."""
     _cuts: set[tuple[str, str]] = field(default_factory=set)
 
     @property

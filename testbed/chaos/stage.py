@@ -68,6 +68,8 @@ class Job:
     """Length of a soak."""
     fabric: str
     allocator: str
+    earlier: str | None = None
+    """See `Scene`."""
 
     @property
     def expected_s(self) -> float:
@@ -96,6 +98,7 @@ async def carry_out(job: Job) -> list[str]:
 
     child.send(step="starting the fleet")
     async with scene(job.links, job.datapath, rng, prepare, load) as fleet:
+        fleet.earlier = job.earlier
         for fault in faults:
             try:
                 record = await _measured(fault, fleet, job)
