@@ -13,15 +13,14 @@ from testbed.errors import HostError
 WIRE = "drld/gossip/wire/message.py"
 
 
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(
         ["git", "-C", str(folder), "-c", "user.name=n", "-c", "user.email=e", *arguments],
-        capture_output=True, text=True, check=True,
+        capture_output=True, check=True,
     )  # fmt: skip
-    return done.stdout.strip()
 
 
-def commit(folder: Path, wire: int, note: str) -> str:
+def commit(folder: Path, wire: int, note: str) -> None:
     """Another revision; its `bpf/note` says which."""
     for name, text in (
         ("drld/__init__.py", '__version__ = "1"\n'),
@@ -33,7 +32,6 @@ def commit(folder: Path, wire: int, note: str) -> str:
         file.write_text(text)
     git(folder, "add", ".")
     git(folder, "commit", "-qm", note)
-    return git(folder, "rev-parse", "HEAD")
 
 
 @pytest.fixture(scope="module")
