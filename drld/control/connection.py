@@ -106,7 +106,9 @@ class Connection:
     async def _event(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             data = await self._receive()
-            await self._turns.wait()
+            # A daemon that is late is not the client's delay: what has come is read.
+            with trio.CancelScope(shield=True):
+                await self._turns.wait()
             self._http.receive_data(data)
         return event
 
