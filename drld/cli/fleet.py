@@ -1,7 +1,7 @@
 """A fleet that has a registry in etcd: `drlctl fleet`, and `drlctl limit ... --fleet`.
 
 What these commands need to reach etcd they read from the `[registry]` of a configuration file:
-that of the daemon, or any other.
+that of the daemon, or any other. `drlctl fleet init` makes a fleet that has none (`fleet_init`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from drld.cli.client import Daemon, Refused
+from drld.cli.fleet_init import init
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
 from drld.units import human_amount, human_rate
@@ -110,8 +111,11 @@ def registry_option(command: F) -> F:
 @registry_option
 @click.pass_context
 def fleet(context: click.Context, file: str | None) -> None:
-    """Show and remove members of a fleet that has a registry in etcd (limits: `drlctl limit`)."""
+    """Make a fleet's files; members of a fleet with a registry in etcd (limits: `drlctl limit`)."""
     context.obj = Fleets(context.find_object(Daemon) or Daemon(None), file)
+
+
+fleet.add_command(init)
 
 
 def waiting(command: F) -> F:

@@ -74,18 +74,36 @@ def remove(daemon: Daemon, key_id: int, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 def generate(file: Path) -> None:
     """Write a new key to FILE, which only its owner may read; needs no daemon."""
+    click.echo(f"{file}: a key with the fingerprint {create_key(file)}")
+
+
+def create_key(file: Path) -> str:
+    """Write a new key to a new file; return its fingerprint.
+
+    Raises:
+        Refused: as `create`.
+    """
     import secrets
 
     from drld.gossip.wire.keyring import fingerprint
 
     key = secrets.token_bytes(_NEW_KEY_BYTES)
+    create(file, key.hex() + "\n")
+    return fingerprint(key)
+
+
+def create(file: Path, text: str) -> None:
+    """Write a new file that only its owner may read.
+
+    Raises:
+        Refused: it is there already, or cannot be written.
+    """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            stream.write(key.hex() + "\n")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
     except OSError as error:
         raise Refused(f"{file}: {error.strerror}") from error
-    click.echo(f"{file}: a key with the fingerprint {fingerprint(key)}")
 
 
 def _show(report: KeysReport, as_json: bool) -> None:

@@ -3,7 +3,9 @@
 bcc loads LLVM, which takes over 100 MB of memory and aborts the process on some errors. So it runs
 in a child: `python -m drld.ebpf.compiler` writes the instructions to its standard output and ends.
 The instructions hold no address, size or descriptor of this machine. They stay in a cache
-directory, so that a daemon that starts again compiles nothing.
+directory, so that a daemon that starts again compiles nothing. A package ships them beside the
+sources (scripts/debian), and its hosts need neither bcc nor headers: the sources use only what
+is stable for all kernels (UAPI).
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from drld.ebpf.bytecode.atomics import with_atomics
 from drld.ebpf.bytecode.loops import closed_by_jumps
 from drld.errors import DatapathError
 
-SOURCES = Path(__file__).parents[2] / "bpf"
+SOURCES = Path(__file__).parents[1] / "bpf"
+"""A link to the folder of the clone; where drld is installed, the folder itself."""
 
-HEADERS = SOURCES.parent / ".venv/kernel-headers"
+HEADERS = Path(__file__).parents[2] / ".venv/kernel-headers"
 """Kernel headers from scripts/setup, used if the running kernel has none."""
 
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
@@ -46,18 +49,18 @@ def compiled(
         source: the file's name without `.c`.
         values: maps by the numbers that stand for the addresses of their values in the file.
         flags: options of the preprocessor.
-        cache: directory of earlier results; None: the host's.
+        cache: directory of earlier results; None: the host's. What is in `SOURCES` serves any host.
 
     Raises:
         DatapathError: bcc, headers or sources are missing, or the compiler refuses.
     """
     directory = cache if cache is not None else _cache_directory()
     arguments = [source, json.dumps(dict(values)), *flags]
-    file = directory / f"bpf-{_fingerprint(arguments)}.json"
-    try:
-        return _decode(file.read_text(encoding="ascii"))
-    except (OSError, ValueError, KeyError):
-        pass  # no file yet, or a full disk cut it off
+    for file in (_file(SOURCES, arguments), _file(directory, arguments)):
+        try:
+            return _decode(file.read_text(encoding="ascii"))
+        except (OSError, ValueError, KeyError):
+            pass  # no file yet, or a full disk cut it off
     text = _compile_in_child(arguments)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -73,7 +76,9 @@ def _cache_directory() -> Path:
     return Path(os.environ.get("CACHE_DIRECTORY", "/var/cache/drld").split(":")[0])
 
 
-def _fingerprint(arguments: list[str]) -> str:
+def _file(directory: Path, arguments: list[str]) -> Path:
+    """Where the programs are kept: for the running kernel, or in `SOURCES` for all."""
+    release = "" if directory == SOURCES else platform.release()
     digest = hashlib.blake2s(digest_size=12)
     try:
         parts = [path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))]
@@ -81,9 +86,9 @@ def _fingerprint(arguments: list[str]) -> str:
         raise DatapathError(f"the BPF sources: {error}") from error
     if not parts:
         raise DatapathError(f"the BPF sources are missing from {SOURCES}")
-    for part in (*parts, platform.release().encode(), repr(arguments).encode(), b"3"):
+    for part in (*parts, release.encode(), repr(arguments).encode(), b"3"):
         digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
+    return directory / f"bpf-{digest.hexdigest()}.json"
 
 
 def _compile_in_child(arguments: list[str]) -> str:

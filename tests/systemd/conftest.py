@@ -28,10 +28,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def installed() -> None:
     """What docs/operations.md says under "Deploy"; the clone is at /opt/drld already."""
+    for folder in ("sysusers", "tmpfiles"):
+        file = CLONE / f"scripts/debian/drld.{folder}"
+        run("install", "-D", "-m", "644", file, f"/etc/{folder}.d/drld.conf")
+        run(f"systemd-{folder}", *(["--create"] if folder == "tmpfiles" else []), "drld.conf")
     run("install", "-D", "-m", "644", CLONE / "docs/drld.example.toml", CONFIG)
     key = CONFIG.parent / "fleet.key"
     if not key.exists():
         run(CLONE / ".venv/bin/drlctl", "keys", "generate", key)
+        run("chown", "drld", key)
     checked = run(CLONE / ".venv/bin/drld", "--check", "--config", CONFIG)
     assert "ok" in checked.stdout
     run("cp", CLONE / "scripts/drld.service", UNIT.parent)

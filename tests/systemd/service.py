@@ -33,11 +33,11 @@ match = {{ out = "{device}", protocol = "udp" }}
 """
 
 
-def run(*command: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str | Path, check: bool = True, deadline_s: float = DEADLINE_S
+) -> subprocess.CompletedProcess[str]:
     """Run a command and take what it says."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=DEADLINE_S, cwd=CLONE
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=deadline_s)
     if check:
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done

@@ -22,8 +22,9 @@ SINK = "10.9.0.2"
 RATE_BPS, DEPTH = 10e6, 75e3
 SLACK = 0.008 * RATE_BPS / 8 + 5 * 1028
 """Bytes above rate and depth: two jiffies (docs/kernel-datapath.md), and packets of others."""
-EXPOSURE = 3.0
-"""Of `systemd-analyze security`, from 0 to 10."""
+EXPOSURE = 2.2
+"""Of `systemd-analyze security`, from 0 to 10. The package has 2.0: its unit hides the kernel's
+modules, as it compiles nothing."""
 
 Figure = Callable[[str], None]
 
@@ -63,6 +64,7 @@ def test_first_start_compiles_in_the_sandbox(service: Service, figure: Figure) -
     with timed(figure, "first start, which compiles"):
         service.systemctl("start")
     assert service.state == "active"
+    assert Path(f"/proc/{service.pid}").owner() == "drld"
     assert service.ask("status")["datapath"]["name"] == "kernel"
     assert list(CACHE.glob("bpf-*.json"))
 
@@ -217,6 +219,7 @@ def test_a_host_that_refuses_is_asked_again_now_and_then(service: Service, figur
 
 def test_who_may_use_the_control_socket(service: Service) -> None:
     run("groupadd", "--system", "operators")
+    run("usermod", "--append", "--groups", "operators", "drld")
     service.configure('control_group = "operators"')
     service.systemctl("start")
     user = ("setpriv", "--reuid=nobody", "--regid=nogroup")
