@@ -36,7 +36,7 @@ def test_help_has_an_example_and_json(path: tuple[str, ...]) -> None:
     command = " ".join(("drlctl", *path))
     assert usage.startswith(f"Usage: {command}")
     # `limit top` is `top`, whose example has the shorter name.
-    assert re.search(rf"^  (?:.*; |.*\| |sudo )?drlctl (?:.* )?{path[-1]}\b", text, re.MULTILINE)
+    assert re.search(rf"^  +(?:.*; |.*\| |sudo )?drlctl (?:.* )?{path[-1]}\b", text, re.MULTILINE)
     assert ("--json" in text) == (path not in NO_JSON)
 
 
