@@ -43,6 +43,7 @@ STATUS = StatusReport(
     version="0.1.0",
     pid=4711,
     uptime_s=7380.0,
+    ticks={"run": 147600, "late": 12},
     ready=True,
     datapath={
         "name": "nfqueue",

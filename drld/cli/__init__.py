@@ -10,6 +10,7 @@ import click
 
 from drld import __version__
 from drld.cli.client import Daemon
+from drld.cli.completion import completion
 from drld.cli.diff import diff
 from drld.cli.doctor import doctor
 from drld.cli.explain import explain
@@ -38,13 +39,21 @@ from drld.planes import registered
 @click.version_option(__version__, message="drlctl %(version)s")
 @click.pass_context
 def main(context: click.Context, socket: str | None) -> None:
-    """Look at a running drld and its fleet, change limits and keys, and reload it."""
+    """Look at a running drld and its fleet, change limits and keys, and reload it.
+
+    Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage; `diff` has those
+    of diff(1).
+
+    \b
+    drlctl status
+    drlctl --socket /run/drld/lim1.sock limit show --json
+    """
     context.obj = Daemon(socket)
 
 
 for command in (
     *(status, limits, limit, top, peers, trace, metrics, diff, explain, replay),
-    *(doctor, reload, history, keys, fleet),
+    *(doctor, reload, history, keys, fleet, completion),
     *(command for plane in registered("commands") for command in plane.COMMANDS),
 ):
     main.add_command(command)

@@ -34,8 +34,10 @@ class NotFound(Refused):
 class Daemon:
     """A daemon that is asked only when a command needs to know something."""
 
-    def __init__(self, given: str | None) -> None:
+    def __init__(self, given: str | None, timeout_s: float = _TIMEOUT_S) -> None:
+        """`given` is the socket's path; `timeout_s` bounds each wait for the daemon."""
         self._given = given
+        self._timeout_s = timeout_s
 
     def get(self, path: str) -> Any:
         """Fetch one JSON value.
@@ -76,7 +78,7 @@ class Daemon:
     ) -> Iterator[http.client.HTTPResponse]:
         """The daemon's answer, as long as the context lasts."""
         control = find_socket(self._given)
-        with _connected(control) as sock:
+        with _connected(control, self._timeout_s) as sock:
             connection = http.client.HTTPConnection("drld")
             connection.sock = sock
             try:
@@ -93,9 +95,9 @@ class Daemon:
                 raise Refused(_STRANGER) from error
 
 
-def _connected(path: Path) -> socket.socket:
+def _connected(path: Path, timeout_s: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(_TIMEOUT_S)
+    sock.settimeout(timeout_s)
     try:
         sock.connect(str(path))
     except OSError as error:

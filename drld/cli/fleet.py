@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from drld.cli.client import Daemon, Refused
+from drld.cli.completion import peer_names
 from drld.cli.fleet_init import init
 from drld.cli.output import NONE, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
@@ -134,7 +135,11 @@ def waiting(command: F) -> F:
 @json_option
 @click.pass_obj
 def members(fleets: Fleets, as_json: bool) -> None:
-    """Show who belongs to the fleet."""
+    """Show who belongs to the fleet.
+
+    \b
+    drlctl fleet members --json
+    """
 
     async def look(fleet: Fleet) -> tuple[list[Status], Registry]:
         return await fleet.members(), await fleet.known()
@@ -199,7 +204,7 @@ class FleetLimits:
 
 
 @fleet.command()
-@click.argument("name")
+@click.argument("name", shell_complete=peer_names)
 @click.option("--force", is_flag=True, help="Although it is alive.")
 @waiting
 @json_option
@@ -209,6 +214,9 @@ def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool)
 
     Only for one that forwards nothing any more: a limiter that is merely cut off from etcd goes on
     with its share.
+
+    \b
+    drlctl fleet remove lim3
     """
 
     revision = fleets.ask(lambda known: known.remove(name, force=force))

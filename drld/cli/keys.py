@@ -31,7 +31,11 @@ def keys() -> None:
 @json_option
 @click.pass_obj
 def list_keys(daemon: Daemon, as_json: bool) -> None:
-    """Show which keys there are; equal fingerprints are equal keys."""
+    """Show which keys there are; equal fingerprints are equal keys.
+
+    \b
+    drlctl keys list
+    """
     _show(cast(KeysReport, daemon.get("/v1/keys")), as_json)
 
 
@@ -41,7 +45,11 @@ def list_keys(daemon: Daemon, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def install(daemon: Daemon, key_id: int, file: Any, as_json: bool) -> None:
-    """Take the key in FILE (- for standard input): what comes may be sealed with it."""
+    """Take the key in FILE (- for standard input): what comes may be sealed with it.
+
+    \b
+    drlctl keys install 2 /etc/drld/fleet-2.key
+    """
     from drld.gossip.wire.keyring import parse_key
 
     try:
@@ -57,7 +65,11 @@ def install(daemon: Daemon, key_id: int, file: Any, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def use(daemon: Daemon, key_id: int, as_json: bool) -> None:
-    """Seal what is sent with this key from now on; 0 is none."""
+    """Seal what is sent with this key from now on; 0 is none.
+
+    \b
+    drlctl keys use 2
+    """
     _show(cast(KeysReport, daemon.post(f"/v1/keys/{key_id}/use")), as_json)
 
 
@@ -66,15 +78,28 @@ def use(daemon: Daemon, key_id: int, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def remove(daemon: Daemon, key_id: int, as_json: bool) -> None:
-    """Forget a key that is not in use."""
+    """Forget a key that is not in use.
+
+    \b
+    drlctl keys remove 1
+    """
     _show(cast(KeysReport, daemon.post(f"/v1/keys/{key_id}/remove")), as_json)
 
 
 @keys.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def generate(file: Path) -> None:
-    """Write a new key to FILE, which only its owner may read; needs no daemon."""
-    click.echo(f"{file}: a key with the fingerprint {create_key(file)}")
+@json_option
+def generate(file: Path, as_json: bool) -> None:
+    """Write a new key to FILE, which only its owner may read; needs no daemon.
+
+    \b
+    drlctl keys generate /etc/drld/fleet.key
+    """
+    fingerprint = create_key(file)
+    if as_json:
+        write_json({"file": str(file), "fingerprint": fingerprint})
+    else:
+        click.echo(f"{file}: a key with the fingerprint {fingerprint}")
 
 
 def create_key(file: Path) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 
 from drld.cli.client import Daemon, Problems, Refused
+from drld.cli.completion import limit_names
 from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, waiting
 from drld.cli.limit_fields import UNTIL, limit_fields
 from drld.cli.limits import limits
@@ -169,7 +170,7 @@ def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
 
 
 @limit.command("set")
-@click.argument("limit")
+@click.argument("limit", shell_complete=limit_names)
 @_keys
 @_changing
 def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
@@ -186,7 +187,7 @@ def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
 
 
 @limit.command()
-@click.argument("limit")
+@click.argument("limit", shell_complete=limit_names)
 @_changing
 def remove(its: Limits, /, limit: str) -> None:
     """Remove the limit of this name or id.
@@ -204,7 +205,7 @@ def _mode(mode: str, text: str) -> None:
         its.set(limit, {"mode": mode})
 
     verb.__doc__ = f"{text}\n\n\b\ndrlctl limit {mode} customer-a"
-    limit.command(mode)(click.argument("limit")(_changing(verb)))
+    limit.command(mode)(click.argument("limit", shell_complete=limit_names)(_changing(verb)))
 
 
 _mode("pause", "Forward all packets of the limit of this name or id, and count them.")
@@ -213,7 +214,7 @@ _mode("enforce", "Enforce the limit of this name or id again.")
 
 
 @limit.command()
-@click.argument("limit", required=False)
+@click.argument("limit", required=False, shell_complete=limit_names)
 @click.option("--fleet", is_flag=True, help="Show the fleet's registry in etcd.")
 @registry_option
 @json_option

@@ -32,7 +32,11 @@ _HEADERS = (
 @json_option
 @click.pass_obj
 def limits(daemon: Daemon, as_json: bool) -> None:
-    """Show all limits, one a line."""
+    """Show all limits, one a line.
+
+    \b
+    drlctl limits
+    """
     reports = cast(list[LimitReport], daemon.get("/v1/limits"))
     if as_json:
         write_json(reports)

@@ -28,7 +28,11 @@ _HEADERS = (
 @json_option
 @click.pass_obj
 def peers(daemon: Daemon, as_json: bool) -> None:
-    """Show the other limiters of the fleet."""
+    """Show the other limiters of the fleet.
+
+    \b
+    drlctl peers
+    """
     reports = cast(list[PeerReport], daemon.get("/v1/peers"))
     if as_json:
         write_json(reports)

@@ -18,6 +18,9 @@ def reload(daemon: Daemon, as_json: bool) -> None:
     """Have the daemon read its files again; a bad one changes nothing, unsaved changes go.
 
     `drlctl diff` shows before what will change.
+
+    \b
+    drlctl diff; drlctl reload
     """
     try:
         config = cast(ConfigReport, daemon.post("/v1/reload"))

@@ -18,7 +18,11 @@ from drld.units import human_duration, human_size
 @json_option
 @click.pass_obj
 def status(daemon: Daemon, as_json: bool) -> None:
-    """Show the daemon as a whole."""
+    """Show the daemon as a whole.
+
+    \b
+    drlctl status --json
+    """
     report = cast(StatusReport, daemon.get("/v1/status"))
     if as_json:
         write_json(report)

@@ -15,6 +15,7 @@ from typing import cast
 import click
 
 from drld.cli.client import Daemon, NotFound, Refused
+from drld.cli.completion import limit_names
 from drld.cli.output import json_option
 from drld.cli.view.frame import plain
 from drld.cli.view.live import SORT_KEYS, Seen, View, draw, pressed, rows_of, table
@@ -28,7 +29,7 @@ _ANY = 10**8
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=limit_names)
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, help="Seconds; default 1.")
 @click.option("--sort", type=click.Choice(SORT_KEYS), default="demand", help="Default: demand.")
 @click.option("--find", default="", metavar="TEXT", help="Only limits with TEXT in their names.")

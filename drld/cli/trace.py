@@ -12,6 +12,7 @@ from urllib.parse import quote
 import click
 
 from drld.cli.client import Daemon, Refused
+from drld.cli.completion import limit_names
 from drld.cli.output import json_option, rate_or_none, table_row
 from drld.control.schema import TraceLine
 from drld.units import human_number, human_rate
@@ -34,12 +35,16 @@ _WIDTHS = (12, 11, 11, 11, 11, 7, 7, 11, 11, 6, 5)
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=limit_names)
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N ticks.")
 @json_option
 @click.pass_obj
 def trace(daemon: Daemon, name: str, count: int | None, as_json: bool) -> None:
-    """Follow the limit NAME tick by tick, until interrupted."""
+    """Follow the limit NAME tick by tick, until interrupted.
+
+    \b
+    drlctl trace customer-a --count 20
+    """
     written = skipped = 0
     try:
         with closing(daemon.lines(f"/v1/limits/{quote(name, safe='')}/trace")) as lines:

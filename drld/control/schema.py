@@ -27,6 +27,14 @@ class DatapathReport(TypedDict):
     """What went wrong; with nfqueue also how many packets were charged at which time."""
 
 
+class TicksReport(TypedDict):
+    """The daemon's ticks since its start."""
+
+    run: int
+    late: int
+    """Those that began more than half a round after they were due."""
+
+
 class FabricReport(TypedDict):
     """The communication fabric."""
 
@@ -192,6 +200,7 @@ class StatusReport(TypedDict):
     version: str
     pid: int
     uptime_s: float
+    ticks: TicksReport
     ready: bool
     datapath: DatapathReport
     fabric: FabricReport

@@ -49,6 +49,7 @@ from drld.control.schema import (
     SortKey,
     StatusReport,
     SuggestionReport,
+    TicksReport,
     TraceLine,
 )
 from drld.control.server import serve
@@ -123,6 +124,7 @@ class Daemon:
         self._reload_error: str | None = None
         self._dropped: list[str] = []
         """Limits whose unsaved changes the last reload has reverted."""
+        self._ticks = TicksReport(run=0, late=0)
         self.ready = False
         self._changed = trio.Event()
         self._traces = TraceHub()
@@ -301,7 +303,10 @@ class Daemon:
                 await changed.wait()
             if changed.is_set():
                 continue
-            ticks = self.engine.tick(clock(), self._traces.limits())
+            now_ns = clock()
+            self._ticks["run"] += 1
+            self._ticks["late"] += now_ns - due_ns > self.engine.spec.gossip.interval_ns // 2
+            ticks = self.engine.tick(now_ns, self._traces.limits())
             for notice in self._peer_log.lines(self.engine, clock()):
                 log.warning("%s", notice.text, extra=notice.event)
                 self._events.add("peer", notice.text)
@@ -517,6 +522,7 @@ class Daemon:
             version=drld.__version__,
             pid=os.getpid(),
             uptime_s=(now_ns - self._started_ns) / NS_PER_S,
+            ticks=TicksReport(**self._ticks),
             ready=self.ready,
             datapath={
                 "name": self.datapath.name,

@@ -1,0 +1,58 @@
+"""`drlctl completion SHELL`, and what completes names: those of the running daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from drld.cli.client import Daemon
+
+_TIMEOUT_S = 0.5
+"""A shell waits for it: no names are better than a shell that hangs."""
+_DRLD = {
+    "bash": "complete -f -W '--config --check --version --help' drld",
+    "zsh": "_drld() { _arguments '--config[configuration]:file:_files' --check --version --help }\n"
+    "compdef _drld drld",
+    "fish": "complete -c drld -l config -r -F\n"
+    "complete -c drld -f -l check\ncomplete -c drld -f -l version",
+}
+"""The daemon's options, which are few and do not change."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice([*_DRLD]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes a shell complete drlctl and drld, names of limits and peers too.
+
+    \b
+    drlctl completion bash > /etc/bash_completion.d/drlctl
+    drlctl completion zsh > /usr/share/zsh/site-functions/_drlctl
+    drlctl completion fish > /etc/fish/completions/drlctl.fish
+    """
+    made = get_completion_class(shell)
+    assert made is not None
+    root = context.find_root().command
+    click.echo(made(root, {}, "drlctl", "_DRLCTL_COMPLETE").source().strip())
+    click.echo(_DRLD[shell])
+
+
+def _names(path: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What completes names of the objects that the daemon has there."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        daemon = Daemon(context.find_root().params.get("socket"), _TIMEOUT_S)
+        try:
+            found: list[dict[str, Any]] = daemon.get(path)
+            return [it["name"] for it in found if it["name"].startswith(incomplete)]
+        except click.ClickException:
+            return []
+
+    return complete
+
+
+limit_names = _names("/v1/limits")
+peer_names = _names("/v1/peers")
