@@ -106,7 +106,7 @@ def test_the_code_that_decides_is_what_measures(
 ) -> None:
     path = tmp_path / file
     path.parent.mkdir(parents=True)
-    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
     monkeypatch.setattr(provenance, "_TESTBED", tmp_path / "testbed")
     path.write_text("before")
     before = provenance.provenance(simulated=simulated)["code"]
