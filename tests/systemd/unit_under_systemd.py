@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -117,6 +118,7 @@ def test_the_sandbox_lets_drlctl_save_limits_and_nothing_else(service: Service) 
 def test_the_sandbox_lets_the_daemon_serve_metrics_over_tls(service: Service) -> None:
     ca = authority(CONFIG.parent, "ca")
     own = signed(CONFIG.parent, "http", ca, "serverAuth")
+    shutil.chown(own.key, "drld")
     http = (
         "[http]",
         'listen = "0.0.0.0:9617"',
