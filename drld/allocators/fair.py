@@ -24,9 +24,11 @@ The rate that a flow wants
   the interval on average.
 - Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
-Flows outside the sample count like as many sampled ones as carry their bytes. The weight is at
-most the weight that the arrivals of the last tenth of a second can use (`reach`). Without this
-bound, averages would still count short flows that have ended.
+Flows outside the sample count like as many sampled ones as carry their bytes. Together, the flows
+want at most what the arrivals of the last tenth of a second can use (`reach`). Without this bound,
+averages would still count short flows that have ended. If it binds, it takes the place of the sum
+in the equation for f: the level rises, and w is as much less. At the level of the sum, w would be
+worth a larger local limit than the bound.
 
 The rate that a limiter may use at once
 
@@ -51,9 +53,11 @@ Depth
 Flows that share a bucket do not all lose packets at once. So the depth falls with the square root
 of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
 to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
-more. A limiter whose traffic came in bursts lately has a depth of the largest one, up to a whole
-burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket or its account
-lacks, as a flow claims its rate. So tokens go only to limiters that want them.
+more. A limiter with a trickle has no more, or a fleet that wakes up after keepalives would have
+`DEPTH_ITEMS` packets each. A limiter whose traffic came in bursts lately has a depth of the largest
+one, up to a whole burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket
+lacks of these depths, or its account, as a flow claims its rate. So tokens go only to limiters that
+want them.
 
 Crowds
 
@@ -106,7 +110,8 @@ has its share after 0.4 s; with 2, at once."""
 RECENT_NS = NS_PER_S // 10
 """Time constant of the recent arrival rate."""
 REACH_ITEMS = 2
-"""Packets in `RECENT_NS` that are added to the reach, or slow flows would not count."""
+"""Least packets in `RECENT_NS` by which the reach exceeds the arrivals: packets of a slow flow come
+one by one."""
 FLOW_S = 0.5
 """Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms."""
 RESERVE = 0.5
@@ -131,6 +136,9 @@ IDLE_S = 0.15
 forwards no more than that at once."""
 IDLE_ITEMS = 2
 """Packets that are added to `IDLE_S`: one is spent while tokens for the next one come."""
+TRICKLE_S = 1.0
+"""Traffic of at most `IDLE_ITEMS` packets in this time is a trickle: the depth of an idle limiter
+passes all of it. Within this time without a byte, a limiter falls idle."""
 DEPTH_ITEMS = 6
 """Least depth of a limiter with traffic, in packets: TCP's smallest windows and its probes."""
 DEPTH_S = 2.0
@@ -140,7 +148,10 @@ LOAN_S = 0.25
 """Least loan of a limiter in seconds of its static share. Short intervals make news younger, but
 they do not shorten TCP's swings."""
 REFILL_S = 1.0
-"""Time in which a limiter wants back the bytes that its bucket or its account lacks."""
+"""Time in which a limiter wants back the bytes that an idle bucket or its account lacks."""
+BURST_S = 0.5
+"""Time in which it wants back those that a burst needs: their claim lasts as long as that of the
+burst itself, which a flow's average spreads over this time (`FAST_NS`)."""
 LEAST_MISSING = 64
 """Missing bytes below which a limiter claims none: each claim would be smaller than the last."""
 LEAST_FLOW_RATE = 64
@@ -185,7 +196,9 @@ class Fair(Allocator):
         """Tokens of the datapath's bucket, as far as ticks can tell, bytes."""
         self._fill_rate = 0.0
         self._missing = 0.0
-        """Tokens that this bucket lacks of an idle limiter's depth, or of a burst, bytes."""
+        """Tokens that this bucket lacks of an idle limiter's depth, bytes."""
+        self._burst_missing = 0.0
+        """Tokens that it lacks for the largest burst that a full account would pay for, bytes."""
         self._owed = 0.0
         """Bytes that the account lacks of what this limiter may claim."""
 
@@ -211,9 +224,11 @@ class Fair(Allocator):
         # g is the limiter's weight, g f its own level: sum min(d, g f) + (W / g) g f = L.
         others = view.remote / limit.weight
         level = water_level(limit.rate / copies, wants, unlimited + others / copies)
-        self._level = level
         wanted = copies * (unlimited * level + sum(min(want, level) for want in wants))
         used = min(wanted, self._reach(demand, limit.item, interval_ns) + refill)
+        if used < wanted:
+            level = min((limit.rate - used) / others, limit.rate) if others else limit.rate
+        self._level = level
         weight = limit.weight * used / level
         total = weight + view.remote
         local_limit = limit.rate * weight / total if total else limit.static_rate
@@ -274,8 +289,10 @@ class Fair(Allocator):
 
     def _refill(self) -> float:
         """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""
-        missing = max(self._missing, self._owed)
-        return missing / REFILL_S if missing > LEAST_MISSING else 0.0
+        claims = (max(self._missing, self._owed), REFILL_S), (self._burst_missing, BURST_S)
+        return max(
+            missing / time_s if missing > LEAST_MISSING else 0.0 for missing, time_s in claims
+        )
 
     def _reach(self, demand: Demand, item: int, interval_ns: int) -> float:
         """The largest local limit that the present arrivals can use, tokens/s."""
@@ -284,7 +301,7 @@ class Fair(Allocator):
         if self._awake_ns <= max(AWAKE_NS, interval_ns):
             return math.inf
         items = REACH_ITEMS * item * NS_PER_S / RECENT_NS
-        return self.parameters.reach * self._recent + items
+        return max(self.parameters.reach * self._recent, self._recent + items)
 
     @staticmethod
     def _rates(
@@ -322,7 +339,7 @@ class Fair(Allocator):
         least_depth = max(DEPTH_S * limit.static_rate, limit.item)
         least_depth = min(least_depth, DEPTH_ITEMS * limit.item)
         depth = max(_depth(limit.burst, fill_rate / limit.rate) + limit.item, idle_depth)
-        if not demand.idle:
+        if TRICKLE_S * _arriving(demand) > idle_bytes:
             depth = max(depth, least_depth)
         # One limiter alone needs no more than the limit's burst.
         depth = min(depth, max(limit.burst, idle_bytes))
@@ -342,15 +359,21 @@ class Fair(Allocator):
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
         filled = self._fill_rate * interval_s
         arrived = demand.instant_rate * interval_s
-        need = self._need.update(arrived, filled, interval_ns)
+        need = min(self._need.update(arrived, filled, interval_ns), limit.burst)
         # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
-        need = min(need, limit.burst, self._account.spare(fill_rate, longest_s))
-        depth = self._account.depth(max(depth, need), limit.item)
+        paid = min(need, self._account.spare(fill_rate, longest_s))
+        depth = self._account.depth(max(depth, paid), limit.item)
         # A datapath that went on without its daemon has not forwarded what it did not have.
         self._tokens = min(max(self._tokens + filled - demand.forwarded_bytes, 0.0), depth)
-        self._missing = max(min(max(idle_depth, need), depth) - self._tokens, 0.0)
+        self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
+        self._burst_missing = max(min(need, self._account.capacity) - self._tokens, 0.0)
         self._fill_rate = self._account.fill_rate(fill_rate, depth, longest_s)
         return depth
+
+
+def _arriving(demand: Demand) -> float:
+    """Rate of arrival in the last half second, bytes/s."""
+    return demand.rest + sum(flow.fast for flow in demand.sample)
 
 
 def _depth(burst: float, share: float) -> float:

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from drld.allocators.fair import CROWD_LOSS, CROWD_PASS, DEPTH_ITEMS, HOLD_NS, IDLE_S
+from drld.allocators.fair import BURST_S, CROWD_LOSS, CROWD_PASS, DEPTH_ITEMS, HOLD_NS, IDLE_S
 from drld.limiter import Limiter
 from drld.model import NS_PER_S, GlobalView
 from drld.node import membership
@@ -133,10 +133,26 @@ def test_the_weight_is_no_more_than_what_arrived_lately_can_use() -> None:
         ).value
         for _ in range(60)
     ]
-    level = 0.1 * LIMIT
-    packets = 20 * BYTES.item
     assert values[0] == pytest.approx(1)
-    assert values[-1] == pytest.approx((1.5 * 0.01 * LIMIT + packets) / level, rel=0.01)
+    packets = 20 * BYTES.item
+    assert _worth(values[-1], 9.0) == pytest.approx(0.01 * LIMIT + packets, rel=0.01)
+
+
+def test_flows_that_meet_a_bottleneck_keep_half_more_than_they_send() -> None:
+    """From when the last tenth of a second shows it: averages know it half a second later."""
+    slowed = [sampled(0.1 * LIMIT, hit=True) for _ in range(6)]
+    fair = make()
+    for _ in range(20):
+        fair.allocate(demand(*slowed), believed(4.0), in_force(), TICK_NS)
+    for _ in range(10):
+        wanted = demand(*slowed, instant_rate=0.2 * LIMIT)
+        found = fair.allocate(wanted, believed(4.0), in_force(), TICK_NS)
+    assert _worth(found.value, 4.0) == pytest.approx(1.5 * 0.2 * LIMIT, rel=0.02)
+
+
+def _worth(weight: float, remote: float) -> float:
+    """The local limit that a weight is worth, bytes/s."""
+    return LIMIT * weight / (weight + remote)
 
 
 # What is enforced
@@ -284,6 +300,32 @@ def test_a_limiter_that_wakes_up_is_not_held_to_what_arrived_before() -> None:
     waking = demand(sampled(0.05 * LIMIT, age_ns=TICK_NS), first=True)
     found = fair.allocate(waking, believed(3.0), in_force(), TICK_NS)
     assert found.value == pytest.approx(0.1 * LIMIT * 3 / (0.9 * LIMIT))
+
+
+def test_a_trickle_makes_a_bucket_no_deeper() -> None:
+    """A fleet that wakes up after keepalives has no more at once than one that was idle."""
+    limit = in_force(static_rate=LIMIT / 100, static_burst=0.06 * LIMIT / 100)
+    keepalive, flow = (sampled(rate) for rate in (120.0, 0.01 * LIMIT))
+    idle, trickle, busy = (
+        make().allocate(seen, believed(1.0), limit, TICK_NS).enforcement.depth
+        for seen in (QUIET, demand(keepalive), demand(flow))
+    )
+    assert idle == trickle
+    assert busy == DEPTH_ITEMS * BYTES.item
+
+
+def test_a_limiter_claims_its_next_burst_before_its_account_pays_for_it() -> None:
+    """As far as a full account would: the loan of twice the age of news, and six packets."""
+    fair = make()
+    limit = in_force(static_rate=LIMIT / 40, static_burst=0.06 * LIMIT / 40)
+    fair.allocate(QUIET, believed(9.0), limit, TICK_NS)
+    burst = 30_000 * NS_PER_S / TICK_NS
+    arriving = replace(QUIET, instant_rate=burst, forwarded_bytes=10_000)
+    found = fair.allocate(arriving, believed(9.0), limit, TICK_NS)
+    full = 8 * TICK_NS / NS_PER_S * limit.static_rate + DEPTH_ITEMS * BYTES.item
+    assert (found.enforcement.depth or 0) < 0.6 * full
+    found = fair.allocate(QUIET, believed(9.0), limit, TICK_NS)
+    assert _worth(found.value, 9.0) * BURST_S == pytest.approx(full, rel=0.01)
 
 
 def _depth_after_bursts(bursts: int, idle_ticks: int) -> tuple[int, bool]:
