@@ -16,7 +16,8 @@ from drld.cli.view.keys import keys, pressed_escape
 
 _ESCAPE_S = 0.05
 """Time for the rest of a key's sequence to come, over a slow line too."""
-_ENDS = (signal.SIGTERM, signal.SIGHUP)
+# SIGINT too: what a script starts in the background ignores it, and its children do.
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminal:
