@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from testbed.bench import control, cost, fleet, flows, forward, gso, hostile, latency, limits, pps
+from testbed.bench import (
+    control,
+    cost,
+    fleet,
+    flows,
+    forward,
+    gso,
+    hostile,
+    judge,
+    latency,
+    limits,
+    pps,
+)
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome
 
@@ -23,6 +35,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "cost": Benchmark("the cost of a packet in the kernel datapath", cost.measure),
     "limits": Benchmark("the cost of a packet under many limits", limits.measure),
     "pps": Benchmark("smallest packets per second", pps.measure),
+    "judge": Benchmark("where nfqueue spends its time on a packet", judge.measure),
     "control": Benchmark("the cost of a daemon", control.measure),
     "fleet": Benchmark("members and limits of a fleet come and go", fleet.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
