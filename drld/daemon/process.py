@@ -656,9 +656,23 @@ def main(argv: list[str] | None = None) -> int:
     0: it was told to stop. 1: it failed. 2: the configuration is bad. 3: it could not start, for
     the host refused something.
     """
-    parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
-    parser.add_argument("--config", required=True, type=Path, metavar="FILE")
-    parser.add_argument("--check", action="store_true", help="validate the file and exit")
+    parser = argparse.ArgumentParser(
+        prog="drld",
+        description="A distributed rate limiter.",
+        epilog="Example: drld --config /etc/drld/drld.toml --check. Exit status: 0 stopped in "
+        "order, 1 failed while it ran, 2 the configuration has mistakes, 3 the host refused "
+        "something at the start.",
+    )
+    parser.add_argument(
+        "--config",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="configuration, with its drop-ins in FILE.d (docs/configuration.md)",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="print mistakes and remarks, or ok, and exit"
+    )
     parser.add_argument(
         "--log-format",
         choices=log_output.FORMATS,
