@@ -29,6 +29,13 @@ log = logging.getLogger("drld.test")
 DEAD = event("peer.state", "b", peer="b", old="alive", new="dead")
 
 
+def test_foreign_text_cannot_pretend_to_be_a_line_nor_command_a_terminal() -> None:
+    stream = io.StringIO()
+    record = logging.makeLogRecord({"name": "drld", "msg": "etcd says \x1b[2J\x9b\ndrld: ready"})
+    text_writer(stream)(record, record.getMessage(), 0)
+    assert stream.getvalue() == "drld: etcd says \\x1b[2J\\x9b\n    drld: ready\n"
+
+
 class Clock:
     now_ns = 0
 
