@@ -121,6 +121,8 @@ class HttpSpec:
     listen: tuple[tuple[str, int], ...]
     tls: SSLContext | None = field(default=None, compare=False)
     """With the certificate as it was when the configuration was read; None: no TLS."""
+    expires: float | None = field(default=None, compare=False)
+    """Unix time at which this certificate does."""
     page: bool = False
     """Whether they show the page, too."""
 

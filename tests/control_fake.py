@@ -84,6 +84,7 @@ STATUS = StatusReport(
         "reload_error": None,
         "unsaved": [],
         "dropped": [],
+        "certificate_expires_at": None,
     },
     registry=None,
 )

@@ -129,6 +129,8 @@ class ConfigReport(TypedDict):
     """Limits with changes that a restart or a reload reverts."""
     dropped: list[str]
     """Those that the last reload has reverted."""
+    certificate_expires_at: float | None
+    """Unix time, of http.certificate; None without one."""
 
 
 class Difference(TypedDict):

@@ -517,6 +517,7 @@ class Daemon:
         now_ns = clock()
         engine = self.engine
         spec = engine.spec
+        http = self._configuration.in_force.http
         return StatusReport(
             name=spec.name,
             version=drld.__version__,
@@ -549,6 +550,7 @@ class Daemon:
                 "reload_error": self._reload_error,
                 "unsaved": self._configuration.unsaved_names(),
                 "dropped": self._dropped,
+                "certificate_expires_at": http.expires if http else None,
             },
             registry=None if self._registry is None else self._registry.report(),
         )
