@@ -31,6 +31,7 @@ from drld.control.rebinding import guarded
 from drld.control.server import Connections
 from drld.control.turns import Turns
 from drld.errors import ConfigError
+from drld.log_event import event
 from drld.spec import format_endpoint
 
 log = logging.getLogger("drld.control")
@@ -188,5 +189,10 @@ def _bound(host: str, port: int) -> socket.socket:
         sock.close()
         endpoint = format_endpoint(host, port)
         raise ConfigError([f"http.listen: cannot bind {endpoint}: {error.strerror}"]) from error
-    log.info("figures for other hosts: listening on %s", format_endpoint(*sock.getsockname()[:2]))
+    endpoint = format_endpoint(*sock.getsockname()[:2])
+    log.info(
+        "figures for other hosts: listening on %s",
+        endpoint,
+        extra=event("http.listening", address=endpoint),
+    )
     return sock

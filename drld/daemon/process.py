@@ -259,7 +259,8 @@ class Daemon:
             # Limits of a registry may come at any time.
             if spec.limits or spec.registry is not None:
                 raise
-            log.warning("no limits, and no datapath: %s", error)
+            none = event("datapath.none", reason=str(error))
+            log.warning("no limits, and no datapath: %s", error, extra=none)
             self.datapath, self._reason = NoDatapath(str(error)), ""
             self._prepare(spec)
             self._attach()
@@ -510,7 +511,8 @@ class Daemon:
         before, self._remarks = self._remarks, config.remarks(self.engine.spec)
         for line in self._remarks:
             if line not in before:
-                log.warning("%s", line)
+                key = line.partition(":")[0]
+                log.warning("%s", line, extra=event("config.remark", key, key=key))
 
     def status(self) -> StatusReport:
         """The daemon as a whole."""
@@ -630,7 +632,8 @@ class Daemon:
         """
         transport = self._transport
         transport.set_ring(change(transport.ring))
-        log.info("keys: %s, in use: %d", sorted(transport.ring.keys), transport.ring.use)
+        ids, use = sorted(transport.ring.keys), transport.ring.use
+        log.info("keys: %s, in use: %d", ids, use, extra=event("keys.changed", ids=ids, use=use))
 
     def trace(
         self, limit: str
