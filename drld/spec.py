@@ -47,6 +47,11 @@ class Target:
     flow: ClassVar[str]
     """What makes a flow of a limit whose policy does not say."""
 
+    def written(self) -> dict[str, str]:
+        """The keys of `match` with their values, as people write them."""
+        values = ((key.name, getattr(self, key.name)) for key in fields(self))
+        return {name: str(value) for name, value in values if value is not None}
+
     def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
         """The same target, where this host calls the fleet's interfaces by other names."""
         return self

@@ -254,6 +254,8 @@ class LimitReport(TypedDict):
     interval_s: float
     weights: dict[str, float]
     """Relative weight of limiters' flows, by name; limiters not named have 1."""
+    match: dict[str, str]
+    """What falls under it: keys of `match` as people write them."""
     flow: str
     """What makes a flow: for packets `5-tuple`, or `source/V4/V6` with prefix lengths."""
     limit_in_force_bps: float

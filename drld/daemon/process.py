@@ -454,8 +454,12 @@ class Daemon:
         found = differences(tables(before.document()), tables(after.document()))
         lasts = "saved" if saved else "until a restart or a reload"
         for it in found:
-            keys = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in it.keys.items())
-            line = f"{it.table} {it.change} ({lasts}): {keys}"
+            keys = ", ".join(
+                f"{key}: {new!r}" if it.change == "added" else f"{key}: {old!r} -> {new!r}"
+                for key, (old, new) in it.keys.items()
+                if it.change != "removed"
+            )
+            line = f"{it.table} {it.change} ({lasts}){': ' if keys else ''}{keys}"
             log.info(
                 "%s",
                 line,
@@ -474,7 +478,7 @@ class Daemon:
         ]
         peers = self.engine.spec.peers if agreed[0] != agreed[1] else ()
         return report.change_report(
-            found, str(after.drop_in) if saved else None, [peer.name for peer in peers]
+            found, str(after.drop_in.absolute()) if saved else None, [peer.name for peer in peers]
         )
 
     async def _load_programs(self, spec: LimiterSpec) -> None:
