@@ -76,7 +76,7 @@ def limit_values(limit: LimitSpec) -> dict[str, str]:
         "flow": policy.flow,
         **_flat("shares", policy.shares),
         **_flat("weights", policy.weights),
-        **_flat("match", limit.match),
+        **_flat("match", limit.match.written()),
     }
     return {key: _text(value) for key, value in values.items() if value is not None}
 

@@ -47,6 +47,11 @@ class Target:
     flow: ClassVar[str]
     """What makes a flow of a limit whose policy does not say."""
 
+    def written(self) -> dict[str, str]:
+        """The keys of `match` with their values, as people write them."""
+        values = ((key.name, getattr(self, key.name)) for key in fields(self))
+        return {name: str(value) for name, value in values if value is not None}
+
     def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
         """The same target, where this host calls the fleet's interfaces by other names."""
         return self
@@ -121,6 +126,8 @@ class HttpSpec:
     listen: tuple[tuple[str, int], ...]
     tls: SSLContext | None = field(default=None, compare=False)
     """With the certificate as it was when the configuration was read; None: no TLS."""
+    expires: float | None = field(default=None, compare=False)
+    """Unix time at which this certificate does."""
     page: bool = False
     """Whether they show the page, too."""
 

@@ -84,6 +84,7 @@ STATUS = StatusReport(
         "reload_error": None,
         "unsaved": [],
         "dropped": [],
+        "certificate_expires_at": None,
     },
     registry=None,
 )
@@ -103,6 +104,7 @@ FPS_LIMIT = LimitReport(
     burst_is_automatic=True,
     interval_s=0.05,
     weights={},
+    match={"in": "eth1"},
     flow="5-tuple",
     limit_in_force_bps=6_666_666.7,
     demand_bps=3_120_000.0,
@@ -144,6 +146,7 @@ GRD_LIMIT = LimitReport(
     burst_is_automatic=False,
     interval_s=0.5,
     weights={"lim1": 2.0, "lim3": 0.25},
+    match={"out": "eth1", "protocol": "tcp"},
     flow="source/24/64",
     limit_in_force_bps=1_500_000_000,
     demand_bps=0.0,

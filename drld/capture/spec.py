@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network
 from typing import ClassVar
 
+from drld.capture.notation import protocol_name
 from drld.police.direction import Direction
 from drld.spec import LimitSpec, PlaneSpec, Target
 
@@ -39,6 +40,19 @@ class Match(Target):
         destination = f" to {self.destination}" if self.destination else ""
         return f"{self.direction.value} {self.interface}{source}{destination}"
 
+    def written(self) -> dict[str, str]:
+        """See `Target.written`."""
+        found: dict[str, object] = {
+            self.direction.value: self.interface,
+            "source": self.source,
+            "destination": self.destination,
+            "protocol": None if self.protocol is None else protocol_name(self.protocol),
+            "source_port": _ports(self.source_ports),
+            "destination_port": _ports(self.destination_ports),
+            "mark": self.mark and f"{self.mark[0]:#x}/{self.mark[1]:#x}",
+        }
+        return {key: str(value) for key, value in found.items() if value is not None}
+
     def families(self) -> tuple[int, ...]:
         """Families of the packets that can match; 0: the packet's addresses are unknown."""
         prefixes = [prefix for prefix in (self.source, self.destination) if prefix is not None]
@@ -51,6 +65,12 @@ class Match(Target):
     def on_host(self, interfaces: Mapping[str, str]) -> Match:
         """The same packets, by this host's name of the interface."""
         return replace(self, interface=interfaces.get(self.interface, self.interface))
+
+
+def _ports(ranges: tuple[tuple[int, int], ...]) -> str | None:
+    """Ports as in a file, or None for any."""
+    each = (str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+    return ", ".join(each) or None
 
 
 def match_of(limit: LimitSpec) -> Match:

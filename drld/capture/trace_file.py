@@ -3,7 +3,7 @@
 Formats: libpcap's (pcap-savefile(5)) in either byte order, in microseconds or nanoseconds, and
 pcapng (draft-ietf-opsawg-pcapng): section, interface, enhanced and obsolete packet blocks. Other
 blocks are skipped. Simple packet blocks have no time, so a file with one is refused. A file that
-ends inside a packet (a capture that was killed) ends before it.
+ends inside a packet (a capture that was killed) is refused there, after its whole packets.
 
 Link layers are those of the kernel datapath, and Linux's cooked captures (`tcpdump -i any`). As
 there, up to two VLAN tags are skipped, and a frame that is not IP falls under no limit.
@@ -30,6 +30,9 @@ _RESOLUTION, _OFFSET = 9, 14
 _IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
 _TAGS = (b"\x81\x00", b"\x88\xa8")
 _ETHERNET = 1
+_MOST_NS = 1 << 63
+"""End of time: the year 2262."""
+_CUT_OFF = "the capture ends inside a packet"
 _TYPE_AT = {_ETHERNET: 12, 113: 14, 276: 0, 9: 2, 50: 2}
 """Where the type of what follows stands, by link type: Ethernet, Linux cooked (SLL, SLL2), PPP."""
 _PPP = {b"\x00\x21": _IPV4, b"\x00\x57": _IPV6}
@@ -59,7 +62,7 @@ def packets(stream: IO[bytes]) -> Iterator[Captured]:
     """The packets of a capture, in its order.
 
     Raises:
-        InputError: it is no capture, or cannot be read on from here.
+        InputError: it is no capture, or cannot be read on from here; what came before is sound.
     """
     magic = _exactly(stream, 4)
     if magic == _SECTION:
@@ -85,24 +88,26 @@ def _pcap(stream: IO[bytes], order: str, unit_ns: int) -> Iterator[Captured]:
     link = Struct(order + "I").unpack_from(head, 16)[0] & 0xFFFF
     _known(link)
     record = Struct(order + "IIII")
-    while len(head := _exactly(stream, record.size)) == record.size:
+    while head := _exactly(stream, record.size):
+        if len(head) < record.size:
+            raise InputError(_CUT_OFF)
         seconds, fraction, captured, size = record.unpack(head)
         if captured > MAX_PACKET:
             raise InputError(f"the capture is damaged: a packet of {captured} bytes")
         data = _exactly(stream, captured)
         if len(data) < captured:
-            return
+            raise InputError(_CUT_OFF)
         yield _packet(link, seconds * NS_PER_S + fraction * unit_ns, data, size)
 
 
 def _pcapng(stream: IO[bytes]) -> Iterator[Captured]:
     order, interfaces = "<", list[_Interface]()
     kind_bytes = _SECTION
-    while len(kind_bytes) == 4:
+    while kind_bytes:
         if kind_bytes == _SECTION:
             size_bytes, magic = _exactly(stream, 4), _exactly(stream, 4)
             if len(magic) < 4:
-                return
+                raise InputError(_CUT_OFF)
             order = "<" if Struct("<I").unpack(magic)[0] == _ORDER else ">"
             if Struct(order + "I").unpack(magic)[0] != _ORDER:
                 raise InputError("the capture is damaged: a section of no byte order")
@@ -110,13 +115,13 @@ def _pcapng(stream: IO[bytes]) -> Iterator[Captured]:
         else:
             size_bytes, done = _exactly(stream, 4), 8
             if len(size_bytes) < 4:
-                return
+                raise InputError(_CUT_OFF)
         (size,) = Struct(order + "I").unpack(size_bytes)
         if not done + 4 <= size <= MAX_PACKET:
             raise InputError(f"the capture is damaged: a block of {size} bytes")
         body = _exactly(stream, size - done)
         if len(body) < size - done:
-            return
+            raise InputError(_CUT_OFF)
         (kind,) = Struct(order + "I").unpack(kind_bytes)
         try:
             if kind == _INTERFACE:
@@ -125,8 +130,8 @@ def _pcapng(stream: IO[bytes]) -> Iterator[Captured]:
                 yield _block(body, order, kind, interfaces)
             elif kind == _SIMPLE:
                 raise InputError("the capture has packets without a time")
-        except (error, IndexError) as problem:
-            raise InputError(f"the capture is damaged: {problem}") from None
+        except (error, IndexError):
+            raise InputError(f"the capture is damaged: a block of type {kind}") from None
         kind_bytes = _exactly(stream, 4)
 
 
@@ -155,6 +160,8 @@ def _block(body: bytes, order: str, kind: int, interfaces: list[_Interface]) -> 
         raise InputError("the capture is damaged: a packet is longer than its block")
     interface = interfaces[number]
     time_ns = (high << 32 | low) * NS_PER_S // interface.per_second + interface.offset_ns
+    if not 0 <= time_ns < _MOST_NS:
+        raise InputError(f"the capture is damaged: a time of {time_ns // NS_PER_S} s")
     return _packet(interface.link, time_ns, body[fields.size : fields.size + captured], size)
 
 

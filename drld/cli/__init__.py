@@ -20,6 +20,7 @@ from drld.cli.keys import keys
 from drld.cli.limit import limit
 from drld.cli.limits import limits
 from drld.cli.metrics import metrics
+from drld.cli.output import Commands
 from drld.cli.peers import peers
 from drld.cli.reload import reload
 from drld.cli.replay import replay
@@ -29,7 +30,7 @@ from drld.cli.trace import trace
 from drld.planes import registered
 
 
-@click.group()
+@click.group(cls=Commands)
 @click.option(
     "--socket",
     envvar="DRLD_CONTROL",

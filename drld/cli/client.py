@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
+_SILENT = "the daemon at {} does not answer"
 _STRANGER = "the process that answers on the socket is not drld"
 
 
@@ -88,7 +90,7 @@ class Daemon:
                         sock.settimeout(None)
                     yield response
             except TimeoutError as error:
-                raise Refused(f"the daemon at {control} does not answer") from error
+                raise Refused(_SILENT.format(control)) from error
             except (OSError, http.client.IncompleteRead) as error:
                 raise Refused(f"the daemon at {control} closed the connection: {error}") from error
             except http.client.HTTPException as error:
@@ -97,9 +99,16 @@ class Daemon:
 
 def _connected(path: Path, timeout_s: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(timeout_s)
     try:
+        # While too many wait for the daemon, a socket that does not block fails at once (unix(7)).
+        whole = int(timeout_s)
+        bound = struct.pack("ll", whole, int((timeout_s - whole) * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
         sock.connect(str(path))
+        sock.settimeout(timeout_s)
+    except BlockingIOError as error:
+        sock.close()
+        raise Refused(_SILENT.format(path)) from error
     except OSError as error:
         sock.close()
         raise Refused(

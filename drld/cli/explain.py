@@ -25,6 +25,9 @@ _SHOWN = {"forward": "forwarded", "mark": "marked", "drop": "dropped", None: "no
 _KEPT = 4096
 """Answers that are kept while a capture is explained: many of its items are alike."""
 
+_CAPTURES = (".pcap", ".pcapng", ".cap")
+"""Names of files: what ends so is no packet."""
+
 Ask = Callable[[str], list[Explanation]]
 
 
@@ -48,17 +51,20 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
     """
     text = " ".join(item)
     ask = _file(config) if config else _daemon(daemon)
-    try:
-        path, _, words = text.partition(" ")
-        if Path(path).is_file():
+    path, _, words = text.partition(" ")
+    if Path(path).is_file() or path.endswith(_CAPTURES):
+        try:
             with Path(path).open("rb") as stream:
                 _explain_capture(stream, words, ask, as_json)
-        else:
-            _explain_one(text, ask, as_json)
+        except InputError as error:
+            raise Refused(f"{path}: {error}") from None
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror}") from None
+        return
+    try:
+        _explain_one(text, ask, as_json)
     except InputError as error:
         raise click.UsageError(str(error)) from None
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from None
 
 
 def _daemon(daemon: Daemon) -> Ask:
@@ -118,12 +124,24 @@ def _explain_one(text: str, ask: Ask, as_json: bool) -> None:
 
 
 def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> None:
-    """Explain each item of a capture to programs, and their verdicts in sum to people."""
+    """Explain each item of a capture to programs, and their verdicts in sum to people.
+
+    Raises:
+        InputError: it is no capture, or damaged; the items before the damage are explained.
+    """
     verdicts: Counter[tuple[str, str]] = Counter()
     remarks: Counter[str] = Counter()
     known: dict[Any, list[Explanation]] = {}
     plane, captured = first_to_read("explain", lambda it: (it, _captured(it, stream, words)))
-    for time_ns, text in captured:
+    damage = None
+    while True:
+        try:
+            time_ns, text = next(captured)
+        except StopIteration:
+            break
+        except InputError as error:
+            damage = error
+            break
         item, rows = None, list[Explanation]()
         if text is not None:
             item = plane.read(text)
@@ -138,8 +156,14 @@ def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> 
         verdict, by = _overall(rows)
         verdicts[_SHOWN[verdict], by or ", ".join(row["limit"] for row in rows) or NONE] += 1
         remarks.update(["No limit sees it."] if item is None else plane.remarks(item))
-    if as_json:
-        return
+    if not as_json:
+        _write_sums(verdicts, remarks)
+    if damage:
+        raise damage
+
+
+def _write_sums(verdicts: Counter[tuple[str, str]], remarks: Counter[str]) -> None:
+    """Write how many items got which verdict, and how many each remark is about."""
     counted = [(*key, str(count)) for key, count in verdicts.most_common()]
     write_table(("VERDICT", "LIMIT", "COUNT"), counted, left=2)
     for remark, count in remarks.most_common():

@@ -15,7 +15,7 @@ import click
 from drld.cli.client import Daemon, Refused
 from drld.cli.completion import peer_names
 from drld.cli.fleet_init import init
-from drld.cli.output import NONE, burst, json_option, write_json, write_table
+from drld.cli.output import NONE, Commands, burst, json_option, write_json, write_table
 from drld.control.schema import StatusReport
 from drld.units import human_amount, human_rate
 
@@ -108,7 +108,7 @@ def registry_option(command: F) -> F:
     )(command)
 
 
-@click.group()
+@click.group(cls=Commands)
 @registry_option
 @click.pass_context
 def fleet(context: click.Context, file: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 
 from drld.cli.client import Daemon, Refused
-from drld.cli.output import NONE, json_option, write_json, write_table
+from drld.cli.output import NONE, Commands, json_option, write_json, write_table
 from drld.control.schema import KeysReport
 
 _NEW_KEY_BYTES = 32
@@ -18,7 +18,7 @@ _MAX_FILE = 1024
 key_id = click.argument("key_id", metavar="ID", type=click.IntRange(1, 3))
 
 
-@click.group()
+@click.group(cls=Commands)
 def keys() -> None:
     """Show and change the keys of the running daemon.
 

@@ -8,13 +8,14 @@ from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import click
+from click.core import ParameterSource
 
 from drld.cli.client import Daemon, Problems, Refused
 from drld.cli.completion import limit_names
 from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, waiting
 from drld.cli.limit_fields import UNTIL, limit_fields
 from drld.cli.limits import limits
-from drld.cli.output import json_option, write_differences, write_fields, write_json
+from drld.cli.output import Commands, json_option, write_differences, write_fields, write_json
 from drld.cli.suggestion import suggestion_fields
 from drld.cli.top import top
 from drld.control.schema import ChangeReport, LimitReport, SuggestionReport
@@ -22,15 +23,15 @@ from drld.planes import registered
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: Mapping[str, tuple[Any, str | None]] = {
-    "name": (str, None),
+_OPTIONS: Mapping[str, tuple[type, str]] = {
+    "name": (str, "Unique; letters, digits, dots, dashes, underscores."),
     "rate": (str, 'Such as "10mbit".'),
     "burst": (str, 'Such as "75kB"; default: "auto", 0.25 s of the rate.'),
-    "allocator": (str, None),
-    "interval": (str, None),
-    "ewma": (float, None),
+    "allocator": (str, 'How the rate is divided; default: "fair".'),
+    "interval": (str, 'Of estimates, such as "50ms"; default: gossip.interval.'),
+    "ewma": (float, "Weight of history one second old in the demand; default: 0.1."),
     "mode": (str, '"enforce", "shadow" or "pause".'),
-    "on_failure": (str, None),
+    "on_failure": (str, 'While the daemon is dead: "share", "open" or "closed".'),
     "excess": (str, '"drop" or "mark".'),
     "flow": (str, '"5-tuple", "source", or with prefix lengths "source/24/64".'),
 }
@@ -92,13 +93,22 @@ class _OwnLimits:
             )
 
 
-@click.group()
+@click.group(cls=Commands)
 def limit() -> None:
     """Look at limits, and change those of this limiter or, with --fleet, of the whole fleet.
 
     A change is in force at once. It lasts until the daemon restarts or reloads its files; --save
     keeps it, in a drop-in beside them.
     """
+
+
+def _only_with(fleet: bool, *names: str) -> None:
+    """Refuse options that only --fleet reads, rather than ignore them."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "")
+        if not fleet and option.name in names and given is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} is for the fleet's registry: add --fleet")
 
 
 def _changing(command: Callable[..., None]) -> Callable[..., None]:
@@ -114,6 +124,7 @@ def _changing(command: Callable[..., None]) -> Callable[..., None]:
     def run(daemon: Daemon, /, fleet: bool, save: bool, **given: Any) -> None:
         if fleet and save:
             raise click.UsageError("--save is for this limiter: a registry keeps all changes")
+        _only_with(fleet, "file", "wait_s")
         file, wait_s, as_json = (given.pop(key) for key in ("file", "wait_s", "as_json"))
         own, all_ = _OwnLimits(daemon, save, as_json), Fleets(daemon, file)
         command(FleetLimits(all_, wait_s, as_json) if fleet else own, **given)
@@ -229,6 +240,7 @@ def show(
     drlctl limit show --fleet
     """
     daemon: Daemon = context.obj
+    _only_with(fleet, "file")
     if fleet:
         show_limits(Fleets(daemon, file), limit, as_json)
     elif limit is None:
@@ -242,7 +254,7 @@ def show(
 
 
 @limit.command()
-@click.argument("limit")
+@click.argument("limit", shell_complete=limit_names)
 @click.option(
     "--part", default=0.99, show_default=True, help="Part of the seconds that stays unlimited."
 )

@@ -31,6 +31,7 @@ def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
             f"every {human_duration(report['interval_s'])}",
         ),
         *([("weights", _weights(report["weights"]))] if report["weights"] else []),
+        ("match", ", ".join(f"{key} {value}" for key, value in report["match"].items())),
         ("flow", report["flow"]),
         *([("unsaved", f"{', '.join(report['unsaved'])} {UNTIL}")] if report["unsaved"] else []),
         ("in force", human_rate(report["limit_in_force_bps"], unit)),

@@ -14,6 +14,24 @@ from drld.units import human_rate
 F = TypeVar("F", bound=Callable[..., Any])
 
 NONE = "-"
+_WHOLE = 1000
+"""Characters of a summary: all. click's own limit cuts it in the middle of a sentence."""
+
+
+class Commands(click.Group):
+    """A group that lists its commands with their whole summaries, as all groups in it do."""
+
+    group_class = type
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, its.get_short_help_str(_WHOLE))
+                    for name, its in sorted(self.commands.items())
+                ]
+            )
 
 
 def json_option(command: F) -> F:

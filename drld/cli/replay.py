@@ -83,7 +83,7 @@ def replay(
                 return plane.Replay(stream, " ".join(words), its, allocator, Random(_SEED))
 
             replayed = first_to_read("replay", read)
-            _run(replayed, stream, Path(trace).stat().st_size)
+            damage = _run(replayed, stream, Path(trace).stat().st_size)
     except InputError as error:
         raise Refused(f"{trace}: {error}") from None
     except OSError as error:
@@ -92,11 +92,26 @@ def replay(
     if plot and pyplot:
         _draw(pyplot, results, plot)
     if as_json:
-        whole = {"packets": replayed.packets, "not_ip": replayed.strange, "s": replayed.seconds}
+        whole = {
+            "packets": replayed.packets,
+            "not_ip": replayed.strange,
+            "back_in_time": replayed.back,
+            "s": replayed.seconds,
+            "damage": damage,
+        }
         write_json({"trace": whole, "limits": results})
-        return
+    else:
+        _write(replayed, results, suggest)
+    if damage:
+        raise Refused(f"{trace}: {damage}")
+
+
+def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -> None:
+    """Write the results for people."""
     seconds = human_duration(replayed.seconds)
     click.echo(f"{replayed.packets} packets in {seconds}, {replayed.strange} of them not IP")
+    if replayed.back:
+        click.echo(f"{replayed.back} of them go back in time: are captures joined out of order?")
     write_table(_HEADERS, [_row(it) for it in results], left=2)
     for it in results:
         _write_flows(it)
@@ -122,18 +137,27 @@ def _by_hand(match: Mapping[str, str], rate: str, burst: str | None) -> Sequence
         raise click.UsageError("\n".join(error.problems)) from None
 
 
-def _run(replayed: Any, stream: IO[bytes], size: int) -> None:
-    """Replay all packets; on a terminal, with the progress and the packets a second."""
+def _run(replayed: Any, stream: IO[bytes], size: int) -> str | None:
+    """Replay the packets; return why not all, if so.
+
+    On a terminal, with the progress and the packets a second.
+    """
     began = time.monotonic()
     shown = sys.stderr.isatty()
-    for count in replayed.run():
-        if shown:
-            rate = human_number(count / (time.monotonic() - began))
-            done = f"{stream.tell() / size:.0%}, {human_number(count)} packets, {rate} packets/s"
-            click.echo(f"\r{done:<60}", err=True, nl=False)
+    damage = None
+    try:
+        for count in replayed.run():
+            if shown:
+                rate = human_number(count / (time.monotonic() - began))
+                read = f"{stream.tell() / size:.0%}"
+                done = f"{read}, {human_number(count)} packets, {rate} packets/s"
+                click.echo(f"\r{done:<60}", err=True, nl=False)
+    except InputError as error:
+        damage = str(error)
     if shown:
         rate = human_number(replayed.packets / (time.monotonic() - began))
         click.echo(f"\r{f'{replayed.packets} packets, {rate} packets/s':<60}", err=True)
+    return damage
 
 
 def _row(it: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import ssl
 from ipaddress import ip_address
 from pathlib import Path
 
+from drld.config.certificate import expiry
 from drld.config.keys import check_private, check_regular
 from drld.config.problems import Location, Problems
 from drld.config.schema import HttpTable
@@ -33,6 +34,7 @@ def read_http(where: Location, table: HttpTable, problems: Problems) -> HttpSpec
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client of TLS 1.2 could otherwise make the daemon shake hands all the time.
     context.options |= ssl.OP_NO_RENEGOTIATION
+    expires = None
     for key, path in (
         ("certificate", table.certificate),
         ("key", table.key),
@@ -42,10 +44,12 @@ def read_http(where: Location, table: HttpTable, problems: Problems) -> HttpSpec
             continue
         try:
             _load(context, key, path, table.certificate)
+            if key == "certificate":
+                expires = expiry(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             problems.add([*where, key], f"{path}: {_reason(key, error)}")
             return None
-    return HttpSpec(table.listen, context, table.page)
+    return HttpSpec(table.listen, context, expires, table.page)
 
 
 def _load(context: ssl.SSLContext, key: str, path: str, certificate: str) -> None:

@@ -35,8 +35,9 @@ def changing(
             outcome = str(error.status_code)
             raise
         finally:
-            # Not `request.url`, which the client's Host may have a part in.
-            path = request.scope["path"]
+            # Not `request.url`, which the client's Host may have a part in; and as it was sent, as
+            # what it stands for may pretend to be a line of the log.
+            path = request.scope["raw_path"].decode("latin-1")
             peer = request.state.peer
             log.info(
                 "%s %s by %s: %s",

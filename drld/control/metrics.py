@@ -28,6 +28,11 @@ _TICKS = counter("ticks", "Ticks run.")
 _LATE = counter("ticks_late", "Ticks that began more than half a round late.")
 _LOADED = gauge("config_loaded_timestamp_seconds", "When the configuration in force was read.")
 _REFUSED = gauge("config_reload_refused", "1 if the last reload was refused.")
+_EXPIRES = gauge(
+    "http_certificate_expiry_timestamp_seconds", "When the certificate of [http] expires."
+)
+_REGISTRY = gauge("registry_connected", "1 if an etcd server is followed and written to.")
+_NOT_IN_FORCE = gauge("registry_values_refused", "Values of the registry not in force here.")
 _PEERS = gauge("peers", "Peers that the configuration or the registry names.")
 _CONNECTED_PEERS = gauge("peers_connected", "Peers whose shares are in the limit in force.")
 _VERDICTS = gauge("peers_by_verdict", "Peers, by what probes found.")
@@ -62,6 +67,8 @@ _OF_LIMITS: dict[str, Family] = {
     "arrived_packets": counter("limit_arrived_packets", "Packets that arrived."),
     "forwarded_bytes": counter("limit_forwarded_bytes", "Bytes forwarded."),
     "forwarded_packets": counter("limit_forwarded_packets", "Packets forwarded."),
+    "marked_bytes": counter("limit_marked_bytes", "Bytes forwarded with a mark (ECN)."),
+    "marked_packets": counter("limit_marked_packets", "Packets forwarded with a mark (ECN)."),
     "dropped_bytes": counter(
         "limit_dropped_bytes", "Bytes dropped; in shadow mode those above the limit."
     ),
@@ -95,6 +102,10 @@ def of_status(report: StatusReport) -> Iterator[Sample]:
     yield Sample(_LATE, report["ticks"]["late"])
     yield Sample(_LOADED, report["config"]["loaded_at"])
     yield Sample(_REFUSED, report["config"]["reload_error"] is not None)
+    yield Sample(_EXPIRES, report["config"]["certificate_expires_at"])
+    if (registry := report["registry"]) is not None:
+        yield Sample(_REGISTRY, registry["state"] == "connected")
+        yield Sample(_NOT_IN_FORCE, registry["problem_count"])
     yield Sample(_PEERS, report["peers"]["configured"])
     yield Sample(_CONNECTED_PEERS, report["peers"]["connected"])
     if (probes := report["probes"]) is not None:

@@ -129,6 +129,8 @@ class ConfigReport(TypedDict):
     """Limits with changes that a restart or a reload reverts."""
     dropped: list[str]
     """Those that the last reload has reverted."""
+    certificate_expires_at: float | None
+    """Unix time, of http.certificate; None without one."""
 
 
 class Difference(TypedDict):
@@ -252,6 +254,8 @@ class LimitReport(TypedDict):
     interval_s: float
     weights: dict[str, float]
     """Relative weight of limiters' flows, by name; limiters not named have 1."""
+    match: dict[str, str]
+    """What falls under it: keys of `match` as people write them."""
     flow: str
     """What makes a flow: for packets `5-tuple`, or `source/V4/V6` with prefix lengths."""
     limit_in_force_bps: float

@@ -15,6 +15,7 @@ import logging
 import os
 import socket
 import stat
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +37,8 @@ MAX_CONNECTIONS = 64
 KEPT_PLACES = 8
 """Connections that only root and the daemon's own user may have: the group cannot lock them out."""
 SOCKET_MODE = 0o660
-_BACKLOG = 16
+_BACKLOG = MAX_CONNECTIONS
+"""As many may wait as are served: a client that does not wait for a place would fail (EAGAIN)."""
 _RETRY_S = 0.2
 _PASSING = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
@@ -87,13 +89,14 @@ class Connections:
     These are processes of this host; a server with other clients has a subclass.
     """
 
-    kind = "control"
+    kind, a_kind = "control", "a control"
 
     def __init__(self, app: ASGIApp, turns: Turns) -> None:
         """Have an application answer, which takes turns with all others."""
         self._app = app
         self._turns = turns
-        self._open = 0
+        self._open: Counter[object] = Counter()
+        """Open connections, by the client's `group`."""
 
     async def accept(
         self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
@@ -104,13 +107,13 @@ class Connections:
             while True:
                 sock, address = await self._accepted(listener)
                 peer = self.peer(sock, address)
-                if self._open < self.places(peer):
-                    self._open += 1
+                if self._open.total() < self.places(peer):
+                    self._open[self.group(peer)] += 1
                     nursery.start_soon(self._serve_counted, self.stream(sock), peer)
                 else:
                     log.warning(
-                        "refused a %s connection of %s: %d are open",
-                        *(self.kind, peer, self._open),
+                        "refused %s connection of %s: %d are open",
+                        *(self.a_kind, peer, self._open.total()),
                         extra=event(f"{self.kind}.refused", client=str(peer)),
                     )
                     sock.close()
@@ -125,6 +128,10 @@ class Connections:
         assert isinstance(peer, Credentials)
         kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
         return MAX_CONNECTIONS - kept
+
+    def group(self, _peer: object) -> object:
+        """Which clients count with this one."""
+        return None
 
     def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
         """What is spoken HTTP over."""
@@ -143,8 +150,8 @@ class Connections:
                 if error.errno not in _PASSING:
                     raise
                 log.warning(
-                    "cannot accept a %s connection: %s",
-                    *(self.kind, error.strerror),
+                    "cannot accept %s connection: %s",
+                    *(self.a_kind, error.strerror),
                     extra=event(f"{self.kind}.exhausted", reason=error.strerror),
                 )
                 await trio.sleep(_RETRY_S)
@@ -153,14 +160,19 @@ class Connections:
         try:
             await self.serve(stream, peer)
         finally:
-            self._open -= 1
+            self._open[self.group(peer)] -= 1
+            self._open += Counter()  # Forgets groups without a client.
 
     async def serve(self, stream: trio.abc.Stream, peer: object) -> None:
         """Serve one client; whatever that raises harms no other."""
         try:
             await Connection(self._app, self._turns, stream, peer).serve()
         except Exception:
-            log.exception("a %s connection ended with an error", self.kind)
+            log.exception(
+                "%s connection ended with an error",
+                self.a_kind,
+                extra=event(f"{self.kind}.failed", client=str(peer)),
+            )
 
 
 def _claim(path: Path, group: str | int | None) -> tuple[socket.socket, tuple[int, int]]:

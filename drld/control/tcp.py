@@ -3,7 +3,8 @@
 It only reads (`make_public_app`). Its clients may be strangers, so besides the bounds of a
 connection (drld.control.connection):
 
-- They have places of their own, and take none from clients of the control socket.
+- They have places of their own, and take none from clients of the control socket. One address has
+  half of them at most, so that a stranger alone does not keep Prometheus out.
 - A connection is accepted every `ACCEPT_PAUSE_S`. So handshakes, the dearest that a stranger can
   ask for, take a bounded part of a core: those with RSA of 2048 bits, about 1 ms each, 5 %.
 - Each step of a handshake waits for its turn, so that a pass of the event loop has one at most.
@@ -30,6 +31,7 @@ from drld.control.rebinding import guarded
 from drld.control.server import Connections
 from drld.control.turns import Turns
 from drld.errors import ConfigError
+from drld.log_event import event
 from drld.spec import format_endpoint
 
 log = logging.getLogger("drld.control")
@@ -43,12 +45,13 @@ _RECEIVED_BYTES = 16_384
 class HttpPeer(NamedTuple):
     """A client of an address."""
 
-    endpoint: str
+    host: str
+    port: int
     loopback: bool
     """Whether it asked an address that only this host has."""
 
     def __str__(self) -> str:
-        return self.endpoint
+        return format_endpoint(self.host, self.port)
 
 
 async def serve_http(
@@ -86,7 +89,7 @@ async def serve_http(
 class HttpConnections(Connections):
     """The clients of all addresses."""
 
-    kind = "HTTP"
+    kind, a_kind = "http", "an HTTP"
 
     def __init__(
         self, app: ASGIApp, turns: Turns, tls: Callable[[], SSLContext | None] = lambda: None
@@ -108,13 +111,18 @@ class HttpConnections(Connections):
     def peer(self, sock: trio.socket.SocketType, address: object) -> HttpPeer:
         """The client, by its address."""
         assert isinstance(address, tuple)
-        return HttpPeer(
-            format_endpoint(*address[:2]), ip_address(sock.getsockname()[0]).is_loopback
-        )
+        host, port, *_ = address
+        return HttpPeer(host, port, ip_address(sock.getsockname()[0]).is_loopback)
 
-    def places(self, _: object) -> int:
-        """All clients are alike."""
-        return MAX_HTTP_CONNECTIONS
+    def places(self, peer: object) -> int:
+        """All clients are alike; none are left for an address that has its part of them."""
+        has = self._open[self.group(peer)]
+        return MAX_HTTP_CONNECTIONS if has < MAX_HTTP_CONNECTIONS // 2 else 0
+
+    def group(self, peer: object) -> str:
+        """The client's address."""
+        assert isinstance(peer, HttpPeer)
+        return peer.host
 
     def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
         """A stream that shakes hands when it is read from first."""
@@ -181,5 +189,10 @@ def _bound(host: str, port: int) -> socket.socket:
         sock.close()
         endpoint = format_endpoint(host, port)
         raise ConfigError([f"http.listen: cannot bind {endpoint}: {error.strerror}"]) from error
-    log.info("figures for other hosts: listening on %s", format_endpoint(*sock.getsockname()[:2]))
+    endpoint = format_endpoint(*sock.getsockname()[:2])
+    log.info(
+        "figures for other hosts: listening on %s",
+        endpoint,
+        extra=event("http.listening", address=endpoint),
+    )
     return sock

@@ -20,6 +20,7 @@ from drld.config.atomic_file import replace_by, write_beside
 from drld.control.schema import HistoryEntry
 from drld.daemon.origin import Origin
 from drld.limit_values import changed_limits
+from drld.log_event import event
 from drld.spec import LimitSpec
 
 log = logging.getLogger("drld")
@@ -101,7 +102,11 @@ class History:
             self._unwritten = lines + self._unwritten
             self._file_bytes = 2 * MAX_BYTES  # A part may have been written.
             if not self._failed:
-                log.warning("the history of limits is not kept: %s: %s", file, error.strerror)
+                log.warning(
+                    "the history of limits is not kept: %s: %s",
+                    *(file, error.strerror),
+                    extra=event("history.failed", file=str(file), reason=error.strerror),
+                )
             self._failed = True
         else:
             self._file_bytes += len(text)
@@ -167,7 +172,11 @@ def _read(file: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        log.warning("the history of limits is not read: %s: %s", file, error.strerror)
+        log.warning(
+            "the history of limits is not read: %s: %s",
+            *(file, error.strerror),
+            extra=event("history.failed", file=str(file), reason=error.strerror),
+        )
         return []
     return [line for line in data.decode(errors="replace").splitlines(True) if _sound(line)]
 

@@ -29,6 +29,10 @@ BURST, PERIOD_NS = 10, 60 * NS_PER_S
 JOURNAL = "/run/systemd/journal/socket"
 _MAX_CHARACTERS = 48_000
 """Of a value: a datagram of the journal's must fit a socket's buffer, 208 KiB by default."""
+_SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_SHOWN |= {ord("\t"): "\t", ord("\n"): "\n    "}
+"""Characters that a terminal would obey are written out. A line break stays, and what follows is
+indented, so that no foreign text in a line can pretend to be another line."""
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6}
 """Of syslog(3)."""
 
@@ -134,7 +138,7 @@ def text_writer(stream: TextIO) -> Writer:
     """Writes lines for people."""
 
     def write(record: logging.LogRecord, line: str, left_out: int) -> None:
-        stream.write(f"{_text(record, line, left_out)}\n")
+        stream.write(f"{_text(record, line.translate(_SHOWN), left_out)}\n")
         stream.flush()
 
     return write

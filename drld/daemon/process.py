@@ -259,7 +259,8 @@ class Daemon:
             # Limits of a registry may come at any time.
             if spec.limits or spec.registry is not None:
                 raise
-            log.warning("no limits, and no datapath: %s", error)
+            none = event("datapath.none", reason=str(error))
+            log.warning("no limits, and no datapath: %s", error, extra=none)
             self.datapath, self._reason = NoDatapath(str(error)), ""
             self._prepare(spec)
             self._attach()
@@ -453,8 +454,12 @@ class Daemon:
         found = differences(tables(before.document()), tables(after.document()))
         lasts = "saved" if saved else "until a restart or a reload"
         for it in found:
-            keys = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in it.keys.items())
-            line = f"{it.table} {it.change} ({lasts}): {keys}"
+            keys = ", ".join(
+                f"{key}: {new!r}" if it.change == "added" else f"{key}: {old!r} -> {new!r}"
+                for key, (old, new) in it.keys.items()
+                if it.change != "removed"
+            )
+            line = f"{it.table} {it.change} ({lasts}){': ' if keys else ''}{keys}"
             log.info(
                 "%s",
                 line,
@@ -473,7 +478,7 @@ class Daemon:
         ]
         peers = self.engine.spec.peers if agreed[0] != agreed[1] else ()
         return report.change_report(
-            found, str(after.drop_in) if saved else None, [peer.name for peer in peers]
+            found, str(after.drop_in.absolute()) if saved else None, [peer.name for peer in peers]
         )
 
     async def _load_programs(self, spec: LimiterSpec) -> None:
@@ -510,13 +515,15 @@ class Daemon:
         before, self._remarks = self._remarks, config.remarks(self.engine.spec)
         for line in self._remarks:
             if line not in before:
-                log.warning("%s", line)
+                key = line.partition(":")[0]
+                log.warning("%s", line, extra=event("config.remark", key, key=key))
 
     def status(self) -> StatusReport:
         """The daemon as a whole."""
         now_ns = clock()
         engine = self.engine
         spec = engine.spec
+        http = self._configuration.in_force.http
         return StatusReport(
             name=spec.name,
             version=drld.__version__,
@@ -549,6 +556,7 @@ class Daemon:
                 "reload_error": self._reload_error,
                 "unsaved": self._configuration.unsaved_names(),
                 "dropped": self._dropped,
+                "certificate_expires_at": http.expires if http else None,
             },
             registry=None if self._registry is None else self._registry.report(),
         )
@@ -628,7 +636,8 @@ class Daemon:
         """
         transport = self._transport
         transport.set_ring(change(transport.ring))
-        log.info("keys: %s, in use: %d", sorted(transport.ring.keys), transport.ring.use)
+        ids, use = sorted(transport.ring.keys), transport.ring.use
+        log.info("keys: %s, in use: %d", ids, use, extra=event("keys.changed", ids=ids, use=use))
 
     def trace(
         self, limit: str
@@ -656,9 +665,23 @@ def main(argv: list[str] | None = None) -> int:
     0: it was told to stop. 1: it failed. 2: the configuration is bad. 3: it could not start, for
     the host refused something.
     """
-    parser = argparse.ArgumentParser(prog="drld", description="A distributed rate limiter.")
-    parser.add_argument("--config", required=True, type=Path, metavar="FILE")
-    parser.add_argument("--check", action="store_true", help="validate the file and exit")
+    parser = argparse.ArgumentParser(
+        prog="drld",
+        description="A distributed rate limiter.",
+        epilog="Example: drld --config /etc/drld/drld.toml --check. Exit status: 0 stopped in "
+        "order, 1 failed while it ran, 2 the configuration has mistakes, 3 the host refused "
+        "something at the start.",
+    )
+    parser.add_argument(
+        "--config",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="configuration, with its drop-ins in FILE.d (docs/configuration.md)",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="print mistakes and remarks, or ok, and exit"
+    )
     parser.add_argument(
         "--log-format",
         choices=log_output.FORMATS,

@@ -121,6 +121,7 @@ def limit_report(
         interval_s=policy.interval_ns / NS_PER_S,
         weights=dict(policy.weights),
         flow=str(policy.flow or limit.match.flow),
+        match=limit.match.written(),
         limit_in_force_bps=unit.shown_rate(tick.in_force.rate if tick else enforcement.fill_rate),
         demand_bps=unit.shown_rate(tick.demand.rate) if tick else 0.0,
         fleet=_fleet(managed, now_ns),

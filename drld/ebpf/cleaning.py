@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from drld.errors import DatapathError
+from drld.log_event import event
 
 log = logging.getLogger(__name__)
 
@@ -20,4 +21,8 @@ def cleaning_up() -> Iterator[None]:
     try:
         yield
     except DatapathError as error:
-        log.error("a cleanup step failed, and may leave something of drld behind: %s", error)
+        log.error(
+            "a cleanup step failed, and may leave something of drld behind: %s",
+            error,
+            extra=event("cleanup.failed", reason=str(error)),
+        )

@@ -204,13 +204,15 @@ class Agent:
                 except RegistryError as error:
                     self._error = str(error)
                 else:
-                    log.info("left fleet %s", self._spec.fleet)
+                    left = event("registry.left", fleet=self._spec.fleet)
+                    log.info("left fleet %s", self._spec.fleet, extra=left)
                     return
             endpoints = rest
         log.warning(
             "%s stays a member of fleet %s, which keeps its share for it: cannot tell etcd (%s); "
             "to remove it: drlctl fleet remove %s",
             *(self.file.name, self._spec.fleet, self._error or "no answer", self.file.name),
+            extra=event("registry.stays", fleet=self._spec.fleet, reason=self._error),
         )
 
     async def _leave_at(self, endpoint: str) -> None:
@@ -394,9 +396,11 @@ class Agent:
         before, self._complaints = self._complaints, self._problems()
         new = [text for key, text in self._complaints.items() if before.get(key) != text]
         for text in new[:SHOWN]:
-            log.warning("not in force: %s", text)
-        if len(new) > SHOWN:
-            log.warning("not in force: %d more", len(new) - SHOWN)
+            log.warning(
+                "not in force: %s", text, extra=event("registry.refused", text, reason=text)
+            )
+        if more := max(len(new) - SHOWN, 0):
+            log.warning("not in force: %d more", more, extra=event("registry.refused", count=more))
 
     async def _put_in_force(self, spec: LimiterSpec) -> None:
         assert self._in_force is not None

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import trio
 
 from drld.config.atomic_file import replace_by, write_beside
+from drld.log_event import event
 from drld.registry.model.keys import Keys
 from drld.registry.model.state import MAX_BYTES
 
@@ -55,6 +56,7 @@ class Cache:
             log.warning(
                 "cannot write registry.cache of fleet %s: %s: a start while etcd is away needs it",
                 *(self._keys.name, error),
+                extra=event("registry.cache", fleet=self._keys.name, reason=error),
             )
         self.error = error
 
@@ -97,7 +99,11 @@ def load(path: str, keys: Keys) -> Remembered | None:
         why = error.strerror
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         why = "damaged"
-    log.warning("registry.cache is not used: %s: %s", path, why)
+    log.warning(
+        "registry.cache is not used: %s: %s",
+        *(path, why),
+        extra=event("registry.cache", fleet=keys.name, reason=why),
+    )
     return None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from drld.errors import ConfigError
+from drld.log_event import event
 from drld.model import NS_PER_S
 from drld.registry.etcd import Etcd
 from drld.registry.model.keys import source
@@ -186,4 +187,5 @@ class Upkeep:
                         "%s is removed from the fleet: etcd has not heard from it for %.0f s "
                         "(registry.forget_after)",
                         *(name, after_s),
+                        extra=event("registry.forgotten", name, peer=name),
                     )

@@ -55,8 +55,10 @@ def test_a_limit_is_written_as_its_file_has_it() -> None:
         "excess": "mark",
         "interval": "50ms",
         "shares.lim1": "1.0",
+        "match.out": "eth1",
         "match.destination": "10.0.0.0/8",
     }
+    assert {key for key in values if key.startswith("match.")} == {"match.out", "match.destination"}
     assert some.items() <= values.items()
     assert limit_values(B)["burst"] == "75kB"
     assert any(key.startswith("allocator.") for key in limit_values(B))
@@ -65,6 +67,18 @@ def test_a_limit_is_written_as_its_file_has_it() -> None:
     assert limit_values(replace(A, policy=other))["rate"] == "50 calls/s"
     named = replace(A.policy, flow="x" * 1000)
     assert limit_values(replace(A, policy=named))["flow"] == "x" * MAX_CHARACTERS
+
+
+def test_a_target_is_written_as_its_file_has_it() -> None:
+    rest = 'protocol = "tcp", source_port = [80, "8000-8100"], mark = "0x10/0xff", source = "::1" }'
+    (limit, _) = config.parse(FILE.replace('destination = "10.0.0.0/8" }', rest), "f").limits
+    assert limit.match.written() == {
+        "out": "eth1",
+        "source": "::1/128",
+        "protocol": "tcp",
+        "source_port": "80, 8000-8100",
+        "mark": "0x10/0xff",
+    }
 
 
 def test_limits_are_compared_by_id() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
@@ -25,8 +26,30 @@ from drld.daemon.log_output import (
 )
 from drld.log_event import event
 
+DRLD = Path(__file__).parents[2] / "drld"
 log = logging.getLogger("drld.test")
 DEAD = event("peer.state", "b", peer="b", old="alive", new="dead")
+
+
+def test_every_line_is_an_event() -> None:
+    """So programs can tell it, and a cause that repeats is throttled."""
+    levels, lines = {"info", "warning", "error", "exception", "critical"}, 0
+    for path in DRLD.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+                continue
+            owner = call.func.value
+            if isinstance(owner, ast.Name) and owner.id == "log" and call.func.attr in levels:
+                lines += 1
+                assert "extra" in {it.arg for it in call.keywords}, (path, call.lineno)
+    assert lines > 30
+
+
+def test_foreign_text_cannot_pretend_to_be_a_line_nor_command_a_terminal() -> None:
+    stream = io.StringIO()
+    record = logging.makeLogRecord({"name": "drld", "msg": "etcd says \x1b[2J\x9b\ndrld: ready"})
+    text_writer(stream)(record, record.getMessage(), 0)
+    assert stream.getvalue() == "drld: etcd says \\x1b[2J\\x9b\n    drld: ready\n"
 
 
 class Clock:

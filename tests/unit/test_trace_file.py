@@ -128,12 +128,16 @@ def test_pcapng_sections_resolutions_and_offsets() -> None:
     assert times == [100_000_000_005, 1_500_000_000, 2_000_000_000]
 
 
-def test_a_capture_that_was_cut_off_ends_before_the_cut() -> None:
-    """Wherever a writer was killed."""
+def test_a_capture_that_was_cut_off_is_read_up_to_the_cut() -> None:
+    """Wherever a writer was killed; the reader is told."""
     for whole in (capture(Ether() / INNER), section("<") + enhanced("<", 5)):
         double = whole + whole[24 if whole[0] != 0x0A else len(section("<")) :]
-        for end in range(len(whole), len(double)):
-            assert len([*packets(io.BytesIO(double[:end]))]) == 1
+        for end in range(len(whole) + 1, len(double)):
+            found = packets(io.BytesIO(double[:end]))
+            next(found)
+            with pytest.raises(InputError, match="the capture ends inside a packet"):
+                next(found)
+        assert len([*packets(io.BytesIO(whole))]) == 1
         assert len([*packets(io.BytesIO(double))]) == 2
 
 
@@ -148,8 +152,16 @@ def test_a_capture_that_was_cut_off_ends_before_the_cut() -> None:
         (section("<").replace(b"\x4d\x3c", b"\0\0"), "the capture is damaged: a section of no"),
         (section("<") + struct.pack("<II", 6, 8), "the capture is damaged: a block of 8 bytes"),
         (section("<") + block("<", 3, bytes(20)), "the capture has packets without a time"),
-        (section("<") + block("<", 6, bytes(4)), "the capture is damaged: "),
-        (section("<") + block("<", 1, b""), "the capture is damaged: "),
+        (section("<") + block("<", 6, bytes(4)), "the capture is damaged: a block of type 6"),
+        (section("<") + block("<", 1, b""), "the capture is damaged: a block of type 1"),
+        (
+            section("<", b"\x0e\0\x08\0" + b"\xff" * 7 + b"\x7f") + enhanced("<", 5),
+            "the capture is damaged: a time of ",
+        ),
+        (
+            section("<", b"\x0e\0\x08\0" + bytes(7) + b"\x80") + enhanced("<", 5),
+            "the capture is damaged: a time of -",
+        ),
         (block("<", 0x0A0D0D0A, section("<")[8:24]) + enhanced("<", 0), "the capture is damaged"),
         (
             section("<") + block("<", 6, struct.pack("<IIIII", 0, 0, 0, 99, 99)),

@@ -34,6 +34,7 @@ from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.bpf import Code, possible_cpus
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
+from drld.log_event import event
 from drld.model import GRACE_INTERVALS, NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer
 from drld.police.source_sample import SourcePrefix
@@ -289,6 +290,7 @@ class KernelDatapath:
             log.warning(
                 "limits start with full buckets: cannot take over those of the last daemon: %s",
                 refusal,
+                extra=event("datapath.emptied", reason=str(refusal)),
             )
         return None
 

@@ -28,6 +28,7 @@ from drld.ebpf.bpf import Code, Map, Program
 from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.hook import Device, Hook, device
 from drld.errors import DatapathError
+from drld.log_event import event
 from drld.police.direction import Direction
 from drld.spec import LimitSpec
 
@@ -201,11 +202,11 @@ class Hooks:
             if new and hook not in self._named:
                 continue  # another container's interface of the same name
             count += 1
-            log.warning(
-                "%s: attached again: %s",
-                hook.interface,
-                "a new interface" if new else f"the program was gone ({hook.direction.value})",
+            cause = "a new interface" if new else f"the program was gone ({hook.direction.value})"
+            again = event(
+                "interface.reattached", hook.interface, interface=hook.interface, reason=cause
             )
+            log.warning("%s: attached again: %s", hook.interface, cause, extra=again)
         # A device that was renamed lives on, with the program.
         current = {(each.device.index, hook.direction) for hook, each in self._attached.items()}
         for former_index, direction in former - current:
@@ -218,6 +219,11 @@ class Hooks:
             log.error(
                 "%s: not limited: cannot attach the program: %s; drld keeps trying",
                 *(hook.interface, error),
+                extra=event(
+                    "interface.unlimited",
+                    hook.interface,
+                    **{"interface": hook.interface, "reason": str(error)},
+                ),
             )
         self._lost.add(hook)
 
@@ -325,6 +331,9 @@ class Hooks:
             log.error(
                 "%s: not limited: %d interfaces beyond the first %d",
                 *(key.interface, beyond, MAX_FOLLOWED),
+                extra=event(
+                    "interface.unlimited", key.interface, interface=key.interface, count=beyond
+                ),
             )
         for name in twice:
             if name not in self._remarked:
@@ -333,6 +342,7 @@ class Hooks:
                     "%s: counts packets again that cross an interface below it: "
                     "match.%s = %s stands for both",
                     *(name, key.direction.value, key.interface),
+                    extra=event("interface.counted_twice", name, interface=name),
                 )
         if len(self._remarked) > MAX_FOLLOWED:  # names of containers come and go
             self._remarked = set(twice)

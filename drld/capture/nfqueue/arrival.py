@@ -29,6 +29,7 @@ from drld.ebpf.bpf import Program
 from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
+from drld.log_event import event
 from drld.model import NS_PER_S
 from drld.police.arrival_time import ArrivalTimes
 from drld.police.direction import Direction
@@ -111,7 +112,11 @@ class Arrival:
                 if self._wanted == EBPF:
                     raise
                 self._refusal = f" (no eBPF: {error})"
-                log.warning("no eBPF arrival timestamps, the kernel's instead: %s", error)
+                log.warning(
+                    "no eBPF arrival timestamps, the kernel's instead: %s",
+                    error,
+                    extra=event("timestamps.fallback", reason=str(error)),
+                )
             else:
                 return EBPF
         if self._wanted == READ:
@@ -146,7 +151,11 @@ class Arrival:
             hooks = plan(limits)
             install(hooks)
             self._late = f" (the firewall refuses to take them earlier: {error})"
-            log.warning("outgoing packets are charged when the daemon reads them: %s", error)
+            log.warning(
+                "outgoing packets are charged when the daemon reads them: %s",
+                error,
+                extra=event("timestamps.fallback", reason=str(error)),
+            )
         self._hooks = hooks
         self._follow_interfaces()
         if not self._in_force:
@@ -262,7 +271,11 @@ class Arrival:
                     attachment.put(index, Direction.IN, program, _NOTE)
                 except DatapathError as error:
                     self._refused[index] = name
-                    log.warning("%s: incoming packets get no eBPF timestamp: %s", name, error)
+                    log.warning(
+                        "%s: incoming packets get no eBPF timestamp: %s",
+                        *(name, error),
+                        extra=event("timestamps.fallback", name, interface=name, reason=str(error)),
+                    )
                     continue
             self._stamping[index] = name
 

@@ -41,6 +41,7 @@ from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
 from drld.capture.rules import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.errors import DatapathError
+from drld.log_event import event
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.direction import Direction
 from drld.police.policer import Policer
@@ -278,7 +279,11 @@ class NfqueueDatapath:
             # Any error: a packet without a verdict would block a place in the queue forever.
             self._errors += 1
             if self._errors & (self._errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-                log.exception("error %d in judging a packet", self._errors)
+                log.exception(
+                    "error %d in judging a packet",
+                    self._errors,
+                    extra=event("datapath.error", count=self._errors),
+                )
             return self._gate.fail_open
 
     def _judge(self, packet: netfilterqueue.Packet) -> int:

@@ -27,6 +27,7 @@ from drld.capture.rules import (
 )
 from drld.ebpf.cleaning import cleaning_up
 from drld.errors import DatapathError
+from drld.log_event import event
 from drld.police.direction import Direction
 
 log = logging.getLogger(__name__)
@@ -190,6 +191,7 @@ class ManualFirewall(Firewall):
             " installed:\n%s",
             queue,
             operator_rules(self._limiter, hooks, queue),
+            extra=event("firewall.wanted", queue=queue),
         )
 
     def remove(self) -> None:

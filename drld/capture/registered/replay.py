@@ -126,6 +126,8 @@ class Replay:
         self.strange = 0
         """Frames that are not IP, which no limit sees."""
         self.first_ns = self.last_ns = 0
+        self.back = 0
+        """Packets before the one that the capture has before them."""
 
     def _watch(self, policy: Policy, enforcement: Enforcement, now_ns: int) -> Policer:
         made = self._watched[policy.id] = _Watched(policy, enforcement, now_ns)
@@ -135,12 +137,20 @@ class Replay:
         """Judge the packets; yield their number now and then.
 
         Raises:
-            InputError: a part of the capture is damaged.
+            InputError: a part of the capture is damaged; the packets before it are judged.
         """
+        try:
+            yield from self._run()
+        finally:
+            for watched in self._watched.values():
+                watched.tally.end()
+
+    def _run(self) -> Iterator[int]:
         for it in self._captured:
             if not self.packets:
                 self._start(it.time_ns)
             self.packets += 1
+            self.back += it.time_ns < self.last_ns
             self.last_ns = max(self.last_ns, it.time_ns)
             if it.data:
                 self.judge(it)
@@ -148,8 +158,6 @@ class Replay:
                 self.strange += 1
             if self.packets % REPORT_EVERY == 0:
                 yield self.packets
-        for watched in self._watched.values():
-            watched.tally.end()
 
     def _start(self, now_ns: int) -> None:
         self.first_ns = self.last_ns = now_ns

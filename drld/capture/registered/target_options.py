@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-OPTIONS: dict[str, tuple[str | None, str | None]] = {
-    "in": ("INTERFACE", "Packets that arrive at it."),
-    "out": ("INTERFACE", "Packets that leave by it."),
-    "source": ("PREFIX", None),
-    "destination": ("PREFIX", None),
-    "protocol": (None, None),
-    "source_port": ("PORT", None),
-    "destination_port": ("PORT", None),
-    "mark": (None, None),
+OPTIONS: dict[str, tuple[str, str]] = {
+    "in": ("INTERFACE", 'Packets that arrive at it; "veth*" is a pattern.'),
+    "out": ("INTERFACE", "Packets that leave by it, as --in."),
+    "source": ("PREFIX", 'Such as "10.9.2.0/24"; default: any, as for all below.'),
+    "destination": ("PREFIX", "Of the family of --source."),
+    "protocol": ("NAME", 'Such as "tcp", or a number.'),
+    "source_port": ("PORT", 'One, or a range such as "8000-8100"; needs --protocol.'),
+    "destination_port": ("PORT", "As --source-port."),
+    "mark": ("MARK", 'Of the packet: "0x10", or "0x10/0xff" with a mask.'),
 }
 """By key of `match`: the placeholder of its value in the help, and the help text."""

@@ -22,7 +22,7 @@ from tests.control_fake import CONFIGURATION, FakeDaemon
 from tests.fuzz.targets import api
 from tests.fuzz.targets.base import Target
 
-PEER = HttpPeer("127.0.0.1:1", loopback=True)
+PEER = HttpPeer("127.0.0.1", 1, loopback=True)
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _HOST = re.compile(rb"^host:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 

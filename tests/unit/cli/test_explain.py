@@ -111,8 +111,9 @@ async def test_mistakes(control: Path, daemon: FakeDaemon, tmp_path: Path) -> No
     assert 'packet: must be one such as "tcp 10.0.0.1:1234 > 10.9.2.3:80' in result.stderr
     (tmp_path / "file").write_bytes(b"no capture")
     result = await drlctl(control, "explain", tmp_path / "file")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "must be a capture: pcap or pcapng" in result.stderr
+    assert refused(result) == f"drlctl: {tmp_path}/file: must be a capture: pcap or pcapng\n"
+    said = refused(invoke("explain", tmp_path / "none.pcap", "out", "eth1"))
+    assert said == f"drlctl: {tmp_path}/none.pcap: No such file or directory\n"
     (tmp_path / "bad.toml").write_text("")
     said = refused(invoke("explain", PACKET, "--config", tmp_path / "none.toml"))
     assert said == f"drlctl: {tmp_path}/none.toml: No such file or directory\n"
@@ -146,6 +147,19 @@ def test_a_capture_in_sum(file: Path, tmp_path: Path) -> None:
         ["site", "after"],
         [],
     ]
+
+
+def test_a_capture_that_was_cut_off_is_explained_up_to_there(file: Path, tmp_path: Path) -> None:
+    path = trace(tmp_path / "trace.pcap")
+    path.write_bytes(path.read_bytes()[:-17])
+    args = ("explain", path, "out", "eth1", "--config", file)
+    for options, shown in (((), "forwarded  site, after      2\n"), (("--json",), '"t": 2.0')):
+        result = invoke(*args, *options)
+        assert (result.exit_code, result.stderr) == (
+            1,
+            f"drlctl: {path}: the capture ends inside a packet\n",
+        )
+        assert shown in result.stdout
 
 
 async def test_a_capture_asks_the_daemon_once_for_packets_alike(

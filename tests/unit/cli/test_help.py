@@ -40,6 +40,23 @@ def test_help_has_an_example_and_json(path: tuple[str, ...]) -> None:
     assert ("--json" in text) == (path not in NO_JSON)
 
 
+def test_lists_of_commands_cut_no_summary() -> None:
+    for path in ((), ("limit",), ("keys",), ("fleet",)):
+        listed = invoke(*path, "--help").stdout.partition("Commands:")[2]
+        assert len(listed) > 100
+        assert "..." not in listed
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_option_is_explained(path: tuple[str, ...]) -> None:
+    command: click.Command = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    options = [it for it in command.params if isinstance(it, click.Option)]
+    assert [it.name for it in options if not it.help] == []
+
+
 def test_the_exit_codes_are_told_once() -> None:
     text = " ".join(invoke("--help").stdout.split())
     assert "Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage" in text

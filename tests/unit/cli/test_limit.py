@@ -112,6 +112,8 @@ async def test_refusals(control: Path, tmp_path: Path) -> None:
         (("add", "x.toml", "--rate", "1mbit"), "either a FILE with [[limit]] tables, or options"),
         (("set", "a"), "nothing to set: give an option such as --rate"),
         (("pause", "a", "--fleet", "--save"), "--save is for this limiter"),
+        (("pause", "a", "--wait", "3"), "--wait is for the fleet's registry: add --fleet"),
+        (("show", "--config", "x"), "--config is for the fleet's registry: add --fleet"),
         (("remove",), "Missing argument 'LIMIT'"),
     ],
 )

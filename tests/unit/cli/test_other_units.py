@@ -72,6 +72,7 @@ async def test_limit_show(control: Path) -> None:
     assert await output(control, "limit", "show", "logins") == lines("""
         limit        logins (id 2), ctb, enforce, on failure default, excess wait
         rate         50 calls/s, burst 12.5 calls (auto), every 50.0 ms
+        match        service login
         flow         caller
         in force     50 calls/s
         demand       400 calls/s, 1 flows sampled

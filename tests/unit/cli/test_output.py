@@ -107,6 +107,7 @@ async def test_limit_show(control: Path) -> None:
     assert await output(control, "limit", "show", "customer-a") == lines("""
         limit        customer-a (id 1), fps, enforce, on failure share, excess drop
         rate         10.0 Mbit/s, burst 312 kB (auto), every 50.0 ms
+        match        in eth1
         flow         5-tuple
         in force     6.67 Mbit/s
         demand       3.12 Mbit/s, 3 flows sampled
@@ -124,6 +125,7 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
         limit        b (id 20), grd, shadow, on failure open, excess mark
         rate         1.50 Gbit/s, burst 2.00 MB, every 500 ms
         weights      lim1 2, lim3 0.25, others 1
+        match        out eth1, protocol tcp
         flow         source/24/64
         unsaved      mode, match (until a restart or a reload)
         in force     1.50 Gbit/s

@@ -79,7 +79,13 @@ def test_a_limit_by_hand(trace: Path) -> None:
     answer = json.loads(
         invoke("replay", trace, "--rate", "20kbit", "--burst", "5kB", "--json").stdout
     )
-    assert answer["trace"] == {"packets": 31, "not_ip": 1, "s": 1.0}
+    assert answer["trace"] == {
+        "packets": 31,
+        "not_ip": 1,
+        "back_in_time": 0,
+        "s": 1.0,
+        "damage": None,
+    }
     (it,) = answer["limits"]
     assert (it["limit"], it["forwarded_packets"], it["dropped_packets"]) == ("all", 7, 23)
     assert it["worst_second"] == {
@@ -114,17 +120,39 @@ def test_wrong_usage(trace: Path, options: list[str], said: str) -> None:
 
 
 def test_what_cannot_be_read(trace: Path, file: Path, tmp_path: Path) -> None:
-    for content, said in ((b"none", "must be a capture"), (b"\xff" * 16, "the capture is damaged")):
-        bad = tmp_path / "bad.pcap"
-        bad.write_bytes((trace.read_bytes() if content[0] == 0xFF else b"") + content)
-        reason = refused(invoke("replay", bad, "--rate", "1mbit"))
-        assert reason.startswith(f"drlctl: {bad}: {said}")
+    bad = tmp_path / "bad.pcap"
+    bad.write_bytes(b"none")
+    assert refused(invoke("replay", bad, "--rate", "1mbit")) == (
+        f"drlctl: {bad}: must be a capture: pcap or pcapng\n"
+    )
     assert "packet: must have each of" in refused(
         invoke("replay", trace, "over", "eth1", "--config", file)
     )
     assert "size: must be left out" in refused(
         invoke("replay", trace, "size", "1", "--config", file)
     )
+
+
+def test_a_damaged_capture_is_replayed_up_to_there(trace: Path) -> None:
+    whole = trace.read_bytes()
+    for content, said in (
+        (whole[:-1], "30 packets in 1.00 s, 0 of them not IP\n"),
+        (whole + b"\xff" * 16, "31 packets in 1.00 s, 1 of them not IP\n"),
+    ):
+        trace.write_bytes(content)
+        result = invoke("replay", trace, "--rate", "1mbit")
+        assert result.exit_code == 1
+        assert result.stdout.startswith(said)
+        assert result.stderr.startswith(f"drlctl: {trace}: the capture ")
+        report = json.loads(invoke("replay", trace, "--rate", "1mbit", "--json").stdout)
+        assert f"{trace}: {report['trace']['damage']}" in result.stderr
+
+
+def test_packets_that_go_back_in_time_are_counted(trace: Path) -> None:
+    records = trace.read_bytes()[24:]
+    trace.write_bytes(trace.read_bytes() + records)
+    said = invoke("replay", trace, "--rate", "1mbit").stdout
+    assert said.splitlines()[1].startswith("20 of them go back in time: ")
 
 
 def test_a_plot(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,20 @@ def test_a_socket_that_a_killed_daemon_left(tmp_path: Path) -> None:
     assert "refused" in refused(invoke("--socket", path, "status"))
 
 
+def test_a_daemon_that_many_wait_for_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket that does not block would fail at once where the backlog is full."""
+    path = tmp_path / "lim1.sock"
+    monkeypatch.setattr(client.Daemon.__init__, "__defaults__", (0.1,))
+    with socket.socket(socket.AF_UNIX) as daemon, socket.socket(socket.AF_UNIX) as first:
+        daemon.bind(str(path))
+        daemon.listen(0)
+        first.connect(str(path))
+        said = refused(invoke("--socket", path, "status"))
+    assert said == f"drlctl: the daemon at {path} does not answer\n"
+
+
 @asynccontextmanager
 async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
     """Something that is not drld answers on a socket."""

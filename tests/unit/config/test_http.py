@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from drld import config, reload
+from drld.config.certificate import expiry
 from drld.errors import ConfigError
 from drld.spec import HttpSpec, LimiterSpec
 from tests.certificates import Certificate, authority, signed
@@ -92,6 +94,31 @@ def test_a_certificate_has_a_key_and_clients_need_one_where_the_server_has(
         assert problems(http('"10.0.0.1:1"', line)) == [
             f"drld.toml: http.{missing}: is required with http.{given}"
         ]
+
+
+def test_the_certificate_s_date_is_known(files: tuple[Certificate, Certificate]) -> None:
+    """As openssl reads it; the first of a chain counts."""
+    ca, own = files
+    command = ["openssl", "x509", "-noout", "-enddate", "-in", str(own.cert)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    expires = ssl.cert_time_to_seconds(said.strip().removeprefix("notAfter="))
+    found = parsed('"10.0.0.1:1"', f'certificate = "{own.cert}"', f'key = "{own.key}"').http
+    assert found is not None
+    assert found.expires == expires
+    assert expiry(own.cert.read_text() + ca.cert.read_text()) == expires
+
+
+def test_dates_before_and_after_2049() -> None:
+    """UTCTime and GeneralizedTime (RFC 5280, 4.1.2.5); a certificate may lack a version."""
+    for text, tag, year in (("491231235959Z", 0x17, 2049), ("20500101000000Z", 0x18, 2050)):
+        date = bytes([tag, len(text)]) + text.encode()
+        validity = b"\x30" + bytes([2 * len(date)]) + 2 * date
+        for version in (b"", b"\xa0\x03\x02\x01\x02"):
+            inner = version + b"\x02\x01\x01" + 2 * b"\x30\x00" + validity
+            body = b"\x30\x81" + bytes([len(inner)]) + inner
+            der = b"\x30\x81" + bytes([len(body)]) + body
+            at = datetime.fromtimestamp(expiry(ssl.DER_cert_to_PEM_cert(der)), timezone.utc)
+            assert at.year == year
 
 
 def test_files_that_cannot_be_used_are_named(

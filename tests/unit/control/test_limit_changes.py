@@ -113,6 +113,15 @@ async def test_what_the_host_refuses_is_one_error(
     assert answer.json() == {"error": "interface eth9: does not exist"}
 
 
+async def test_a_path_cannot_forge_a_line_of_the_log(
+    api: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "drld.control")
+    await api.post("/v1/limits/%1b[31m%0adrld:%20ready/remove", json={})
+    (line,) = caplog.messages
+    assert line.startswith("POST /v1/limits/%1b[31m%0adrld:%20ready/remove by uid ")
+
+
 async def test_the_log_says_who_asked(
     api: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:

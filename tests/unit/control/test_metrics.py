@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from drld.control import exposition
-from drld.control.schema import LimitReport
+from drld.control.schema import LimitReport, RegistryReport
 from drld.control.turns import Turns
 from tests.control_fake import FakeDaemon, client, many_limits, served
 from tests.examples import examples
@@ -210,6 +211,8 @@ async def test_drlctl_prints_them(api: httpx.AsyncClient, path: Path) -> None:
 
 async def test_every_family_is_documented(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
     daemon.report["gossip"]["errors"] = {"EPERM": 1}
+    daemon.report["config"]["certificate_expires_at"] = 1.9e9
+    daemon.report["registry"] = cast(RegistryReport, {"state": "connected", "problem_count": 2})
     found = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in (await scraped(api)).values()

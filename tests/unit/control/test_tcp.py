@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -174,7 +175,7 @@ async def test_an_address_of_the_network_has_any_name(
     daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        tcp.HttpConnections, "peer", lambda *_: tcp.HttpPeer("10.0.0.9:1", loopback=False)
+        tcp.HttpConnections, "peer", lambda *_: tcp.HttpPeer("10.0.0.9", 1, loopback=False)
     )
     async with listening(daemon) as [(_, port)], asking(port) as one:
         answer = await one.get("/metrics", headers={"Host": "lim1.example"})
@@ -235,14 +236,28 @@ async def test_strangers_have_places_of_their_own(
     monkeypatch.setattr(tcp, "MAX_HTTP_CONNECTIONS", 2)
     monkeypatch.setattr(tcp, "ACCEPT_PAUSE_S", 0)
     async with listening(daemon) as [endpoint], served(daemon, path), AsyncExitStack() as stack:
-        for _ in range(2):
-            await stack.enter_async_context(await trio.open_tcp_stream(*endpoint))
-        async with await trio.open_tcp_stream(*endpoint) as third:
+        first = await stack.enter_async_context(await trio.open_tcp_stream(*endpoint))
+        # One address has half of the places.
+        async with await trio.open_tcp_stream(*endpoint) as again:
+            with trio.fail_after(5):
+                await ended(again)
+        other = partial(trio.open_tcp_stream, *endpoint, local_address="127.0.0.2")
+        second = await stack.enter_async_context(await other())
+        await second.send_all(REQUEST)
+        assert await second.receive_some()
+        async with await trio.open_tcp_stream(*endpoint, local_address="127.0.0.3") as third:
             with trio.fail_after(5):
                 await ended(third)
         async with client(path) as own:
             assert (await own.get("/v1/status")).status_code == 200
-    assert any("refused a HTTP connection of 127.0.0.1:" in it.message for it in caplog.records)
+        # Its place is free when it has gone.
+        await first.aclose()
+        await wait_all_tasks_blocked()
+        async with await trio.open_tcp_stream(*endpoint) as again:
+            await again.send_all(REQUEST)
+            assert await again.receive_some()
+    assert any("refused an HTTP connection of 127.0.0.1:" in it.message for it in caplog.records)
+    assert {vars(it).get("event") for it in caplog.records} >= {"http.refused"}
 
 
 async def test_connections_are_accepted_at_a_pace(

@@ -1,1 +1,1 @@
-OPTIONS = {"service": ("NAME", "Calls of it."), "caller": ("NAME", None)}
+OPTIONS = {"service": ("NAME", "Calls of it."), "caller": ("NAME", "Whose calls.")}
