@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
+from . import preloaded
+from .preloaded import ROOT, Forked
 from .topology import DEADLINE_S, wait_for
-
-ROOT = Path(__file__).parents[2]
 
 CENTRAL = (
     'rate = "10kbit"\nburst = "10kB"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
@@ -45,7 +45,7 @@ class DaemonHost:
         self._log_path = directory / f"{name}.log"
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(str(self._notify_path))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self.states: list[str] = []
         """What it told the service manager."""
 
@@ -89,18 +89,30 @@ class DaemonHost:
         assert self.wait_for_state("READY=1"), self.log
 
     def spawn(self, *program: str) -> None:
-        """Start it, or a Python program that stands for it."""
-        with self._log_path.open("ab") as log:
+        """Start it, or a Python program that stands for it: a process that imports its modules."""
+        environment = {"NOTIFY_SOCKET": str(self._notify_path), **self.environment}
+        arguments = ("--config", str(self.config), *self.arguments)
+        log = self._log_path
+        if not program and not self.wrapper:
+            self._process = Forked(
+                "drld",
+                *arguments,
+                output=log,
+                errors=log,
+                namespace=self.namespace,
+                environment=environment,
+            )
+            return
+        with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [
                     *("ip", "netns", "exec", self.namespace, *self.wrapper),
-                    *(sys.executable, *(program or ("-m", "drld")), "--config", str(self.config)),
-                    *self.arguments,
+                    *(sys.executable, *(program or ("-m", "drld")), *arguments),
                 ],
                 cwd=ROOT,
-                env={**os.environ, "NOTIFY_SOCKET": str(self._notify_path), **self.environment},
-                stdout=log,
-                stderr=log,
+                env={**os.environ, **environment},
+                stdout=file,
+                stderr=file,
             )
 
     def wait_for_state(self, state: str) -> bool:
@@ -116,29 +128,14 @@ class DaemonHost:
 
     def ctl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run drlctl."""
-        return subprocess.run(
-            [sys.executable, "-m", "drld.cli", "--socket", str(self.socket), *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=check,
-            timeout=DEADLINE_S * 3,
-        )
+        done = preloaded.run("drld.cli", "--socket", str(self.socket), *arguments)
+        if check:
+            done.check_returncode()
+        return done
 
     def ask(self, *arguments: str) -> Any:
         """What drlctl prints with --json."""
         return json.loads(self.ctl(*arguments, "--json").stdout)
-
-    def python(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a module of the project, in whatever namespace the caller is."""
-        return subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DEADLINE_S * 3,
-        )
 
     def limit(self, name: str) -> Any:
         """One limit's report."""

@@ -21,6 +21,7 @@ import httpx
 from testbed.netns import run, within
 
 from ..etcd_server import EtcdServer
+from . import preloaded
 from .daemon_host import DaemonHost
 from .topology import DEADLINE_S, wait_for
 
@@ -135,7 +136,7 @@ class RegistryFleet:
         config = ("--config", str(file or daemon.config))
         words = (*config, verb) if group == "fleet" else (verb, *config)
         command = (group, *words, *rest, "--json")
-        done = within(self.namespace, lambda: daemon.python("drld.cli", *command))
+        done = preloaded.run("drld.cli", *command, namespace=self.namespace)
         assert not check or done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else done.stderr
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -11,11 +10,8 @@ from drld.model import Enforcement, FlowId, Measurement
 from drld.spec import LimitSpec
 
 from . import datapath_host, kernel_host, nfqueue_host
+from .preloaded import PROCESSES
 from .topology import DEADLINE_S, wait_for
-
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([kernel_host.__name__, nfqueue_host.__name__])
-"""Imports take most of the time that a datapath's process would need to start."""
 
 
 class RemoteDatapath:
@@ -27,8 +23,8 @@ class RemoteDatapath:
         namespace: str,
         environment: Mapping[str, str],
     ) -> None:
-        self._pipe, theirs = _PROCESSES.Pipe()
-        self.process = _PROCESSES.Process(
+        self._pipe, theirs = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(
             target=datapath_host.serve,
             args=(make, namespace, dict(environment), theirs),
             daemon=True,

@@ -122,7 +122,8 @@ def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
 
 def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) -> None:
     undecided.configure({"customer-a": SHARED})
-    undecided.start()
+    undecided.spawn("-m", "drld")
+    assert undecided.wait_for_state("READY=1")
     pid = undecided.ask("status")["pid"]
     status = Path(f"/proc/{pid}/status").read_text()
     resident_kb = int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1])

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from .daemon_host import ROOT, SHARED, DaemonHost
+from .daemon_host import SHARED, DaemonHost
+from .preloaded import ROOT
 from .topology import DEADLINE_S, Topology, wait_for
 
 pytestmark = pytest.mark.kernel

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from . import preloaded
 from .daemon_host import CENTRAL, SHARED, DaemonHost
 from .topology import DEADLINE_S, Topology, wait_for
 
@@ -166,7 +167,7 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
     assert daemon.ask("limit", "add", *added, "--save")["saved"].endswith(".d/99-drlctl.toml")
     assert daemon.ctl("limit", "set", "customer-a", "--rate", "20kbit", "--save").returncode == 0
     assert daemon.stop() == 0
-    checked = daemon.python("drld", "--config", str(daemon.config), "--check")
+    checked = preloaded.run("drld", "--config", str(daemon.config), "--check")
     assert checked.stdout == f"{daemon.config}: ok (limits: 2, peers: 0)\n"
     daemon.start()
     rates = {limit["name"]: limit["rate_bps"] for limit in daemon.get("/v1/limits")}
@@ -184,7 +185,7 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
     bad = Path(f"{daemon.config}.d") / "50-bad.toml"
     bad.write_text('[[limit]]\nid = 1\nburst = "much"\n')
     for done in (
-        daemon.python("drld", "--config", str(daemon.config), "--check"),
+        preloaded.run("drld", "--config", str(daemon.config), "--check"),
         daemon.ctl("reload", check=False),
     ):
         assert done.returncode != 0
