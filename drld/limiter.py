@@ -17,7 +17,6 @@ allocator.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from drld.allocators import ALLOCATORS
@@ -30,6 +29,7 @@ from drld.gossip.fabrics.sliding_extreme import sliding_min
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.policy import Mode, Policy
+from drld.record import record
 from drld.units import Unit
 
 
@@ -45,7 +45,7 @@ def share_of(shares: Mapping[str, float], name: str, members: int) -> float:
     return shares.get(name, 0.0) if shares else 1 / members
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tick:
     """The result of one estimate interval."""
 
@@ -158,7 +158,10 @@ class Limiter:
         seen = self.fabric.view(now_ns)
         # On push-sum it depends on how many limiters are connected.
         self._remember()
-        view = replace(seen, told=self._told.latest(now_ns), news_ns=self._news_ns)
+        view = GlobalView(
+            seen.remote, seen.connected, seen.age_ns, seen.unnamed,
+            told=self._told.latest(now_ns), news_ns=self._news_ns,
+        )  # fmt: skip
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         # Figure 2's line 9 has no upper bound.

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol, TypeAlias
+
+from drld.record import record
 
 NS_PER_S = 1_000_000_000
 HEARTBEAT = 0
@@ -41,7 +43,7 @@ FlowId: TypeAlias = FlowKey | int
 """What a datapath calls a flow: the key itself, or a hash of it (the kernel datapath)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Measurement:
     """What a datapath counted for one limit since the last read.
 
@@ -87,7 +89,7 @@ class SampledFlow(Protocol):
         """Whether it has been silent for so long that it counts for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Demand:
     """What the estimators make of the measurements of one limit."""
 
@@ -117,7 +119,7 @@ class Demand:
     """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, bytes/s."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GlobalView:
     """What gossip knows of the other limiters of one limit."""
 
@@ -136,7 +138,7 @@ class GlobalView:
     """How old news of the others may be when it is used, ns: `Fabric.news_ns`, and an interval."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Enforcement:
     """What a datapath must do for one limit until the next tick.
 
@@ -175,7 +177,7 @@ class Quantity(enum.Enum):
     """Flow weight: the equivalent number of unbottlenecked flows (`fair`, FPS)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Update:
     """One limiter's news of one limit to one peer, as far as all fabrics have it in common.
 

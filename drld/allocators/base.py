@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, get_type_hints
 
 from drld.model import Demand, Enforcement, GlobalView, Quantity
+from drld.record import record
 from drld.units import BYTES
 
 MAX_DRAIN = 2.0**53
@@ -45,7 +46,7 @@ class InForce:
     """Typical item of the limit's unit, tokens: a packet of full size."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Allocation:
     """What an allocator decides for the next interval."""
 

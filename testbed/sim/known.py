@@ -25,14 +25,15 @@ from drld.model import HEARTBEAT, Quantity, Update
 class Others(Set[str]):
     """All limiters but one."""
 
-    __slots__ = ("_all", "_me")
+    __slots__ = ("_all", "_len", "_me")
 
     def __init__(self, everybody: Sequence[str], me: int) -> None:
         self._all = everybody
         self._me = me
+        self._len = len(everybody) - 1
 
     def __len__(self) -> int:
-        return len(self._all) - 1
+        return self._len
 
     def __contains__(self, name: object) -> bool:
         return name != self._all[self._me]

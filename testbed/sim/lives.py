@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sealed(Generic[T]):
     """A datagram of one session."""
 
@@ -26,7 +26,7 @@ class Sealed(Generic[T]):
     answer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Opened(Generic[T]):
     """The outcome of a datagram."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drld.errors import WireError
@@ -12,9 +11,10 @@ from drld.gossip.wire.layout import Word
 from drld.gossip.wire.message import register
 from drld.gossip.wire.update_codec import MAX_VALUE, UpdateCodec
 from drld.model import Quantity, Update
+from drld.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MeshUpdate(Update):
     """An update in a mesh; its value is what the sender wants, not negative."""
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drld.gossip.wire.layout import Word
 from drld.gossip.wire.message import register
 from drld.gossip.wire.update_codec import UpdateCodec
 from drld.model import HEARTBEAT, Quantity, Update
+from drld.record import record
 
 EPOCH_MODULUS = 16
 MAX_WEIGHT = 2.0**20
 """In units of the weight one limiter begins with: beyond the weight of any fleet."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PushsumUpdate(Update):
     """An update in push-sum; its value is a part of the sender's, and may be negative."""
 

@@ -89,12 +89,17 @@ class Tree(Fabric[_Neighbour]):
         """Until when that is the least that counts."""
         self._quiescence = Quiescence()
         self._bridge = sliding_max(self.membership.bridged_ns)
+        self._size_up()
+
+    def _size_up(self) -> None:
+        """Set what depends on the number of peers."""
+        height = (len(self.membership.peers) + 1).bit_length()
+        self._news_ns = (1 + height) * self.membership.interval_ns
 
     @property
     def news_ns(self) -> int:
         """See `Fabric.news_ns`: up and down the tree, half an interval a hop."""
-        height = (len(self.membership.peers) + 1).bit_length()
-        return (1 + height) * self.membership.interval_ns
+        return self._news_ns
 
     @property
     def quiet(self) -> bool:
@@ -111,7 +116,7 @@ class Tree(Fabric[_Neighbour]):
         told = []
         for peer in targets:
             role = self.membership.role(peer, now_ns)
-            if role in (Role.PARENT, Role.CHILD):
+            if role is Role.PARENT or role is Role.CHILD:
                 told.append((peer, self._update(peer, role, sums.get(peer))))
         return told
 
@@ -180,6 +185,7 @@ class Tree(Fabric[_Neighbour]):
         super().set_peers()
         self._quiescence.others_want = True
         self._bridge = self._bridge.over(self.membership.bridged_ns)
+        self._size_up()
 
     def _sums(
         self, value: float, children: Mapping[str, Sum], rest: Sum, now_ns: int
@@ -193,19 +199,18 @@ class Tree(Fabric[_Neighbour]):
         )
         sums = {
             child: Sum(
-                below.value - told.value + rest.value,
+                # A difference of floats may come out below zero.
+                max(0.0, below.value - told.value + rest.value),
                 below.members - told.members + rest.members,
                 now_ns,
             )
             for child, told in children.items()
+            if membership.hears(child, now_ns)
         }
-        sums.update(dict.fromkeys(membership.parents(now_ns), below))
-        # A difference of floats may come out below zero.
-        return {
-            peer: told._replace(value=max(0.0, told.value))
-            for peer, told in sums.items()
-            if membership.hears(peer, now_ns)
-        }
+        for parent in membership.parents(now_ns):
+            if membership.hears(parent, now_ns):
+                sums[parent] = below
+        return sums
 
     def _children(self, now_ns: int) -> dict[str, Sum]:
         """What each child told."""

@@ -299,7 +299,9 @@ class TreeMembership(Membership):
         self._look(now_ns)
         others = self._bridge.update(self._members(now_ns) - 1, now_ns)
         connected, unnamed = self.named(round(others), now_ns)
-        changed = connected != self._connected or unnamed != self.unnamed
+        # Equal sets of thousands of names take long to compare, and mostly they are the same one.
+        same = connected is self._connected or connected == self._connected
+        changed = not same or unnamed != self.unnamed
         if changed:
             self._connected = connected
             self.unnamed = unnamed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drld.gossip.fabrics.tree_ranks import Role
@@ -11,12 +10,13 @@ from drld.gossip.wire.layout import Word
 from drld.gossip.wire.message import register
 from drld.gossip.wire.update_codec import UpdateCodec
 from drld.model import Quantity, Update
+from drld.record import record
 
 MAX_MEMBERS = 1 << 20
 """Limiters: beyond any fleet."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TreeUpdate(Update):
     """An update in a tree; its value is a sum of what limiters want, not negative."""
 
