@@ -16,6 +16,7 @@ import click
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
 _SILENT = "the daemon at {} does not answer"
+_UNKNOWN = "; the change may have been made: look before you try again"
 _STRANGER = "the process that answers on the socket is not drld"
 
 
@@ -80,6 +81,7 @@ class Daemon:
     ) -> Iterator[http.client.HTTPResponse]:
         """The daemon's answer, as long as the context lasts."""
         control = find_socket(self._given)
+        unknown = "" if method == "GET" else _UNKNOWN
         with _connected(control, self._timeout_s) as sock:
             connection = http.client.HTTPConnection("drld")
             connection.sock = sock
@@ -90,9 +92,10 @@ class Daemon:
                         sock.settimeout(None)
                     yield response
             except TimeoutError as error:
-                raise Refused(_SILENT.format(control)) from error
+                raise Refused(_SILENT.format(control) + unknown) from error
             except (OSError, http.client.IncompleteRead) as error:
-                raise Refused(f"the daemon at {control} closed the connection: {error}") from error
+                reason = f"the daemon at {control} closed the connection: {error}"
+                raise Refused(reason + unknown) from error
             except http.client.HTTPException as error:
                 raise Refused(_STRANGER) from error
 

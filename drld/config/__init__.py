@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from drld.config.checks import (
     check_sum,
 )
 from drld.config.http import read_http
-from drld.config.keys import read_ring
+from drld.config.keys import check_regular, read_ring
 from drld.config.layers import Layer, merge
 from drld.config.plane_tables import plane_of, planes
 from drld.config.probes import read_probes
@@ -141,6 +142,8 @@ def read_drop_ins(file: str) -> tuple[Layer, ...]:
     layers: list[Layer] = []
     for drop_in in found:
         try:
+            with suppress(OSError):  # which reading it names
+                check_regular(drop_in.stat())
             theirs, source = _document(drop_in)
             limits = theirs.get("limit", [])
             if not isinstance(limits, list) or theirs.keys() - {"limit"}:
@@ -148,6 +151,8 @@ def read_drop_ins(file: str) -> tuple[Layer, ...]:
             layers.append(Layer(source, limits))
         except ConfigError as error:
             problems += error.problems
+        except ValueError as error:
+            problems.append(f"{drop_in}: {error}")
     if problems:
         raise ConfigError(problems)
     return tuple(layers)

@@ -427,11 +427,12 @@ class Daemon:
                 self._configuration = after
                 if beside is not None:
                     self._save(beside, change, before)
+                # Before anything waits: a client that leaves now does not keep it from the log.
+                return self._changed_limits(before, after, change.save)
             finally:
                 if beside is not None:
                     beside.unlink(missing_ok=True)
                 await self._history.write()
-        return self._changed_limits(before, after, change.save)
 
     def _save(self, beside: Path, change: Change, before: Configuration) -> None:
         """Put the drop-in into place.
@@ -444,6 +445,7 @@ class Daemon:
             replace_by(drop_in, beside)
         except OSError as error:
             self._configuration = before.changed(replace(change, save=False))
+            self._changed_limits(before, self._configuration, False)
             reason = f"the change is in force, but not saved: {error.strerror}"
             raise ConfigError([f"{drop_in}: {reason}"]) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -162,10 +163,13 @@ def test_all_bad_drop_ins_are_named_at_once(folder: Folder) -> None:
     folder.add("a.toml", "?")
     folder.add("b.toml", "[limiter]\n")
     (folder.drop_ins / "c.toml").mkdir()
-    a, b, c = folder.problems()
+    os.mkfifo(folder.drop_ins / "d.toml")
+    a, b, c, d = folder.problems()
     assert a.startswith(f"{folder.drop_ins}/a.toml: ")
     assert b.startswith(f"{folder.drop_ins}/b.toml: must have")
-    assert c == f"{folder.drop_ins}/c.toml: Is a directory"
+    assert c == f"{folder.drop_ins}/c.toml: must be a regular file"
+    # A pipe without a writer would keep a reload, and all changes after it, waiting.
+    assert d == f"{folder.drop_ins}/d.toml: must be a regular file"
 
 
 def test_a_directory_that_is_none_is_one_line(folder: Folder) -> None:
