@@ -108,7 +108,7 @@ class Topology:
 
     def run(self, role: str, *command: str, stdin: str | None = None, check: bool = True) -> str:
         """Run a command in a namespace, and return what it prints."""
-        return run(["ip", "netns", "exec", self.names[role], *command], stdin=stdin, check=check)
+        return self.within(role, lambda: run(list(command), stdin=stdin, check=check))
 
     def within(self, role: str, function: Callable[[], T]) -> T:
         """Call a function in a namespace; the sockets it makes stay there."""
