@@ -70,10 +70,11 @@ def _remove_rules() -> None:
 
 @pytest.fixture
 def topology(built_topology: Topology) -> Iterator[Topology]:
-    """The namespaces, without firewall rules."""
+    """The namespaces as they were built; a test that leaves them otherwise fails."""
     yield built_topology
     built_topology.within("limiter", _remove_rules)
     take_off_tcx(built_topology)
+    assert built_topology.put_right() == []
 
 
 @pytest.fixture
