@@ -28,6 +28,8 @@ from testbed.netns import within
 T = TypeVar("T")
 
 DEADLINE_S = 60.0
+_PLAIN: dict[str, Any] = {"trust_env": False, "verify": False}
+"""Requests without TLS: reading the host's certificates takes longer than the rest of a request."""
 
 
 @functools.cache
@@ -122,7 +124,7 @@ class EtcdServer:
 
     def _healthy(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            health = self._within(lambda: httpx.get(f"{self.url}/health", trust_env=False))
+            health = self._within(lambda: httpx.get(f"{self.url}/health", **_PLAIN))
             return bool(health.json().get("health") == "true")
         return False
 
@@ -178,7 +180,7 @@ class EtcdServer:
         body = json.dumps(request)
 
         def post(version: str) -> httpx.Response:
-            return httpx.post(f"{self.url}/{version}/{path}", content=body, trust_env=False)
+            return httpx.post(f"{self.url}/{version}/{path}", content=body, **_PLAIN)
 
         answer = self._within(lambda: post("v3"))
         if answer.text.strip() in ("Not Found", "404 page not found"):  # etcd 3.3

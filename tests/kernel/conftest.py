@@ -15,6 +15,7 @@ from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.police.direction import Direction
 from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
+from testbed.netns import run
 
 from .attached import WAYS, take_off_tcx
 from .remote import RemoteNfqueueDatapath
@@ -59,18 +60,21 @@ def built_topology() -> Iterator[Topology]:
         topology.remove()
 
 
+def _remove_rules() -> None:
+    for tool in ("iptables-restore", "ip6tables-restore"):
+        run([tool], stdin="*mangle\nCOMMIT\n*security\nCOMMIT\n")
+    run(["nft", "flush", "ruleset"])
+    for device in ("in0", "out0"):
+        run(["tc", "qdisc", "del", "dev", device, "clsact"], check=False)
+
+
 @pytest.fixture
 def topology(built_topology: Topology) -> Iterator[Topology]:
-    """The namespaces, without firewall rules."""
+    """The namespaces as they were built; a test that leaves them otherwise fails."""
     yield built_topology
-    for tool in ("iptables", "ip6tables"):
-        for table in ("mangle", "security"):
-            for command in ("-F", "-X"):
-                built_topology.run("limiter", tool, "-t", table, command)
-    built_topology.run("limiter", "nft", "flush", "ruleset")
-    for device in ("in0", "out0"):
-        built_topology.run("limiter", "tc", "qdisc", "del", "dev", device, "clsact", check=False)
+    built_topology.within("limiter", _remove_rules)
     take_off_tcx(built_topology)
+    assert built_topology.put_right() == []
 
 
 @pytest.fixture

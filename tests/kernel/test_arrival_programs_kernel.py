@@ -43,7 +43,7 @@ def filters(topology: Topology) -> list[str]:
     """Classifiers and their hooks in the limiter's namespace, whoever's they are."""
     return [
         line
-        for device in topology.run("limiter", "ls", "/sys/class/net").split()
+        for _, device in topology.within("limiter", socket.if_nameindex)
         for kind in (["qdisc", "show"], ["filter", "show"])
         for line in topology.run(
             "limiter", "tc", *kind, "dev", device, *(["ingress"] if kind[0] == "filter" else [])

@@ -14,6 +14,7 @@ removed by the next.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import select
@@ -34,7 +35,9 @@ LONGEST_PAUSE_MS = 50.0
 """Between two looks: one at a daemon's report takes both processes some 5 ms of processor time."""
 
 ROLES = ("source", "limiter", "sink")
-ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33
+ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE, SIOCGIFMTU = 3, 4, 33, 0x8921
+PERMANENT = " 0x6 "
+"""Flags of a neighbour that is complete and permanent (ATF_COM | ATF_PERM)."""
 
 SETUP = {
     "source": """
@@ -101,6 +104,19 @@ class Topology:
         within(limiter, _forward)
         for role, commands in SETUP.items():
             run(["ip", "-n", self.names[role], "-batch", "-"], stdin=commands)
+        self._built = self._state()
+
+    def put_right(self) -> list[str]:
+        """What a test has changed and left so, if anything; it is as it was built afterwards."""
+        changed = sorted(self._state() ^ self._built)
+        if changed:
+            self.remove()
+            self.build()
+        return changed
+
+    def _state(self) -> set[str]:
+        """Interfaces with their MTU, IPv6 addresses, IPv4 routes and permanent neighbours."""
+        return {f"{role}: {line}" for role in ROLES for line in self.within(role, _lines)}
 
     def remove(self) -> None:
         for name in self.names.values():
@@ -108,7 +124,7 @@ class Topology:
 
     def run(self, role: str, *command: str, stdin: str | None = None, check: bool = True) -> str:
         """Run a command in a namespace, and return what it prints."""
-        return run(["ip", "netns", "exec", self.names[role], *command], stdin=stdin, check=check)
+        return self.within(role, lambda: run(list(command), stdin=stdin, check=check))
 
     def within(self, role: str, function: Callable[[], T]) -> T:
         """Call a function in a namespace; the sockets it makes stay there."""
@@ -171,6 +187,19 @@ class Capture:
             data, origin = self._link.recvfrom(65536)
             if origin[2] != PACKET_OUTGOING:
                 self.packets.append(data)
+
+
+def _lines() -> list[str]:
+    table = Path("/proc/thread-self/net")
+    lines = (table / "if_inet6").read_text().splitlines()
+    lines += (table / "route").read_text().splitlines()
+    # Tests send to addresses that nobody has.
+    lines += [line for line in (table / "arp").read_text().splitlines() if PERMANENT in line]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            answer = fcntl.ioctl(asking, SIOCGIFMTU, struct.pack("16sI12x", name.encode(), 0))
+            lines.append(f"{name} mtu {struct.unpack('16xI12x', answer)[0]}")
+    return lines
 
 
 def _forward() -> None:

@@ -147,7 +147,7 @@ async def test_other_hosts_see_the_page_if_asked_and_nothing_more(daemon: FakeDa
             serving = partial(serve_http, page=shown)
             listen = [("127.0.0.1", 0)]
             ((host, port),) = await nursery.start(serving, daemon, listen, lambda: None, Turns())
-            async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as other:
+            async with httpx.AsyncClient(base_url=f"http://{host}:{port}", verify=False) as other:
                 for url in ("/", "/page/main.js", "/v1/live", "/v1/panels"):
                     assert (await other.get(url)).status_code == (200 if shown else 404)
                 assert (await other.get("/v1/status")).status_code == 404

@@ -186,7 +186,7 @@ async def test_both_families_on_one_port(daemon: FakeDaemon) -> None:
     async with (
         listening(daemon, lambda: None, "0.0.0.0") as [(_, port)],
         trio.open_nursery() as nursery,
-        httpx.AsyncClient() as one,
+        httpx.AsyncClient(verify=False) as one,
     ):
         await nursery.start(serve_http, daemon, [("::", port)], lambda: None, Turns())
         for host in ("127.0.0.1", "[::1]"):
