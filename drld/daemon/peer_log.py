@@ -91,6 +91,8 @@ class PeerLog:
                 )
 
     def _verdicts(self, engine: Engine, probes: Probes) -> Iterator[Notice]:
+        if not engine.node.judged:
+            return
         judged = engine.node.judged & {peer.name for peer in engine.spec.peers}
         engine.node.judged.clear()
         for peer in sorted(judged):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,7 +16,7 @@ from drld.gossip.wire.control_codec import Control, Kind, Rumour, State
 from drld.gossip.wire.session import Met
 from drld.model import NS_PER_S
 from drld.shared_settings import shared_settings
-from drld.spec import ProbeSpec
+from drld.spec import PeerSpec, ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat
 from ..factories import TICK_NS, gossip_spec
@@ -68,6 +68,27 @@ def test_a_listing_of_peers_goes_on_across_a_reload_that_removes_one() -> None:
 
 def texts(notices: Iterable[Notice]) -> list[str]:
     return [notice.text for notice in notices]
+
+
+class Unread(tuple[PeerSpec, ...]):
+    """Peers that must not be looked through."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[PeerSpec]:
+        raise AssertionError("the peers were looked through")
+
+
+def test_a_tick_without_another_verdict_looks_through_no_peers() -> None:
+    """There may be thousands of them."""
+    bench, log = probing(), PeerLog()
+    assert texts(log.lines(bench.engine, TICK_NS)) == []
+    node = bench.engine.node
+    node.spec = replace(node.spec, peers=Unread(node.spec.peers))
+    assert texts(log.lines(bench.engine, TICK_NS)) == []
+    node.judged.add("b")
+    with pytest.raises(AssertionError):
+        texts(log.lines(bench.engine, TICK_NS))
 
 
 def test_a_verdict_of_life_connects_nobody() -> None:

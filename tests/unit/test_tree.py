@@ -101,6 +101,33 @@ def test_limiters_that_are_missing_are_not_named() -> None:
     assert view.unnamed == 3
 
 
+class Counted(frozenset[str]):
+    """A set that counts how often it was compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = frozenset.__hash__
+
+
+def test_a_look_at_a_steady_fleet_compares_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of names, and a look in each tick."""
+    fleet = settled().membership
+    everybody = Counted(fleet.peers)
+    monkeypatch.setattr(fleet, "named", lambda *_: (everybody, 0))
+    compared = []
+    for number in range(3):
+        fleet.connected(NOW * TICK + number)
+        compared.append(Counted.compared)
+    assert compared == [1, 1, 1]
+
+
 def test_a_lower_rank_is_nobodys_child() -> None:
     fabric = settled()
     fabric.receive(ROOT, update(0, Role.PARENT, 100.0, 1), NOW * TICK)
