@@ -135,7 +135,11 @@ def _kbit(results: Results, allocator: str, number: int) -> float | None:
 
 
 def _rate_checks(results: Results, allocator: str) -> list[Check]:
-    """Compare the rates of the four classes over CTB's with the paper's quotients."""
+    """Compare the rates of the four classes over CTB's with the paper's quotients.
+
+    The paper's algorithms are to give its quotients, within the tolerance. `fair` is not in the
+    paper: objects may arrive sooner with it than with the paper's FPS, but not later.
+    """
     column = _PAPERS.index(papers(allocator))
     checks = []
     for number, label in enumerate(_CLASSES):
@@ -143,7 +147,11 @@ def _rate_checks(results: Results, allocator: str) -> list[Check]:
         ours = ratio(_kbit(results, allocator, number), _kbit(results, "ctb", number))
         theirs = float(row[column]) / float(row[0])
         statement = f"{NAMES[allocator]}: rate of objects of {label} bytes over CTB's"
-        checks.append(near(f"{statement} (paper: {theirs:.2f})", ours, theirs, _ALIKE))
+        if allocator == "fair":
+            statement += f" (the paper's FPS: {theirs:.2f})"
+            checks.append(Check(statement, ours, least=theirs - _ALIKE))
+        else:
+            checks.append(near(f"{statement} (paper: {theirs:.2f})", ours, theirs, _ALIKE))
     return checks
 
 

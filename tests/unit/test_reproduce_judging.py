@@ -168,7 +168,7 @@ MISSED: list[tuple[Figure, list[Change]]] = [
         ({"bulk": {"fair": 6.7}}, "fair: bulk goodput over CTB's"),
         ({"bulk": {"fps-paper": 6.7}}, "FPS as printed: bulk goodput over CTB's"),
         ({"rates": {"fair": (26.0, 336.0, 571.0, 650.0)}},
-         "fair: rate of objects of [500000, ∞) bytes over CTB's (paper: 1.10)"),
+         "fair: rate of objects of [500000, ∞) bytes over CTB's (the paper's FPS: 1.10)"),
         ({"rates": {"fps": (31.0, 336.0, 571.0, 765.0)}},
          "FPS: rate of objects of [0, 5000) bytes over CTB's (paper: 0.91)"),
         ({"rates": {"fps": (26.0, 336.0, 571.0, 650.0)}},
