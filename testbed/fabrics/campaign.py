@@ -20,7 +20,7 @@ from testbed.harness.schedule import Room, Task
 from testbed.provenance import digest, provenance
 
 _DECISIVE = (
-    "drld/model.py",
+    "drld/model.py", "drld/record.py",
     *(f"drld/gossip/fabrics/{name}.py" for name in (
         "base", "link", "membership", "quiescence", "sliding_extreme",
     )),
