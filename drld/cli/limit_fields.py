@@ -42,7 +42,15 @@ def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
         ("arrived", _amount(report, report["arrived_bytes"], report["arrived_packets"])),
         ("forwarded", _amount(report, report["forwarded_bytes"], report["forwarded_packets"])),
         ("dropped", _amount(report, report["dropped_bytes"], report["dropped_packets"])),
+        *_elsewhere(report),
     ]
+
+
+def _elsewhere(report: LimitReport) -> list[tuple[str, str]]:
+    """What arrived and other limits dropped; nothing, if they dropped nothing."""
+    size = report["arrived_bytes"] - report["forwarded_bytes"] - report["dropped_bytes"]
+    count = report["arrived_packets"] - report["forwarded_packets"] - report["dropped_packets"]
+    return [("refused", f"{_amount(report, size, count)}, by other limits")] if count > 0 else []
 
 
 def _weights(weights: dict[str, float]) -> str:

@@ -120,6 +120,13 @@ async def test_limit_show(control: Path) -> None:
     """)
 
 
+async def test_what_other_limits_dropped_is_named(control: Path, daemon: FakeDaemon) -> None:
+    daemon.reports[0]["arrived_bytes"] += 2000
+    daemon.reports[0]["arrived_packets"] += 2
+    said = await output(control, "limit", "show", "customer-a")
+    assert said.endswith("refused      2.00 kB in 2 packets, by other limits\n")
+
+
 async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
     assert await output(control, "limit", "show", "b") == lines("""
         limit        b (id 20), grd, shadow, on failure open, excess mark
