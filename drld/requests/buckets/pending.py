@@ -35,6 +35,11 @@ class Pending:
         """Pending entries of all keys."""
         return sum(map(len, self.news.values()))
 
+    @property
+    def settled(self) -> bool:
+        """Whether the peer knows all, as far as can be known."""
+        return not self.news and not self._told
+
     def add(self, key: Key, news: News) -> None:
         """There are news of a key."""
         own = self.news.get(key)

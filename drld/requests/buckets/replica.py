@@ -195,4 +195,4 @@ class Replica:
     @property
     def settled(self) -> bool:
         """Whether no peer needs to be told anything."""
-        return not self._untold and not any(one.news for one in self.pending.values())
+        return not self._untold and all(one.settled for one in self.pending.values())
