@@ -26,12 +26,12 @@ def key(name: str) -> OfRun:
 
 def precision(run: Run) -> float:
     """Rejections over those of one bucket, %."""
-    return 100 * float(run["rejected"]) / run["central"]
+    return 100 * float(run["rejected"]) / float(run["central"])
 
 
 def area(run: Run) -> float:
     """The same of the cumulative curves' areas."""
-    return 100 * float(run["area"]) / run["central_area"]
+    return 100 * float(run["area"]) / float(run["central_area"])
 
 
 def mean(results: Results, series: str, bucket: str, of_run: OfRun) -> float | None:
@@ -93,7 +93,7 @@ MEASURES = (
 
 def long_run(run: Run) -> float:
     """Admitted over one bucket's, in the second half of the run; 1 if none was admitted."""
-    return float(run["late_admitted"]) / run["late_central"] if run["late_central"] else 1.0
+    return float(run["late_admitted"]) / float(run["late_central"]) if run["late_central"] else 1.0
 
 
 def _steps(results: Results, series: str, bucket: str) -> float:

@@ -45,7 +45,7 @@ FULL = {
 DUTY = {
     (name, kind): RequestSeries(
         f"thesis/{name}-{kind.replace(' ', '').replace('%', '')}",
-        Case(name, _MOVING, repeat=10 if kind == "uniform" else 3, duty=duty),
+        Case(name, _MOVING, repeat=5 if kind == "uniform" else 2, duty=duty),
         {"repeat": 1} if kind == "uniform" else None,
     )
     for name in B_VOLUMES for kind, duty in _DUTIES.items()
@@ -53,7 +53,7 @@ DUTY = {
 SMALL = {
     name: RequestSeries(
         f"thesis/{name}-c90",
-        Case(name, ("counter", "queue", "queue-frequency", "ledger", "ledger-slack"), repeat=3,
+        Case(name, ("counter", "queue", "ledger", "ledger-slack"), repeat=2,
              capacity=90, rate=9, per_s=100, duty=0.0),
         {"repeat": 1},
     )

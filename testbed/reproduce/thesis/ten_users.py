@@ -26,11 +26,11 @@ from testbed.requests.case import Case, RequestSeries
 
 _BUCKETS = ("counter", "queue", "queue-linf", "queue-frequency", "queue-both", "ledger-slack")
 A = RequestSeries(
-    "thesis/ten-users", Case("ten-users", _BUCKETS, repeat=3, seconds=300), {"repeat": 1}, 10,
+    "thesis/ten-users", Case("ten-users", _BUCKETS, repeat=2, seconds=300), {"repeat": 1}, 10,
 )  # fmt: skip
 CENTRAL = RequestSeries(
     "thesis/central",
-    Case("ten-users", ("counter", "queue", "ledger"), repeat=3, seconds=300, nodes=1),
+    Case("ten-users", ("counter", "queue", "ledger"), repeat=1, seconds=300, nodes=1),
 )
 
 
