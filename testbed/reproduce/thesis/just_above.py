@@ -88,7 +88,6 @@ def draw(results: Results, axes: Any) -> bool:
         one.set_title(f"gossip each {interval} ms")
         one.set_ylim(-0.5, 12)
     axes[0].set_ylabel("Rejections")
-    axes[0].legend(fontsize=7)
     return drawn
 
 

@@ -58,7 +58,6 @@ def draw(results: Results, axes: Axes) -> bool:
     drawn = lines(axes, results, SERIES.name, _BUCKETS,
                   lambda run: [size / 1e6 for size in run["memory"]])  # fmt: skip
     axes.set_ylabel("Memory of the fleet (MB)")
-    axes.legend(fontsize=7)
     return drawn
 
 

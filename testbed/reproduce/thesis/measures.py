@@ -120,6 +120,8 @@ def lines(
             axes.plot(of_run(run), color=COLOURS[number % len(COLOURS)], label=title(bucket))
             drawn = True
     axes.set_xlabel("Time (s)")
+    if drawn:
+        axes.legend(fontsize=7)
     return drawn
 
 

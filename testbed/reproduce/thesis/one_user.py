@@ -203,8 +203,8 @@ def draw(results: Results, axes: Any) -> bool:
         drawn |= lines(one, results, series.name, _BUCKETS, cumulative)
         for run in results.runs(series.name, "counter")[:1]:
             one.plot([central for _, central in run["curve"]], "k--", label="one bucket")
+            one.legend(fontsize=7)
         one.set_title(name)
-        one.legend(fontsize=7)
     axes[0].set_ylabel("Rejections")
     return drawn
 

@@ -132,7 +132,6 @@ def draw(results: Results, axes: Any) -> bool:
     drawn = lines(axes[0], results, E.name, E.case.buckets,
                   lambda run: [ours for ours, _ in run["curve"]])  # fmt: skip
     axes[0].set_ylabel("Rejections")
-    axes[0].legend(fontsize=7)
     lines(axes[1], results, E.name, E.case.buckets,
           lambda run: [sent / 1e3 for sent in run["sent"]])  # fmt: skip
     axes[1].set_ylabel("Sent (kB/s)")

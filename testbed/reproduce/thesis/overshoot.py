@@ -128,7 +128,8 @@ def draw(results: Results, axes: Axes) -> bool:
             drawn = True
     axes.set_xlabel("Limiters")
     axes.set_ylabel("Peak excess (tokens)")
-    axes.legend(fontsize=7)
+    if drawn:
+        axes.legend(fontsize=7)
     return drawn
 
 

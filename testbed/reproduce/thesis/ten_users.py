@@ -109,7 +109,6 @@ def draw(results: Results, axes: Any) -> bool:
     """Rejections that are missing, memory and bytes over time (figures 5.3 and 5.4)."""
     drawn = lines(axes[0], results, A.name, _BUCKETS, missing)
     axes[0].set_ylabel("Rejections missing")
-    axes[0].legend(fontsize=7)
     lines(axes[1], results, A.name, _BUCKETS, lambda run: [size / 1e6 for size in run["memory"]])
     axes[1].set_ylabel("Memory of the fleet (MB)")
     lines(axes[2], results, A.name, _BUCKETS, lambda run: [sent / 1e3 for sent in run["sent"]])
