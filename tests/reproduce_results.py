@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.harness.figure import Figure
 from testbed.harness.results import Results
+from testbed.harness.series import Series
 from testbed.reproduce import fig8, sensitivity
 from testbed.reproduce.baseline import FPS
 from testbed.result import GOODPUT_SHARE
@@ -352,6 +353,7 @@ def fleet_figure(
     """All runs of a figure: by series and allocator, what is delivered over the limit, and Jain."""
     found = {}
     for series in figure.all_series:
+        assert isinstance(series, Series)
         experiment = series.load(False)
         table = experiment.table
         runs = []

@@ -27,6 +27,7 @@ PURE = (
     "drld/gossip/wire",
     "drld/police",
     "drld/registry/model",
+    "drld/requests/buckets",
 )
 """Each without its subfolders."""
 SHELLS = (
@@ -41,6 +42,7 @@ SHELLS = (
     "drld/ebpf",
     "drld/gossip",
     "drld/registry",
+    "drld/requests",
 )
 PART_OF_A_SHELL = {
     "drld/capture": "drld.control.schema",

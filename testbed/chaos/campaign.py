@@ -50,7 +50,7 @@ class Campaign:
             return stage.LEFT not in answer
 
         try:
-            answer = await self._pool.ask(task, stage, asdict(job), _SILENCE_S, more)
+            answer = await self._pool.ask(task, stage.__name__, asdict(job), _SILENCE_S, more)
             known["left"] = answer[stage.LEFT]
         except MeasurementError as error:
             known["error"] = f"{error}"

@@ -72,7 +72,7 @@ async def carry_out(wanted: Sequence[Case], out: Path, jobs: int, board: Board) 
     pool = Pool(tasks, Room(jobs=1, processors=jobs), board)
 
     async def measure(task: Task) -> bool:
-        answer = await pool.ask(task, worker, tasks[task].document, math.inf)
+        answer = await pool.ask(task, worker.__name__, tasks[task].document, math.inf)
         result["runs"].append({**answer[worker.RECORD], "code": codes[task.allocator]})
         write(result, out)
         return True

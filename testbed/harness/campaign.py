@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, replace
 from typing import Any
 
-from testbed import provenance
 from testbed.attempts import ATTEMPTS
 from testbed.errors import HostError, MeasurementError
 from testbed.harness import worker
@@ -18,7 +17,7 @@ from testbed.harness.ledger import Ledger
 from testbed.harness.pool import Pool
 from testbed.harness.progress import Board
 from testbed.harness.schedule import Task
-from testbed.harness.series import Series, Setting
+from testbed.harness.series import Planned, Setting
 
 _AMONG_OTHERS = 2
 """Attempts at a run beside others."""
@@ -31,7 +30,7 @@ class Campaign:
 
     def __init__(
         self,
-        series: Sequence[Series],
+        series: Sequence[Planned],
         setting: Setting,
         board: Board,
         progressed: Callable[[Set[str]], None] = lambda _: None,
@@ -66,7 +65,7 @@ class Campaign:
         answer = await self._answer(task, book.result["definition"])
         if worker.IMPOSSIBLE in answer:
             raise HostError(f"{task.name}: {answer[worker.IMPOSSIBLE]}")
-        if provenance.code(simulated=task.simulated) != book.result["code"]:
+        if self._series[task.series].code() != book.result["code"]:
             raise HostError("the code changed during the campaign; start again")
         if worker.RECORD in answer:
             book.add(answer[worker.RECORD])
@@ -94,9 +93,10 @@ class Campaign:
             definition, task.allocator, task.repetition, task.simulated, setting.datapath,
             setting.links, setting.once, traces,
         )  # fmt: skip
+        module = self._series[task.series].worker
         silence_s = float("inf") if task.simulated else _SILENCE_S
         try:
-            return await self._pool.ask(task, worker, asdict(job), silence_s)
+            return await self._pool.ask(task, module, asdict(job), silence_s)
         except MeasurementError as error:
             return {worker.DISCARDED: f"{error}"}
 

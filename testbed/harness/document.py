@@ -16,8 +16,9 @@ _TITLES = {
     "reproduction": "The paper, figure by figure",
     "scale": "Fleets of up to ten thousand limiters",
     "any-traffic": "Any traffic, as one fair bucket",
+    "thesis": "Replicated token buckets, figure by figure",
 }
-_EXPLAINED = {"any-traffic": "allocators.md"}
+_EXPLAINED = {"any-traffic": "allocators.md", "thesis": "replicated-buckets.md"}
 _HEADING = re.compile(r"\A## (.+)$", re.MULTILINE)
 _SCORE = re.compile(r"^\*\*Checks:\*\* (.+)$", re.MULTILINE)
 
@@ -55,7 +56,7 @@ def section(summary: Summary) -> str:
     lines = [
         f"## {summary['title']}",
         "",
-        prose(f"**The paper:** {summary['paper']}."),
+        prose(f"**{summary.get('source', 'The paper')}:** {summary['paper']}."),
         "",
         prose(f"**Here:** {summary['ours']}."),
         "",

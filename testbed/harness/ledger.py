@@ -27,18 +27,18 @@ class Ledger:
     def __init__(
         self,
         name: str,
-        experiment: Experiment,
+        wanted: list[tuple[str, int]],
         header: dict[str, Any],
         out: Path,
         notes: Board,
         *,
         resumed: bool,
     ) -> None:
-        """`name` is the series' name in messages.
+        """`name` is the series' name in messages; `wanted` has allocator and repetition.
 
         A resumed series takes over the runs in `out` that still count.
         """
-        self.wanted = experiment.runs
+        self.wanted = wanted
         runs, discarded, self._changed = resume(read(out) if resumed else None, header)
         self.result: dict[str, Any] = {**header, "runs": runs, "discarded": discarded}
         self._name = name

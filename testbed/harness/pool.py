@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import trio
@@ -98,12 +97,12 @@ class Pool:
     async def ask(
         self,
         task: Task,
-        module: ModuleType,
+        module: str,
         job: object,
         silence_s: float,
         more: Callable[[dict[str, Any]], bool] = lambda _: False,
     ) -> dict[str, Any]:
-        """The last answer of a program to its job, for a task in progress.
+        """The last answer of a module, as a program, to its job, for a task in progress.
 
         `silence_s` is the longest time between two answers. `more` gets each answer that is no
         step, and says whether another follows.
@@ -112,7 +111,7 @@ class Pool:
             MeasurementError: the process reported an error, ended early, or was silent.
         """
         log = self._logs / f"{task.name.replace('/', '-')}-{task.attempt}.log"
-        async with crew.worker(task.name, module.__name__, job, log, _GRACE_S) as child:
+        async with crew.worker(task.name, module, job, log, _GRACE_S) as child:
             while STEP in (answer := await child.receive(silence_s)) or more(answer):
                 if STEP in answer:
                     self.running[task] = self.running[task][0], answer[STEP]

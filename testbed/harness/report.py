@@ -148,7 +148,7 @@ def _section(summary: Summary, plots: Sequence[bytes]) -> str:
     taken = "".join(f"<li>{escape(line)}</li>" for line in conditions([summary]))
     return (
         f'<section id="{summary["name"]}"><h2>{escape(summary["title"])}</h2>'
-        f"<p><b>The paper:</b> {escape(summary['paper'])}.</p>"
+        f"<p><b>{summary.get('source', 'The paper')}:</b> {escape(summary['paper'])}.</p>"
         f"<p><b>Ours:</b> {escape(summary['ours'])}.</p>"
         f"<p><b>Difference:</b> {escape(difference(summary))}</p>"
         f'{images}{tables}{checks}<ul class="muted">{absent}{taken}</ul></section>'

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from testbed import experiment as experiments
+from testbed import provenance
 from testbed.experiment import Experiment
 from testbed.harness.ledger import Ledger, header
 from testbed.harness.progress import Board
@@ -15,6 +16,53 @@ from testbed.harness.schedule import Room, Task, time_left
 
 _START_S = 1.0
 """Time that a simulated run takes to start its process."""
+
+
+class Plan(NamedTuple):
+    """What a series is about to do."""
+
+    runs: list[tuple[str, int]]
+    """Allocator and repetition of all runs, in their order."""
+    seconds: float
+    """Length of a run."""
+
+
+class Planned(Protocol):
+    """A series of any kind of runs. What is compared is called an allocator in all of them."""
+
+    @property
+    def name(self) -> str:
+        """Its directory's name. Figures that name the same series use the same runs."""
+
+    @property
+    def quick(self) -> Mapping[str, Any] | None:
+        """Replacements for a quick run; None: a quick run leaves the series out."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it takes virtual time, and not the testbed."""
+
+    @property
+    def alone(self) -> bool:
+        """On the testbed: no other run may be beside it."""
+
+    def plan(self, quick: bool) -> Plan:
+        """Its runs."""
+
+    def tasks(
+        self, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
+    ) -> list[Task]:
+        """Tasks for these runs, (allocator, repetition), or for all."""
+
+    def header(self, quick: bool, setting: dict[str, str]) -> dict[str, Any]:
+        """The header of its result; `setting`: the user's choices."""
+
+    def code(self) -> str:
+        """A digest of the files that decide what a run measures."""
+
+    @property
+    def worker(self) -> str:
+        """The module that carries out a run as a process; its answers are those of `worker.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +98,24 @@ class Series:
         """
         overrides = {**self.full, **((self.quick or {}) if quick else {})}
         return experiments.load(experiments.find(self.experiment), overrides, self.settings)
+
+    def plan(self, quick: bool) -> Plan:
+        """See `Planned.plan`."""
+        experiment = self.load(quick)
+        return Plan(experiment.runs, experiment.table.seconds)
+
+    def header(self, quick: bool, setting: dict[str, str]) -> dict[str, Any]:
+        """See `Planned.header`."""
+        return header(self.load(quick), setting, simulated=self.simulated)
+
+    def code(self) -> str:
+        """See `Planned.code`."""
+        return provenance.code(simulated=self.simulated)
+
+    @property
+    def worker(self) -> str:
+        """See `Planned.worker`."""
+        return "testbed.harness.worker"
 
     def tasks(
         self, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
@@ -87,18 +153,18 @@ class Setting:
     traces: Path | None = None
     """Directory for the daemons' raw traces; None: they are not kept."""
 
-    def ledger(self, series: Series, board: Board) -> Ledger:
+    def ledger(self, series: Planned, board: Board) -> Ledger:
         """The result of a series."""
-        experiment = series.load(self.quick)
         place = "simulated" if series.simulated else ""
         chosen = {"datapath": place or self.datapath, "links": place or self.links}
-        head = header(experiment, chosen, simulated=series.simulated)
+        head = series.header(self.quick, chosen)
         head["jobs"] = 1 if series.alone else self.room.jobs
         directory = self.runs / series.name
-        return Ledger(series.name, experiment, head, directory, board, resumed=self.resume)
+        wanted = series.plan(self.quick).runs
+        return Ledger(series.name, wanted, head, directory, board, resumed=self.resume)
 
 
-def expected_s(all_series: Iterable[Series], quick: bool, room: Room) -> float:
+def expected_s(all_series: Iterable[Planned], quick: bool, room: Room) -> float:
     """The expected duration of all runs, s."""
     tasks = [task for series in all_series for task in series.tasks(quick, room)]
     return time_left(tasks, [], room, lambda task: task.seconds)

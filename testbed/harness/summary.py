@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Finding, Verdict
-from testbed.harness.series import Series
+from testbed.harness.series import Planned
 
 SCHEMA = 1
 NOT_RUN = "not run"
@@ -29,6 +29,7 @@ def summarize(
         "title": figure.title,
         "quick": quick,
         "paper": figure.paper,
+        "source": figure.source,
         "ours": finding.ours,
         "difference": finding.difference,
         "checks": [check.record for check in finding.checks],
@@ -40,9 +41,9 @@ def summarize(
     }
 
 
-def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> dict[str, Any]:
+def _series(series: Planned, result: Mapping[str, Any] | None, quick: bool) -> dict[str, Any]:
     """A series, its conditions, and its missing runs with reasons."""
-    experiment = series.load(quick)
+    plan = series.plan(quick)
     runs = result["runs"] if result else []
     done = {(run["allocator"], run["repetition"]) for run in runs}
     reasons = {
@@ -52,9 +53,9 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
     return {
         "name": series.name,
         "where": "simulator" if series.simulated else "testbed",
-        "wanted": len(experiment.runs),
+        "wanted": len(plan.runs),
         "runs": len(done),
-        "seconds": experiment.table.seconds,
+        "seconds": plan.seconds,
         "discarded": len(result["discarded"]) if result else 0,
         "disturbed": sum("disturbances" in run for run in runs),
         "missing": [
@@ -63,7 +64,7 @@ def _series(series: Series, result: Mapping[str, Any] | None, quick: bool) -> di
                 "repetition": repetition,
                 "reason": reasons.get((allocator, repetition), NOT_RUN),
             }
-            for allocator, repetition in experiment.runs
+            for allocator, repetition in plan.runs
             if (allocator, repetition) not in done
         ],
         "datapaths": sorted({run["datapath"] for run in runs}),

@@ -27,7 +27,7 @@ from testbed.harness.summary import missing_count
 from testbed.interrupt import run_to_end
 from testbed.link import probed
 from testbed.options import PROCESSORS, once_option, resume_option
-from testbed.reproduce.registry import FIGURES
+from testbed.reproduce.registry import FIGURES, GROUPS
 
 _OUT, _QUICK_OUT = Path("reproduce-out"), Path("reproduce-out/quick")
 _JOBS = {False: max(PROCESSORS // 2, 1), True: 2 * PROCESSORS}
@@ -49,13 +49,17 @@ class _Command(click.Command):
         for figure in FIGURES.values():
             shared = ", ".join(dict.fromkeys(s.name.split("/")[0] for s in figure.all_series))
             rows.append((figure.name, f"{figure.title}; {takes(figure)} (runs: {shared})"))
+        for name, members in GROUPS.items():
+            rows.append(
+                (name, f"{', '.join(members)}; {takes(*map(FIGURES.__getitem__, members))}")
+            )
         rows.append(("all", f"{takes(*FIGURES.values())}: figures share runs"))
         with formatter.section("Names, and their durations with the default of --jobs"):
             formatter.write_dl(rows)
 
 
 @click.command(cls=_Command)
-@click.argument("names", nargs=-1, type=click.Choice(list(FIGURES)), metavar="[NAME]...")
+@click.argument("names", nargs=-1, type=click.Choice([*FIGURES, *GROUPS]), metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="Few and short runs: a preview, not a reproduction.")
 @click.option(
     "--datapath", type=click.Choice([name for name in DATAPATHS if name != "tbf"]),
@@ -99,7 +103,8 @@ def main(
     """
     directory = out or (_QUICK_OUT if quick else _OUT)
     everything = list(FIGURES.values())
-    figures = [FIGURES[name] for name in names or FIGURES]
+    wanted = [each for name in names or FIGURES for each in GROUPS.get(name, (name,))]
+    figures = [FIGURES[name] for name in dict.fromkeys(wanted)]
     if only_report:
         for figure in figures:
             if any(read(directory / RUNS / series.name) for series in figure.series(quick)):

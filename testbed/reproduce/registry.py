@@ -17,6 +17,7 @@ from testbed.reproduce import (
     sensitivity,
     table1,
     table2,
+    thesis,
 )
 from testbed.studies import (
     any_traffic,
@@ -51,6 +52,11 @@ FIGURES: Mapping[str, Figure] = {
         any_traffic.FIGURE,
         phantom_queues.FIGURE,
         *daemons.FIGURES,
+        *thesis.FIGURES,
     )
 }
 """In the order in which they run and are reported."""
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "thesis": tuple(figure.name for figure in thesis.FIGURES),
+}
+"""Names that stand for several."""

@@ -71,6 +71,11 @@ class Network(Generic[T]):
             _, _, source, datagram = heapq.heappop(arriving)
             yield source, datagram
 
+    def next_ns(self, destination: str) -> int | None:
+        """When the next datagram under way arrives; None: there is none."""
+        arriving = self._under_way[destination]
+        return arriving[0][0] if arriving else None
+
     def partition(self, one: Iterable[str], other: Iterable[str]) -> None:
         """Cut all paths between two groups, both ways."""
         for a, b in itertools.product(one, other):

@@ -1,0 +1,1 @@
+"""Requests: limits on calls, keyed by who calls."""

@@ -1,0 +1,108 @@
+"""The token-bucket counter: the thesis' baseline (section 3.1, listings 3.1 to 3.4).
+
+State of a key: the tokens that each limiter admitted (a grow-only counter), the *limit*, which is
+the tokens that might have been admitted so far, and when the limit was last refilled. A request
+conforms if the sum of the counters and its cost are at most the limit.
+
+    refill   limit += min((now - refilled) rate, capacity);  refilled = now
+    merge    counters by maximum; the larger limit, with its time of refill
+
+Two variants. `literal` is listing 3.1. It caps each refill and not the bucket, so it is no token
+bucket: who sends 2 c requests at half the rate may then send nearly 3 c at once. By default the
+limit is also at most the sum and one capacity. A limiter that knows the counters in part then caps
+too low, for good: that is the safe side.
+
+Readings of the text: the limit is a real number, exact here; a refused request is not counted;
+clocks are synchronised, so the time of refill travels as it is; a limit that moved is no news of
+its own, or limiters under load would never be silent, as figure 5.6 shows them after 10 s. Nothing
+is ever removed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drld.requests.buckets.bucket import Bucket, News, Taken, checked
+from drld.requests.buckets.policy import ADMITTED, Decision, Policy
+
+
+class CounterDelta(NamedTuple):
+    """A key's whole state."""
+
+    counts: tuple[tuple[int, int], ...]
+    """Tokens by origin."""
+    limit: int
+    """Ticks."""
+    refilled_ns: int
+
+
+class Counter(Bucket):
+    """A replica of the counter."""
+
+    __slots__ = ("_counts", "_limit", "_literal", "_refilled_ns", "_used")
+
+    def __init__(self, policy: Policy, origin: int, *, literal: bool = False) -> None:
+        super().__init__(policy, origin)
+        self._literal = literal
+        self._counts: dict[int, int] = {}
+        self._used = 0
+        """The sum of the counts."""
+        self._limit = policy.depth
+        """Ticks, like all amounts here: a token is `per_ns`."""
+        self._refilled_ns: int | None = None
+
+    def _refill(self, now_ns: int) -> None:
+        policy = self.policy
+        passed_ns = now_ns - (now_ns if self._refilled_ns is None else self._refilled_ns)
+        if passed_ns > 0 or self._refilled_ns is None:
+            self._limit += min(passed_ns * policy.rate, policy.depth)
+            self._refilled_ns = now_ns
+        if not self._literal:
+            self._limit = min(self._limit, self._used * policy.per_ns + policy.depth)
+
+    def take(self, now_ns: int, cost: int = 1) -> Taken:
+        """See `Bucket.take`."""
+        self._refill(now_ns)
+        lacking = (self._used + checked(self.policy, cost)) * self.policy.per_ns - self._limit
+        if lacking > 0:
+            return Taken(Decision(False, self.policy.wait_ns(lacking)), {})
+        self._counts[self.origin] = self._counts.get(self.origin, 0) + cost
+        self._used += cost
+        return Taken(ADMITTED, {self.origin: self._counts[self.origin]})
+
+    def delta(self, news: News, now_ns: int) -> CounterDelta:
+        """See `Bucket.delta`."""
+        refilled_ns = 0 if self._refilled_ns is None else self._refilled_ns
+        return CounterDelta(tuple(self._counts.items()), self._limit, refilled_ns)
+
+    def merge(self, delta: CounterDelta, now_ns: int) -> tuple[News, News]:
+        """See `Bucket.merge`."""
+        news: News = {}
+        for origin, count in delta.counts:
+            known = self._counts.get(origin, 0)
+            if count > known:
+                self._used += count - known
+                self._counts[origin] = news[origin] = count
+        if delta.limit > self._limit or self._refilled_ns is None:
+            self._limit, self._refilled_ns = delta.limit, delta.refilled_ns
+        return news, dict(delta.counts)
+
+    def level(self, now_ns: int) -> float:
+        """See `Bucket.level`."""
+        passed_ns = 0 if self._refilled_ns is None else now_ns - self._refilled_ns
+        refill = min(max(passed_ns, 0) * self.policy.rate, self.policy.depth)
+        room = (self._limit + refill) / self.policy.per_ns - self._used
+        return self.policy.capacity - min(room, self.policy.capacity)
+
+    def idle(self, now_ns: int) -> bool:
+        """See `Bucket.idle`: never, since the maximum would swallow a counter that began anew."""
+        return False
+
+    def everything(self) -> News:
+        """See `Bucket.everything`."""
+        return dict(self._counts)
+
+    @property
+    def entries(self) -> int:
+        """See `Bucket.entries`."""
+        return len(self._counts)

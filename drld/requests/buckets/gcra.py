@@ -1,0 +1,58 @@
+"""One token bucket as a single number: the generic cell rate algorithm (ITU-T I.371).
+
+The *theoretical arrival time* (TAT) is when the bucket is full again. A request of n tokens sets it
+to `max(TAT, now) + n / rate`, and conforms if that is at most `capacity / rate` ahead of now. The
+bucket's level (tokens in use) is `(TAT - now) rate`. The arithmetic is exact (`policy`), so this is
+the bucket that all replicated ones are compared with.
+"""
+
+from __future__ import annotations
+
+from drld.requests.buckets.policy import ADMITTED, Decision, Policy
+
+
+def admit(policy: Policy, tat: int, now: int, cost: int) -> int:
+    """The TAT after a request of `cost` tokens, whether or not it conforms; times in ticks."""
+    return max(tat, now) + cost * policy.per_ns
+
+
+def decide(policy: Policy, tat: int, now: int, cost: int) -> Decision:
+    """Whether a request of `cost` tokens conforms; times in ticks.
+
+    Raises:
+        ValueError: the bucket never has so many tokens, or the cost is negative.
+    """
+    if not 0 <= cost <= policy.capacity:
+        raise ValueError(f"cost: must be from 0 to the capacity, {policy.capacity} (got {cost})")
+    ahead = admit(policy, tat, now, cost) - now - policy.depth
+    return ADMITTED if ahead <= 0 else Decision(False, policy.wait_ns(ahead))
+
+
+class Gcra:
+    """A bucket of one limiter; at first it is full."""
+
+    __slots__ = ("_policy", "_tat")
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._tat: int | None = None
+        """Ticks; None: nothing was admitted yet."""
+
+    def take(self, now_ns: int, cost: int = 1) -> Decision:
+        """Take tokens, or refuse and change nothing.
+
+        Raises:
+            ValueError: the bucket never has so many tokens.
+        """
+        now = now_ns * self._policy.rate
+        tat = now if self._tat is None else self._tat
+        decision = decide(self._policy, tat, now, cost)
+        if decision.admitted:
+            self._tat = admit(self._policy, tat, now, cost)
+        return decision
+
+    def level(self, now_ns: int) -> float:
+        """Tokens in use."""
+        if self._tat is None:
+            return 0.0
+        return max(self._tat - now_ns * self._policy.rate, 0) / self._policy.per_ns

@@ -1,0 +1,166 @@
+"""The ledger: the queue as a proper CRDT. Nothing derived is sent, and nothing is lost early.
+
+State of a key: *cells*, (origin, slot) to (count, start). A cell is what one limiter admitted
+within one *slot*, a gossip interval from its first admission on. Its slot is the round of its
+origin in which it began. With `before` the tokens of the cell that were admitted before a request,
+
+    count = all tokens of the cell        start = max over its requests of (birth - before / rate)
+
+so a cell alone fills a bucket until `start + count / rate`. It is one step of Lindley's recursion,
+and so is any row of such steps. The level follows from all cells in the order of their starts:
+
+    tat = max(tat, start) + count / rate
+
+Merge. Per cell the larger count wins, with its start; of equal counts the older start. This is the
+maximum of a total order, so a merge is idempotent, commutative and associative, and a cell only
+grows, at its origin alone. Deaths follow from births, so they are never sent.
+
+Exactness. Let I be the slot. The fold orders requests by their birth but for 2 I. It never gives
+less than the true TAT, and at most 2 I more, that is `2 I rate` tokens; with one origin, or
+slots that do not overlap, it is GCRA (proof: docs/replicated-buckets.md).
+
+Time. Cells travel with the age of their start, rounded down, and the receiver dates it on its own
+clock. No two clocks are compared. A start is late by the delay of the path at most: buckets look
+fuller, never emptier.
+
+Garbage. A cell may not matter once it is older than a full bucket takes to fill and `margin_ns`,
+which bounds how late news come and how wrong they are dated. Later news of it are refused and
+counted (`late`). A margin later the cell is folded into a floor, so the level does not change.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drld.requests.buckets.bucket import Bucket, News, Taken, checked
+from drld.requests.buckets.gcra import decide
+from drld.requests.buckets.policy import Policy
+
+MS = 1_000_000
+SLOTS = 2**16
+"""Numbers of slots, on the wire and here: no two cells of an origin that live together share one,
+because a slot takes `_SLOTS_ALIVE` of a cell's life at least."""
+_SLOTS_ALIVE = SLOTS // 4
+"""A cell lives for so many slots at most; the rest is for cells that are under way."""
+MAX_AGE_MS = 2**32 - 1
+"""On the wire. An older cell looks younger, and so its bucket fuller."""
+
+_NEVER = -(2**127)
+"""A TAT before all times, ticks."""
+
+
+class Cell(NamedTuple):
+    """What one limiter admitted in one slot, as it travels."""
+
+    origin: int
+    slot: int
+    tokens: int
+    age_ms: int
+    """Of the start."""
+
+
+class Ledger(Bucket):
+    """A replica of the ledger."""
+
+    __slots__ = ("_cells", "_floor", "_life", "_margin", "_open", "_slot_ns", "_tat", "late")
+
+    def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
+        """`interval_ns` is the origin's gossip interval."""
+        super().__init__(policy, origin)
+        self._cells: dict[tuple[int, int], tuple[int, int]] = {}
+        """(count, start in ticks) by (origin, slot)."""
+        self._floor = _NEVER
+        """The TAT by the cells that were removed, ticks."""
+        self._tat: int | None = None
+        """The TAT by all cells; None: cells changed since."""
+        self._open: tuple[int, int] | None = None
+        """The slot and the first birth, ns, of the last own cell."""
+        self._margin = margin_ns * policy.rate
+        self._life = policy.depth + self._margin
+        life_ns = policy.wait_ns(self._life + self._margin)
+        self._slot_ns = max(interval_ns, life_ns // _SLOTS_ALIVE)
+        self.late = 0
+        """Tokens of cells that came too late."""
+
+    def take(self, now_ns: int, cost: int = 1) -> Taken:
+        """See `Bucket.take`."""
+        policy, now = self.policy, now_ns * self.policy.rate
+        decision = decide(policy, self._fold(now), now, checked(policy, cost))
+        if not decision.admitted:
+            return Taken(decision, {})
+        if self._open is None or now_ns >= self._open[1] + self._slot_ns:
+            self._open = now_ns // self._slot_ns % SLOTS, now_ns
+        cell = self.origin, self._open[0]
+        count, start = self._cells.get(cell, (0, now))
+        self._cells[cell] = count + cost, max(start, now - count * policy.per_ns)
+        self._tat = None
+        return Taken(decision, {cell: count + cost})
+
+    def delta(self, news: News, now_ns: int) -> tuple[Cell, ...]:
+        """See `Bucket.delta`."""
+        now, per_ms = now_ns * self.policy.rate, MS * self.policy.rate
+        cells = []
+        for key in news:
+            if (found := self._cells.get(key)) is not None:
+                age_ms = min(max(now - found[1], 0) // per_ms, MAX_AGE_MS)
+                cells.append(Cell(key[0], key[1], found[0], age_ms))
+        return tuple(cells)
+
+    def merge(self, delta: tuple[Cell, ...], now_ns: int) -> tuple[News, News]:
+        """See `Bucket.merge`."""
+        now, per_ms = now_ns * self.policy.rate, MS * self.policy.rate
+        news: News = {}
+        has: News = {}
+        for origin, slot, count, age_ms in delta:
+            key, start = (origin, slot), now - age_ms * per_ms
+            has[key] = count
+            known, known_start = self._cells.get(key, (0, start))
+            if count < known or (count == known and start >= known_start):
+                continue
+            if not known and now - start > self._life:
+                self.late += count
+                continue
+            self._cells[key] = count, start
+            self._tat = None
+            if count > known:
+                news[key] = count
+        self._collect(now)
+        return news, has
+
+    def _collect(self, now: int) -> None:
+        """Fold cells that can change nothing any more into the floor."""
+        horizon = now - self._life - self._margin
+        old = [key for key, (_, start) in self._cells.items() if start < horizon]
+        for key in sorted(old, key=lambda key: (self._cells[key][1], key)):
+            count, start = self._cells.pop(key)
+            self._floor = max(self._floor, start) + count * self.policy.per_ns
+
+    def _fold(self, now: int) -> int:
+        """The TAT by all cells, ticks."""
+        if self._tat is None:
+            self._collect(now)
+            tat, per_ns = self._floor, self.policy.per_ns
+            for start, count in sorted((start, count) for count, start in self._cells.values()):
+                tat = max(tat, start) + count * per_ns
+            self._tat = tat
+        return self._tat
+
+    def level(self, now_ns: int) -> float:
+        """See `Bucket.level`."""
+        now = now_ns * self.policy.rate
+        return max(self._fold(now) - now, 0) / self.policy.per_ns
+
+    def idle(self, now_ns: int) -> bool:
+        """See `Bucket.idle`."""
+        now = now_ns * self.policy.rate
+        self._collect(now)
+        return not self._cells and self._floor <= now
+
+    def everything(self) -> News:
+        """See `Bucket.everything`."""
+        return {key: count for key, (count, _) in self._cells.items()}
+
+    @property
+    def entries(self) -> int:
+        """See `Bucket.entries`."""
+        return len(self._cells)

@@ -1,0 +1,87 @@
+"""The thesis' delta states: for each peer, the news that it has not been told (3.1).
+
+News are merged by maximum. What a peer shows to have needs not be told to it. By default news are
+forgotten once they are told, as in the thesis, so a lost message loses them until the entry changes
+again. With `repeat_ns`, told news stay until the peer acknowledges their message, and are pending
+again after that time: repetition is harmless, since values are maxima.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeAlias
+
+from drld.requests.buckets.bucket import News
+
+Key: TypeAlias = Hashable
+"""Whose bucket it is."""
+
+
+class Pending:
+    """The news for one peer."""
+
+    __slots__ = ("_number", "_repeat_ns", "_told", "news")
+
+    def __init__(self, repeat_ns: int | None = None) -> None:
+        """`repeat_ns`: None: nothing is repeated."""
+        self.news: dict[Key, News] = {}
+        self._repeat_ns = repeat_ns
+        self._number = 0
+        self._told: dict[int, tuple[int, Mapping[Key, News]]] = {}
+        """By number, when it was told, and what."""
+
+    @property
+    def entries(self) -> int:
+        """Pending entries of all keys."""
+        return sum(map(len, self.news.values()))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the peer knows all, as far as can be known."""
+        return not self.news and not self._told
+
+    def add(self, key: Key, news: News) -> None:
+        """There are news of a key."""
+        own = self.news.get(key)
+        if own is None:
+            self.news[key] = dict(news)
+            return
+        for entry, value in news.items():
+            if own.get(entry, -1) < value:
+                own[entry] = value
+
+    def has(self, key: Key, known: News) -> None:
+        """The peer has these entries of a key, with these values or larger ones."""
+        own = self.news.get(key)
+        if own is None:
+            return
+        for entry, value in known.items():
+            if own.get(entry, value + 1) <= value:
+                del own[entry]
+        if not own:
+            del self.news[key]
+
+    def tell(self, news: Mapping[Key, News], now_ns: int) -> tuple[int, dict[Key, News]]:
+        """These news go out now; return the number of their message, and a copy of them."""
+        told = {key: dict(entries) for key, entries in news.items()}
+        for key, entries in told.items():
+            self.has(key, entries)
+        self._number += 1
+        if self._repeat_ns is not None:
+            self._told[self._number] = now_ns, told
+        return self._number, told
+
+    def acknowledge(self, number: int) -> None:
+        """The peer has received this message."""
+        self._told.pop(number, None)
+
+    def repeat(self, now_ns: int) -> None:
+        """Make news pending again that were told long ago and not acknowledged."""
+        if self._repeat_ns is None:
+            return
+        overdue = [
+            n for n, (told_ns, _) in self._told.items() if now_ns - told_ns > self._repeat_ns
+        ]
+        for number in overdue:
+            for key, news in self._told.pop(number)[1].items():
+                self.add(key, news)

@@ -1,0 +1,54 @@
+"""The size of a bucket, and exact arithmetic for it.
+
+A bucket holds up to `capacity` tokens and gets `rate` tokens each `per_ns`. A token takes
+`per_ns / rate` ns, which is not always a whole number. So times inside buckets are *ticks* of
+1 / rate ns: a nanosecond has `rate` ticks and a token takes `per_ns` ticks, both whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from drld.model import NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A bucket's capacity and refill."""
+
+    capacity: int
+    """Tokens of a full bucket."""
+    rate: int
+    """Tokens each `per_ns`."""
+    per_ns: int = NS_PER_S
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "rate", "per_ns"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1 (got {getattr(self, name)})")
+
+    @property
+    def depth(self) -> int:
+        """Ticks in which an empty bucket fills."""
+        return self.capacity * self.per_ns
+
+    @property
+    def fill_ns(self) -> int:
+        """The same in ns, rounded up."""
+        return -(-self.depth // self.rate)
+
+    def wait_ns(self, ticks: int) -> int:
+        """The least ns that have so many ticks; 0 for none."""
+        return max(-(-ticks // self.rate), 0)
+
+
+class Decision(NamedTuple):
+    """The answer to a request."""
+
+    admitted: bool
+    retry_after_ns: int = 0
+    """When the same request would pass if no other came; 0 if it is admitted."""
+
+
+ADMITTED = Decision(True)

@@ -1,0 +1,155 @@
+"""The token-bucket queue: the thesis' proposal (4.1.2 and 4.2.1, listings 4.1 to 4.4).
+
+An element is an admitted request: its birth, and its death, when its token is back. A request
+conforms if fewer than `capacity` elements live.
+
+    death    the birth or the death of the element before, whichever is later, and 1 / rate
+    refill   remove elements from the head whose death has come
+    merge    elements by birth; of one birth the larger death; then walk along and let no death be
+             less than that of the element before and 1 / rate. All that moved is news again.
+
+One limiter alone is exactly GCRA: the last death is the TAT. Among many, an element is forgotten at
+its death, also by limiters that others have not told yet. So with `rate * interval >= 1` the queue
+has no long-run limit (data set E), and a lower rate makes it late (data set D). It is no
+state-based CRDT: once heads were dropped, deaths depend on the order of merges.
+
+Readings, where the text is open or slips:
+- Listing 4.1 removes while `death > now`, which would keep the dead: here while `death <= now`.
+- Refill happens at each request and after each merge, else a full queue never frees.
+- Listing 4.2 keeps two elements of one birth in a delta state. Re-dated, they arrive as two
+  requests. Here they are one in delta states, too.
+- Requests of one limiter in the same millisecond are told apart by their number in it. Those of two
+  limiters are one element after a merge, which loses tokens: the thesis accepts it.
+- The first element of a merge keeps its death (listing 4.3 compares with the element before).
+- Clocks are synchronised: births are identities, so they travel as times.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import NamedTuple, TypeAlias
+
+from drld.requests.buckets.bucket import Bucket, News, Taken, checked
+from drld.requests.buckets.policy import ADMITTED, Decision, Policy
+
+MS = 1_000_000
+
+Birth: TypeAlias = tuple[int, int]
+"""Millisecond, and the number among requests of this millisecond at one limiter."""
+
+
+class Element(NamedTuple):
+    """An admitted request as it travels."""
+
+    birth: Birth
+    life: int
+    """Ticks from the birth's millisecond to the death."""
+
+
+class Queue(Bucket):
+    """A replica of the queue."""
+
+    __slots__ = ("_births", "_deaths", "_dropped")
+
+    def __init__(self, policy: Policy, origin: int) -> None:
+        super().__init__(policy, origin)
+        self._births: list[Birth] = []
+        """Sorted."""
+        self._deaths: dict[Birth, int] = {}
+        self._dropped = False
+        """Whether elements were removed since `died` was asked last."""
+
+    def _refill(self, now: int) -> None:
+        births, deaths = self._births, self._deaths
+        dead = 0
+        while dead < len(births) and deaths[births[dead]] <= now:
+            del deaths[births[dead]]
+            dead += 1
+        if dead:
+            del births[:dead]
+            self._dropped = True
+
+    def take(self, now_ns: int, cost: int = 1) -> Taken:
+        """See `Bucket.take`: a request of n tokens is n elements."""
+        policy, now = self.policy, now_ns * self.policy.rate
+        checked(policy, cost)
+        self._refill(now)
+        births, deaths = self._births, self._deaths
+        over = len(births) + cost - policy.capacity
+        if over > 0:
+            return Taken(Decision(False, policy.wait_ns(deaths[births[over - 1]] - now)), {})
+        death = deaths[births[-1]] if births else now
+        news: News = {}
+        millisecond = now_ns // MS
+        number = len(births) - bisect_left(births, (millisecond, 0))
+        for _ in range(cost):
+            death = max(death, now) + policy.per_ns
+            birth = millisecond, number
+            while birth in deaths:
+                birth = millisecond, birth[1] + 1
+            number = birth[1] + 1
+            insort(births, birth)
+            deaths[birth] = news[birth] = death
+        return Taken(ADMITTED, news)
+
+    def delta(self, news: News, now_ns: int) -> tuple[Element, ...]:
+        """See `Bucket.delta`."""
+        per_ms = MS * self.policy.rate
+        return tuple(Element(birth, death - birth[0] * per_ms) for birth, death in news.items())
+
+    def merge(self, delta: tuple[Element, ...], now_ns: int) -> tuple[News, News]:
+        """See `Bucket.merge`."""
+        births, deaths, per_ns = self._births, self._deaths, self.policy.per_ns
+        per_ms = MS * self.policy.rate
+        news: News = {}
+        has: News = {}
+        first = None
+        for birth, life in delta:
+            has[birth] = death = birth[0] * per_ms + life
+            known = deaths.get(birth)
+            if known is None:
+                insort(births, birth)
+            elif known >= death:
+                continue
+            deaths[birth] = news[birth] = death
+            first = birth if first is None or birth < first else first
+        if first is not None:
+            start = bisect_left(births, first)
+            least = deaths[births[start - 1]] + per_ns if start else 0
+            for birth in births[start:]:
+                if deaths[birth] < least:
+                    deaths[birth] = news[birth] = least
+                least = deaths[birth] + per_ns
+        self._refill(now_ns * self.policy.rate)
+        return news, has
+
+    def level(self, now_ns: int) -> float:
+        """See `Bucket.level`."""
+        if not self._births:
+            return 0.0
+        now = now_ns * self.policy.rate
+        return max(self._deaths[self._births[-1]] - now, 0) / self.policy.per_ns
+
+    def died(self) -> bool:
+        """See `Bucket.died`."""
+        dropped, self._dropped = self._dropped, False
+        return dropped
+
+    def forget(self, news: News, now_ns: int) -> None:
+        """See `Bucket.forget`: the dead (listing 4.4)."""
+        now = now_ns * self.policy.rate
+        for birth in [birth for birth, death in news.items() if death <= now]:
+            del news[birth]
+
+    def idle(self, now_ns: int) -> bool:
+        """See `Bucket.idle`."""
+        return not self._births
+
+    def everything(self) -> News:
+        """See `Bucket.everything`."""
+        return dict(self._deaths)
+
+    @property
+    def entries(self) -> int:
+        """See `Bucket.entries`."""
+        return len(self._births)

@@ -1,0 +1,1 @@
+"""Replicated buckets under virtual time: data sets, an oracle, fleets and measures (pure)."""

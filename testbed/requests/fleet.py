@@ -1,0 +1,137 @@
+"""A fleet of replicas under virtual time, over the simulated network of `testbed.sim`.
+
+Each limiter has a clock of its own, which may be wrong by an offset. Rounds begin at random phases.
+A message costs the bytes of its datagrams by the real codec, with IP and UDP headers. In instant
+paths (the thesis') a message arrives before the next request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TypeAlias
+
+from drld.gossip.wire.message import LONG_TAG_SIZE
+from drld.requests.buckets.bucket import Bucket
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, parts
+from drld.requests.buckets.replica import Message, Replica
+from testbed.sim.network import Conditions, Network
+from testbed.tcp.clock import Clock
+
+MS = 1_000_000
+START_NS = 1_000_000 * MS
+"""Time of the first request by a right clock: no bucket begins at zero."""
+_HEADERS = 20 + 8
+"""Bytes of the IP and UDP headers."""
+_CODEC = DeltaCodec(KIND)
+
+Make: TypeAlias = Callable[[int, list[str]], Replica]
+"""Makes a limiter's replica; the arguments are its origin (incarnation) and its peers."""
+
+
+class Fleet:
+    """Limiters `l0`, `l1`, ..., their clocks and their network."""
+
+    def __init__(
+        self,
+        nodes: int,
+        make: Make,
+        form: Form,
+        interval_ns: int,
+        conditions: Conditions,
+        *,
+        seed: int,
+        offsets_ns: Mapping[int, int] | None = None,
+    ) -> None:
+        """`offsets_ns`: what the clocks of some limiters are ahead."""
+        self.clock = Clock(START_NS)
+        self.network: Network[Message] = Network(seed, conditions)
+        self.names = [f"l{number}" for number in range(nodes)]
+        self.bytes_sent = 0
+        self.messages = 0
+        self.last_sent_ns = START_NS
+        """Of the last message: then nobody has anything to tell."""
+        self.log: list[tuple[int, int]] = []
+        """Time, ns, and bytes of each message."""
+        self._make = make
+        self._form = form
+        self._interval_ns = interval_ns
+        self._offsets_ns = dict(offsets_ns or {})
+        self._rng = Random(f"rounds {seed}")
+        self._lives = [0] * nodes
+        self._index = {name: number for number, name in enumerate(self.names)}
+        self.replicas = [self._replica(number) for number in range(nodes)]
+        self.down: set[int] = set()
+        """Limiters that are dead."""
+        for number in range(nodes):
+            phase_ns = self._rng.randrange(interval_ns)
+            self.clock.at(START_NS + phase_ns, self._round, number)
+
+    def _replica(self, number: int) -> Replica:
+        peers = [name for name in self.names if name != self.names[number]]
+        return self._make(self._origin(number), peers)
+
+    def _origin(self, number: int) -> int:
+        return number + 1 + 1000 * self._lives[number]
+
+    def local_ns(self, number: int) -> int:
+        """The time by a limiter's own clock."""
+        return self.clock.now_ns + self._offsets_ns.get(number, 0)
+
+    def take(self, number: int, user: int) -> bool:
+        """A request of one token reaches a limiter; return whether it is admitted."""
+        decision, messages = self.replicas[number].take(user, self.local_ns(number))
+        for peer, message in messages:
+            self._send(number, peer, message)
+        return decision.admitted
+
+    def restart(self, number: int) -> None:
+        """A limiter begins another life, without knowledge; its peers send all they know."""
+        self._lives[number] += 1
+        self.replicas[number] = self._replica(number)
+        self.down.discard(number)
+        for other, replica in enumerate(self.replicas):
+            if other != number:
+                replica.returned(self.names[number])
+
+    def _round(self, number: int) -> None:
+        self.clock.at(self.clock.now_ns + self._interval_ns, self._round, number)
+        if number not in self.down:
+            for peer, message in self.replicas[number].round(self.local_ns(number), self._rng):
+                self._send(number, peer, message)
+
+    def _send(self, number: int, peer: str, message: Message) -> None:
+        now_ns = self.clock.now_ns
+        size = sum(
+            len(_CODEC.encode(part, 0, message.number)) + LONG_TAG_SIZE + _HEADERS
+            for part in parts(message, self._form, 1, self._origin(number))
+        )
+        self.bytes_sent += size
+        self.messages += 1
+        self.log.append((now_ns, size))
+        if message.deltas:
+            self.last_sent_ns = now_ns
+        name = self.names[number]
+        self.network.send(name, peer, message, now_ns)
+        self._arrive(self._index[peer])
+
+    def _arrive(self, number: int) -> None:
+        """Deliver what has arrived, and come back for what is under way."""
+        name, now_ns = self.names[number], self.clock.now_ns
+        for sender, message in self.network.receive(name, now_ns):
+            if number not in self.down:
+                local_ns = self.local_ns(number)
+                for peer, answer in self.replicas[number].receive(sender, message, local_ns):
+                    self._send(number, peer, answer)
+        next_ns = self.network.next_ns(name)
+        if next_ns is not None:
+            self.clock.at(next_ns, self._arrive, number)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody has anything to tell."""
+        return all(replica.settled for replica in self.replicas)
+
+    def buckets(self, user: int) -> list[Bucket]:
+        """The replicas of a user's bucket."""
+        return [replica.buckets[user] for replica in self.replicas if user in replica.buckets]

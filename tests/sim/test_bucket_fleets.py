@@ -1,0 +1,171 @@
+"""Fleets of replicated buckets: clocks, losses, returns, garbage, and the bound."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.requests.case import Case, RequestSeries, case_of
+from testbed.requests.fleet import MS
+from testbed.requests.run import Run, carry_out
+from testbed.requests.workload import DATA_SETS, Request, recorded, requests
+
+S = 1000 * MS
+SMALL = Case("substantial", ("ledger-slack",), capacity=40, rate=4, per_s=10, nodes=5)
+
+
+def traffic(case: Case, seed: int = 1) -> list[Request]:
+    return requests(case.data, seed, case.capacity, case.rate_s, nodes=case.nodes, duty=case.duty)
+
+
+def run(case: Case, bucket: str, data: list[Request] | None = None) -> Run:
+    found = Run(case, bucket, 1)
+    found.carry_out(traffic(case) if data is None else data)
+    return found
+
+
+def changed(**values: Any) -> Case:
+    return replace(SMALL, **values)
+
+
+@pytest.mark.parametrize("bucket", ["ledger", "ledger-slack"])
+def test_a_clock_an_hour_off_changes_no_decision(bucket: str) -> None:
+    right, ahead, behind = (
+        run(changed(skewed_s=skewed_s, delay_ms=20, jitter_ms=40), bucket)
+        for skewed_s in (0, 3600, -600)
+    )
+    assert right.decisions == ahead.decisions == behind.decisions
+    assert right.fleet.bytes_sent == ahead.fleet.bytes_sent
+
+
+def test_the_queue_minds_a_wrong_clock() -> None:
+    right, wrong = (run(changed(skewed_s=skewed_s), "queue") for skewed_s in (0, 3600))
+    assert right.decisions != wrong.decisions
+
+
+def test_with_instant_paths_slack_admits_nothing_too_much() -> None:
+    for seed in range(3):
+        found = Run(SMALL, "ledger-slack", seed)
+        found.carry_out(traffic(SMALL, seed))
+        assert found.excess == 0
+        assert len(found.rejected) == len(found.central_rejected)
+
+
+def test_with_delay_the_excess_is_what_is_under_way() -> None:
+    """One token each at most, or what is admitted within a delay (docs/replicated-buckets.md)."""
+    case = changed(delay_ms=50)
+    data = traffic(case)
+    most = max(sum(0 <= other.at_ms - one.at_ms <= case.delay_ms for other in data) for one in data)
+    found = run(case, "ledger-slack", data)
+    assert found.excess <= case.nodes * max(1, most)
+
+
+def test_requests_of_one_millisecond_all_count() -> None:
+    """Six at each of five limiters, and a minute later thirty at each; c = 40."""
+    case = changed(rate=1, per_s=1000)
+    data = [
+        Request(at_ms, 0, node)
+        for at_ms, count in ((0, 6), (60_000, 30)) for node in range(5) for _ in range(count)
+    ]  # fmt: skip
+    admitted = {
+        bucket: run(case, bucket, data).admitted for bucket in ("queue", "ledger", "ledger-slack")
+    }
+    # The queue takes the first thirty for six, the ledger knows them all, and slack also tells the
+    # others within the second millisecond.
+    assert admitted == {"queue": 30 + 5 * 30, "ledger": 30 + 5 * 10, "ledger-slack": 40}
+
+
+@pytest.mark.parametrize("bucket", ["ledger", "ledger-slack", "counter"])
+def test_all_agree_in_spite_of_lost_repeated_and_reordered_messages(bucket: str) -> None:
+    case = changed(delay_ms=20, jitter_ms=900, loss=0.4, duplicate=0.2, repeat_ms=600)
+    found = run(case, bucket)
+    now_ns = found.fleet.clock.now_ns
+    entries = [sorted(one.everything().items()) for one in found.fleet.buckets(0)]
+    assert len(entries) == case.nodes
+    assert found.fleet.settled
+    assert all(one == entries[0] for one in entries)
+    assert max(b.level(now_ns) for b in found.fleet.buckets(0)) <= case.capacity + float(
+        found.excess
+    )
+
+
+def test_without_acknowledgements_a_lost_message_is_lost() -> None:
+    found = run(changed(loss=0.4), "ledger-slack")
+    assert len({len(one.everything()) for one in found.fleet.buckets(0)}) > 1
+
+
+def test_a_limiter_that_returns_learns_everything_from_its_peers() -> None:
+    case = changed(rate=1, per_s=1000)
+    found = Run(case, "ledger-slack", 1)
+    found.carry_out([Request(number, 0, number % 5) for number in range(60)])
+    fleet = found.fleet
+    assert found.admitted == 40
+    fleet.down.add(0)
+    fleet.restart(0)
+    assert fleet.take(0, 0), "it knows nothing yet"
+    fleet.clock.run(fleet.clock.now_ns + 2 * S)
+    assert not fleet.take(0, 0)
+    assert fleet.replicas[0].buckets[0].level(fleet.local_ns(0)) > 40
+
+
+def test_a_cut_fleet_admits_one_capacity_for_each_side_at_most_and_then_agrees() -> None:
+    case = changed(nodes=6, cut=(1000, 31_000), repeat_ms=600)
+    found = run(case, "ledger-slack")
+    assert 0 < found.excess <= case.capacity + case.rate_s * 60
+    levels = [one.everything() for one in found.fleet.buckets(0)]
+    assert all(one == levels[0] for one in levels)
+
+
+def test_drained_keys_leave_and_nothing_is_lost() -> None:
+    case = changed(capacity=5, rate=1, per_s=1, interval_ms=300)
+    data = [Request(number * 20, number, number % 5) for number in range(100)]
+    found = run(case, "ledger-slack", data)
+    fleet = found.fleet
+    assert fleet.settled
+    assert all(len(replica.buckets) == 100 for replica in fleet.replicas)
+    fleet.clock.run(fleet.clock.now_ns + 10 * S)
+    for number, replica in enumerate(fleet.replicas):
+        replica.collect(fleet.local_ns(number))
+        assert not replica.buckets
+
+
+COUNTS = {
+    "ten-users": 68.3 * 300, "extreme": 21.5 * 300, "substantial": 3.2 * 300,
+    "barely": 1.1 * 300, "not-limited": 34, "just-above": 112, "high-rate": 20_000,
+    "slow-then-burst": 600, "many-keys": 20_000,
+}  # fmt: skip
+"""Requests of all data sets but `many-users`, which has 200,000."""
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_data_sets_are_those_of_the_text(name: str) -> None:
+    assert set(DATA_SETS) == {*COUNTS, "many-users"}
+    capacity, rate_s = {
+        "just-above": (5, 1.0), "high-rate": (100, 100.0), "slow-then-burst": (100, 100.0),
+    }.get(name, (300, 0.3))  # fmt: skip
+    data = requests(name, 1, capacity, rate_s, nodes=30)
+    assert [one.at_ms for one in data] == sorted(one.at_ms for one in data)
+    assert len(data) == round(COUNTS[name])
+    assert {one.node for one in data} <= set(range(1 if name == "slow-then-burst" else 30))
+
+
+def test_a_recorded_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "requests.json"
+    rows = [{"user_id": "b" * 32, "time": 1700}, {"user_id": "a" * 32, "time": 1500}]
+    file.write_text(json.dumps(rows), encoding="utf-8")
+    assert [(one.at_ms, one.user) for one in recorded(file, 1, 30)] == [(0, 0), (200, 1)]
+
+
+def test_a_run_is_reproducible_from_its_definition() -> None:
+    series = RequestSeries("one", changed(repeat=1))
+    definition = json.loads(json.dumps(series.header(False, {})["definition"]))
+    assert case_of(definition) == series.load(False)
+    first, second = (carry_out(definition, "ledger-slack", 1) for _ in range(2))
+    del first["resident"], second["resident"]
+    assert first == second
+    assert first["rejected"] == first["central"]
+    assert first["excess"] == 0
