@@ -27,6 +27,8 @@ PURE = (
     "drld/gossip/wire",
     "drld/police",
     "drld/registry/model",
+    "drld/requests",
+    "drld/requests/registered",
 )
 """Each without its subfolders."""
 SHELLS = (
@@ -47,6 +49,7 @@ PART_OF_A_SHELL = {
     "drld/capture/registered": "drld.config.",
     "drld/doctor": "drld.control.schema",
     "drld/registry/model": "drld.config.",
+    "drld/requests/registered": "drld.config.",
     "drld/cli/view": "drld.control.schema",
 }
 """What checks tables of the configuration (`drld.config` itself reads the file), and what judges or
