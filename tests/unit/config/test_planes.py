@@ -108,8 +108,8 @@ def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
         ),
         (
             BOTH + 'flow = "source"\n',
-            "limit[1].flow: unknown key; known here: id, name, unit, rate, burst, match, allocator, "
-            "interval, ewma, mode, on_failure, excess, shares, weights",
+            "limit[1].flow: unknown key; known here: id, name, unit, rate, burst, match, "
+            "allocator, interval, ewma, mode, on_failure, excess, shares, weights",
         ),
         (
             with_match('{ service = "login", caler = "shop" }'),
