@@ -43,6 +43,9 @@ SHELLS = (
     "drld/ebpf",
     "drld/gossip",
     "drld/registry",
+    "drld/requests/front",
+    "drld/requests/registered/commands",
+    "drld/requests/registered/routes",
 )
 PART_OF_A_SHELL = {
     "drld/capture": "drld.control.schema",

@@ -54,7 +54,8 @@ class LimiterTable(Table):
     listen: Endpoint
     """Address for gossip: the daemon binds exactly this address, and its peers send to it."""
     control: SocketPath | None = None
-    """Path of the control socket (docs/control-api.md). Default: `/run/drld/NAME.sock`."""
+    """Path of the control socket (docs/control-api.md). Default: `/run/drld/NAME.sock`; where that
+    cannot be written, `$XDG_RUNTIME_DIR/drld/NAME.sock`."""
     control_group: Group | None = None
     """Group that may use the control socket, beside root and the daemon's user
     (docs/operations.md#the-control-socket). Default: the daemon's group."""

@@ -28,7 +28,7 @@ API = Request("api", {})
 def request_limit(allocator: str = "fair", *, rate: float = 100, **changes: object) -> LimitSpec:
     """A limit on the requests of the namespace `api`, in requests/s."""
     defaults: dict[str, object] = {
-        "rate": round(rate * ITEM),
+        "rate": int(rate * ITEM),
         "burst": round(rate) * ITEM,
         "unit": REQUESTS,
         "excess": Excess.REFUSE,
