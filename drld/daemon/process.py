@@ -211,7 +211,7 @@ class Daemon:
         nursery.start_soon(self._tick)
         if isinstance(self.datapath, NfqueueDatapath):
             nursery.start_soon(self._drain_queue, self.datapath)
-        if self._requests is not None:
+        if self._requests is not None and not self._stopping.is_set():
             # Those who do not answer requests do without its memory.
             from drld.requests.front.server import serve_requests
 

@@ -16,5 +16,5 @@ PANELS = Panels(
             ),
         ),
     ),
-    faults={"requests_failed": "requests could not be decided"},
+    faults={"requests_oversized": "requests above the burst of a limit were refused"},
 )

@@ -16,6 +16,7 @@ from tests.fuzz.targets import (
     packet,
     probes,
     registry,
+    requests,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -32,6 +33,7 @@ TARGETS: dict[str, Target] = {
     "api": api.TARGET,
     "http": http.TARGET,
     "registry": registry.TARGET,
+    "requests": requests.TARGET,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import httpx
 import trio
 
 ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "requests.md"
 EXAMPLE = ROOT / "docs" / "requests.example.toml"
 NO_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--")
 
@@ -67,11 +69,11 @@ async def running(config: Path) -> AsyncIterator[trio.Process]:
                 await process.wait()
 
 
-def configurations(directory: Path) -> tuple[list[Path], list[str]]:
-    """Of a fleet of two, made of the example: the files, and the URLs of the fronts."""
-    gossip, http = ports(2, socket.SOCK_DGRAM), ports(2, socket.SOCK_STREAM)
+def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
+    """Of a fleet, made of the example: the files, and the URLs of the fronts."""
+    gossip, http = ports(size, socket.SOCK_DGRAM), ports(size, socket.SOCK_STREAM)
     files = []
-    for own, other in ((0, 1), (1, 0)):
+    for own in range(size):
         text = EXAMPLE.read_text()
         for old, new in (
             ("requests1", f"requests{os.getpid()}-{own}"),
@@ -81,16 +83,47 @@ def configurations(directory: Path) -> tuple[list[Path], list[str]]:
         ):
             assert old in text
             text = text.replace(old, new)
-        peer = f'[[peer]]\nname = "requests{os.getpid()}-{other}"\n'
-        text += f'\n{peer}address = "127.0.0.1:{gossip[other]}"\n'
+        for other in {*range(size)} - {own}:
+            peer = f'[[peer]]\nname = "requests{os.getpid()}-{other}"\n'
+            text += f'\n{peer}address = "127.0.0.1:{gossip[other]}"\n'
         files.append(directory / f"{own}.toml")
         files[-1].write_text(text)
     return files, [f"http://127.0.0.1:{port}" for port in http]
 
 
+async def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+    """With other ports, names and paths, as several such tests may run at a time."""
+    page = PAGE.read_text()
+    (daemon, curl), (check,) = (
+        block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    )
+    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
+    assert daemon == ".venv/bin/drld --config docs/requests.example.toml &"
+    (file,), (url,) = configurations(tmp_path, 1)
+
+    async def run(command: str) -> subprocess.CompletedProcess[bytes]:
+        return await trio.run_process(
+            ["bash", "-c", command], cwd=ROOT, capture_stdout=True, check=False
+        )
+
+    with trio.fail_after(600):
+        async with running(file):
+            assert "http://127.0.0.1:8099" in curl
+            got = await run(curl.replace("http://127.0.0.1:8099", url))
+            fields = got.stdout.decode().replace("\r", "").splitlines()
+            assert [line.rstrip() for line in fields if line.startswith(("HTTP", "ratelimit"))] == (
+                shown.splitlines()
+            )
+            drlctl = f"{sys.executable} -m drld.cli --socket {tmp_path}/0.sock"
+            command = check.replace(".venv/bin/drlctl", drlctl)
+            assert drlctl in command
+            assert (await run(command)).returncode == 0
+            assert (await run(command.replace("--cost 3", "--cost 21"))).returncode == 3
+
+
 async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> None:
     assert shutil.which("setpriv"), "setpriv is a part of util-linux"
-    files, urls = configurations(tmp_path)
+    files, urls = configurations(tmp_path, 2)
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(600))
         for file in files:
