@@ -216,7 +216,13 @@ class Daemon:
             from drld.requests.front.server import serve_requests
 
             listen = self.engine.spec.plane(RequestsSpec).listen
-            await fronts.start(serve_requests, self._requests, listen, turns, clock, self._stopping)
+            answer = partial(
+                serve_requests,
+                clock=clock,
+                stopping=self._stopping,
+                trusted=lambda: self.engine.spec.plane(RequestsSpec).trusted_proxies,
+            )
+            await fronts.start(answer, self._requests, listen, turns)
         # What was imported lives as long as the daemon: the collector need not look at it ever
         # again.
         gc.freeze()

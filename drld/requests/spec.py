@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, ClassVar, TypeAlias
 
 from drld.requests.descriptor import Descriptor
@@ -22,6 +23,8 @@ REQUESTS = Unit(
     max_burst=1_000_000 * ITEM,
 )
 """Requests: from 9 a day to 10 million a second."""
+
+Network: TypeAlias = IPv4Network | IPv6Network
 
 Address: TypeAlias = tuple[str, int] | str
 """A TCP address and port, or the path of a unix socket."""
@@ -62,6 +65,8 @@ class RequestsSpec(PlaneSpec):
 
     listen: tuple[Address, ...] = ()
     """None: there are no limits on requests here."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Clients whose `X-Forwarded-For` says who calls."""
 
     def fixed(self) -> Mapping[str, Any]:
         """The addresses, as a file has them."""

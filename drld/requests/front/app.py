@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
@@ -15,44 +14,57 @@ from starlette.types import ASGIApp
 from drld.control.app import application
 from drld.errors import InputError
 from drld.requests import answer, question
+from drld.requests.caller import caller_of
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Answer
+from drld.requests.spec import Network
 
 PATH = "/v1/check"
 Clock = Callable[[], int]
+Trusted = Callable[[], Sequence[Network]]
 _HEADERS = {"cache-control": "no-store"}
 
 
-def make_app(datapath: RequestDatapath, clock: Clock = time.monotonic_ns) -> ASGIApp:
-    """The application of the front; `clock` is that of the daemon's ticks, ns."""
+def make_app(
+    datapath: RequestDatapath, clock: Clock = time.monotonic_ns, trusted: Trusted = tuple
+) -> ASGIApp:
+    """The application of the front.
+
+    Args:
+        datapath: decides.
+        clock: that of the daemon's ticks, ns.
+        trusted: the proxies that say who calls.
+    """
+
+    def caller(request: HttpRequest) -> str:
+        forwarded = request.headers.getlist("x-forwarded-for")
+        return caller_of(request.state.peer, forwarded, trusted())
 
     async def check(request: HttpRequest) -> Response:
         try:
-            asked, refusal = question.of_query(
-                request.scope["query_string"], str(request.state.peer)
-            )
+            asked, refusal = question.of_query(request.scope["query_string"], caller(request))
         except InputError as error:
             raise HTTPException(422, str(error)) from None
         return _answered(datapath.decide(asked, clock()), refusal)
 
-    return application([Route(PATH, check), json_route(lambda: datapath, clock)])
+    return application([Route(PATH, check), json_route(lambda: datapath, caller, clock)])
 
 
 def json_route(
     find: Callable[[], RequestDatapath | None],
+    caller: Callable[[HttpRequest], str],
     clock: Clock = time.monotonic_ns,
-    caller: Callable[[Any], str] = str,
 ) -> Route:
     """The path of questions in JSON; there is none while `find` finds no datapath.
 
-    `caller` names the client of a connection, who calls where the question does not say it.
+    `caller` says who calls where the question does not.
     """
 
     async def check(request: HttpRequest) -> Response:
         if (datapath := find()) is None:
             raise HTTPException(404, "requests.listen: is not set: no requests are limited here")
         try:
-            asked, several = question.of_json(await request.body(), caller(request.state.peer))
+            asked, several = question.of_json(await request.body(), caller(request))
         except InputError as error:
             raise HTTPException(422, str(error)) from None
         decided = [datapath.decide(each, clock()) for each in asked]

@@ -15,7 +15,6 @@ import logging
 import socket
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
-from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 import trio
@@ -26,7 +25,7 @@ from drld.control.server import Connections, claimed
 from drld.control.tcp import bound
 from drld.control.turns import Turns
 from drld.requests.datapath import RequestDatapath
-from drld.requests.front.app import Clock, make_app
+from drld.requests.front.app import Clock, Trusted, make_app
 from drld.requests.spec import Address
 from drld.spec import format_endpoint
 
@@ -50,14 +49,11 @@ class RequestConnections(Connections):
     max_head_bytes = MAX_HEAD_BYTES
 
     def peer(self, sock: trio.socket.SocketType, address: object) -> str:
-        """Who asks: a host, or a user of this host. An IPv6 host is known by its /64."""
+        """Who asks: the address of a host, or a user of this host."""
         if sock.family == socket.AF_UNIX:
             return f"uid {Credentials.of(sock).uid}"
         assert isinstance(address, tuple)
-        host = ip_address(address[0])
-        if isinstance(host, IPv6Address):
-            return f"{IPv6Address(int(host) >> 64 << 64)}/64"
-        return str(host)
+        return str(address[0])
 
     def places(self, _: object) -> int:
         """All clients are alike."""
@@ -68,9 +64,10 @@ async def serve_requests(
     datapath: RequestDatapath,
     listen: Iterable[Address],
     turns: Turns,
+    *,
     clock: Clock,
     stopping: trio.Event,
-    *,
+    trusted: Trusted = tuple,
     task_status: trio.TaskStatus[list[Address]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer on these addresses until `stopping` is set and every open request is answered.
@@ -81,12 +78,13 @@ async def serve_requests(
         turns: shared with the daemon's other servers.
         clock: monotonic time, ns.
         stopping: set when the daemon stops.
+        trusted: the proxies that say who calls.
         task_status: started when all addresses are bound, with these and their ports.
 
     Raises:
         ConfigError: an address cannot be bound.
     """
-    connections = RequestConnections(make_app(datapath, clock), turns)
+    connections = RequestConnections(make_app(datapath, clock, trusted), turns)
     with ExitStack() as stack:
         listeners = [stack.enter_context(_listener(address)) for address in listen]
         addresses: list[Address] = [

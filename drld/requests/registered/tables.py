@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Annotated
 
 from pydantic import PlainValidator
@@ -12,7 +13,7 @@ from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Problems
 from drld.config.schema import PlaneTable
 from drld.requests.registered.limit_table import RequestLimitTable, RequestMatchTable
-from drld.requests.spec import Address, RequestsSpec
+from drld.requests.spec import Address, Network, RequestsSpec
 
 
 def _listen(value: object) -> tuple[Address, ...]:
@@ -23,6 +24,16 @@ def _listen(value: object) -> tuple[Address, ...]:
     if len({*found}) < len(found):
         raise ValueError("an array without repetitions")
     return found
+
+
+def _networks(value: object) -> tuple[Network, ...]:
+    allowed = 'an array of addresses or prefixes such as ["10.0.0.1", "fd00::/64"]'
+    if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
+        raise ValueError(allowed)
+    try:
+        return tuple(map(ip_network, value))
+    except ValueError:
+        raise ValueError(f"{allowed}, without host bits") from None
 
 
 def _address(value: object) -> Address:
@@ -44,6 +55,10 @@ class RequestsTable(PlaneTable):
     ] = ()
     """Where clients ask whether a request may pass. Any process that reaches one of these may use
     up the limits. A change takes effect when the daemon restarts. Default: nowhere."""
+    trusted_proxies: Annotated[
+        tuple[Network, ...], PlainValidator(_networks), Kind("array of addresses or prefixes")
+    ] = ()
+    """Clients whose `X-Forwarded-For` says who calls, where a question does not. Default: none."""
 
     def spec(self) -> RequestsSpec:
         """Where this daemon answers."""

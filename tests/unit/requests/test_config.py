@@ -111,6 +111,12 @@ def test_the_pairs_that_a_descriptor_must_have(written: str) -> None:
             "requests.listen: must be an array without repetitions (got an array)",
         ),
         (
+            'listen = "127.0.0.1:8099"',
+            'listen = "127.0.0.1:8099"\ntrusted_proxies = ["10.0.0.1/24"]',
+            "requests.trusted_proxies: must be an array of addresses or prefixes such as "
+            '["10.0.0.1", "fd00::/64"], without host bits (got an array)',
+        ),
+        (
             '"100/s"',
             '"100/s"\nexcess = "drop"',
             "limit[0].excess: must be 'refuse' (got 'drop')",

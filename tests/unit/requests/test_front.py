@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from drld.requests.spec import Address
 
 from .test_datapath import bucket, limit, limited, of_plan
 
+PROXIES = [ip_network("127.0.0.1")]
 GET = b"GET /v1/check?namespace=api HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -51,7 +54,10 @@ async def front(tmp_path: Path, datapath: RequestDatapath | None = None) -> Asyn
     listen: list[Address] = [("127.0.0.1", 0), str(tmp_path / "requests.sock")]
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(
-            serve_requests, datapath, listen, Turns(), lambda: 0, stopping
+            partial(serve_requests, clock=lambda: 0, stopping=stopping, trusted=lambda: PROXIES),
+            datapath,
+            listen,
+            Turns(),
         )
         yield Front(addresses, datapath, stopping)
         stopping.set()
@@ -69,9 +75,12 @@ async def test_a_client_gets_yes_or_no_and_the_fields(tmp_path: Path) -> None:
         forbidden = await client.get("/v1/check?namespace=api&refused=403")
         assert forbidden.status_code == 403
         assert (await client.get("/v1/check?namespace=other")).status_code == 200
-        # Callers are flows: the default is the address.
+        # Callers are flows: the default is the address, or the one that a trusted proxy names.
         await client.get("/v1/check?namespace=api&caller=bob")
-        assert len(made.datapath.read(1, 1).flows) == 2
+        forwarded = {"X-Forwarded-For": "192.0.2.9"}
+        await client.get("/v1/check?namespace=api", headers=forwarded)
+        await client.post("/v1/check", json={"namespace": "api"}, headers=forwarded)
+        assert len(made.datapath.read(1, 1).flows) == 3
 
 
 async def test_json_asks_one_thing_or_several(tmp_path: Path) -> None:
@@ -189,4 +198,6 @@ async def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
             (str(made.addresses[1]), "requests.listen: .*another daemon answers there"),
         ):
             with pytest.raises(ConfigError, match=key):
-                await serve_requests(made.datapath, [address], Turns(), lambda: 0, trio.Event())
+                await serve_requests(
+                    made.datapath, [address], Turns(), clock=lambda: 0, stopping=trio.Event()
+                )

@@ -19,6 +19,7 @@ def routes(backend: Backend, _: Turns) -> list[Route]:
     """The path of the question, on the control socket."""
     return [
         json_route(
-            partial(backend.datapath_of, RequestDatapath), caller=lambda peer: f"uid {peer.uid}"
+            partial(backend.datapath_of, RequestDatapath),
+            lambda request: f"uid {request.state.peer.uid}",
         )
     ]
