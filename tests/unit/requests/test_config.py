@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from drld import config, reload
@@ -16,6 +18,7 @@ from drld.units import BYTES, QuantityError
 from ..config.good import problems
 from .good import GOOD, changed
 
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "requests.example.toml"
 RATE = 'must be a rate such as "100/s", from "9/d" to "10000000/s", per s, min, h or d'
 BURST = 'must be "auto", or a number of requests, from 1 to 1000000'
 
@@ -125,6 +128,26 @@ def test_the_pairs_that_a_descriptor_must_have(written: str) -> None:
 )
 def test_mistakes_are_named(old: str, new: str, problem: str) -> None:
     assert problems(changed((old, new))) == [f"drld.toml: {problem}"]
+
+
+def test_the_example_is_good_and_no_remark_is_made_on_it() -> None:
+    spec = config.load(EXAMPLE)
+    assert [limit.match for limit in spec.limits] == [
+        RequestMatch("api"),
+        RequestMatch("api", {"plan": "free"}),
+    ]
+    assert config.remarks(spec) == []
+
+
+def test_what_is_better_otherwise() -> None:
+    text = changed(("127.0.0.1:8099", "192.0.2.1:8099"), ("burst = 200", "burst = 1"))
+    peer = '[[peer]]\nname = "lim2"\naddress = "127.0.0.1:7948"\n'
+    assert config.remarks(config.parse(text + peer, "f")) == [
+        "requests.listen: 192.0.2.1:8099: any host that reaches it may use up the limits, and "
+        "nothing is encrypted: let only your proxies reach it (docs/requests.md)",
+        "limit.burst: less than one request for each limiter: api: their parts of the burst are "
+        "too small to be even (docs/requests.md)",
+    ]
 
 
 def test_addresses_are_fixed_until_a_restart() -> None:
