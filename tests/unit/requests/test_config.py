@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from drld import config, reload
+from drld.cli.client import find_socket
 from drld.errors import ConfigError
 from drld.limit_values import limit_values
 from drld.requests.quantity import parse_rate, quota
@@ -184,3 +187,24 @@ def test_rates_and_their_quotas(text: str, rate: int, written: tuple[int, int]) 
 def test_what_is_no_rate(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_rate(text)
+
+
+def test_an_ordinary_user_s_control_socket_is_in_a_directory_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def control() -> str:
+        return config.parse(GOOD, "f").control
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("drld.cli.client.RUN_DIRECTORY", tmp_path / "none")
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    assert control() == "/run/drld/lim1.sock"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert control() == f"{tmp_path}/drld/lim1.sock"
+    # There drlctl finds it.
+    (tmp_path / "drld").mkdir()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(control())
+        assert find_socket(None) == Path(control())
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert control() == "/run/drld/lim1.sock"
