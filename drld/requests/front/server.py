@@ -24,6 +24,7 @@ from drld.control.credentials import Credentials
 from drld.control.server import Connections, claimed
 from drld.control.tcp import bound
 from drld.control.turns import Turns
+from drld.log_event import event
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import Clock, Trusted, make_app
 from drld.requests.spec import Address
@@ -95,7 +96,11 @@ async def serve_requests(
                 await serving.start(connections.accept, trio.socket.from_stdlib_socket(listener))
             for address in addresses:
                 where = address if isinstance(address, str) else format_endpoint(*address)
-                log.info("requests: listening on %s", where)
+                log.info(
+                    "requests: listening on %s",
+                    where,
+                    extra=event("requests.listening", address=where),
+                )
             task_status.started(addresses)
             await stopping.wait()
             connections.refuse()

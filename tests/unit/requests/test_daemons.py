@@ -127,6 +127,8 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(600))
         for file in files:
+            # So slow that a busy host, which asks seldom, changes no count.
+            file.write_text(file.read_text().replace('"600/min"', '"60/h"'))
             await stack.enter_async_context(running(file))
         clients = [
             await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=30))
@@ -141,7 +143,7 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
                 refused += answer.status_code == 429
         assert 10 <= admitted <= 60
         assert answer.headers["retry-after"].isdigit()
-        assert answer.headers["ratelimit-policy"] == '"api-free";q=10;w=1'
+        assert answer.headers["ratelimit-policy"] == '"api-free";q=60;w=3600'
         transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "0.sock"))
         drld = await stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=30)
@@ -152,7 +154,8 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
         assert status["datapath"]["name"] == "none"
         assert status["probes"]["disagreeing"] == {}
         shown = (await drld.get("/v1/limits/api-free")).json()
-        assert (shown["unit"], shown["rate_bps"], shown["burst_bytes"]) == ("requests", 10, 20)
+        assert (shown["unit"], shown["burst_bytes"]) == ("requests", 20)
+        assert round(shown["rate_bps"] * 3600) == 60
         assert shown["dropped_packets"] >= 1
         metrics = (await drld.get("/metrics")).text
         assert 'drld_limit_forwarded_requests_total{limit="api-free"}' in metrics
