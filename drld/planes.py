@@ -29,7 +29,7 @@ from drld.errors import InputError
 
 T = TypeVar("T")
 
-PLANES = ("drld.capture",)
+PLANES = ("drld.capture", "drld.requests")
 
 
 def registered(name: str) -> list[ModuleType]:

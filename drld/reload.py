@@ -110,7 +110,8 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def knowledge_stays(old: Policy, new: Policy) -> bool:
     """Whether a limit's knowledge still applies under its new policy, with the same fabric."""
-    return (old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
+    return (old.unit, old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
+        new.unit,
         new.allocator,
         new.parameters,
         new.ewma,

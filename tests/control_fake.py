@@ -6,6 +6,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import trio
@@ -243,6 +244,9 @@ match = { out = "eth1" }
 )
 
 
+T = TypeVar("T")
+
+
 class FakeDaemon:
     """The backend; what it answers can be changed, what it was asked can be looked at."""
 
@@ -253,6 +257,7 @@ class FakeDaemon:
         self.ring = self.configured = KeyRing({1: bytes(range(16))}, use=1)
         self.hub = TraceHub()
         self.event_log = EventLog()
+        self.datapaths: list[object] = []
         self.readers = 0
         self.readers_changed = trio.Condition()
         self.reloads = 0
@@ -343,6 +348,9 @@ class FakeDaemon:
     def explain(self, item: str) -> Iterable[Explanation]:
         read_item(item)
         return self.explanations
+
+    def datapath_of(self, kind: type[T]) -> T | None:
+        return next((it for it in self.datapaths if isinstance(it, kind)), None)
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         if limit not in {report["name"] for report in self.reports}:

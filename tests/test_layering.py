@@ -27,7 +27,9 @@ PURE = (
     "drld/gossip/wire",
     "drld/police",
     "drld/registry/model",
+    "drld/requests",
     "drld/requests/buckets",
+    "drld/requests/registered",
 )
 """Each without its subfolders."""
 SHELLS = (
@@ -42,13 +44,16 @@ SHELLS = (
     "drld/ebpf",
     "drld/gossip",
     "drld/registry",
-    "drld/requests",
+    "drld/requests/front",
+    "drld/requests/registered/commands",
+    "drld/requests/registered/routes",
 )
 PART_OF_A_SHELL = {
     "drld/capture": "drld.control.schema",
     "drld/capture/registered": "drld.config.",
     "drld/doctor": "drld.control.schema",
     "drld/registry/model": "drld.config.",
+    "drld/requests/registered": "drld.config.",
     "drld/cli/view": "drld.control.schema",
 }
 """What checks tables of the configuration (`drld.config` itself reads the file), and what judges or

@@ -11,17 +11,17 @@ size: an entry in the cache would cost more than parsing, and would push out oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, ecn_capable, outline, parse
 from drld.capture.rules import pass_without_daemon
-from drld.model import Enforcement, FlowId, FlowKey, Measurement
+from drld.model import Enforcement, FlowKey
 from drld.police.direction import Direction
 from drld.police.policer import Excess, Policer, police
+from drld.police.policer_set import PolicerSet
 from drld.policy import Policy
 from drld.spec import LimitSpec
 
@@ -47,7 +47,7 @@ class Counts:
     """Packets that fell under no limit and were forwarded."""
 
 
-class Gate:
+class Gate(PolicerSet):
     """A set of limits, and the verdicts that they give on packets."""
 
     def __init__(
@@ -58,11 +58,10 @@ class Gate:
     ) -> None:
         """`rng` decides random drops; `memory` is the number of entries of the cache; `policer`
         makes the policer of a limit from its policy, its first record and the time, ns."""
+        super().__init__(policer)
         self.counts = Counts()
-        self._policer = policer
         self._rng = rng
         self._memory = memory
-        self._policers: dict[int, Policer] = {}
         self._matcher = Matcher(())
         self._met = bytearray(_SLOTS)
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
@@ -74,17 +73,8 @@ class Gate:
 
     def replace(self, limits: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """Apply these limits from now on; a limit whose id stays keeps counters and tokens."""
-        policers = {}
-        for limit, enforcement in limits:
-            policer = self._policers.get(limit.id)
-            if policer is None:
-                policer = self._policer(limit.policy, enforcement, now_ns)
-            else:
-                policer.reconfigure(limit.policy)
-                policer.program(enforcement, (), now_ns)
-            policers[limit.id] = policer
+        super().replace(limits, now_ns)
         specs = [limit for limit, _ in limits]
-        self._policers = policers
         self._matcher = Matcher(specs)
         self._known.clear()
         self.fail_open = pass_without_daemon(specs)
@@ -142,24 +132,6 @@ class Gate:
         if header.fragment:
             self.counts.fragments += 1
         return header
-
-    def had_traffic(self) -> Collection[int]:
-        """See `Datapath.had_traffic`."""
-        return [limit_id for limit_id, policer in self._policers.items() if policer.had_traffic]
-
-    def read(self, limit_id: int, now_ns: int) -> Measurement:
-        """The counts of this limit since its last read."""
-        return self._policers[limit_id].read(now_ns)
-
-    def snapshot(self, limit_id: int) -> Policer:
-        """See `Datapath.snapshot`."""
-        return deepcopy(self._policers[limit_id])
-
-    def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
-    ) -> None:
-        """Enforce this record from now on, and drop the named flows from the sample."""
-        self._policers[limit_id].program(enforcement, evict, now_ns)
 
 
 def marks(limits: Iterable[LimitSpec]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import struct
 from collections.abc import Generator, Iterator
@@ -155,13 +156,20 @@ def find_socket(given: str | None) -> Path:
     """
     if given:
         return Path(given)
-    try:
-        found = sorted(path for path in RUN_DIRECTORY.iterdir() if path.is_socket())
-    except OSError:
-        found = []
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    found = _sockets(RUN_DIRECTORY)
+    if own:  # Of a daemon that this user has started.
+        found += _sockets(Path(own, "drld"))
     if len(found) > 1:
         listed = ", ".join(map(str, found))
         raise click.UsageError(f"several daemons run here; choose one with --socket: {listed}")
     if not found:
         raise Refused(f"no control socket in {RUN_DIRECTORY}: is drld running? (see also --socket)")
     return found[0]
+
+
+def _sockets(directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in directory.iterdir() if path.is_socket())
+    except OSError:
+        return []

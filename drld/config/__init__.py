@@ -323,7 +323,7 @@ def from_document(
     return LimiterSpec(
         name=limiter.name,
         listen=limiter.listen,
-        control=limiter.control or f"{CONTROL_DIRECTORY}/{limiter.name}.sock",
+        control=limiter.control or f"{_control_directory()}/{limiter.name}.sock",
         gossip=GossipSpec(
             gossip.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
         ),
@@ -336,6 +336,15 @@ def from_document(
         probes=probes,
         http=http,
     )
+
+
+def _control_directory() -> str:
+    """Where the control socket is by default: an ordinary user has a directory of its own."""
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    there = (
+        CONTROL_DIRECTORY if Path(CONTROL_DIRECTORY).exists() else Path(CONTROL_DIRECTORY).parent
+    )
+    return f"{own}/drld" if own and not os.access(there, os.W_OK) else CONTROL_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator
 
 from drld import units
-from drld.units import BYTES
+from drld.units import BYTES, Unit
 
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
 
@@ -33,7 +33,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}\.?", re.ASCII)
 _MAX_GROUP = 2**32 - 2  # chown takes the number above for none
 _LONGEST_SOCKET_PATH = 107
 _LONGEST_PATH = 4095
-_MOST_ADDRESSES = 16
+MOST_ADDRESSES = 16
 
 
 def quantity(
@@ -87,13 +87,25 @@ class Quantity:
         return Kind(f"{self.kind}, `{self.low}` to `{self.high}`")
 
 
+def counted(*units: Unit) -> Callable[[object], Unit]:
+    """Read the name of one of these units."""
+
+    def read(value: object) -> Unit:
+        for unit in units:
+            if value == unit.name:
+                return unit
+        raise ValueError(" or ".join(f'"{unit.name}"' for unit in units))
+
+    return read
+
+
 def _name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError("a name: 1 to 64 letters, digits, dots, dashes or underscores")
     return value
 
 
-def _any_endpoint(value: object) -> tuple[str, int]:
+def any_endpoint(value: object) -> tuple[str, int]:
     """An address of this host, or the wildcard of a family, and a port."""
     allowed = 'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"'
     if not isinstance(value, str) or not (match := _ENDPOINT.fullmatch(value)):
@@ -115,7 +127,7 @@ def _any_endpoint(value: object) -> tuple[str, int]:
 
 
 def _endpoint(value: object) -> tuple[str, int]:
-    host, port = _any_endpoint(value)
+    host, port = any_endpoint(value)
     if ip_address(host).is_unspecified:
         raise ValueError("one address, not the wildcard: a daemon binds the address it announces")
     return host, port
@@ -123,15 +135,16 @@ def _endpoint(value: object) -> tuple[str, int]:
 
 def _listen(value: object) -> tuple[tuple[str, int], ...]:
     values = value if isinstance(value, list) else [value]
-    if not 1 <= len(values) <= _MOST_ADDRESSES:
-        raise ValueError(f"1 to {_MOST_ADDRESSES} addresses, each with a port")
-    endpoints = tuple(map(_any_endpoint, values))
+    if not 1 <= len(values) <= MOST_ADDRESSES:
+        raise ValueError(f"1 to {MOST_ADDRESSES} addresses, each with a port")
+    endpoints = tuple(map(any_endpoint, values))
     if len({*endpoints}) < len(endpoints):
         raise ValueError("an array without repetitions")
     return endpoints
 
 
-def _socket_path(value: object) -> str:
+def socket_path(value: object) -> str:
+    """The path of a unix socket."""
     if not isinstance(value, str) or not value.startswith("/") or value.endswith("/"):
         raise ValueError('an absolute path such as "/run/drld/lim1.sock"')
     if "\0" in value or len(value.encode()) > _LONGEST_SOCKET_PATH:
@@ -247,12 +260,12 @@ Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint), Kind("address")
 Listen = Annotated[
     tuple[tuple[str, int], ...],
     PlainValidator(_listen),
-    Kind(f"address, or array of up to {_MOST_ADDRESSES}"),
+    Kind(f"address, or array of up to {MOST_ADDRESSES}"),
 ]
 Group = Annotated[str | int, PlainValidator(_group), Kind("name or number of a group")]
 SocketPath = Annotated[
     str,
-    PlainValidator(_socket_path),
+    PlainValidator(socket_path),
     Kind(f"absolute path, up to {_LONGEST_SOCKET_PATH} bytes"),
 ]
 Interface = Annotated[str, PlainValidator(_interface), Kind("name of an interface")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -54,7 +54,8 @@ class LimiterTable(Table):
     listen: Endpoint
     """Address for gossip: the daemon binds exactly this address, and its peers send to it."""
     control: SocketPath | None = None
-    """Path of the control socket (docs/control-api.md). Default: `/run/drld/NAME.sock`."""
+    """Path of the control socket (docs/control-api.md). Default: `/run/drld/NAME.sock`; where that
+    cannot be written, `$XDG_RUNTIME_DIR/drld/NAME.sock`."""
     control_group: Group | None = None
     """Group that may use the control socket, beside root and the daemon's user
     (docs/operations.md#the-control-socket). Default: the daemon's group."""
@@ -223,6 +224,8 @@ class LimitTable(Table):
     lives."""
     name: Name
     """Name of the limit, unique in the file."""
+    unit: Unit
+    # After the unit, which decides how they are written.
     rate: int
     burst: int | Literal["auto"]
     match: Table
@@ -246,9 +249,6 @@ class LimitTable(Table):
     weights: dict[Name, Weight] = Field(default_factory=dict)
     """Relative weight of a limiter's flows, by name: with 2, a flow gets twice the rate of a flow
     at a limiter of weight 1. Default: 1 for each."""
-
-    unit: ClassVar[Unit]
-    """What `rate` and `burst` count."""
 
     @abstractmethod
     def target(self) -> Target:

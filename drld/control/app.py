@@ -81,7 +81,7 @@ PUBLIC: tuple[Maker, ...] = (metrics_routes,)
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
     """The application that answers for `backend`, and takes turns with whoever else does."""
     makers = (*_OWN, *(plane.routes for plane in registered("routes")))
-    return _starlette([route for routes in makers for route in routes(backend, turns)])
+    return application([route for routes in makers for route in routes(backend, turns)])
 
 
 def make_public_app(backend: Backend, turns: Turns, public: Sequence[Maker] = PUBLIC) -> ASGIApp:
@@ -95,10 +95,11 @@ def make_public_app(backend: Backend, turns: Turns, public: Sequence[Maker] = PU
     for route in routes:
         if (route.methods or {"any"}) - {"GET", "HEAD"}:
             raise ValueError(f"{route.path}: is not for other hosts: it takes {route.methods}")
-    return _starlette(routes)
+    return application(routes)
 
 
-def _starlette(routes: list[Route]) -> ASGIApp:
+def application(routes: list[Route]) -> ASGIApp:
+    """An application with these paths, whose errors are JSON too."""
     app = Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refused, Exception: _failed},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -28,6 +28,8 @@ from drld.control.schema import (
 )
 from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
+
+T = TypeVar("T")
 
 
 class Backend(Protocol):
@@ -62,6 +64,9 @@ class Backend(Protocol):
         Raises:
             InputError: the text is no item of any plane.
         """
+
+    def datapath_of(self, kind: type[T]) -> T | None:
+        """The running datapath of this type; None: there is none."""
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         """A rate that this part of a limit's seconds with traffic did not exceed, and a burst.

@@ -45,22 +45,39 @@ class _RefusedError(Exception):
 class Connection:
     """A client; `serve` ends with it."""
 
-    def __init__(self, app: ASGIApp, turns: Turns, stream: trio.abc.Stream, peer: object) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        turns: Turns,
+        stream: trio.abc.Stream,
+        peer: object,
+        max_head_bytes: int = MAX_HEAD_BYTES,
+    ) -> None:
         """`peer` is found in the `state` of each request."""
         self._app = app
         self._turns = turns
         self._stream = stream
         self._peer = peer
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._max_head_bytes = max_head_bytes
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=max_head_bytes)
         self._method = b""
         self._whole = trio.CancelScope()
+        self._idle = False
+        """Whether it waits for the first byte of a request."""
+        self._draining = False
 
     async def serve(self) -> None:
         """Answer until the client goes, or keeps us waiting for too long."""
         async with self._stream:
             with self._whole:
-                while await self._exchange():
+                while await self._exchange() and not self._draining:
                     self._http.start_next_cycle()
+
+    def drain(self) -> None:
+        """End the connection: at once if no request has begun, else after the answer."""
+        self._draining = True
+        if self._idle:
+            self._whole.cancel()
 
     async def _exchange(self) -> bool:
         """Read a request and answer it; return whether another may follow."""
@@ -86,12 +103,14 @@ class Connection:
             h11.RemoteProtocolError: it is no HTTP.
         """
         self._method = b""
+        self._idle = not self._http.trailing_data[0]
         request = await self._event()
         assert isinstance(request, h11.Request)
         self._method = request.method
         size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
-        if size > MAX_HEAD_BYTES:
-            raise _RefusedError(431, f"the head of a request is limited to {MAX_HEAD_BYTES} bytes")
+        most = self._max_head_bytes
+        if size > most:
+            raise _RefusedError(431, f"the head of a request is limited to {most} bytes")
         headers = dict(request.headers)
         length = headers.get(b"content-length", b"0")
         if b"transfer-encoding" in headers or len(length) > 5 or int(length) > MAX_BODY_BYTES:
@@ -116,6 +135,7 @@ class Connection:
         """What the client sends; where it has gone, the connection ends."""
         try:
             if data := bytes(await self._stream.receive_some(_READ_BYTES)):
+                self._idle = False
                 return data
         except trio.BrokenResourceError:
             pass
@@ -166,6 +186,8 @@ class Connection:
         if message["type"] == "http.response.start":
             date = (b"date", formatdate(usegmt=True).encode())
             headers = [*message.get("headers", ()), date]
+            if self._draining:
+                headers.append((b"connection", b"close"))
             await self._send(h11.Response(status_code=message["status"], headers=headers))
             return
         events: list[h11.Event] = []

@@ -16,7 +16,8 @@ import os
 import socket
 import stat
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import trio
@@ -25,7 +26,7 @@ from starlette.types import ASGIApp
 from drld.control.app import make_app
 from drld.control.backend import Backend
 from drld.control.browsers import guarded
-from drld.control.connection import Connection
+from drld.control.connection import MAX_HEAD_BYTES, Connection
 from drld.control.credentials import Credentials
 from drld.control.turns import Turns
 from drld.errors import ConfigError
@@ -71,11 +72,34 @@ async def serve(
     """
     path = Path(path)
     turns = turns or Turns()
-    sock, identity = _claim(path, group)
-    try:
+    with claimed(path, group) as sock:
         await Connections(guarded(make_app(backend, turns)), turns).accept(
             trio.socket.from_stdlib_socket(sock), task_status
         )
+
+
+@contextmanager
+def claimed(
+    path: Path,
+    group: str | int | None = None,
+    *,
+    key: str = "limiter.control",
+    mode: int = SOCKET_MODE,
+) -> Iterator[socket.socket]:
+    """A unix socket that listens, as long as the context lasts; then the file is removed.
+
+    Args:
+        path: of the socket.
+        group: that it belongs to; by default the daemon's own.
+        key: of the configuration, for messages.
+        mode: of the file.
+
+    Raises:
+        ConfigError: the socket cannot be made, or another daemon answers on it.
+    """
+    sock, identity = _claim(path, group, key, mode)
+    try:
+        yield sock
     finally:
         sock.close()
         with suppress(OSError):
@@ -90,6 +114,8 @@ class Connections:
     """
 
     kind, a_kind = "control", "a control"
+    max_head_bytes = MAX_HEAD_BYTES
+    """Of a request."""
 
     def __init__(self, app: ASGIApp, turns: Turns) -> None:
         """Have an application answer, which takes turns with all others."""
@@ -97,27 +123,41 @@ class Connections:
         self._turns = turns
         self._open: Counter[object] = Counter()
         """Open connections, by the client's `group`."""
+        self._accepting: list[trio.CancelScope] = []
+        self._connections: set[Connection] = set()
 
     async def accept(
         self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Serve whoever comes, until cancelled."""
+        """Serve whoever comes, until cancelled; or until all have been served after `refuse`."""
         async with trio.open_nursery() as nursery:
             task_status.started()
-            while True:
-                sock, address = await self._accepted(listener)
-                peer = self.peer(sock, address)
-                if self._open.total() < self.places(peer):
-                    self._open[self.group(peer)] += 1
-                    nursery.start_soon(self._serve_counted, self.stream(sock), peer)
-                else:
-                    log.warning(
-                        "refused %s connection of %s: %d are open",
-                        *(self.a_kind, peer, self._open.total()),
-                        extra=event(f"{self.kind}.refused", client=str(peer)),
-                    )
-                    sock.close()
-                await self.pause()
+            with trio.CancelScope() as accepting:
+                self._accepting.append(accepting)
+                while True:
+                    sock, address = await self._accepted(listener)
+                    peer = self.peer(sock, address)
+                    if self._open.total() < self.places(peer):
+                        self._open[self.group(peer)] += 1
+                        nursery.start_soon(self._serve_counted, self.stream(sock), peer)
+                    else:
+                        log.warning(
+                            "refused %s connection of %s: %d are open",
+                            *(self.a_kind, peer, self._open.total()),
+                            extra=event(f"{self.kind}.refused", client=str(peer)),
+                        )
+                        sock.close()
+                    await self.pause()
+
+    def refuse(self) -> None:
+        """Accept no further connection."""
+        for accepting in self._accepting:
+            accepting.cancel()
+
+    def drain(self) -> None:
+        """End each connection once it has answered the request that has begun, if any."""
+        for connection in self._connections:
+            connection.drain()
 
     def peer(self, sock: trio.socket.SocketType, _address: object) -> object:
         """Who has connected; the application finds it in the `state` of each request."""
@@ -165,35 +205,41 @@ class Connections:
 
     async def serve(self, stream: trio.abc.Stream, peer: object) -> None:
         """Serve one client; whatever that raises harms no other."""
+        connection = Connection(self._app, self._turns, stream, peer, self.max_head_bytes)
+        self._connections.add(connection)
         try:
-            await Connection(self._app, self._turns, stream, peer).serve()
+            await connection.serve()
         except Exception:
             log.exception(
                 "%s connection ended with an error",
                 self.a_kind,
                 extra=event(f"{self.kind}.failed", client=str(peer)),
             )
+        finally:
+            self._connections.remove(connection)
 
 
-def _claim(path: Path, group: str | int | None) -> tuple[socket.socket, tuple[int, int]]:
+def _claim(
+    path: Path, group: str | int | None, key: str, mode: int
+) -> tuple[socket.socket, tuple[int, int]]:
     """Make the listening socket, and the directory it is in; tell it from its successors."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clear(path)
+        _clear(path, key)
         # The file gets the mode of the descriptor, less the umask: the owner's alone at first.
         os.fchmod(sock.fileno(), 0o600)
         sock.bind(os.fspath(path))
         identity = _identity(path)
         if group is not None:
             _give(path, group)
-        path.chmod(SOCKET_MODE)
+        path.chmod(mode)
         # Nobody can connect before listen(), so nobody ever sees it with another mode or group.
         sock.listen(_BACKLOG)
         return sock, identity
     except OSError as error:
         sock.close()
-        raise _refusal(path, error.strerror or str(error)) from error
+        raise _refusal(key, path, error.strerror or str(error)) from error
     except ConfigError:
         sock.close()
         raise
@@ -218,23 +264,23 @@ def _give(path: Path, group: str | int) -> None:
         raise ConfigError([f"limiter.control_group: {group!r}: {reason}"]) from None
 
 
-def _clear(path: Path) -> None:
+def _clear(path: Path, key: str) -> None:
     """Remove what a killed daemon left behind, and nothing else."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise _refusal(path, "is there already, and is no socket")
+        raise _refusal(key, path, "is there already, and is no socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         if probe.connect_ex(os.fspath(path)) != errno.ECONNREFUSED:
-            raise _refusal(path, "another daemon answers there; stop it, or use another path")
+            raise _refusal(key, path, "another daemon answers there; stop it, or use another path")
     path.unlink()
 
 
-def _refusal(path: Path, reason: str) -> ConfigError:
-    return ConfigError([f"limiter.control: {path}: {reason}"])
+def _refusal(key: str, path: Path, reason: str) -> ConfigError:
+    return ConfigError([f"{key}: {path}: {reason}"])
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -77,13 +77,21 @@ async def serve_http(
         ConfigError: an address cannot be bound.
     """
     with ExitStack() as stack:
-        listeners = [stack.enter_context(_bound(*endpoint)) for endpoint in listen]
+        listeners = [stack.enter_context(bound(*endpoint)) for endpoint in listen]
         app = make_public_app(backend, turns, (*PUBLIC, page_routes) if page else PUBLIC)
         connections = HttpConnections(guarded(app), turns, tls)
         async with trio.open_nursery() as nursery:
             for listener in listeners:
                 await nursery.start(connections.accept_from, listener)
-            task_status.started([it.getsockname()[:2] for it in listeners])
+            addresses = [it.getsockname()[:2] for it in listeners]
+            for address in addresses:
+                endpoint = format_endpoint(*address)
+                log.info(
+                    "figures for other hosts: listening on %s",
+                    endpoint,
+                    extra=event("http.listening", address=endpoint),
+                )
+            task_status.started(addresses)
 
 
 class HttpConnections(Connections):
@@ -170,8 +178,10 @@ class TakingTurns(trio.abc.Stream):
         await self._stream.aclose()
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket that listens on this address alone.
+def bound(
+    host: str, port: int, *, key: str = "http.listen", backlog: int = _BACKLOG
+) -> socket.socket:
+    """A socket that listens on this address alone; `key` of the configuration names it.
 
     Raises:
         ConfigError: it cannot.
@@ -184,15 +194,9 @@ def _bound(host: str, port: int) -> socket.socket:
             # "[::]" leaves IPv4 to "0.0.0.0".
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind((host, port))
-        sock.listen(_BACKLOG)
+        sock.listen(backlog)
     except OSError as error:
         sock.close()
         endpoint = format_endpoint(host, port)
-        raise ConfigError([f"http.listen: cannot bind {endpoint}: {error.strerror}"]) from error
-    endpoint = format_endpoint(*sock.getsockname()[:2])
-    log.info(
-        "figures for other hosts: listening on %s",
-        endpoint,
-        extra=event("http.listening", address=endpoint),
-    )
+        raise ConfigError([f"{key}: cannot bind {endpoint}: {error.strerror}"]) from error
     return sock

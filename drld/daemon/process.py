@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -31,7 +31,7 @@ from drld.capture.kernel.datapath import KernelDatapath
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
 from drld.capture.plane import packets
-from drld.capture.spec import PacketsSpec
+from drld.capture.spec import Match, PacketsSpec
 from drld.config.atomic_file import replace_by
 from drld.config.changes import Change, Configuration
 from drld.control.credentials import Credentials
@@ -69,8 +69,12 @@ from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 from drld.log_event import event
 from drld.model import NS_PER_S
+from drld.plane import Plane
 from drld.police.no_datapath import NoDatapath
 from drld.reload import differences, tables
+from drld.requests.datapath import RequestDatapath
+from drld.requests.plane import requests
+from drld.requests.spec import RequestsSpec
 from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec
 
@@ -85,6 +89,8 @@ if sys.version_info < (3, 11):
 log = logging.getLogger("drld")
 
 clock = time.monotonic_ns
+
+T = TypeVar("T")
 
 MAX_REPORTED = 20_000
 """Characters of a refusal that the status shows: a large file may have thousands of mistakes."""
@@ -110,6 +116,12 @@ class Daemon:
             else KernelDatapath(spec.name)
         )
         self._reason = ""
+        self._requests: RequestDatapath | None = None
+        """None: this daemon answers no requests."""
+        if spec.plane(RequestsSpec).listen:
+            secret = SystemRandom().randbytes(32)
+            self._requests = RequestDatapath(Random(SystemRandom().getrandbits(64)), secret)
+        self._stopping = trio.Event()
         self._transport = startup.open_transport(path, spec)
         self.engine = self._engine(spec)
         self._registry: Agent | None = None
@@ -159,13 +171,16 @@ class Daemon:
                     if spec.http is not None:
                         show = partial(serve_http, page=spec.http.page)
                         await nursery.start(show, self, spec.http.listen, self._tls, turns)
-                    nursery.start_soon(self._work, nursery)
-                    nursery.start_soon(self._reload_on_signals, hangups)
-                    async for _ in stops:
-                        break
-                    stopping = True
-                    self._manager.tell("STOPPING=1")
-                    log.info("stopping", extra=event("daemon.stopping"))
+                    async with trio.open_nursery() as fronts:
+                        nursery.start_soon(self._work, nursery, fronts, turns)
+                        nursery.start_soon(self._reload_on_signals, hangups)
+                        async for _ in stops:
+                            break
+                        stopping = True
+                        self._manager.tell("STOPPING=1")
+                        log.info("stopping", extra=event("daemon.stopping"))
+                        # Ticks go on until each front has answered what is open.
+                        self._stopping.set()
                     nursery.cancel_scope.cancel()
             finally:
                 # A daemon that fails in the middle leaves its rules, as one that is killed does:
@@ -182,7 +197,7 @@ class Daemon:
         http = self._configuration.in_force.http
         return http.tls if http else None
 
-    async def _work(self, nursery: trio.Nursery) -> None:
+    async def _work(self, nursery: trio.Nursery, fronts: trio.Nursery, turns: Turns) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
         if self._registry is None:
             self._start()
@@ -196,6 +211,18 @@ class Daemon:
         nursery.start_soon(self._tick)
         if isinstance(self.datapath, NfqueueDatapath):
             nursery.start_soon(self._drain_queue, self.datapath)
+        if self._requests is not None and not self._stopping.is_set():
+            # Those who do not answer requests do without its memory.
+            from drld.requests.front.server import serve_requests
+
+            listen = self.engine.spec.plane(RequestsSpec).listen
+            answer = partial(
+                serve_requests,
+                clock=clock,
+                stopping=self._stopping,
+                trusted=lambda: self.engine.spec.plane(RequestsSpec).trusted_proxies,
+            )
+            await fronts.start(answer, self._requests, listen, turns)
         # What was imported lives as long as the daemon: the collector need not look at it ever
         # again.
         gc.freeze()
@@ -212,7 +239,11 @@ class Daemon:
 
     def _engine(self, spec: LimiterSpec) -> Engine:
         rng = Random(SystemRandom().getrandbits(64))
-        return Engine(spec, [packets(self.datapath)], self._transport, rng)
+        return Engine(spec, self._planes(), self._transport, rng)
+
+    def _planes(self) -> list[Plane]:
+        own = [] if self._requests is None else [requests(self._requests)]
+        return [packets(self.datapath), *own]
 
     def _prepare(self, spec: LimiterSpec) -> None:
         """Begin with another configuration than that of the file alone."""
@@ -253,6 +284,11 @@ class Daemon:
             DatapathError: the host refuses; nothing is left behind.
         """
         spec = self.engine.spec
+        polices_packets = any(isinstance(limit.match, Match) for limit in spec.limits)
+        automatic = spec.plane(PacketsSpec).datapath == "auto"
+        if self._requests is not None and automatic and not polices_packets:
+            self._go_without("it has no limits on packets, and [requests] needs no datapath")
+            return
         try:
             self._choose()
         except DatapathError as error:
@@ -261,9 +297,14 @@ class Daemon:
                 raise
             none = event("datapath.none", reason=str(error))
             log.warning("no limits, and no datapath: %s", error, extra=none)
-            self.datapath, self._reason = NoDatapath(str(error)), ""
-            self._prepare(spec)
-            self._attach()
+            self._go_without(str(error))
+
+    def _go_without(self, reason: str) -> None:
+        """Start without a datapath for packets."""
+        spec = self.engine.spec
+        self.datapath, self._reason = NoDatapath(reason), ""
+        self._prepare(spec)
+        self._attach()
 
     def _choose(self) -> None:
         """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
@@ -485,8 +526,9 @@ class Daemon:
 
     async def _load_programs(self, spec: LimiterSpec) -> None:
         """Do what takes long of `_take_over` while ticks go on; one at a time."""
+        of_packets = [limit for limit in spec.limits if isinstance(limit.match, Match)]
         if isinstance(self.datapath, KernelDatapath):
-            await trio.to_thread.run_sync(self.datapath.preparation(spec.limits))
+            await trio.to_thread.run_sync(self.datapath.preparation(of_packets))
 
     def _follow_fleet(self, spec: LimiterSpec) -> None:
         """Put what the registry says into force.
@@ -538,7 +580,11 @@ class Daemon:
                 "reason": self._why(),
                 "firewall": self.datapath.firewall,
                 "queue": self.datapath.queue,
-                "counters": dict(self.datapath.counters()),
+                "counters": {
+                    name: count
+                    for plane in self._planes()
+                    for name, count in plane.datapath.counters().items()
+                },
             },
             fabric={
                 "name": spec.gossip.fabric,
@@ -588,6 +634,11 @@ class Daemon:
             InputError: the text is no item of any plane.
         """
         return report.explanations(self.engine, item, clock())
+
+    def datapath_of(self, kind: type[T]) -> T | None:
+        """The running datapath of this type; None: there is none."""
+        found = (plane.datapath for plane in self._planes())
+        return next((datapath for datapath in found if isinstance(datapath, kind)), None)
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         """A rate that this part of a limit's seconds did not exceed, and a burst.

@@ -88,6 +88,11 @@ class FlowSample:
             slot = self._slots[flow] = FlowSlot(length)
         return slot
 
+    def peek(self, flow: FlowId) -> FlowSlot | None:
+        """The slot that `observe` would return, or one like it; the set stays as it is."""
+        slot = self._slots.get(flow)
+        return FlowSlot(0) if slot is None and len(self._slots) < self.capacity else slot
+
     def take(self) -> tuple[dict[FlowId, int], dict[FlowId, int]]:
         """Read and reset the counters of all flows.
 

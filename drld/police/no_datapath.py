@@ -24,11 +24,12 @@ class NoDatapath:
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath.attach`."""
-        if list(limits):
-            raise DatapathError(
-                "this daemon started without a datapath, as it had no limits: restart it "
-                f"({self.reason})"
-            )
+        refusal = (
+            "this daemon started without a datapath, as it had no limits: restart it "
+            f"({self.reason})"
+        )
+        if refused := {limit.id: refusal for limit, _ in limits}:
+            raise DatapathError(refusal, refused)
 
     def had_traffic(self) -> Collection[int]:
         """See `Datapath.had_traffic`."""

@@ -67,10 +67,12 @@ class Policer:
         "marks",
         "sample",
         "shadow",
+        "unit",
     )
 
     def __init__(self, policy: Policy, enforcement: Enforcement, now_ns: int) -> None:
         self._flow = policy.flow
+        self.unit = policy.unit
         self.sample = _sample(policy.flow)
         self.bucket = TokenBucket(enforcement, now_ns)
         self._read_ns = now_ns
@@ -177,6 +179,25 @@ class Policer:
             else:
                 return self._drop(length)
         return False
+
+    def wait_ns(self, flow: FlowId, length: int, now_ns: int) -> int | None:
+        """Time until an item would pass if none came before it; it counts and takes nothing.
+
+        Random drop is not foreseen, unless it drops all items.
+
+        Returns:
+            Nanoseconds, 0 if it would pass now; None: it will not pass at the present rate.
+        """
+        bucket, buckets = self.bucket, self._flow_buckets
+        bucket.settle(now_ns)
+        if self.drop_threshold >> DRAW_BITS:
+            return None
+        left = 0
+        if buckets is not None and (slot := self.sample.peek(flow)) is not None:
+            now_ns = bucket.updated_ns
+            due_ns = buckets.bounded(slot.due_ns, now_ns)
+            left = buckets.left(buckets.charged(due_ns, length, now_ns), now_ns)
+        return bucket.wait_ns(length, left)
 
     def _drop(self, length: int) -> bool:
         self._dropped_bytes += length

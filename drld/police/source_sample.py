@@ -40,6 +40,11 @@ class SourceSample(FlowSample):
         assert isinstance(flow, FlowKey)
         return super().observe(source_of(flow, self._prefix), length)
 
+    def peek(self, flow: FlowId) -> FlowSlot | None:
+        """See `FlowSample.peek`."""
+        assert isinstance(flow, FlowKey)
+        return super().peek(source_of(flow, self._prefix))
+
 
 def source_masks(prefix: SourcePrefix) -> tuple[bytes, bytes]:
     """The bits of an IPv4 and of an IPv6 source address that make a flow, in network order."""

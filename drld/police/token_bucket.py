@@ -68,6 +68,19 @@ class TokenBucket:
             return True
         return self._tokens >= length * NS_PER_S + left or self._tokens == self._depth
 
+    def wait_ns(self, length: int, left: int) -> int | None:
+        """Time until a packet of `length` bytes leaves `left` tokens, or finds a full bucket.
+
+        Returns:
+            Nanoseconds from the last settling; None: the bucket does not fill.
+        """
+        if self._depth is None or (self.conforms(length) and self.spares(length, left)):
+            return 0
+        if self._fill_rate <= 0 or not self._depth:
+            return None
+        missing = min(length * NS_PER_S + left, self._depth) - self._tokens
+        return -(-missing // self._fill_rate)
+
     def charge(self, length: int) -> None:
         """Take the tokens of a packet that conforms."""
         if self._depth is not None:

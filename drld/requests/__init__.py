@@ -1,1 +1,1 @@
-"""Requests: limits on calls, keyed by who calls."""
+"""The plane of requests: limits for calls, which a client asks about before it carries one out."""

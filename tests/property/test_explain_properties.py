@@ -73,7 +73,7 @@ def test_what_is_said_is_what_happens(pairs, traffic) -> None:  # type: ignore[n
             *explain(
                 packet,
                 [limit for limit, _ in limits],
-                lambda limit, _: (gate.snapshot(limit.id), records[limit.id]),
+                lambda limit, _: (gate.copy_of(limit.id), records[limit.id]),
                 now_ns,
             )
         ]

@@ -142,7 +142,7 @@ class NfqueueDatapath:
 
     def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:  # noqa: ARG002 -- it has all flows
         """See `Datapath.snapshot`."""
-        return self._gate.snapshot(limit_id)
+        return self._gate.copy_of(limit_id)
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath.set_share`; does nothing, as no share is enforced without the daemon."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
 from drld.capture.notation import PROTOCOLS
 from drld.capture.spec import Match
-from drld.config.fields import BurstOrAuto, Interfaces, Kind, Rate
+from drld.config.fields import BurstOrAuto, Interfaces, Kind, Rate, counted
 from drld.config.problems import Location, Problems
 from drld.config.schema import LimitTable, Table
 from drld.police.direction import Direction
@@ -157,6 +157,8 @@ class PacketLimitTable(LimitTable):
     all of them, in the order of the file.
     """
 
+    unit: Annotated[Unit, PlainValidator(counted(BYTES)), Kind('`"bytes"`')] = BYTES
+    """What `rate` and `burst` count. Default: `"bytes"`."""
     rate: Rate
     """What all limiters together may forward."""
     burst: BurstOrAuto = "auto"
@@ -172,8 +174,6 @@ class PacketLimitTable(LimitTable):
     flow: FlowDefinition = None
     """What makes a flow: addresses, protocol and ports, or the source's prefix alone
     ([below](#flow-what-makes-a-flow)). Default: `"5-tuple"`."""
-
-    unit: ClassVar[Unit] = BYTES
 
     def target(self) -> Match:
         """Which packets fall under the limit."""

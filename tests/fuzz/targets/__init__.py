@@ -17,6 +17,7 @@ from tests.fuzz.targets import (
     packet,
     probes,
     registry,
+    requests,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -34,6 +35,7 @@ TARGETS: dict[str, Target] = {
     "api": api.TARGET,
     "http": http.TARGET,
     "registry": registry.TARGET,
+    "requests": requests.TARGET,
 }
 
 

@@ -45,7 +45,7 @@ match = { service = "login" }
 @pytest.fixture(autouse=True)
 def busy(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """A daemon of both planes, after a tick in which 20 calls came in place of the 12.5 allowed."""
-    monkeypatch.setattr(planes, "PLANES", (*planes.PLANES, calls.__name__))
+    monkeypatch.setattr(planes, "PLANES", ("drld.capture", calls.__name__))
     policed = FakeDatapath()
     both = [packets(FakeDatapath()), Plane(Calls, policed)]
     engine = Engine(config.parse(FILE, "f"), both, FakeTransport(), Random(1))

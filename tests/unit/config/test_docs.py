@@ -49,7 +49,8 @@ def test_what_is_read_from_the_models() -> None:
         '| `period` | duration, `10ms` to `10s` | `"1s"`; wan `"5s"` | ',
         '| `in` | name of an interface, or a pattern such as `"veth*"` | one of '
         "`in` and `out` is required | ",
-        "| `control` | absolute path, up to 107 bytes | `/run/drld/NAME.sock` | ",
+        "| `control` | absolute path, up to 107 bytes | `/run/drld/NAME.sock`; where that "
+        "cannot be written, `$XDG_RUNTIME_DIR/drld/NAME.sock` | ",
         "| `margin` | number, from 0 to 1 | `0.2` | ",
         "| `depth_packets` | integer, from 1 to 1000000 | `12` | ",
     ):

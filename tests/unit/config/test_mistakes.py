@@ -73,7 +73,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         name = "c"
         rate = "1mbit"
         burst = "15kB"
-        match = { }
+        match = { protocol = "tcp" }
     """
     assert [line.split(":")[1].strip() for line in problems(text)] == [
         "limiter.listen",

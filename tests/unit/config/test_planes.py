@@ -51,7 +51,7 @@ BOTH = GOOD + CALL_LIMIT
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = f"{__package__}.calls"
-    monkeypatch.setattr(planes, "PLANES", (*planes.PLANES, calls))
+    monkeypatch.setattr(planes, "PLANES", ("drld.capture", calls))
 
 
 def with_match(match: str) -> str:
@@ -108,8 +108,8 @@ def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
         ),
         (
             BOTH + 'flow = "source"\n',
-            "limit[1].flow: unknown key; known here: id, name, rate, burst, match, allocator, "
-            "interval, ewma, mode, on_failure, excess, shares, weights",
+            "limit[1].flow: unknown key; known here: id, name, unit, rate, burst, match, "
+            "allocator, interval, ewma, mode, on_failure, excess, shares, weights",
         ),
         (
             with_match('{ service = "login", caler = "shop" }'),

@@ -106,7 +106,7 @@ BAD_LIMITS = {
     b"[" * 100_000: "not JSON",
     b"[]": "must be a table (got an array)",
     limit(1, rate="10mbot"): "rate: must be a rate such as \"10mbit\" (got '10mbot')",
-    limit(1, match={}): 'match: must have exactly one of "in" and "out"',
+    limit(1, match={"protocol": "tcp"}): 'match: must have exactly one of "in" and "out"',
     limit(1, burst="automatic"): 'burst: must be "auto", or a size',
     limit(1, excess="ecn"): "excess: must be 'drop' or 'mark' (got 'ecn')",
     limit(1, flow="ports"): 'flow: must be "5-tuple", "source", or',

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator
 
-from drld.config.fields import Name, Quantity
+from drld.config.fields import Kind, Name, Quantity, counted
 from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems
 from drld.config.schema import LimitTable, PlaneTable, Table
@@ -35,6 +35,7 @@ class MatchTable(Table):
 class CallLimitTable(LimitTable):
     """Limits on calls."""
 
+    unit: Annotated[Unit, PlainValidator(counted(CALLS)), Kind("`calls`")] = CALLS
     rate: Annotated[int, PlainValidator(_rate), _rate.described]
     """Calls that all limiters together may let pass."""
     burst: Literal["auto"] = "auto"
@@ -45,8 +46,6 @@ class CallLimitTable(LimitTable):
     """What passes while the daemon is dead. Default: none."""
     excess: Literal["refuse", "wait"] = "refuse"
     """What happens above the limit."""
-
-    unit: ClassVar[Unit] = CALLS
 
     def target(self) -> Calls:
         return Calls(self.match.service, self.match.caller)

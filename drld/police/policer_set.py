@@ -1,0 +1,56 @@
+"""The policers of a set of limits: what the datapaths of user space have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import deepcopy
+
+from drld.model import Enforcement, FlowId, Measurement
+from drld.police.policer import Policer
+from drld.policy import Policy
+from drld.spec import LimitSpec
+
+
+class PolicerSet:
+    """Policers by the ids of their limits."""
+
+    def __init__(self, policer: Callable[[Policy, Enforcement, int], Policer] = Policer) -> None:
+        """`policer` makes the policer of a limit from its policy, its first record and the time,
+        ns."""
+        self._policer = policer
+        self._policers: dict[int, Policer] = {}
+
+    def replace(self, limits: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """Have these limits from now on; one whose id and unit stay keeps counters and tokens."""
+        policers = {}
+        for limit, enforcement in limits:
+            policer = self._policers.get(limit.id)
+            if policer is None or policer.unit != limit.policy.unit:
+                policer = self._policer(limit.policy, enforcement, now_ns)
+            else:
+                policer.reconfigure(limit.policy)
+                policer.program(enforcement, (), now_ns)
+            policers[limit.id] = policer
+        self._policers = policers
+
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`."""
+        return [limit_id for limit_id, policer in self._policers.items() if policer.had_traffic]
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """The counts of this limit since its last read."""
+        return self._policers[limit_id].read(now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
+    ) -> None:
+        """Enforce this record from now on, and drop the named flows from the sample."""
+        self._policers[limit_id].program(enforcement, evict, now_ns)
+
+    def copy_of(self, limit_id: int) -> Policer:
+        """A copy of a limit's policer, to try an item on.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        return deepcopy(self._policers[limit_id])

@@ -1,0 +1,1 @@
+"""The front of requests: where clients ask, over HTTP."""

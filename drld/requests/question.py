@@ -1,0 +1,135 @@
+"""What a client asks, in a query or in JSON, as requests.
+
+Strangers may write it: everything has a bound, and nothing is guessed. The bytes are those of an
+HTTP request, whose size the server bounds (drld.control.connection).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from drld.errors import InputError
+from drld.requests import descriptor
+from drld.requests.model import Request
+
+MAX_CHECKS = 100
+"""Of one JSON text."""
+MAX_AMOUNT = 2**31 - 1
+"""Of a cost, and of a size in bytes: the integers of Envoy's protocol."""
+MAX_CALLER_BYTES = 256
+REFUSALS = (429, 403)
+"""Statuses that a client may have for a refusal: nginx passes 403 on, and not 429."""
+_KEYS = ("namespace", "descriptor", "cost", "bytes", "caller")
+_MAX_DIGITS = 10
+
+
+def of_query(query: bytes, caller: str) -> tuple[Request, int]:
+    """The request of a query such as `namespace=api&user=alice&cost=3`, and its refusal.
+
+    All names but the reserved ones are of the descriptor. `caller` is who asks, if the query does
+    not say who calls. The refusal is the status of an answer that says no.
+
+    Raises:
+        InputError: it is no such query.
+    """
+    most = descriptor.MAX_PAIRS + len(descriptor.RESERVED)
+    try:
+        text = query.decode("ascii")
+        pairs = parse_qsl(
+            text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=most
+        )
+    except ValueError:
+        raise InputError(
+            f"the query must have NAME=VALUE pairs in UTF-8, at most {most} of them"
+        ) from None
+    given = _unique(pairs)
+    asked = {name: given.pop(name) for name in descriptor.RESERVED if name in given}
+    if asked.get("refused", "429") not in map(str, REFUSALS):
+        raise InputError("refused: must be 429 or 403")
+    for name in ("cost", "bytes"):
+        if name in asked:
+            asked[name] = _number(name, asked[name])
+    return _request(asked, given, caller), int(asked.get("refused", "429"))
+
+
+def of_json(body: bytes, caller: str) -> tuple[list[Request], bool]:
+    """The requests of a JSON object, or of an array of them; and whether it was an array.
+
+    `caller` is as in `of_query`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    try:
+        value = json.loads(body, object_pairs_hook=_unique, parse_constant=_no_number)
+    except RecursionError:
+        raise InputError("the body is nested too deeply") from None
+    except ValueError:
+        raise InputError("the body must be JSON in UTF-8") from None
+    checks = value if isinstance(value, list) else [value]
+    if not 1 <= len(checks) <= MAX_CHECKS:
+        raise InputError(f"the body must have 1 to {MAX_CHECKS} checks")
+    return [_check(check, caller) for check in checks], checks is value
+
+
+def _check(check: object, caller: str) -> Request:
+    if not isinstance(check, dict) or check.keys() - {*_KEYS}:
+        raise InputError(f"a check must be an object with the keys {', '.join(_KEYS)}")
+    pairs = check.get("descriptor", {})
+    if not isinstance(pairs, dict):
+        raise InputError("descriptor: must be an object of texts")
+    return _request(check, pairs, caller)
+
+
+def _request(asked: dict[str, Any], pairs: dict[str, Any], caller: str) -> Request:
+    namespace = asked.get("namespace")
+    if not isinstance(namespace, str) or not namespace:
+        raise InputError("namespace: is required, as a text")
+    if len(namespace) > descriptor.MAX_BYTES:
+        raise InputError("namespace: is too long")
+    size = asked.get("bytes")
+    return Request(
+        namespace,
+        descriptor.check(pairs),
+        _amount("cost", asked.get("cost", 1), 0),
+        None if size is None else _amount("bytes", size, 1),
+        _caller(asked.get("caller", caller)),
+    )
+
+
+def _amount(name: str, value: object, least: int) -> int:
+    if type(value) is not int or not least <= value <= MAX_AMOUNT:
+        raise InputError(f"{name}: must be a whole number from {least} to {MAX_AMOUNT}")
+    return value
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise InputError(f"{name}: must be a whole number of at most {_MAX_DIGITS} digits")
+    return int(text)
+
+
+def _caller(value: object) -> str:
+    try:
+        if isinstance(value, str) and 1 <= len(value.encode()) <= MAX_CALLER_BYTES:
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise InputError(f"caller: must be a text of 1 to {MAX_CALLER_BYTES} bytes")
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Pairs as a dictionary: programs differ in which of two they take, so there is one."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InputError("a name must not be given twice")
+        found[name] = value
+    return found
+
+
+def _no_number(_: str) -> None:
+    raise InputError("a number must be finite")

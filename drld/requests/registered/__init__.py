@@ -1,0 +1,1 @@
+"""What the plane of requests registers."""

@@ -1,0 +1,89 @@
+"""`drlctl check`: ask whether a request may pass, and charge it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+
+from drld.cli.client import Daemon
+from drld.cli.output import NONE, json_option, write_json, write_table
+from drld.requests.answer import CheckAnswer, LimitAnswer
+from drld.units import human_amount, human_duration
+
+REFUSED = 3
+"""Exit status; 1 and 2 are those of all commands."""
+
+
+@click.command()
+@click.argument("pairs", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--namespace", default="default", show_default=True, help="Namespace of the request.")
+@click.option("--cost", type=int, default=1, show_default=True, help="0 asks, and takes nothing.")
+@click.option("--bytes", "size", type=int, help="Size, for limits that count bytes.")
+@click.option("--caller", help="Who sends the request; default: your user.")
+@json_option
+@click.pass_obj
+def check(
+    daemon: Daemon,
+    pairs: tuple[str, ...],
+    *,
+    namespace: str,
+    cost: int,
+    size: int | None,
+    caller: str | None,
+    as_json: bool,
+) -> None:
+    """Ask whether a request may pass, as clients do, and charge it if it may.
+
+    The pairs are the request's descriptor. Exit status: 0 admitted, 3 refused, 1 the daemon cannot
+    be reached or refuses to answer, 2 wrong usage.
+
+    \b
+    drlctl check --namespace api user=alice --cost 3
+    drlctl check --namespace api --cost 0 --json
+    """
+    split = [pair.partition("=") for pair in pairs]
+    if any(not equals for _, equals, _ in split):
+        raise click.UsageError("each argument must be NAME=VALUE")
+    asked = {
+        "namespace": namespace,
+        "descriptor": {name: value for name, _, value in split},
+        "cost": cost,
+        **({} if size is None else {"bytes": size}),
+        **({} if caller is None else {"caller": caller}),
+    }
+    (answer,) = cast(list[CheckAnswer], daemon.post("/v1/check", [asked]))
+    if as_json:
+        write_json(answer)
+    else:
+        _write(answer)
+    if not answer["admitted"]:
+        raise SystemExit(REFUSED)
+
+
+def _write(answer: CheckAnswer) -> None:
+    retry_s = answer["retry_after_s"]
+    after = "" if retry_s is None else f"; it may pass in {human_duration(retry_s)}"
+    limits = answer["limits"]
+    if not answer["admitted"]:
+        click.echo(f"refused: {answer['reason']}{after}")
+    elif limits:
+        click.echo("admitted")
+    else:
+        click.echo("admitted: it falls under no limit")
+    if limits:
+        write_table(("LIMIT", "MODE", "LEFT", "BURST", "FULL IN"), [*map(_row, limits)], left=2)
+
+
+def _row(limit: LimitAnswer) -> tuple[str, ...]:
+    left, reset_s, unit = limit["remaining"], limit["reset_s"], limit["unit"]
+    return (
+        limit["limit"],
+        limit["mode"],
+        NONE if left is None else human_amount(left, unit),
+        human_amount(limit["burst"], unit),
+        NONE if reset_s is None else human_duration(reset_s),
+    )
+
+
+COMMANDS = (check,)

@@ -1,0 +1,20 @@
+"""What the page shows of requests."""
+
+from __future__ import annotations
+
+from drld.panels import Panel, Panels, Series
+
+PANELS = Panels(
+    items="requests",
+    panels=(
+        Panel(
+            "Requests",
+            "items",
+            (
+                Series("forwarded_packets", "admitted", "passed"),
+                Series("dropped_packets", "refused", "dropped"),
+            ),
+        ),
+    ),
+    faults={"requests_oversized": "requests above the burst of a limit were refused"},
+)

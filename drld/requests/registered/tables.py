@@ -1,0 +1,74 @@
+"""`[requests]`: the table of a configuration that says where requests are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_network
+from typing import Annotated
+
+from pydantic import PlainValidator
+
+from drld.config.fields import MOST_ADDRESSES, Kind, any_endpoint, socket_path
+from drld.config.plane_tables import PlaneTables
+from drld.config.problems import Problems
+from drld.config.schema import PlaneTable
+from drld.requests.registered.limit_table import RequestLimitTable, RequestMatchTable
+from drld.requests.spec import Address, Network, RequestsSpec
+
+
+def _listen(value: object) -> tuple[Address, ...]:
+    values = value if isinstance(value, list) else [value]
+    if not 1 <= len(values) <= MOST_ADDRESSES:
+        raise ValueError(f"1 to {MOST_ADDRESSES} addresses with ports, or paths of unix sockets")
+    found = tuple(map(_address, values))
+    if len({*found}) < len(found):
+        raise ValueError("an array without repetitions")
+    return found
+
+
+def _networks(value: object) -> tuple[Network, ...]:
+    allowed = 'an array of addresses or prefixes such as ["10.0.0.1", "fd00::/64"]'
+    if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
+        raise ValueError(allowed)
+    try:
+        return tuple(map(ip_network, value))
+    except ValueError:
+        raise ValueError(f"{allowed}, without host bits") from None
+
+
+def _address(value: object) -> Address:
+    if isinstance(value, str) and value.startswith("/"):
+        return socket_path(value)
+    return any_endpoint(value)
+
+
+class RequestsTable(PlaneTable):
+    """`[requests]`: where this daemon answers requests.
+
+    The table may be left out; the daemon then has no limits on requests (docs/requests.md).
+    """
+
+    listen: Annotated[
+        tuple[Address, ...],
+        PlainValidator(_listen),
+        Kind(f"address or path of a unix socket, or array of up to {MOST_ADDRESSES}"),
+    ] = ()
+    """Where clients ask whether a request may pass. Any process that reaches one of these may use
+    up the limits. A change takes effect when the daemon restarts. Default: nowhere."""
+    trusted_proxies: Annotated[
+        tuple[Network, ...], PlainValidator(_networks), Kind("array of addresses or prefixes")
+    ] = ()
+    """Clients whose `X-Forwarded-For` says who calls, where a question does not. Default: none."""
+
+    def spec(self) -> RequestsSpec:
+        """Where this daemon answers."""
+        return RequestsSpec(**self.model_dump())
+
+    def check(self, limits: Mapping[int, RequestLimitTable], problems: Problems) -> None:
+        """See that somebody can ask about the limits."""
+        if limits and not self.listen:
+            first = min(limits)
+            problems.add(["requests", "listen"], f"is required: limit[{first}] is about requests")
+
+
+TABLES = PlaneTables(RequestsSpec.key, RequestsTable, RequestLimitTable, RequestMatchTable)

@@ -1,0 +1,9 @@
+"""The options of `drlctl limit` that say which requests fall under a limit."""
+
+from __future__ import annotations
+
+OPTIONS: dict[str, tuple[str | None, str | None]] = {
+    "namespace": ("NAME", "Requests of this namespace."),
+    "where": ("NAME=VALUE,...", "Requests whose descriptor has these pairs."),
+}
+"""By key of `match`: the placeholder of its value in the help, and the help text."""

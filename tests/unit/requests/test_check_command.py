@@ -1,0 +1,55 @@
+"""`drlctl check`: as clients ask, with exit codes for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.control_fake import FakeDaemon, served
+from tests.unit.cli.drlctl import drlctl, lines, refused
+
+from .test_datapath import bucket, limit, limited, of_plan
+
+
+async def test_what_it_says_and_how_it_exits(tmp_path: Path) -> None:
+    daemon, control = FakeDaemon(), tmp_path / "sock"
+    daemon.datapaths = [limited((limit(), bucket(5)), (of_plan(2), bucket(1)))]
+    async with served(daemon, control):
+
+        async def check(*args: object) -> tuple[int, str]:
+            result = await drlctl(control, "check", "--namespace", "api", *args)
+            assert result.stderr == ""
+            return result.exit_code, result.stdout
+
+        assert await check("--cost", 3) == (
+            0,
+            lines("""
+                admitted
+                LIMIT    MODE           LEFT         BURST  FULL IN
+                limit-1  enforce  2 requests  100 requests        -
+            """),
+        )
+        status, written = await check("plan=free", "--json")
+        assert status == 0
+        assert json.loads(written)["limit"] == "limit-2"
+        status, written = await check("plan=free")
+        assert status == 3
+        assert written.startswith("refused: above the limit limit-2\n")
+        assert await check("--namespace", "other") == (0, "admitted: it falls under no limit\n")
+        wrong = await drlctl(control, "check", "plan")
+        assert wrong.exit_code == 2
+        assert "must be NAME=VALUE" in wrong.stderr
+        said = refused(await drlctl(control, "check", "cost=3"))
+        assert "cost: is no name for a descriptor" in said
+        daemon.datapaths = []
+        assert "requests.listen: is not set" in refused(await drlctl(control, "check"))
+
+
+@pytest.mark.parametrize("args", [["--caller", ""], ["--bytes", "0"]])
+async def test_what_is_refused_is_said(tmp_path: Path, args: list[str]) -> None:
+    daemon, control = FakeDaemon(), tmp_path / "sock"
+    daemon.datapaths = [limited()]
+    async with served(daemon, control):
+        assert "must be" in refused(await drlctl(control, "check", *args))

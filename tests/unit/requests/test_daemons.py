@@ -1,0 +1,179 @@
+"""Two real daemons over loopback, without any privilege: one limit, and requests at both."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx
+import trio
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "requests.md"
+EXAMPLE = ROOT / "docs" / "requests.example.toml"
+NO_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--")
+
+
+def ports(count: int, kind: socket.SocketKind) -> list[int]:
+    """Free ports of loopback."""
+    socks = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
+    for sock in socks:
+        sock.bind(("127.0.0.1", 0))
+    found = [sock.getsockname()[1] for sock in socks]
+    for sock in socks:
+        sock.close()
+    return found
+
+
+def unprivileged(*command: str) -> list[str]:
+    """A command without capabilities: with them dropped, if this user has any."""
+    return [*(NO_PRIVILEGES if os.geteuid() == 0 else ()), sys.executable, "-m", *command]
+
+
+@asynccontextmanager
+async def running(config: Path) -> AsyncIterator[trio.Process]:
+    """A daemon, once it is ready; in the end it stops in order, or the test fails."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "NOTIFY_SOCKET": str(config.with_suffix(".notify")),
+    }
+    notify = trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with notify:
+        await notify.bind(environment["NOTIFY_SOCKET"])
+        process = await trio.lowlevel.open_process(
+            unprivileged("drld", "--config", str(config)),
+            env=environment,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            said = b""
+            while b"READY=1" not in said:
+                with trio.move_on_after(1):
+                    said = await notify.recv(4096)
+                assert process.returncode is None, "the daemon has ended"
+            yield process
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
+    """Of a fleet, made of the example: the files, and the URLs of the fronts."""
+    gossip, http = ports(size, socket.SOCK_DGRAM), ports(size, socket.SOCK_STREAM)
+    files = []
+    for own in range(size):
+        text = EXAMPLE.read_text()
+        for old, new in (
+            ("requests1", f"requests{os.getpid()}-{own}"),
+            ("7947", str(gossip[own])),
+            ("8099", str(http[own])),
+            ("[requests]", f'control = "{directory}/{own}.sock"\n\n[requests]'),
+        ):
+            assert old in text
+            text = text.replace(old, new)
+        for other in {*range(size)} - {own}:
+            peer = f'[[peer]]\nname = "requests{os.getpid()}-{other}"\n'
+            text += f'\n{peer}address = "127.0.0.1:{gossip[other]}"\n'
+        files.append(directory / f"{own}.toml")
+        files[-1].write_text(text)
+    return files, [f"http://127.0.0.1:{port}" for port in http]
+
+
+async def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+    """With other ports, names and paths, as several such tests may run at a time."""
+    page = PAGE.read_text()
+    (daemon, curl), (check,) = (
+        block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    )
+    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
+    assert daemon == ".venv/bin/drld --config docs/requests.example.toml &"
+    (file,), (url,) = configurations(tmp_path, 1)
+
+    async def run(command: str) -> subprocess.CompletedProcess[bytes]:
+        return await trio.run_process(
+            ["bash", "-c", command], cwd=ROOT, capture_stdout=True, check=False
+        )
+
+    with trio.fail_after(600):
+        async with running(file):
+            assert "http://127.0.0.1:8099" in curl
+            got = await run(curl.replace("http://127.0.0.1:8099", url))
+            fields = got.stdout.decode().replace("\r", "").splitlines()
+            assert [line.rstrip() for line in fields if line.startswith(("HTTP", "ratelimit"))] == (
+                shown.splitlines()
+            )
+            drlctl = f"{sys.executable} -m drld.cli --socket {tmp_path}/0.sock"
+            command = check.replace(".venv/bin/drlctl", drlctl)
+            assert drlctl in command
+            assert (await run(command)).returncode == 0
+            assert (await run(command.replace("--cost 3", "--cost 21"))).returncode == 3
+
+
+async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> None:
+    assert shutil.which("setpriv"), "setpriv is a part of util-linux"
+    files, urls = configurations(tmp_path, 2)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(600))
+        for file in files:
+            # So slow that a busy host, which asks seldom, changes no count.
+            file.write_text(file.read_text().replace('"600/min"', '"60/h"'))
+            await stack.enter_async_context(running(file))
+        clients = [
+            await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=30))
+            for url in urls
+        ]
+        # The plan's burst of 20 is that of both together, and a few requests (docs/allocators.md).
+        admitted = refused = 0
+        while refused < 20:
+            for client in clients:
+                answer = await client.get("/v1/check?namespace=api&plan=free")
+                admitted += answer.status_code == 200
+                refused += answer.status_code == 429
+        assert 10 <= admitted <= 60
+        assert answer.headers["retry-after"].isdigit()
+        assert answer.headers["ratelimit-policy"] == '"api-free";q=1;w=60'
+        transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "0.sock"))
+        drld = await stack.enter_async_context(
+            httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=30)
+        )
+        # Neither has a datapath for packets, and each counts the other's share.
+        while (status := (await drld.get("/v1/status")).json())["peers"]["connected"] != 1:
+            pass
+        assert status["datapath"]["name"] == "none"
+        assert status["probes"]["disagreeing"] == {}
+        shown = (await drld.get("/v1/limits/api-free")).json()
+        assert (shown["unit"], shown["burst_bytes"]) == ("requests", 20)
+        assert round(shown["rate_bps"] * 3600) == 60
+        assert shown["dropped_packets"] >= 1
+        metrics = (await drld.get("/metrics")).text
+        assert 'drld_limit_forwarded_requests_total{limit="api-free"}' in metrics
+        # A reload to shadow mode keeps the counts, and refuses nothing any more.
+        shadow = files[0].read_text().replace("burst = 20\n", 'burst = 20\nmode = "shadow"\n')
+        files[0].write_text(shadow)
+        assert (await drld.post("/v1/reload")).status_code == 200
+        query = "/v1/check?namespace=api&plan=free&cost=15"
+        assert [(await clients[0].get(query)).status_code for _ in range(4)] == [200] * 4
+        # A limit that is removed decides nothing, and another joins.
+        assert (await drld.post("/v1/limits/api-free/remove", json={})).status_code == 200
+        new = {"id": 9, "name": "new", "unit": "requests", "rate": "9/d", "burst": 10}
+        new["match"] = {"namespace": "api", "where": "plan=new"}
+        added = await drld.post("/v1/limits", json={"limits": [new]})
+        assert added.json()["changes"][0]["table"] == "limit new"
+        asked = {"namespace": "api", "descriptor": {"plan": "new"}}
+        answers = (await drld.post("/v1/check", json=[asked, {**asked, "cost": 10}])).json()
+        assert [answer["admitted"] for answer in answers] == [True, False]
+        assert answers[1]["limit"] == "new"
+        gone = (await clients[0].get("/v1/check?namespace=api&plan=free")).json()
+        assert [it["limit"] for it in gone["limits"]] == ["api"]

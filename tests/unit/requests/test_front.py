@@ -1,0 +1,203 @@
+"""The front over real sockets: answers, bounds on strangers, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+import trio
+
+from drld.control.connection import MAX_BODY_BYTES, REQUEST_S
+from drld.control.turns import Turns
+from drld.errors import ConfigError
+from drld.requests.datapath import RequestDatapath
+from drld.requests.front import server
+from drld.requests.front.server import MAX_HEAD_BYTES, serve_requests
+from drld.requests.spec import Address
+
+from .test_datapath import bucket, limit, limited, of_plan
+
+PROXIES = [ip_network("127.0.0.1")]
+GET = b"GET /v1/check?namespace=api HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Front(NamedTuple):
+    addresses: list[Address]
+    datapath: RequestDatapath
+    stopping: trio.Event
+
+    @property
+    def tcp(self) -> tuple[str, int]:
+        address = self.addresses[0]
+        assert not isinstance(address, str)
+        return address
+
+    async def stream(self) -> trio.SocketStream:
+        return await trio.open_tcp_stream(*self.tcp)
+
+    def client(self) -> httpx.AsyncClient:
+        host, port = self.tcp
+        return httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=5)
+
+
+@asynccontextmanager
+async def front(tmp_path: Path, datapath: RequestDatapath | None = None) -> AsyncIterator[Front]:
+    """A server on a loopback address and a unix socket; stops promptly or fails."""
+    datapath = datapath or limited((limit(), bucket(2, rate=1)), (of_plan(2), bucket(1)))
+    stopping = trio.Event()
+    listen: list[Address] = [("127.0.0.1", 0), str(tmp_path / "requests.sock")]
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(
+            partial(serve_requests, clock=lambda: 0, stopping=stopping, trusted=lambda: PROXIES),
+            datapath,
+            listen,
+            Turns(),
+        )
+        yield Front(addresses, datapath, stopping)
+        stopping.set()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_gets_yes_or_no_and_the_fields(tmp_path: Path) -> None:
+    async with front(tmp_path) as made, made.client() as client:
+        answers = [await client.get("/v1/check?namespace=api") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[0].headers["ratelimit"] == '"limit-1";r=1;t=1'
+        assert answers[0].headers["cache-control"] == "no-store"
+        assert answers[2].headers["retry-after"] == "1"
+        assert answers[2].json()["reason"] == "above the limit limit-1"
+        forbidden = await client.get("/v1/check?namespace=api&refused=403")
+        assert forbidden.status_code == 403
+        assert (await client.get("/v1/check?namespace=other")).status_code == 200
+        # Callers are flows: the default is the address, or the one that a trusted proxy names.
+        await client.get("/v1/check?namespace=api&caller=bob")
+        forwarded = {"X-Forwarded-For": "192.0.2.9"}
+        await client.get("/v1/check?namespace=api", headers=forwarded)
+        await client.post("/v1/check", json={"namespace": "api"}, headers=forwarded)
+        assert len(made.datapath.read(1, 1).flows) == 3
+
+
+async def test_json_asks_one_thing_or_several(tmp_path: Path) -> None:
+    one = {"namespace": "api", "descriptor": {"plan": "free"}}
+    async with front(tmp_path) as made, made.client() as client:
+        both = await client.post("/v1/check", json=[one, one, {"namespace": "api"}])
+        assert both.status_code == 200
+        assert [answer["admitted"] for answer in both.json()] == [True, False, True]
+        alone = await client.post("/v1/check", json=one)
+        assert alone.status_code == 429
+        assert alone.headers["ratelimit"].startswith('"limit-1";r=0;t=1')
+
+
+async def test_a_unix_socket_answers_too(tmp_path: Path) -> None:
+    async with front(tmp_path) as made:
+        path = made.addresses[1]
+        assert isinstance(path, str)
+        assert Path(path).stat().st_mode & 0o777 == 0o666
+        transport = httpx.AsyncHTTPTransport(uds=path)
+        async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
+            assert (await client.get("/v1/check?namespace=api")).status_code == 200
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /v1/check HTTP/1.1\r\nHost: x\r\n\r\n", 422),
+        (b"GET /v1/other HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"DELETE /v1/check HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n{", 422),
+        (b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n", 413),
+        (b"GET /v1/check?a=" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nCookie: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n", 431),
+        (b"\x16\x03\x01", 400),
+    ],
+)
+async def test_what_a_stranger_sends_is_bounded(tmp_path: Path, sent: bytes, status: int) -> None:
+    assert MAX_BODY_BYTES == 65_536
+    async with front(tmp_path) as made, await made.stream() as stream:
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(sent)
+            if status == 400:
+                await stream.send_eof()
+        if status == 400:
+            return
+        answer = await stream.receive_some()
+        assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+
+
+async def test_a_head_with_large_cookies_is_taken(tmp_path: Path) -> None:
+    cookie = b"Cookie: " + b"x" * 20_000
+    async with front(tmp_path) as made, await made.stream() as stream:
+        await stream.send_all(GET.replace(b"\r\n\r\n", b"\r\n" + cookie + b"\r\n\r\n"))
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_slow_client_has_so_much_time(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with front(tmp_path) as made, await made.stream() as stream:
+        await stream.send_all(GET[:20])
+        began = trio.current_time()
+        assert await stream.receive_some() == b""
+        assert trio.current_time() - began == pytest.approx(REQUEST_S)
+
+
+async def test_there_are_so_many_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    async with front(tmp_path) as made:
+        async with await made.stream() as first, await made.stream() as second:
+            for stream in (first, second):
+                await stream.send_all(GET)
+                assert await stream.receive_some()
+            async with await made.stream() as third:
+                with suppress(trio.BrokenResourceError):
+                    assert await third.receive_some() == b""
+        # Those who have gone make room.
+        answer = b""
+        while not answer:
+            async with await made.stream() as stream:
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_all(GET)
+                    answer = bytes(await stream.receive_some())
+
+
+async def test_open_requests_are_answered_when_the_daemon_stops(tmp_path: Path) -> None:
+    async with front(tmp_path) as made:
+        async with await made.stream() as idle, await made.stream() as begun:
+            await begun.send_all(GET[:20])
+            await idle.send_all(GET)
+            answer = b""
+            while not answer.endswith(b"]}"):
+                answer += await idle.receive_some()
+            made.stopping.set()
+            with trio.fail_after(5):
+                assert await idle.receive_some() == b""
+                await begun.send_all(GET[20:])
+                answer = b""
+                while data := await begun.receive_some():
+                    answer += data
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" in answer.lower()
+        with pytest.raises(OSError, match=r".*"):
+            await made.stream()
+
+
+async def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
+    async with front(tmp_path) as made:
+        for address, key in (
+            (made.tcp, f"requests.listen: cannot bind 127.0.0.1:{made.tcp[1]}"),
+            (str(made.addresses[1]), "requests.listen: .*another daemon answers there"),
+        ):
+            with pytest.raises(ConfigError, match=key):
+                await serve_requests(
+                    made.datapath, [address], Turns(), clock=lambda: 0, stopping=trio.Event()
+                )
