@@ -38,19 +38,12 @@ _FLEETS = (
 )
 """Faults that share a fleet, one after another."""
 _QUICK_FLEETS = (
-    (KERNEL, (
-        "kill-most", "kill-all", "kill-change", "corrupt", "forge", "replay", "interface-down",
-        "interface-new",
-    )),
-    (KERNEL, (
-        "partition", "partition-one-way", "partition-chain", "partition-flapping", "reload-storm",
-        "clock-jumps", "disk-full",
-    )),
-    (NFQUEUE, (
-        "kill-one", "freeze", "overflow", "wrong-config", "descriptors", "gossip-loss", "rekey",
-    )),
-)  # fmt: skip
-"""The stages of a quick run, as many as run at a time, with one datapath for each fault."""
+    (KERNEL, ("kill-most", "kill-all", "kill-change", "corrupt", "forge", "replay")),
+    (KERNEL, (*_FLEETS[1], "rekey")),
+    (KERNEL, ("reload-storm", "interface-down", "interface-new", "clock-jumps", "disk-full")),
+    (NFQUEUE, ("kill-one", "freeze", "overflow", "wrong-config", "descriptors")),
+)
+"""The stages of a quick run, with one datapath for each fault."""
 NOT_QUICK = (KERNEL, _FLEETS[-1])
 """No part of a quick run unless named: they take minutes, and a fresh clone may be shallow."""
 
