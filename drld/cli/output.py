@@ -24,7 +24,7 @@ class Commands(click.Group):
     group_class = type
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list."""
+        """Write each command with its whole summary; click would cut it at the line's end."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [

@@ -129,7 +129,7 @@ class Connections:
     async def accept(
         self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Serve whoever comes, until cancelled; or until all have been served after `refuse`."""
+        """Serve each client. After `refuse`, return as soon as the last connection has ended."""
         async with trio.open_nursery() as nursery:
             task_status.started()
             with trio.CancelScope() as accepting:

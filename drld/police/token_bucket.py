@@ -35,6 +35,11 @@ class TokenBucket:
         """Time of the last settling, ns."""
 
     @property
+    def depth(self) -> int | None:
+        """The most that the bucket holds, in whole bytes; None: there is no bucket."""
+        return None if self._depth is None else self._depth // NS_PER_S
+
+    @property
     def tokens(self) -> int:
         """Tokens at the time of the last settling, in whole bytes; negative in debt."""
         return self._tokens // NS_PER_S

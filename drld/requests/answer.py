@@ -46,7 +46,7 @@ class CheckAnswer(TypedDict):
     limit: str | None
     """The limit that refuses; else the one with the smallest part of its burst left."""
     remaining: float | None
-    """Of that limit."""
+    """What that limit has left: requests, or bytes."""
     retry_after_s: float | None
     """Time after which it would be admitted if nothing else came; None: it is, or never will be."""
     reason: str | None

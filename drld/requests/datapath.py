@@ -39,7 +39,6 @@ class RequestDatapath(PolicerSet):
         self._rng = rng
         self._secret = secret
         self._matcher = Matcher(())
-        self._records: dict[int, Enforcement] = {}
         self._counts = dict.fromkeys(("requests_unmatched", "requests_oversized"), 0)
 
     # What every datapath does
@@ -48,15 +47,7 @@ class RequestDatapath(PolicerSet):
         """See `Datapath.attach`; nothing of the host is touched, so it is never refused."""
         pairs = list(limits)
         self.replace(pairs, now_ns)
-        self._records = {limit.id: enforcement for limit, enforcement in pairs}
         self._matcher = Matcher(limit for limit, _ in pairs)
-
-    def program(
-        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
-    ) -> None:
-        """See `Datapath.program`; takes effect at once."""
-        super().program(limit_id, enforcement, evict, now_ns)
-        self._records[limit_id] = enforcement
 
     def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:  # noqa: ARG002 -- it has all flows
         """See `Datapath.snapshot`."""
@@ -140,14 +131,12 @@ class RequestDatapath(PolicerSet):
         *,
         admitted: bool,
     ) -> Standing:
-        record = self._records[limit.id]
-        policer.bucket.settle(now_ns)
-        tokens = policer.bucket.tokens
+        bucket = policer.bucket
+        bucket.settle(now_ns)
         wait_ns = 0 if admitted or policer.shadow else policer.wait_ns(flow, amount, now_ns)
-        if record.depth is None:
+        if (depth := bucket.depth) is None:
             return Standing(limit, amount, None, None, wait_ns)
-        reset_ns = policer.bucket.wait_ns(record.depth, 0)
-        return Standing(limit, amount, max(tokens, 0), reset_ns, wait_ns)
+        return Standing(limit, amount, max(bucket.tokens, 0), bucket.wait_ns(depth, 0), wait_ns)
 
     def _flow(self, caller: str) -> FlowId:
         """The flow of a caller."""

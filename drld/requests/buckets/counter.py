@@ -32,7 +32,7 @@ class CounterDelta(NamedTuple):
     counts: tuple[tuple[int, int], ...]
     """Tokens by origin."""
     limit: int
-    """Ticks."""
+    """What may have been admitted in all until the refill, ticks."""
     refilled_ns: int
 
 

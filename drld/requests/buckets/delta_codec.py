@@ -62,7 +62,7 @@ class Part:
     form: Form
     received: tuple[int, ...]
     deltas: tuple[tuple[int, Any], ...]
-    """By key."""
+    """What the sender says of a key: its hash, and the delta."""
 
 
 class DeltaCodec(NumberedCodec[Part]):

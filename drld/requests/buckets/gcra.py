@@ -52,7 +52,7 @@ class Gcra:
         return decision
 
     def level(self, now_ns: int) -> float:
-        """Tokens in use."""
+        """Tokens that are taken and not yet refilled."""
         if self._tat is None:
             return 0.0
         return max(self._tat - now_ns * self._policy.rate, 0) / self._policy.per_ns

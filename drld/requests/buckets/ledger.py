@@ -56,7 +56,7 @@ class Cell(NamedTuple):
     slot: int
     tokens: int
     age_ms: int
-    """Of the start."""
+    """Time since the cell's start, ms."""
 
 
 class Ledger(Bucket):

@@ -1,6 +1,6 @@
 """The thesis' delta states: for each peer, the news that it has not been told (3.1).
 
-News are merged by maximum. What a peer shows to have needs not be told to it. By default news are
+News are merged by maximum. A peer is not told what it has told itself. By default news are
 forgotten once they are told, as in the thesis, so a lost message loses them until the entry changes
 again. With `repeat_ns`, told news stay until the peer acknowledges their message, and are pending
 again after that time: repetition is harmless, since values are maxima.

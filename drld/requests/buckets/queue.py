@@ -54,7 +54,7 @@ class Queue(Bucket):
     def __init__(self, policy: Policy, origin: int) -> None:
         super().__init__(policy, origin)
         self._births: list[Birth] = []
-        """Sorted."""
+        """All births, the oldest first."""
         self._deaths: dict[Birth, int] = {}
         self._dropped = False
         """Whether elements were removed since `died` was asked last."""

@@ -30,7 +30,7 @@ class Message:
     number: int
     """Among the sender's messages to this peer, from 1 on; 0: it only acknowledges."""
     deltas: Mapping[Hashable, Any]
-    """By key."""
+    """What the sender says of each key."""
     received: tuple[int, ...] = ()
     """Numbers of the receiver's messages that the sender has received since its last message."""
 
