@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import trio
 from starlette.types import ASGIApp
@@ -107,6 +108,16 @@ def claimed(
                 path.unlink()
 
 
+class Conversation(Protocol):
+    """One connection of a server, in whatever protocol."""
+
+    async def serve(self) -> None:
+        """Answer until the client goes, or keeps us waiting for too long."""
+
+    def drain(self) -> None:
+        """End the connection: at once if no request has begun, else after the answer."""
+
+
 class Connections:
     """The clients of one server, who share the loop with the daemon and with each other.
 
@@ -124,7 +135,7 @@ class Connections:
         self._open: Counter[object] = Counter()
         """Open connections, by the client's `group`."""
         self._accepting: list[trio.CancelScope] = []
-        self._connections: set[Connection] = set()
+        self._connections: set[Conversation] = set()
 
     async def accept(
         self, listener: trio.socket.SocketType, task_status: trio.TaskStatus[None]
@@ -177,6 +188,10 @@ class Connections:
         """What is spoken HTTP over."""
         return trio.SocketStream(sock)
 
+    def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
+        """What serves one client."""
+        return Connection(self._app, self._turns, stream, peer, self.max_head_bytes)
+
     async def pause(self) -> None:
         """Wait before another is accepted."""
 
@@ -205,7 +220,7 @@ class Connections:
 
     async def serve(self, stream: trio.abc.Stream, peer: object) -> None:
         """Serve one client; whatever that raises harms no other."""
-        connection = Connection(self._app, self._turns, stream, peer, self.max_head_bytes)
+        connection = self.conversation(stream, peer)
         self._connections.add(connection)
         try:
             await connection.serve()

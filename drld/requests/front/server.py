@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
@@ -21,12 +21,13 @@ import trio
 
 from drld.control.connection import REQUEST_S, WRITE_S
 from drld.control.credentials import Credentials
-from drld.control.server import Connections, claimed
+from drld.control.server import Connections, Conversation, claimed
 from drld.control.tcp import bound
 from drld.control.turns import Turns
 from drld.log_event import event
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import Clock, Trusted, make_app
+from drld.requests.front.protocols import Begin, Negotiated
 from drld.requests.spec import Address
 from drld.spec import format_endpoint
 
@@ -59,6 +60,11 @@ class RequestConnections(Connections):
     def places(self, _: object) -> int:
         """All clients are alike."""
         return MAX_CONNECTIONS
+
+    def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
+        """A client in any protocol; each has a line here."""
+        protocols: Mapping[bytes, Begin] = {}
+        return Negotiated(stream, peer, super().conversation, protocols)
 
 
 async def serve_requests(
