@@ -160,9 +160,9 @@ class Policer:
         self._verdict = FORWARD
         self._charged_ns = None
         if threshold and rng.getrandbits(DRAW_BITS) < threshold:
-            return self._drop(length)
+            return self.drop(length)
         if not bucket.conforms(length):
-            return self._drop(length)
+            return self.drop(length)
         buckets, slot = self._flow_buckets, self._slot
         if buckets is not None and slot is not None:
             now_ns = bucket.updated_ns
@@ -177,7 +177,7 @@ class Policer:
                 self._charged_ns = charged_ns
                 self._verdict = MARK
             else:
-                return self._drop(length)
+                return self.drop(length)
         return False
 
     def wait_ns(self, flow: FlowId, length: int, now_ns: int) -> int | None:
@@ -199,7 +199,8 @@ class Policer:
             left = buckets.left(buckets.charged(due_ns, length, now_ns), now_ns)
         return bucket.wait_ns(length, left)
 
-    def _drop(self, length: int) -> bool:
+    def drop(self, length: int) -> bool:
+        """Count the packet that has just arrived as dropped; return True."""
         self._dropped_bytes += length
         self._dropped_packets += 1
         if self._slot is not None:
@@ -225,6 +226,19 @@ class Policer:
                 slot.hits += length
         # A limit in shadow mode touches no packet.
         return FORWARD if self.shadow else self._verdict
+
+    def charge(self, flow: FlowId, length: int, now_ns: int) -> None:
+        """Count and charge an item that has passed already; what the buckets lack is debt."""
+        self.arrive(flow, length)
+        self.bucket.settle(now_ns)
+        self._verdict = FORWARD
+        self._charged_ns = None
+        buckets, slot = self._flow_buckets, self._slot
+        if buckets is not None and slot is not None:
+            now_ns = self.bucket.updated_ns
+            due_ns = buckets.bounded(slot.due_ns, now_ns)
+            self._charged_ns = buckets.charged(due_ns, length, now_ns)
+        self.forward(length)
 
     def police(
         self, flow: FlowId, length: int, now_ns: int, rng: Random, capable: bool = False

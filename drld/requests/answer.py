@@ -43,6 +43,8 @@ class CheckAnswer(TypedDict):
     """The decision on a request."""
 
     admitted: bool
+    granted: int
+    """What is admitted of its cost: less only where it names the least of use; 0: it is refused."""
     limit: str | None
     """The limit that refuses; else the one with the smallest part of its burst left."""
     remaining: float | None
@@ -59,6 +61,7 @@ def body(answer: Answer) -> CheckAnswer:
     retry_ns = answer.retry_ns
     return CheckAnswer(
         admitted=answer.admitted,
+        granted=answer.granted,
         limit=tightest.limit.name if tightest else None,
         remaining=_remaining(tightest) if tightest else None,
         retry_after_s=None if retry_ns is None else retry_ns / NS_PER_S,

@@ -8,14 +8,25 @@ that share a slot of the sample.
 A request that costs more than a limit's burst could never pass one bucket. It is refused for this
 reason alone, and is no demand: otherwise one request could claim the share of a million.
 
+A request that names the least cost of use to it (`at_least`) gets the most, up to its cost, that no
+limit refuses. It counts as two: what it gets is admitted, and the rest, as far as the bursts allow
+it at all, is refused by the limit that is short.
+
+A charge is for what has been carried out already, as its cost is known at the end alone. It always
+passes, and what a bucket lacks is debt, which time alone pays: requests are refused until then. The
+debt is bounded, so that no single charge blocks a limit for years: by what the limit admits in a
+day, the longest period of a rate, or by its burst if that is more.
+
 It is pure: the time and the source of random drops are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from random import Random
+from typing import TypeAlias
 
 from drld.model import Enforcement, FlowId, FlowKey
 from drld.police.policer import Policer
@@ -26,6 +37,12 @@ from drld.requests.model import Answer, Request, Standing
 from drld.requests.spec import REQUESTS
 from drld.spec import LimitSpec
 from drld.units import human_amount
+
+DEBT_S = 86_400
+"""A charge leaves at most the debt that a limit's rate pays in this time, or its burst."""
+
+_Under: TypeAlias = tuple[LimitSpec, int, Policer]
+"""A limit, what a request costs under it, tokens, and its policer."""
 
 
 class RequestDatapath(PolicerSet):
@@ -71,32 +88,93 @@ class RequestDatapath(PolicerSet):
 
     def decide(self, request: Request, now_ns: int) -> Answer:
         """Decide about a request, and charge it to all its limits if it is admitted."""
-        under = [
-            (limit, _amount(limit, request), self._policers[limit.id])
-            for limit in self._matcher.limits(request.namespace, request.descriptor)
-        ]
-        if not under:
+        limits = self._matcher.limits(request.namespace, request.descriptor)
+        if not limits:
             self._counts["requests_unmatched"] += 1
-            return Answer(admitted=True, standings=(), refused=None, reason=None)
-        for limit, amount, _ in under:
-            if amount > limit.policy.burst and limit.policy.mode is Mode.ENFORCE:
-                self._counts["requests_oversized"] += 1
-                never = Standing(limit, amount, None, None, None)
-                return Answer(admitted=False, standings=(), refused=never, reason=_large(limit))
-        under = [it for it in under if it[1] <= it[0].policy.burst]
+            return Answer(True, (), None, None, request.cost)
         flow = self._flow(request.caller)
+        if request.charge:
+            return self._charge(limits, request, flow, now_ns)
+        short, rest = None, request
+        if request.at_least is not None:
+            request, short, rest = self._largest(limits, request, flow, now_ns)
+        if (never := _oversized(limits, request)) is not None:
+            self._counts["requests_oversized"] += 1
+            standing = Standing(never, _amount(never, request), None, None, None)
+            return Answer(admitted=False, standings=(), refused=standing, reason=_large(never))
+        under = self._under(limits, request)
         check = self._police if request.cost else self._try
         refused_by = check(under, flow, now_ns)
+        if refused_by is None and short is not None:
+            self._fall_short(limits, rest, flow, short)
         standings = [self._standing(*it, flow, now_ns, admitted=refused_by is None) for it in under]
         if refused_by is None:
-            return Answer(admitted=True, standings=standings, refused=None, reason=None)
+            return Answer(True, standings, None, None, request.cost)
         refused = next(it for it in standings if it.limit is refused_by)
         reason = f"above the limit {refused_by.name}"
         return Answer(admitted=False, standings=standings, refused=refused, reason=reason)
 
-    def _police(
-        self, under: Iterable[tuple[LimitSpec, int, Policer]], flow: FlowId, now_ns: int
-    ) -> LimitSpec | None:
+    def _under(self, limits: Iterable[LimitSpec], request: Request) -> list[_Under]:
+        """What a request costs under each limit that checks it, and their policers."""
+        under = [(it, _amount(it, request), self._policers[it.id]) for it in limits]
+        return [it for it in under if it[1] <= it[0].policy.burst]
+
+    def _largest(
+        self, limits: Sequence[LimitSpec], request: Request, flow: FlowId, now_ns: int
+    ) -> tuple[Request, LimitSpec | None, Request]:
+        """The largest part of a request, at least the least of use, that no limit would refuse.
+
+        Returns:
+            The part; the limit that is short of a larger one, if the bursts allow one; the rest.
+        """
+        least = request.at_least or request.cost
+
+        def largest(most: int, refuser: Callable[[Request], LimitSpec | None]) -> int:
+            low = least
+            while low < most:
+                middle = (low + most + 1) // 2
+                if refuser(request.part(middle)) is None:
+                    low = middle
+                else:
+                    most = middle - 1
+            return low
+
+        def refuser(part: Request) -> LimitSpec | None:
+            return self._try(self._under(limits, part), flow, now_ns)
+
+        most = largest(request.cost, partial(_oversized, limits))
+        cost = largest(most, refuser)
+        short = refuser(request.part(cost + 1)) if cost < most else None
+        part, whole = request.part(cost), request.part(most)
+        size = None if whole.size is None or part.size is None else whole.size - part.size
+        return part, short, whole._replace(cost=most - cost, size=size)
+
+    def _fall_short(
+        self, limits: Iterable[LimitSpec], rest: Request, flow: FlowId, short: LimitSpec
+    ) -> None:
+        """Count the rest of a request that is admitted in part as one that `short` refuses."""
+        for limit in limits:
+            policer, amount = self._policers[limit.id], _amount(limit, rest)
+            policer.arrive(flow, amount)
+            if limit is short:
+                policer.drop(amount)
+
+    def _charge(
+        self, limits: Iterable[LimitSpec], request: Request, flow: FlowId, now_ns: int
+    ) -> Answer:
+        """Charge a request that has been carried out to all its limits."""
+        standings = []
+        for limit in limits:
+            policer, policy = self._policers[limit.id], limit.policy
+            policer.bucket.settle(now_ns)
+            debt = max(policy.rate * DEBT_S, policy.burst)
+            left = max(policer.bucket.tokens + debt, 0)
+            if amount := min(_amount(limit, request), left):
+                policer.charge(flow, amount, now_ns)
+            standings.append(self._standing(limit, amount, policer, flow, now_ns, admitted=True))
+        return Answer(True, standings, None, None, request.cost)
+
+    def _police(self, under: Iterable[_Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
         """Do as `drld.police.policer.police`, where each limit has its own amount; return the
         limit that refuses."""
         for _, amount, policer in under:
@@ -112,9 +190,7 @@ class RequestDatapath(PolicerSet):
         return None
 
     @staticmethod
-    def _try(
-        under: Iterable[tuple[LimitSpec, int, Policer]], flow: FlowId, now_ns: int
-    ) -> LimitSpec | None:
+    def _try(under: Iterable[_Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
         """The limit that would refuse; nothing is counted or charged."""
         for limit, amount, policer in under:
             if not policer.shadow and policer.wait_ns(flow, amount, now_ns) != 0:
@@ -146,10 +222,18 @@ class RequestDatapath(PolicerSet):
 
 def _amount(limit: LimitSpec, request: Request) -> int:
     """What a request costs under a limit, tokens; a question about its passing asks for one."""
-    unit, cost = limit.policy.unit, max(request.cost, 1)
+    unit, cost = limit.policy.unit, request.cost if request.charge else max(request.cost, 1)
     if unit != REQUESTS and request.size is not None:
         return request.size
     return cost * unit.item
+
+
+def _oversized(limits: Iterable[LimitSpec], request: Request) -> LimitSpec | None:
+    """The first limit that could never admit a request, as its burst is smaller."""
+    for limit in limits:
+        if _amount(limit, request) > limit.policy.burst and limit.policy.mode is Mode.ENFORCE:
+            return limit
+    return None
 
 
 def _large(limit: LimitSpec) -> str:

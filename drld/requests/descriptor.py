@@ -15,7 +15,7 @@ Descriptor: TypeAlias = Mapping[str, str]
 MAX_PAIRS = 8
 MAX_BYTES = 256
 """Of all names and values of a descriptor together, in UTF-8."""
-RESERVED = ("namespace", "cost", "bytes", "caller", "refused")
+RESERVED = ("namespace", "cost", "bytes", "caller", "at_least", "charge", "refused")
 """Names that mean something else in a query (`drld.requests.question`)."""
 
 

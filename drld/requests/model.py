@@ -20,6 +20,17 @@ class Request(NamedTuple):
     """Bytes that it counts for under a limit on bytes; None: a typical item for each request."""
     caller: str = ""
     """Who sends it: the flow that it belongs to."""
+    at_least: int | None = None
+    """Least cost that is of use: as much from here to `cost` is admitted as all limits allow; None:
+    all of `cost` or nothing. A size is then charged in proportion."""
+    charge: bool = False
+    """Whether it has been carried out already: its cost is charged whatever is left, and what the
+    buckets lack is debt. Cost 0 charges the size alone."""
+
+    def part(self, cost: int) -> Request:
+        """This request at a smaller cost, from 1 on, and a size in proportion, rounded up."""
+        size = None if self.size is None else -(-self.size * cost // self.cost)
+        return self._replace(cost=cost, size=size)
 
 
 class Standing(NamedTuple):
@@ -46,6 +57,8 @@ class Answer(NamedTuple):
     """The first limit that refuses it."""
     reason: str | None
     """Why it is refused, for people."""
+    granted: int = 0
+    """The part of the cost that is admitted or charged."""
 
     @property
     def retry_ns(self) -> int | None:

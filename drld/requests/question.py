@@ -22,7 +22,7 @@ MAX_AMOUNT = 2**31 - 1
 MAX_CALLER_BYTES = 256
 REFUSALS = (429, 403)
 """Statuses that a client may have for a refusal: nginx passes 403 on, and not 429."""
-_KEYS = ("namespace", "descriptor", "cost", "bytes", "caller")
+_KEYS = ("namespace", "descriptor", "cost", "bytes", "caller", "at_least", "charge")
 _MAX_DIGITS = 10
 
 
@@ -49,9 +49,11 @@ def of_query(query: bytes, caller: str) -> tuple[Request, int]:
     asked = {name: given.pop(name) for name in descriptor.RESERVED if name in given}
     if asked.get("refused", "429") not in map(str, REFUSALS):
         raise InputError("refused: must be 429 or 403")
-    for name in ("cost", "bytes"):
+    for name in ("cost", "bytes", "at_least"):
         if name in asked:
             asked[name] = _number(name, asked[name])
+    if "charge" in asked:
+        asked["charge"] = {"true": True, "false": False}.get(asked["charge"], asked["charge"])
     return _request(asked, given, caller), int(asked.get("refused", "429"))
 
 
@@ -90,19 +92,30 @@ def _request(asked: dict[str, Any], pairs: dict[str, Any], caller: str) -> Reque
         raise InputError("namespace: is required, as a text")
     if len(namespace) > descriptor.MAX_BYTES:
         raise InputError("namespace: is too long")
-    size = asked.get("bytes")
+    size, least, charge = asked.get("bytes"), asked.get("at_least"), asked.get("charge", False)
+    if not isinstance(charge, bool):
+        raise InputError("charge: must be true or false")
+    cost = _amount("cost", asked.get("cost", 1), 0)
+    if least is not None and not cost:
+        raise InputError("at_least: must not be given with cost 0, which takes nothing")
+    if charge and least is not None:
+        raise InputError("at_least: must not be given with charge, as a charge is never refused")
+    if charge and not cost and size is None:
+        raise InputError("charge: must have a cost of at least 1, or bytes")
     return Request(
         namespace,
         descriptor.check(pairs),
-        _amount("cost", asked.get("cost", 1), 0),
+        cost,
         None if size is None else _amount("bytes", size, 1),
         _caller(asked.get("caller", caller)),
+        None if least is None else _amount("at_least", least, 1, cost),
+        charge,
     )
 
 
-def _amount(name: str, value: object, least: int) -> int:
-    if type(value) is not int or not least <= value <= MAX_AMOUNT:
-        raise InputError(f"{name}: must be a whole number from {least} to {MAX_AMOUNT}")
+def _amount(name: str, value: object, least: int, most: int = MAX_AMOUNT) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"{name}: must be a whole number from {least} to {most}")
     return value
 
 

@@ -87,7 +87,7 @@ class PhantomQueues(Policer):
         if queue is None:
             queue = self.queues[flow] = PhantomQueue()
         if queue.occupied + length > self._capacity:
-            self._drop(length)
+            self.drop(length)
             return DROP
         if not queue.occupied:
             self._busy.append(queue)

@@ -80,6 +80,7 @@ def check_request(asked: Request) -> None:
     size = sum(len(name.encode()) + len(value.encode()) for name, value in pairs.items())
     assert size <= descriptor.MAX_BYTES
     assert 0 <= asked.cost <= question.MAX_AMOUNT
+    assert asked.at_least is None or 1 <= asked.at_least <= asked.cost
     assert 1 <= len(asked.caller.encode()) <= question.MAX_CALLER_BYTES
     check = {
         "namespace": asked.namespace,
@@ -87,6 +88,8 @@ def check_request(asked: Request) -> None:
         "cost": asked.cost,
         "caller": asked.caller,
         **({} if asked.size is None else {"bytes": asked.size}),
+        **({} if asked.at_least is None else {"at_least": asked.at_least}),
+        "charge": asked.charge,
     }
     assert question.of_json(json.dumps(check).encode(), "other") == ([asked], False)
 
@@ -111,12 +114,15 @@ def seeds() -> list[bytes]:
         b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body),
         body,
         body[1:-1],
+        b'{"namespace":"api","cost":9,"at_least":2,"charge":false}',
+        b"namespace=api&cost=0&bytes=9&charge=true",
         b"namespace=api&plan=%C3%A9&cost=3",
     ]
 
 
 WORDS = (
     *(b"namespace", b"descriptor", b"cost", b"bytes", b"caller", b"refused", b"/v1/check"),
+    *(b"at_least", b"charge", b"true"),
     *(b"%ff", b"%00", b"&", b"=", b"NaN", b"1e9", b"\\ud800", b'"', b"{", b"}", b"[", b"]"),
     *(b"GET ", b"POST ", b"\r\n", b"Content-Length: 5"),
 )

@@ -81,6 +81,7 @@ def test_no_limit_has_no_fields() -> None:
     assert fields(answer) == {}
     assert body(answer) == {
         "admitted": True,
+        "granted": 1,
         "limit": None,
         "remaining": None,
         "retry_after_s": None,

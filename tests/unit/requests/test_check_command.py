@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -31,6 +32,12 @@ async def test_what_it_says_and_how_it_exits(tmp_path: Path) -> None:
                 limit-1  enforce  2 requests  100 requests        -
             """),
         )
+        status, written = await check("--cost", 9, "--at-least", 1)
+        assert (status, written.splitlines()[0]) == (0, "admitted: 2 of 9")
+        status, written = await check("--cost", 9, "--charge")
+        assert (status, written.splitlines()[0]) == (0, "admitted")
+        assert await check("--cost", 1) == (3, ANY)
+        daemon.datapaths = [limited((limit(), bucket(5)), (of_plan(2), bucket(1)))]
         status, written = await check("plan=free", "--json")
         assert status == 0
         assert json.loads(written)["limit"] == "limit-2"

@@ -78,7 +78,7 @@ def test_a_request_under_several_limits_is_charged_to_all_or_to_none() -> None:
     assert answer.retry_ns == NS_PER_S // 2
     # Another plan falls under the first limit alone.
     assert remaining(path.decide(Request("api", {"plan": "paid"}), 0)) == [8]
-    assert path.decide(Request("web", {}), 0) == Answer(True, (), None, None)
+    assert path.decide(Request("web", {}), 0) == Answer(True, (), None, None, granted=1)
     assert path.counters()["requests_unmatched"] == 1
 
 
@@ -109,6 +109,63 @@ def test_cost_0_asks_and_takes_nothing() -> None:
     assert path.copy_of(1).read(0) == before
     assert path.decide(API, 0).admitted
     assert not path.decide(peek, 0).admitted
+
+
+def test_a_part_counts_as_one_request_that_passes_and_one_that_is_refused() -> None:
+    path = limited((limit(1), bucket(10)), (of_plan(2, burst=8 * ITEM), bucket(5, rate=1)))
+    path.decide(FREE, 0)
+    answer = path.decide(FREE._replace(cost=50, at_least=2), 0)
+    assert (answer.admitted, answer.granted, answer.refused) == (True, 4, None)
+    assert [it.amount for it in answer.standings] == [4 * ITEM] * 2
+    assert remaining(answer) == [5, 0]
+    # No burst allows more than 8, so no more than that is wanted.
+    for number, dropped in ((1, 0), (2, 4)):
+        read = path.read(number, 0)
+        assert (read.arrived_packets, read.forwarded_packets) == (3, 2)
+        assert (read.arrived_bytes, read.forwarded_bytes) == (9 * ITEM, 5 * ITEM)
+        assert (read.dropped_bytes, read.dropped_packets) == (dropped * ITEM, dropped // 4)
+    refused = path.decide(FREE._replace(cost=50, at_least=2), 0)
+    assert (refused.admitted, refused.granted, refused.retry_ns) == (False, 0, 2 * NS_PER_S)
+    never = path.decide(FREE._replace(cost=50, at_least=9), 0)
+    assert (never.retry_ns, path.counters()["requests_oversized"]) == (None, 1)
+
+
+def test_a_charge_always_passes_and_its_debt_delays_later_requests() -> None:
+    on_bytes = limit(3, unit=BYTES, burst=10_000)
+    path = limited(
+        (limit(1), bucket(5, rate=1)),
+        (limit(2, mode=Mode.SHADOW), bucket(1)),
+        (on_bytes, Enforcement(fill_rate=1000, depth=10_000)),
+    )
+    answer = path.decide(API._replace(cost=8, size=100, charge=True), 0)
+    assert (answer.admitted, answer.granted, answer.retry_ns) == (True, 8, None)
+    assert [it.remaining for it in answer.standings] == [0, 0, 9900]
+    assert answer.standings[0].reset_ns == 8 * NS_PER_S
+    refused = path.decide(API._replace(size=1), 0)
+    assert (refused.admitted, refused.retry_ns) == (False, 4 * NS_PER_S)
+    # Cost 0 charges the size alone: requests were paid for when they were admitted.
+    path.decide(API._replace(cost=0, size=12_000, charge=True), 0)
+    waits = [it.wait_ns for it in path.decide(API._replace(size=1), 0).standings]
+    assert waits == [4 * NS_PER_S, 0, 2101 * MS]
+    read = path.read(1, 0)
+    assert (read.forwarded_bytes, read.forwarded_packets) == (8 * ITEM, 1)
+    assert (read.dropped_bytes, read.dropped_packets) == (2 * ITEM, 2)
+    # A limit that begins to enforce again has a full bucket, and no debt.
+    limited((limit(1, mode=Mode.PAUSE), Enforcement()), datapath=path)
+    limited((limit(1), bucket(5)), datapath=path)
+    assert remaining(path.decide(API, 0)) == [4]
+
+
+def test_a_charge_is_that_of_its_caller() -> None:
+    fair = Enforcement(
+        fill_rate=10 * ITEM, depth=20 * ITEM, flow_rate=ITEM, flow_depth=2 * ITEM, reserve=19 * ITEM
+    )
+    path = limited((limit(), fair))
+    path.decide(API._replace(caller="greedy", cost=5, charge=True), 0)
+    assert not path.decide(API._replace(caller="greedy"), 0).admitted
+    assert path.decide(API._replace(caller="modest"), 0).admitted
+    # After the debt of a caller's own share, it passes again.
+    assert path.decide(API._replace(caller="greedy"), 10 * NS_PER_S).admitted
 
 
 def test_a_shadow_limit_counts_and_refuses_nothing() -> None:

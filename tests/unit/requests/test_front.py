@@ -92,6 +92,10 @@ async def test_json_asks_one_thing_or_several(tmp_path: Path) -> None:
         alone = await client.post("/v1/check", json=one)
         assert alone.status_code == 429
         assert alone.headers["ratelimit"].startswith('"limit-1";r=0;t=1')
+        after = await client.post("/v1/check", json={**one, "cost": 7, "charge": True})
+        assert (after.status_code, after.json()["granted"]) == (200, 7)
+        waits = await client.get("/v1/check?namespace=api&cost=2&at_least=1")
+        assert (waits.status_code, waits.headers["retry-after"]) == (429, "8")
 
 
 async def test_a_unix_socket_answers_too(tmp_path: Path) -> None:

@@ -25,6 +25,16 @@ CALLER = "192.0.2.1"
             Request("api", {"plan": "free", "user": "\u00e9 1"}, 3, 1500, "bob"),
             403,
         ),
+        (
+            b"namespace=api&cost=9&at_least=2&charge=false",
+            Request("api", {}, 9, caller=CALLER, at_least=2),
+            429,
+        ),
+        (
+            b"namespace=api&cost=0&bytes=700&charge=true",
+            Request("api", {}, 0, 700, CALLER, charge=True),
+            429,
+        ),
         (b"namespace=api&user=&cost=0", Request("api", {"user": ""}, 0, caller=CALLER), 429),
     ],
 )
@@ -39,7 +49,7 @@ def test_queries(query: bytes, request_: Request, refusal: int) -> None:
         (b"user", "NAME=VALUE pairs"),
         (b"namespace=%ff", "NAME=VALUE pairs"),
         (b"namespace=\xff", "NAME=VALUE pairs"),
-        (b"&".join(b"a%d=" % number for number in range(14)), "at most 13 of them"),
+        (b"&".join(b"a%d=" % number for number in range(16)), "at most 15 of them"),
         (b"user=alice", "namespace: is required"),
         (b"namespace=", "namespace: is required"),
         (b"namespace=" + b"x" * 257, "namespace: is too long"),
@@ -50,6 +60,12 @@ def test_queries(query: bytes, request_: Request, refusal: int) -> None:
         (b"namespace=a&cost=2147483648", "cost: must be a whole number from 0 to 2147483647"),
         (b"namespace=a&cost=" + b"9" * 5000, "cost: must be a whole number"),
         (b"namespace=a&bytes=0", "bytes: must be a whole number from 1"),
+        (b"namespace=a&at_least=0", "at_least: must be a whole number from 1 to 1$"),
+        (b"namespace=a&cost=3&at_least=4", "at_least: must be a whole number from 1 to 3$"),
+        (b"namespace=a&cost=0&at_least=1", "at_least: must not be given with cost 0"),
+        (b"namespace=a&at_least=1&charge=true", "at_least: must not be given with charge"),
+        (b"namespace=a&charge=yes", "charge: must be true or false"),
+        (b"namespace=a&cost=0&charge=true", "charge: must have a cost of at least 1, or bytes"),
         (b"namespace=a&caller=", "caller: must be a text"),
         (b"namespace=a&caller=" + b"x" * 257, "caller: must be a text of 1 to 256 bytes"),
         (b"namespace=a&refused=401", "refused: must be 429 or 403"),
@@ -63,7 +79,8 @@ def test_what_is_no_query(query: bytes, reason: str) -> None:
 
 def test_json() -> None:
     one = {"namespace": "api", "descriptor": {"user": "alice"}, "cost": 2, "bytes": 9}
-    made = Request("api", {"user": "alice"}, 2, 9, CALLER)
+    one |= {"at_least": 1, "charge": False}
+    made = Request("api", {"user": "alice"}, 2, 9, CALLER, at_least=1)
     assert of_json(json.dumps(one).encode(), CALLER) == ([made], False)
     several = [one, {"namespace": "web", "caller": "bob"}]
     assert of_json(json.dumps(several).encode(), CALLER) == (
@@ -91,6 +108,8 @@ def test_json() -> None:
         (b'{"namespace": "a", "cost": true}', "cost: must be a whole number"),
         (b'{"namespace": "a", "cost": 1.0}', "cost: must be a whole number"),
         (b'{"namespace": "a", "cost": null}', "cost: must be a whole number"),
+        (b'{"namespace": "a", "charge": 1}', "charge: must be true or false"),
+        (b'{"namespace": "a", "at_least": true}', "at_least: must be a whole number"),
         (b'{"namespace": "a", "descriptor": []}', "descriptor: must be an object"),
         (b'{"namespace": "a", "descriptor": {"b": 1}}', "must be a text"),
         (b'{"namespace": "a", "descriptor": {"b": "\\ud800"}}', "must be text in UTF-8"),

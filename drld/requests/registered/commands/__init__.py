@@ -20,6 +20,8 @@ REFUSED = 3
 @click.option("--namespace", default="default", show_default=True, help="Namespace of the request.")
 @click.option("--cost", type=int, default=1, show_default=True, help="0 asks, and takes nothing.")
 @click.option("--bytes", "size", type=int, help="Size, for limits that count bytes.")
+@click.option("--at-least", type=int, help="Least cost of use: as much up to --cost as fits.")
+@click.option("--charge", is_flag=True, help="Charge it whatever is left: it is carried out.")
 @click.option("--caller", help="Who sends the request; default: your user.")
 @json_option
 @click.pass_obj
@@ -30,6 +32,8 @@ def check(
     namespace: str,
     cost: int,
     size: int | None,
+    at_least: int | None,
+    charge: bool,
     caller: str | None,
     as_json: bool,
 ) -> None:
@@ -41,6 +45,7 @@ def check(
     \b
     drlctl check --namespace api user=alice --cost 3
     drlctl check --namespace api --cost 0 --json
+    drlctl check --namespace llm user=alice --cost 5200 --charge
     """
     split = [pair.partition("=") for pair in pairs]
     if any(not equals for _, equals, _ in split):
@@ -49,26 +54,28 @@ def check(
         "namespace": namespace,
         "descriptor": {name: value for name, _, value in split},
         "cost": cost,
+        "charge": charge,
         **({} if size is None else {"bytes": size}),
+        **({} if at_least is None else {"at_least": at_least}),
         **({} if caller is None else {"caller": caller}),
     }
     (answer,) = cast(list[CheckAnswer], daemon.post("/v1/check", [asked]))
     if as_json:
         write_json(answer)
     else:
-        _write(answer)
+        _write(answer, cost, partly=at_least is not None)
     if not answer["admitted"]:
         raise SystemExit(REFUSED)
 
 
-def _write(answer: CheckAnswer) -> None:
+def _write(answer: CheckAnswer, cost: int, *, partly: bool) -> None:
     retry_s = answer["retry_after_s"]
     after = "" if retry_s is None else f"; it may pass in {human_duration(retry_s)}"
     limits = answer["limits"]
     if not answer["admitted"]:
         click.echo(f"refused: {answer['reason']}{after}")
     elif limits:
-        click.echo("admitted")
+        click.echo(f"admitted: {answer['granted']} of {cost}" if partly else "admitted")
     else:
         click.echo("admitted: it falls under no limit")
     if limits:
