@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from drld.gossip.wire.keyring import KeyRing
 from drld.policy import Policy
@@ -119,15 +119,21 @@ class RegistrySpec:
     """How long a member may be gone before it is removed; None: until somebody does it."""
 
 
+class ServerTls(NamedTuple):
+    """What a server shows, from files as they were when the configuration was read."""
+
+    context: SSLContext
+    expires: float
+    """Unix time at which the certificate does."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
     """Addresses on which other hosts may read figures."""
 
     listen: tuple[tuple[str, int], ...]
-    tls: SSLContext | None = field(default=None, compare=False)
-    """With the certificate as it was when the configuration was read; None: no TLS."""
-    expires: float | None = field(default=None, compare=False)
-    """Unix time at which this certificate does."""
+    tls: ServerTls | None = field(default=None, compare=False)
+    """None: no TLS."""
     page: bool = False
     """Whether they show the page, too."""
 

@@ -38,6 +38,7 @@ from drld.daemon.report import change_report, keys_report
 from drld.explanation import Explanation, read_item
 from drld.gossip.wire.keyring import KeyRing
 from drld.reload import differences, tables
+from drld.spec import PlaneSpec
 
 STATUS = StatusReport(
     name="lim1",
@@ -245,6 +246,7 @@ match = { out = "eth1" }
 
 
 T = TypeVar("T")
+P = TypeVar("P", bound=PlaneSpec)
 
 
 class FakeDaemon:
@@ -351,6 +353,9 @@ class FakeDaemon:
 
     def datapath_of(self, kind: type[T]) -> T | None:
         return next((it for it in self.datapaths if isinstance(it, kind)), None)
+
+    def plane_spec(self, kind: type[P]) -> P:
+        return self.configuration.in_force.plane(kind)
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         if limit not in {report["name"] for report in self.reports}:

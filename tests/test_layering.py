@@ -46,6 +46,7 @@ SHELLS = (
     "drld/registry",
     "drld/requests/front",
     "drld/requests/registered/commands",
+    "drld/requests/registered/metrics",
     "drld/requests/registered/routes",
 )
 PART_OF_A_SHELL = {

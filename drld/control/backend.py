@@ -28,8 +28,10 @@ from drld.control.schema import (
 )
 from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
+from drld.spec import PlaneSpec
 
 T = TypeVar("T")
+P = TypeVar("P", bound=PlaneSpec)
 
 
 class Backend(Protocol):
@@ -67,6 +69,9 @@ class Backend(Protocol):
 
     def datapath_of(self, kind: type[T]) -> T | None:
         """The running datapath of this type; None: there is none."""
+
+    def plane_spec(self, kind: type[P]) -> P:
+        """What the files in force ask of a plane."""
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         """A rate that this part of a limit's seconds with traffic did not exceed, and a burst.

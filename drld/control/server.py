@@ -180,6 +180,10 @@ class Connections:
         kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
         return MAX_CONNECTIONS - kept
 
+    def shared(self, most: int, peer: object) -> int:
+        """These places; none, for a client whose group has half of them."""
+        return most if self._open[self.group(peer)] < most // 2 else 0
+
     def group(self, _peer: object) -> object:
         """Which clients count with this one."""
         return None

@@ -123,9 +123,8 @@ class HttpConnections(Connections):
         return HttpPeer(host, port, ip_address(sock.getsockname()[0]).is_loopback)
 
     def places(self, peer: object) -> int:
-        """All clients are alike; none are left for an address that has its part of them."""
-        has = self._open[self.group(peer)]
-        return MAX_HTTP_CONNECTIONS if has < MAX_HTTP_CONNECTIONS // 2 else 0
+        """All clients are alike."""
+        return self.shared(MAX_HTTP_CONNECTIONS, peer)
 
     def group(self, peer: object) -> str:
         """The client's address."""
@@ -133,15 +132,10 @@ class HttpConnections(Connections):
         return peer.host
 
     def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
-        """A stream that shakes hands when it is read from first."""
-        tcp = trio.SocketStream(sock)
+        """See `over_tls`; without a certificate, TCP."""
         context = self._tls()
-        if context is None:
-            return tcp
-        # HTTP says where an answer ends: clients often leave without a word of TLS.
-        return trio.SSLStream(
-            TakingTurns(tcp, self._turns), context, server_side=True, https_compatible=True
-        )
+        tcp = trio.SocketStream(sock)
+        return tcp if context is None else over_tls(tcp, context, self._turns)
 
     async def pause(self) -> None:
         """Keep to the pace, on all addresses together."""
@@ -176,6 +170,16 @@ class TakingTurns(trio.abc.Stream):
     async def aclose(self) -> None:
         """Close."""
         await self._stream.aclose()
+
+
+def over_tls(
+    stream: trio.abc.Stream, context: SSLContext, turns: Turns
+) -> trio.SSLStream[trio.abc.Stream]:
+    """A stream that shakes hands when it is read from first; each step waits for its turn."""
+    # HTTP says where an answer ends: clients often leave without a word of TLS.
+    return trio.SSLStream(
+        TakingTurns(stream, turns), context, server_side=True, https_compatible=True
+    )
 
 
 def bound(

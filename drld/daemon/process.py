@@ -76,7 +76,7 @@ from drld.requests.datapath import RequestDatapath
 from drld.requests.plane import requests
 from drld.requests.spec import RequestsSpec
 from drld.shared_settings import shared_settings
-from drld.spec import LimiterSpec
+from drld.spec import LimiterSpec, PlaneSpec
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -91,6 +91,7 @@ log = logging.getLogger("drld")
 clock = time.monotonic_ns
 
 T = TypeVar("T")
+P = TypeVar("P", bound=PlaneSpec)
 
 MAX_REPORTED = 20_000
 """Characters of a refusal that the status shows: a large file may have thousands of mistakes."""
@@ -195,7 +196,12 @@ class Daemon:
     def _tls(self) -> SSLContext | None:
         """What the certificate's files were when the configuration in force was read."""
         http = self._configuration.in_force.http
-        return http.tls if http else None
+        return http.tls.context if http and http.tls else None
+
+    def _requests_tls(self) -> SSLContext | None:
+        """As `_tls`, of [requests]."""
+        tls = self.plane_spec(RequestsSpec).tls
+        return tls.context if tls else None
 
     async def _work(self, nursery: trio.Nursery, fronts: trio.Nursery, turns: Turns) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
@@ -220,7 +226,8 @@ class Daemon:
                 serve_requests,
                 clock=clock,
                 stopping=self._stopping,
-                trusted=lambda: self.engine.spec.plane(RequestsSpec).trusted_proxies,
+                trusted=lambda: self.plane_spec(RequestsSpec).trusted_proxies,
+                tls=self._requests_tls,
             )
             await fronts.start(answer, self._requests, listen, turns)
         # What was imported lives as long as the daemon: the collector need not look at it ever
@@ -604,7 +611,7 @@ class Daemon:
                 "reload_error": self._reload_error,
                 "unsaved": self._configuration.unsaved_names(),
                 "dropped": self._dropped,
-                "certificate_expires_at": http.expires if http else None,
+                "certificate_expires_at": http.tls.expires if http and http.tls else None,
             },
             registry=None if self._registry is None else self._registry.report(),
         )
@@ -639,6 +646,10 @@ class Daemon:
         """The running datapath of this type; None: there is none."""
         found = (plane.datapath for plane in self._planes())
         return next((datapath for datapath in found if isinstance(datapath, kind)), None)
+
+    def plane_spec(self, kind: type[P]) -> P:
+        """What the files in force ask of a plane."""
+        return self._configuration.in_force.plane(kind)
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         """A rate that this part of a limit's seconds did not exceed, and a burst.

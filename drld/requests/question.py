@@ -13,13 +13,13 @@ from urllib.parse import parse_qsl
 
 from drld.errors import InputError
 from drld.requests import descriptor
+from drld.requests.caller import MAX_CALLER_BYTES
 from drld.requests.model import Request
 
 MAX_CHECKS = 100
 """Of one JSON text."""
 MAX_AMOUNT = 2**31 - 1
 """Of a cost, and of a size in bytes: the integers of Envoy's protocol."""
-MAX_CALLER_BYTES = 256
 REFUSALS = (429, 403)
 """Statuses that a client may have for a refusal: nginx passes 403 on, and not 429."""
 _KEYS = ("namespace", "descriptor", "cost", "bytes", "caller", "at_least", "charge")

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any, ClassVar, TypeAlias
 
 from drld.requests.descriptor import Descriptor
-from drld.spec import LimitSpec, PlaneSpec, Target, format_endpoint
+from drld.spec import LimitSpec, PlaneSpec, ServerTls, Target, format_endpoint
 from drld.units import Unit
 
 ITEM = 1_000_000
@@ -67,6 +67,8 @@ class RequestsSpec(PlaneSpec):
     """None: there are no limits on requests here."""
     trusted_proxies: tuple[Network, ...] = ()
     """Clients whose `X-Forwarded-For` says who calls."""
+    tls: ServerTls | None = field(default=None, compare=False)
+    """Of all TCP addresses; None: no TLS."""
 
     def fixed(self) -> Mapping[str, Any]:
         """The addresses, as a file has them."""

@@ -55,13 +55,20 @@ class Negotiated:
     def __init__(
         self,
         stream: trio.abc.Stream,
-        peer: object,
+        who: Callable[[], object],
         otherwise: Begin,
         protocols: Mapping[bytes, Begin],
     ) -> None:
-        """`protocols` are by the bytes that they begin with; `otherwise` serves all others."""
+        """Serve a client by its first bytes.
+
+        Args:
+            stream: to the client.
+            who: says who it is, once it has sent something.
+            otherwise: serves what is none of the protocols.
+            protocols: by the bytes that they begin with.
+        """
         self._stream = stream
-        self._peer = peer
+        self._who = who
         self._otherwise = otherwise
         self._protocols = protocols
         self._waiting = trio.CancelScope()
@@ -70,14 +77,17 @@ class Negotiated:
     async def serve(self) -> None:
         """See `Conversation.serve`."""
         read = b""
-        with self._waiting, suppress(trio.BrokenResourceError):
-            self._waiting.deadline = trio.current_time() + REQUEST_S
-            read = await self._first()
+        try:
+            with self._waiting, suppress(trio.BrokenResourceError):
+                self._waiting.deadline = trio.current_time() + REQUEST_S
+                read = await self._first()
+        finally:
+            if not read:
+                await trio.aclose_forcefully(self._stream)
         if not read:
-            await trio.aclose_forcefully(self._stream)
             return
         begin = next((it for magic, it in self._protocols.items() if read.startswith(magic)), None)
-        self._begun = (begin or self._otherwise)(ReadAhead(self._stream, read), self._peer)
+        self._begun = (begin or self._otherwise)(ReadAhead(self._stream, read), self._who())
         await self._begun.serve()
 
     def drain(self) -> None:

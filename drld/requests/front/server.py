@@ -3,7 +3,9 @@
 Its clients may be strangers. So besides the bounds of a connection (drld.control.connection) and of
 a question (drld.requests.question):
 
-- They have places of their own, and take none from clients of the control socket.
+- They have places of their own, and take none from clients of the control socket. One host has
+  half of them at most.
+- With TLS, connections are accepted at a pace, and each step of a handshake waits for its turn.
 - A head may be larger than elsewhere, as a proxy may pass on the cookies of its client.
 - When the daemon stops, no connection is accepted any more, idle ones end, and every request that
   has begun is answered first, within the time that a request has.
@@ -13,18 +15,22 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
+from ssl import SSLContext
 
 import trio
+from starlette.types import ASGIApp
 
 from drld.control.connection import REQUEST_S, WRITE_S
 from drld.control.credentials import Credentials
 from drld.control.server import Connections, Conversation, claimed
-from drld.control.tcp import bound
+from drld.control.tcp import bound, over_tls
 from drld.control.turns import Turns
 from drld.log_event import event
+from drld.requests.caller import Client, caller_of, certificate_name
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import Clock, Trusted, make_app
 from drld.requests.front.protocols import Begin, Negotiated
@@ -37,6 +43,11 @@ MAX_CONNECTIONS = 512
 """Half of the descriptors that a process commonly may have."""
 MAX_HEAD_BYTES = 32_768
 """What nginx takes of its own clients by default."""
+HANDSHAKE_S = 0.005
+"""Time between connections that are accepted, with TLS: a handshake with RSA of 2048 bits takes
+about 1 ms, so strangers have a fifth of a core. Clients keep their connections."""
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""How HTTP/2 begins (RFC 9113, 3.4): TLS offers it (ALPN) if it is among the protocols."""
 SETTLE_S = 0.05
 """Time in which what clients sent before the stop is read: some passes of the event loop."""
 SOCKET_MODE = 0o666
@@ -50,21 +61,64 @@ class RequestConnections(Connections):
     kind, a_kind = "request", "a request"
     max_head_bytes = MAX_HEAD_BYTES
 
-    def peer(self, sock: trio.socket.SocketType, address: object) -> str:
+    def __init__(
+        self, app: ASGIApp, turns: Turns, tls: Callable[[], SSLContext | None] = lambda: None
+    ) -> None:
+        """`tls` makes the context of a new connection over TCP; None is no TLS."""
+        super().__init__(app, turns)
+        self._tls = tls
+        self._pace = trio.Lock()
+
+    def peer(self, sock: trio.socket.SocketType, address: object) -> Client:
         """Who asks: the address of a host, or a user of this host."""
         if sock.family == socket.AF_UNIX:
-            return f"uid {Credentials.of(sock).uid}"
+            return Client(f"uid {Credentials.of(sock).uid}")
         assert isinstance(address, tuple)
-        return str(address[0])
+        return Client(str(address[0]))
 
-    def places(self, _: object) -> int:
+    def places(self, peer: object) -> int:
         """All clients are alike."""
-        return MAX_CONNECTIONS
+        return self.shared(MAX_CONNECTIONS, peer)
+
+    def group(self, peer: object) -> str:
+        """The client's host: an address, the /64 of one, or a user."""
+        assert isinstance(peer, Client)
+        return caller_of(Client(peer.host), (), ())
+
+    def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
+        """See `over_tls`; TCP without a certificate, and unix sockets, are plain."""
+        context = self._tls() if sock.family != socket.AF_UNIX else None
+        plain = trio.SocketStream(sock)
+        if context is None:
+            return plain
+        http2 = ["h2"] if any(HTTP2.startswith(magic) for magic in self.protocols) else []
+        context.set_alpn_protocols([*http2, "http/1.1"])
+        return over_tls(plain, context, self._turns)
+
+    async def pause(self) -> None:
+        """Keep to the pace of handshakes, on all addresses together."""
+        if self._tls() is not None:
+            async with self._pace:
+                await trio.sleep(HANDSHAKE_S)
+
+    @property
+    def protocols(self) -> Mapping[bytes, Begin]:
+        """What is spoken besides HTTP/1.1, by its first bytes; each has a line here."""
+        return {}
 
     def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
-        """A client in any protocol; each has a line here."""
-        protocols: Mapping[bytes, Begin] = {}
-        return Negotiated(stream, peer, super().conversation, protocols)
+        """A client in any protocol."""
+        assert isinstance(peer, Client)
+        who = partial(_shown, stream, peer)
+        return Negotiated(stream, who, super().conversation, self.protocols)
+
+
+def _shown(stream: trio.abc.Stream, client: Client) -> Client:
+    """A client that has begun to speak, with the name of its certificate, if it has shown one."""
+    if not isinstance(stream, trio.SSLStream):
+        return client
+    certificate = stream.getpeercert()
+    return client._replace(certificate=certificate_name(certificate) if certificate else None)
 
 
 async def serve_requests(
@@ -75,6 +129,7 @@ async def serve_requests(
     clock: Clock,
     stopping: trio.Event,
     trusted: Trusted = tuple,
+    tls: Callable[[], SSLContext | None] = lambda: None,
     task_status: trio.TaskStatus[list[Address]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer on these addresses until `stopping` is set and every open request is answered.
@@ -86,12 +141,13 @@ async def serve_requests(
         clock: monotonic time, ns.
         stopping: set when the daemon stops.
         trusted: the proxies that say who calls.
+        tls: makes the context of a new connection over TCP; None is no TLS.
         task_status: started when all addresses are bound, with these and their ports.
 
     Raises:
         ConfigError: an address cannot be bound.
     """
-    connections = RequestConnections(make_app(datapath, clock, trusted), turns)
+    connections = RequestConnections(make_app(datapath, clock, trusted), turns, tls)
     with ExitStack() as stack:
         listeners = [stack.enter_context(_listener(address)) for address in listen]
         addresses: list[Address] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from ssl import CERT_REQUIRED
 
 from drld.config.problems import some
 from drld.requests.spec import REQUESTS, RequestMatch, RequestsSpec
@@ -15,10 +16,14 @@ def remarks(spec: LimiterSpec) -> list[str]:
 
 
 def _open(spec: LimiterSpec) -> list[str]:
-    addresses = [it for it in spec.plane(RequestsSpec).listen if not isinstance(it, str)]
+    own = spec.plane(RequestsSpec)
+    addresses = [it for it in own.listen if not isinstance(it, str)]
+    if own.tls is not None and own.tls.context.verify_mode is CERT_REQUIRED:
+        return []
+    plain = ", and nothing is encrypted" if own.tls is None else ""
     return [
-        f"requests.listen: {format_endpoint(*it)}: any host that reaches it may use up the limits, "
-        "and nothing is encrypted: let only your proxies reach it (docs/requests.md)"
+        f"requests.listen: {format_endpoint(*it)}: any host that reaches it may use up the limits"
+        f"{plain}: let only your proxies reach it, or set requests.client_ca (docs/requests.md)"
         for it in addresses
         if not ip_address(it[0]).is_loopback
     ]

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Annotated
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, PrivateAttr
 
-from drld.config.fields import MOST_ADDRESSES, Kind, any_endpoint, socket_path
+from drld.config.fields import MOST_ADDRESSES, FilePath, Kind, any_endpoint, socket_path
 from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Problems
 from drld.config.schema import PlaneTable
+from drld.config.tls import read_tls
 from drld.requests.registered.limit_table import RequestLimitTable, RequestMatchTable
 from drld.requests.spec import Address, Network, RequestsSpec
+from drld.spec import ServerTls
 
 
 def _listen(value: object) -> tuple[Address, ...]:
@@ -59,13 +61,26 @@ class RequestsTable(PlaneTable):
         tuple[Network, ...], PlainValidator(_networks), Kind("array of addresses or prefixes")
     ] = ()
     """Clients whose `X-Forwarded-For` says who calls, where a question does not. Default: none."""
+    certificate: FilePath | None = None
+    """Certificate for TLS on all TCP addresses, and its chain (PEM); needs `key`. A reload reads
+    all files again. Default: no TLS."""
+    key: FilePath | None = None
+    """Private key (PEM), which other users may not read. Default: no TLS."""
+    client_ca: FilePath | None = None
+    """Certificates (PEM) of authorities: clients need a certificate of one, and its name is the
+    caller where nothing else names one. Default: any client may ask."""
+
+    _tls: ServerTls | None = PrivateAttr(default=None)
+    """What the files are; `check` reads them."""
 
     def spec(self) -> RequestsSpec:
         """Where this daemon answers."""
-        return RequestsSpec(**self.model_dump())
+        files = {"certificate", "key", "client_ca"}
+        return RequestsSpec(**self.model_dump(exclude=files), tls=self._tls)
 
     def check(self, limits: Mapping[int, RequestLimitTable], problems: Problems) -> None:
-        """See that somebody can ask about the limits."""
+        """See that somebody can ask about the limits, and read the files for TLS."""
+        self._tls = read_tls([RequestsSpec.key], self, problems)
         if limits and not self.listen:
             first = min(limits)
             problems.add(["requests", "listen"], f"is required: limit[{first}] is about requests")

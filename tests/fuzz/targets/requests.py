@@ -18,6 +18,7 @@ from drld.control.turns import Turns
 from drld.errors import InputError
 from drld.model import Enforcement
 from drld.requests import descriptor, question
+from drld.requests.caller import MAX_CALLER_BYTES, Client
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import make_app
 from drld.requests.front.server import RequestConnections
@@ -39,7 +40,7 @@ def check(data: bytes) -> bool:
     accepted = [read(part) for part in parts for read in (check_query, check_json)]
     datapath, connections = serving()
     answer, _ = trio.run(
-        api.converse, data, 0, connections, CALLER, clock=MockClock(autojump_threshold=0)
+        api.converse, data, 0, connections, Client(CALLER), clock=MockClock(autojump_threshold=0)
     )
     statuses = {int(status) for status in _STATUS.findall(answer)}
     assert statuses <= STATUSES, answer
@@ -81,7 +82,7 @@ def check_request(asked: Request) -> None:
     assert size <= descriptor.MAX_BYTES
     assert 0 <= asked.cost <= question.MAX_AMOUNT
     assert asked.at_least is None or 1 <= asked.at_least <= asked.cost
-    assert 1 <= len(asked.caller.encode()) <= question.MAX_CALLER_BYTES
+    assert 1 <= len(asked.caller.encode()) <= MAX_CALLER_BYTES
     check = {
         "namespace": asked.namespace,
         "descriptor": dict(pairs),

@@ -79,13 +79,13 @@ def test_a_certificate_has_a_key_and_clients_need_one_where_the_server_has(
     found = parsed('"10.0.0.1:1"', *lines).http
     assert found is not None
     assert found.tls is not None
-    assert found.tls.minimum_version == ssl.TLSVersion.TLSv1_2
-    assert found.tls.options & ssl.OP_NO_RENEGOTIATION
-    assert found.tls.verify_mode == ssl.CERT_NONE
+    assert found.tls.context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert found.tls.context.options & ssl.OP_NO_RENEGOTIATION
+    assert found.tls.context.verify_mode == ssl.CERT_NONE
     found = parsed('"10.0.0.1:1"', *lines, f'client_ca = "{ca.cert}"').http
     assert found is not None
     assert found.tls is not None
-    assert found.tls.verify_mode == ssl.CERT_REQUIRED
+    assert found.tls.context.verify_mode == ssl.CERT_REQUIRED
     for line, missing, given in (
         (lines[0], "key", "certificate"),
         (lines[1], "certificate", "key"),
@@ -104,7 +104,8 @@ def test_the_certificate_s_date_is_known(files: tuple[Certificate, Certificate])
     expires = ssl.cert_time_to_seconds(said.strip().removeprefix("notAfter="))
     found = parsed('"10.0.0.1:1"', f'certificate = "{own.cert}"', f'key = "{own.key}"').http
     assert found is not None
-    assert found.expires == expires
+    assert found.tls is not None
+    assert found.tls.expires == expires
     assert expiry(own.cert.read_text() + ca.cert.read_text()) == expires
 
 

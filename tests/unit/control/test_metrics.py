@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -20,6 +21,8 @@ from trio.testing import MockClock
 from drld.control import exposition
 from drld.control.schema import LimitReport, RegistryReport
 from drld.control.turns import Turns
+from drld.requests.spec import RequestsSpec
+from drld.spec import ServerTls
 from tests.control_fake import FakeDaemon, client, many_limits, served
 from tests.examples import examples
 from tests.unit.cli.drlctl import output
@@ -209,9 +212,13 @@ async def test_drlctl_prints_them(api: httpx.AsyncClient, path: Path) -> None:
     assert printed == (await api.get("/metrics")).text
 
 
-async def test_every_family_is_documented(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+async def test_every_family_is_documented(
+    api: httpx.AsyncClient, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon.report["gossip"]["errors"] = {"EPERM": 1}
     daemon.report["config"]["certificate_expires_at"] = 1.9e9
+    own = RequestsSpec(tls=ServerTls(ssl.create_default_context(), 1.8e9))
+    monkeypatch.setattr(daemon, "plane_spec", lambda _: own)
     daemon.report["registry"] = cast(RegistryReport, {"state": "connected", "problem_count": 2})
     found = {
         f"{family.name}_total" if family.type == "counter" else family.name

@@ -75,7 +75,7 @@ def of_files(own: Certificate, client_ca: Certificate | None = None) -> ssl.SSLC
     http = config.parse(GOOD + table, "drld.toml").http
     assert http is not None
     assert http.tls is not None
-    return http.tls
+    return http.tls.context
 
 
 def trusting(ca: Certificate, own: Certificate | None = None) -> ssl.SSLContext:

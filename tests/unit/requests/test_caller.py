@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
-from drld.requests.caller import caller_of
+from drld.requests.caller import Client, caller_of, certificate_name
 
 TRUSTED = (ip_network("10.0.0.0/24"), ip_network("fd00::/64"))
 
@@ -35,8 +36,39 @@ TRUSTED = (ip_network("10.0.0.0/24"), ip_network("fd00::/64"))
 def test_the_last_address_that_is_no_trusted_proxy_s(
     client: str, forwarded: list[str], caller: str
 ) -> None:
-    assert caller_of(client, forwarded, TRUSTED) == caller
+    assert caller_of(Client(client), forwarded, TRUSTED) == caller
 
 
 def test_without_trusted_proxies_nobody_is_believed() -> None:
-    assert caller_of("10.0.0.1", ["192.0.2.9"], ()) == "10.0.0.1"
+    assert caller_of(Client("10.0.0.1"), ["192.0.2.9"], ()) == "10.0.0.1"
+
+
+def test_a_certificate_names_its_client_and_not_whom_a_trusted_proxy_calls_for() -> None:
+    stranger, proxy = (Client(host, "web") for host in ("192.0.2.1", "10.0.0.1"))
+    assert caller_of(stranger, ["192.0.2.9"], TRUSTED) == "web"
+    assert caller_of(proxy, ["192.0.2.9"], TRUSTED) == "192.0.2.9"
+    assert caller_of(proxy, [], TRUSTED) == "web"
+    assert caller_of(proxy, ["unknown"], TRUSTED) == "web"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "name"),
+    [
+        ({}, None),
+        ({"subject": ((("countryName", "CH"),), (("commonName", "web"),))}, "web"),
+        ({"subject": ((("commonName", "web"),),), "subjectAltName": (("IP", "::1"),)}, "web"),
+        (
+            {
+                "subject": ((("commonName", "c"),),),
+                "subjectAltName": (("DNS", "a.b"), ("DNS", "c")),
+            },
+            "a.b",
+        ),
+        ({"subjectAltName": (("DNS", "a.b"), ("URI", "spiffe://fleet/web"))}, "spiffe://fleet/web"),
+        ({"subject": ((("commonName", ""),),)}, None),
+        ({"subject": ((("commonName", "\u00e9" * 200),),)}, "\u00e9" * 128),
+        ({"subject": ((("commonName", "x\ud800"),),)}, "x"),
+    ],
+)
+def test_names_of_certificates(certificate: dict[str, Any], name: str | None) -> None:
+    assert certificate_name(certificate) == name

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
 
 from drld import config, reload
 from drld.cli.client import find_socket
+from drld.config.certificate import expiry
 from drld.errors import ConfigError
 from drld.limit_values import limit_values
 from drld.requests.quantity import parse_rate, quota
@@ -17,6 +19,7 @@ from drld.requests.spec import ITEM, REQUESTS, Excess, RequestMatch, RequestsSpe
 from drld.shared_settings import shared_settings
 from drld.spec import LimiterSpec, OnFailure
 from drld.units import BYTES, QuantityError
+from tests.certificates import authority, signed
 
 from ..config.good import problems
 from .good import GOOD, changed
@@ -147,7 +150,8 @@ def test_what_is_better_otherwise() -> None:
     peer = '[[peer]]\nname = "lim2"\naddress = "127.0.0.1:7948"\n'
     assert config.remarks(config.parse(text + peer, "f")) == [
         "requests.listen: 192.0.2.1:8099: any host that reaches it may use up the limits, and "
-        "nothing is encrypted: let only your proxies reach it (docs/requests.md)",
+        "nothing is encrypted: let only your proxies reach it, or set requests.client_ca "
+        "(docs/requests.md)",
         "limit.burst: less than one request for each limiter: api: their parts of the burst are "
         "too small to be even (docs/requests.md)",
     ]
@@ -208,3 +212,37 @@ def test_an_ordinary_user_s_control_socket_is_in_a_directory_of_its_own(
         assert find_socket(None) == Path(control())
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert control() == "/run/drld/lim1.sock"
+
+
+def test_files_for_tls_are_read_with_the_configuration_and_none_is_a_reason_to_restart(
+    tmp_path: Path,
+) -> None:
+    """The checks of the files themselves are those of [http]."""
+    ca = authority(tmp_path, "ca")
+    own = signed(tmp_path, "server", ca, "serverAuth")
+    lines = [f'certificate = "{own.cert}"', f'key = "{own.key}"', f'client_ca = "{ca.cert}"']
+
+    def parsed(*lines: str) -> LimiterSpec:
+        public = ("127.0.0.1:8099", "192.0.2.1:8099")
+        text = changed(("[requests]", "\n".join(["[requests]", *lines])), public)
+        return config.parse(text, "f")
+
+    plain, served, mutual = (parsed(*lines[:count]) for count in (0, 2, 3))
+    assert plain.plane(RequestsSpec).tls is None
+    found = mutual.plane(RequestsSpec).tls
+    assert found is not None
+    assert found.context.verify_mode is ssl.CERT_REQUIRED
+    assert found.expires == expiry(own.cert.read_text())
+    reload.check(plain, mutual)
+    # Only those who have a certificate may ask, so nothing is to be remarked on.
+    assert config.remarks(mutual) == []
+    (line,) = config.remarks(served)
+    assert "may use up the limits: let only your proxies reach it, or set" in line
+    with pytest.raises(ConfigError) as caught:
+        parsed(lines[0], lines[2])
+    assert caught.value.problems == ["f: requests.key: is required with requests.certificate"]
+    with pytest.raises(ConfigError) as caught:
+        parsed(lines[0], f'key = "{ca.key}"')
+    assert caught.value.problems == [
+        f"f: requests.key: {ca.key}: must be the key of requests.certificate"
+    ]

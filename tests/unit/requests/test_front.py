@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
@@ -13,16 +14,20 @@ import httpx
 import pytest
 import trio
 
+from drld import config
 from drld.control.connection import MAX_BODY_BYTES, REQUEST_S
 from drld.control.turns import Turns
 from drld.errors import ConfigError
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front import server
 from drld.requests.front.server import MAX_HEAD_BYTES, serve_requests
-from drld.requests.spec import Address
+from drld.requests.spec import Address, RequestsSpec
+from tests.certificates import Certificate, authority, signed
 
+from .good import GOOD
 from .test_datapath import bucket, limit, limited, of_plan
 
+Tls = Callable[[], ssl.SSLContext | None]
 PROXIES = [ip_network("127.0.0.1")]
 GET = b"GET /v1/check?namespace=api HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -38,23 +43,33 @@ class Front(NamedTuple):
         assert not isinstance(address, str)
         return address
 
-    async def stream(self) -> trio.SocketStream:
-        return await trio.open_tcp_stream(*self.tcp)
+    async def stream(self, own: int = 1) -> trio.SocketStream:
+        """A connection from an address of its own."""
+        return await trio.open_tcp_stream(*self.tcp, local_address=f"127.0.0.{own}")
 
-    def client(self) -> httpx.AsyncClient:
+    def client(self, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
         host, port = self.tcp
-        return httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=5)
+        scheme, verify = ("https", tls) if tls else ("http", True)
+        return httpx.AsyncClient(base_url=f"{scheme}://{host}:{port}", timeout=5, verify=verify)
 
 
 @asynccontextmanager
-async def front(tmp_path: Path, datapath: RequestDatapath | None = None) -> AsyncIterator[Front]:
+async def front(
+    tmp_path: Path, datapath: RequestDatapath | None = None, tls: Tls = lambda: None
+) -> AsyncIterator[Front]:
     """A server on a loopback address and a unix socket; stops promptly or fails."""
     datapath = datapath or limited((limit(), bucket(2, rate=1)), (of_plan(2), bucket(1)))
     stopping = trio.Event()
     listen: list[Address] = [("127.0.0.1", 0), str(tmp_path / "requests.sock")]
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(
-            partial(serve_requests, clock=lambda: 0, stopping=stopping, trusted=lambda: PROXIES),
+            partial(
+                serve_requests,
+                clock=lambda: 0,
+                stopping=stopping,
+                trusted=lambda: PROXIES,
+                tls=tls,
+            ),
             datapath,
             listen,
             Turns(),
@@ -153,18 +168,25 @@ async def test_a_slow_client_has_so_much_time(
         assert trio.current_time() - began == pytest.approx(REQUEST_S)
 
 
-async def test_there_are_so_many_connections(
+async def test_there_are_so_many_connections_and_a_host_has_half_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
     async with front(tmp_path) as made:
-        async with await made.stream() as first, await made.stream() as second:
-            for stream in (first, second):
+        async with AsyncExitStack() as stack:
+            for number in (1, 1, 2, 3):
+                stream = await stack.enter_async_context(await made.stream(number))
                 await stream.send_all(GET)
                 assert await stream.receive_some()
-            async with await made.stream() as third:
-                with suppress(trio.BrokenResourceError):
-                    assert await third.receive_some() == b""
+                if number == 1:
+                    first = stream
+            # The first host has its half, and then there are no places at all.
+            for number in (1, 4):
+                async with await made.stream(number) as refused:
+                    with suppress(trio.BrokenResourceError), trio.fail_after(5):
+                        assert await refused.receive_some() == b""
+            await first.send_all(GET)
+            assert await first.receive_some()
         # Those who have gone make room.
         answer = b""
         while not answer:
@@ -205,3 +227,99 @@ async def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
                 await serve_requests(
                     made.datapath, [address], Turns(), clock=lambda: 0, stopping=trio.Event()
                 )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certificate]:
+    """An authority, and certificates that it has signed."""
+    directory = tmp_path_factory.mktemp("tls")
+    ca = authority(directory, "ca")
+    return {
+        "ca": ca,
+        "server": signed(directory, "server", ca, "serverAuth"),
+        "web": signed(directory, "web", ca, "clientAuth"),
+    }
+
+
+def of_files(own: Certificate, client_ca: Certificate | None = None) -> ssl.SSLContext:
+    """What the configuration makes of these files."""
+    lines = [f'certificate = "{own.cert}"', f'key = "{own.key}"']
+    lines += [f'client_ca = "{client_ca.cert}"'] if client_ca else []
+    text = GOOD.replace("[requests]", "\n".join(["[requests]", *lines]))
+    tls = config.parse(text, "drld.toml").plane(RequestsSpec).tls
+    assert tls is not None
+    return tls.context
+
+
+def trusting(ca: Certificate, own: Certificate | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(ca.cert))
+    if own:
+        context.load_cert_chain(own.cert, own.key)
+    return context
+
+
+async def test_over_tls_with_the_certificate_of_the_last_reload_and_a_caller_s_name(
+    tmp_path: Path, files: dict[str, Certificate]
+) -> None:
+    ca = files["ca"]
+    contexts = [of_files(files["server"], ca)]
+    async with front(tmp_path, tls=lambda: contexts[-1]) as made:
+        query, counted = "/v1/check?namespace=other-than-api", made.datapath
+        async with made.client(trusting(ca, files["web"])) as client:
+            assert (await client.get("/v1/check?namespace=api")).status_code == 200
+            assert {*counted.read(1, 1).flows} == {flow_of(counted, "web")}
+            # A trusted proxy says for whom it calls, and a question who calls.
+            forwarded = {"X-Forwarded-For": "192.0.2.9"}
+            await client.get("/v1/check?namespace=api", headers=forwarded)
+            await client.get("/v1/check?namespace=api&caller=bob")
+            flows = {flow for flow, size in counted.read(1, 1).flows.items() if size}
+            assert flows == {flow_of(counted, "192.0.2.9"), flow_of(counted, "bob")}
+            for own in (made.client(trusting(ca)), made.client()):
+                async with own:
+                    with pytest.raises(httpx.TransportError):
+                        await own.get(query)
+            # Others are shown the new certificate, and the old connection stays.
+            contexts.append(
+                of_files(signed(tmp_path, "new", authority(tmp_path, "x"), "serverAuth"))
+            )
+            assert (await client.get(query)).status_code == 200
+        async with made.client(trusting(ca)) as late:
+            with pytest.raises(httpx.ConnectError):
+                await late.get(query)
+        # A unix socket is plain.
+        path = made.addresses[1]
+        assert isinstance(path, str)
+        transport = httpx.AsyncHTTPTransport(uds=path)
+        async with httpx.AsyncClient(transport=transport, base_url="http://drld") as local:
+            assert (await local.get(query)).status_code == 200
+
+
+def flow_of(datapath: RequestDatapath, caller: str) -> object:
+    return datapath._flow(caller)
+
+
+async def test_what_tls_offers_is_what_is_spoken(
+    tmp_path: Path, files: dict[str, Certificate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, trust = of_files(files["server"]), trusting(files["ca"])
+    trust.set_alpn_protocols(["h2", "http/1.1"])
+    for protocols, spoken in (({}, "http/1.1"), ({server.HTTP2[:16]: lambda *_: None}, "h2")):
+        monkeypatch.setattr(server.RequestConnections, "protocols", protocols)
+        async with front(tmp_path, tls=lambda: context) as made, await made.stream() as stream:
+            tls = trio.SSLStream(stream, trust, server_hostname="127.0.0.1")
+            await tls.do_handshake()
+            assert tls.selected_alpn_protocol() == spoken
+
+
+async def test_a_handshake_has_the_time_of_a_request_and_a_pace(
+    tmp_path: Path, files: dict[str, Certificate], autojump_clock: trio.testing.MockClock
+) -> None:
+    context = of_files(files["server"])
+    async with front(tmp_path, tls=lambda: context) as made, AsyncExitStack() as stack:
+        began = trio.current_time()
+        for _ in range(20):
+            stream = await stack.enter_async_context(await made.stream())
+            await stream.send_all(b"\x16\x03\x01\x02\x00")
+        with suppress(trio.BrokenResourceError):
+            assert await stream.receive_some() == b""
+        assert trio.current_time() - began == pytest.approx(REQUEST_S + 19 * server.HANDSHAKE_S)
