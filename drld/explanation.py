@@ -3,6 +3,7 @@
 Each plane explains its own items. The module `explain` that it registers (drld.planes) has:
 
 - `read(text)`: the item that a text is, or an InputError;
+- `WORDS`: what is said of it (`Words`);
 - `remarks(item)`: what is to be known of it, a sentence each;
 - `explain(item, limits, policing, now_ns)`: an `Explanation` for each limit of the plane;
 - `captured(stream, words)`: the items of a capture, with their times in ns, as texts for `read`;
@@ -11,10 +12,26 @@ Each plane explains its own items. The module `explain` that it registers (drld.
 
 from __future__ import annotations
 
+from random import Random
 from types import ModuleType
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
+from drld.model import Enforcement, FlowId
 from drld.planes import first_to_read
+from drld.police.policer import DRAW_BITS, MARK, Policer
+from drld.policy import Mode
+from drld.spec import LimitSpec
+from drld.units import human_amount, human_rate
+
+
+class Words(NamedTuple):
+    """How a plane speaks of its items."""
+
+    item: str
+    flow: str
+    forwarded: str
+    dropped: str
+    drops: str
 
 
 class Explanation(TypedDict):
@@ -45,3 +62,95 @@ def read_item(text: str) -> tuple[ModuleType, Any]:
         InputError: it is an item of no plane; the reason of each.
     """
     return first_to_read("explain", lambda plane: (plane, plane.read(text)))
+
+
+class _Spared(Random):
+    """Draws that drop nothing, unless all is dropped."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """The largest draw."""
+        return (1 << k) - 1
+
+
+_SPARED = _Spared(0)
+
+
+def row(limit: LimitSpec, *, misses: str | None = None, reason: str = "") -> Explanation:
+    """What is said of a limit that does not check the item."""
+    return Explanation(
+        limit=limit.name,
+        id=limit.id,
+        mode=limit.policy.mode.value,
+        misses=misses,
+        verdict=None,
+        reason=reason,
+        unit=limit.policy.unit.name,
+        tokens_bytes=None,
+        depth_bytes=None,
+        fill_rate_bps=0.0,
+        drop_probability=0.0,
+        flow_rate_bps=None,
+    )
+
+
+def tried(
+    limit: LimitSpec,
+    policing: tuple[Policer, Enforcement],
+    flow: FlowId,
+    amount: int,
+    now_ns: int,
+    *,
+    words: Words,
+    capable: bool = False,
+) -> Explanation:
+    """What a limit does with an item that falls under it.
+
+    Args:
+        limit: the limit.
+        policing: a policer to try the item on, which is changed, and the record in force.
+        flow: of the item.
+        amount: what the item costs, tokens.
+        now_ns: the time, ns.
+        words: of the plane.
+        capable: whether the item is ECN-capable.
+    """
+    policer, enforcement = policing
+    bucket, unit = policer.bucket, limit.policy.unit
+    bucket.settle(now_ns)
+    tokens = bucket.tokens
+    covered = bucket.conforms(amount)
+    policer.read(now_ns)
+    verdict = policer.police(flow, amount, now_ns, _SPARED, capable)
+    counted = policer.read(now_ns)
+
+    def shown(amount: int) -> str:
+        return human_amount(unit.shown_amount(amount), unit.name)
+
+    held = f"the bucket holds {shown(tokens)}, and the {words.item} needs {shown(amount)}"
+    rate = human_rate(unit.shown_rate(enforcement.flow_rate), unit.name)
+    above = f"its {words.flow} has used its fair rate, {rate}, and the bucket is not full"
+    if limit.policy.mode is Mode.PAUSE:
+        reason = f"the limit is paused: it counts, and {words.drops} nothing"
+    elif policer.drop_threshold >> DRAW_BITS:
+        reason = f"all {words.item}s are {words.dropped} at random"
+    elif counted.dropped_packets:
+        reason = above if covered else held
+    elif counted.marked_packets:
+        reason = above
+    else:
+        reason = held if enforcement.depth is not None else "there is no bucket"
+    acts = words.dropped if counted.dropped_packets else "marked" if counted.marked_packets else ""
+    if acts and limit.policy.mode is Mode.SHADOW:
+        reason = f"shadow mode; it would be {acts}: {reason}"
+    if 0 < policer.drop_threshold < 1 << DRAW_BITS:
+        chance = f"{enforcement.drop_probability:.3g}"
+        reason += f"; before that it may be {words.dropped} at random, with probability {chance}"
+    found = row(limit, reason=reason)
+    found["verdict"] = "drop" if not verdict else "mark" if verdict is MARK else "forward"
+    if enforcement.depth is not None:
+        found["tokens_bytes"] = unit.shown_amount(tokens)
+        found["depth_bytes"] = unit.shown_amount(enforcement.depth)
+        found["fill_rate_bps"] = unit.shown_rate(enforcement.fill_rate)
+        found["flow_rate_bps"] = unit.shown_rate(enforcement.flow_rate) or None
+    found["drop_probability"] = enforcement.drop_probability
+    return found

@@ -9,7 +9,7 @@ configuration, `drlctl` and control API:
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`;
 - `explain`: how its items are written, and what limits do with one (`drld.explanation`);
-- `replay.Replay`: what limits would have done to a capture of its items;
+- `replay.Replay`: what limits would have done to a capture of its items (`drld.replay`);
 - `routes.routes`: paths of the control API, a function that makes them;
 - `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
 - `panels.PANELS`: what the page shows of its limits (`drld.panels`);

@@ -15,18 +15,17 @@ import click
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, json_option, rate_or_none, write_json, write_table
 from drld.errors import InputError
-from drld.explanation import Explanation, read_item
+from drld.explanation import Explanation, Words, read_item
 from drld.model import NS_PER_S
 from drld.planes import first_to_read
 from drld.units import human_amount
 
 _HEADERS = ("LIMIT", "MODE", "VERDICT", "WHY", "BUCKET", "DEPTH", "FAIR RATE")
-_SHOWN = {"forward": "forwarded", "mark": "marked", "drop": "dropped", None: "not checked"}
 _KEPT = 4096
 """Answers that are kept while a capture is explained: many of its items are alike."""
 
-_CAPTURES = (".pcap", ".pcapng", ".cap")
-"""Names of files: what ends so is no packet."""
+_CAPTURES = (".pcap", ".pcapng", ".cap", ".jsonl", ".log")
+"""Names of files: what ends so is no item."""
 
 Ask = Callable[[str], list[Explanation]]
 
@@ -39,15 +38,18 @@ Ask = Callable[[str], list[Explanation]]
 def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: bool) -> None:
     """Show which limits an item meets, why it misses the others, and its verdict now.
 
-    ITEM is a packet, in words or as hexadecimal bytes from the IP header on; or a capture (pcap,
-    pcapng), whose packets are each judged as if they came now. Words behind it say where packets
-    cross this host; without "in" and "out" they cross every interface that a limit names.
-    Nothing is charged. --json writes an object for each packet of a capture, one a line.
+    ITEM is a packet, in words or as hexadecimal bytes from the IP header on; a request, as
+    NAME=VALUE pairs; or a file: a capture (pcap, pcapng), or a log of requests (docs/requests.md).
+    Each item of a file is judged as if it came now. Words behind a capture say where packets cross
+    this host; without "in" and "out" they cross every interface that a limit names. Words behind a
+    log are pairs of all its requests. Nothing is charged. --json writes an object for each item of
+    a file, one a line.
 
     \b
     drlctl explain "tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 1500"
     drlctl explain "udp [fd00::1]:53 > [fd00::2]:53 out eth1 size 80 mark 0x10 ecn"
     drlctl explain trace.pcap out eth1
+    drlctl explain namespace=api user=alice cost=3
     """
     text = " ".join(item)
     ask = _file(config) if config else _daemon(daemon)
@@ -118,9 +120,9 @@ def _explain_one(text: str, ask: Ask, as_json: bool) -> None:
     for remark in plane.remarks(item):
         click.echo(remark)
     if rows:
-        write_table(_HEADERS, [_row(row) for row in rows], left=4)
+        write_table(_HEADERS, [_row(row, _shown(plane)) for row in rows], left=4)
     verdict, by = _overall(rows)
-    click.echo(f"now: {_SHOWN[verdict]}" + (f" by {by}" if by else ""))
+    click.echo(f"now: {_shown(plane)[verdict]}" + (f" by {by}" if by else ""))
 
 
 def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> None:
@@ -154,7 +156,7 @@ def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> 
             click.echo(json.dumps({"t": time_ns / NS_PER_S, **_answer(plane, item, rows)}))
             continue
         verdict, by = _overall(rows)
-        verdicts[_SHOWN[verdict], by or ", ".join(row["limit"] for row in rows) or NONE] += 1
+        verdicts[_shown(plane)[verdict], by or ", ".join(row["limit"] for row in rows) or NONE] += 1
         remarks.update(["No limit sees it."] if item is None else plane.remarks(item))
     if not as_json:
         _write_sums(verdicts, remarks)
@@ -198,12 +200,23 @@ def _answer(plane: ModuleType, item: Any, rows: Sequence[Explanation]) -> dict[s
     }
 
 
-def _row(row: Explanation) -> tuple[str, ...]:
+def _shown(plane: ModuleType) -> dict[str | None, str]:
+    """How people read verdicts on a plane's items."""
+    words: Words = plane.WORDS
+    return {
+        "forward": words.forwarded,
+        "mark": "marked",
+        "drop": words.dropped,
+        None: "not checked",
+    }
+
+
+def _row(row: Explanation, shown: dict[str | None, str]) -> tuple[str, ...]:
     tokens, depth, unit = row["tokens_bytes"], row["depth_bytes"], row["unit"]
     return (
         row["limit"],
         row["mode"],
-        NONE if row["misses"] else _SHOWN[row["verdict"]],
+        NONE if row["misses"] else shown[row["verdict"]],
         row["misses"] or row["reason"],
         NONE if tokens is None else human_amount(tokens, unit),
         NONE if depth is None else human_amount(depth, unit),

@@ -17,14 +17,11 @@ from drld.cli.in_force import limits_of
 from drld.cli.output import json_option, write_fields, write_json, write_table
 from drld.cli.suggestion import suggestion_fields
 from drld.errors import InputError
+from drld.explanation import Words
 from drld.planes import first_to_read
 from drld.spec import LimitSpec
-from drld.units import human_duration, human_number, human_rate, human_size
+from drld.units import BYTES, human_amount, human_duration, human_number, human_rate
 
-_HEADERS = (
-    "LIMIT", "MODE", "RATE", "BURST", "PACKETS", "ARRIVED", "FORWARDED", "DROPPED", "MARKED",
-    "WORST SECOND",
-)  # fmt: skip
 _SEED = 1
 """Of random drops: the same trace gives the same verdicts."""
 
@@ -33,8 +30,8 @@ _SEED = 1
 @click.argument("trace", type=click.Path(exists=True, dir_okay=False))
 @click.argument("words", nargs=-1)
 @click.option("--config", "file", metavar="FILE", help="The limits of FILE, not of a daemon.")
-@click.option("--rate", help='One limit for all packets, such as "10mbit", and no others.')
-@click.option("--burst", help='Burst of that limit, such as "75kB"; default: 0.25 s of the rate.')
+@click.option("--rate", help='One limit for all, such as "10mbit" or "100/s", and no others.')
+@click.option("--burst", help='Its burst, such as "75kB" or 200; default: 0.25 s of the rate.')
 @click.option(
     "--allocator",
     type=click.Choice(["static", "fair"]),
@@ -58,29 +55,38 @@ def replay(
     plot: str | None,
     as_json: bool,
 ) -> None:
-    """Show what limits would have done to TRACE, a capture (pcap, pcapng), at its own times.
+    """Show what limits would have done to TRACE at its own times.
 
-    The limits are those of the daemon (without a registry's), of --config, or one of --rate. WORDS
-    say where packets cross this host; without them, at each interface that a limit names. Each
-    limit has its whole rate. Limits in shadow mode count and drop nothing.
+    TRACE is a capture (pcap, pcapng), or a log of requests: JSON lines, or an access log
+    (docs/requests.md). The limits are those of the daemon (without a registry's), of --config, or
+    one of --rate. WORDS say where packets cross this host; without them, at each interface that a
+    limit names. For a log, they are pairs of all its requests. Each limit has its whole rate.
+    Limits in shadow mode count and drop nothing.
 
     \b
     drlctl replay trace.pcap out eth1
     drlctl replay trace.pcap --rate 10mbit --burst 75kB --plot trace.png
+    drlctl replay access.log namespace=web plan=free
+    drlctl replay requests.jsonl --rate 100/s --burst 200
     """
     if rate is None and burst is not None:
         raise click.UsageError("--burst is for the limit of --rate: give both")
     if rate is not None and (file is not None or words):
-        raise click.UsageError("--rate is for all packets: leave --config and words out")
+        raise click.UsageError("--rate is one limit for all: leave --config and words out")
     pyplot = _pyplot() if plot else None
-    limits = None if rate is not None else limits_of(daemon, file)
+    limits = () if rate is not None else limits_of(daemon, file)
     try:
         with Path(trace).open("rb") as stream:
 
             def read(plane: ModuleType) -> Any:
-                stream.seek(0)
-                its = limits if rate is None else _by_hand(plane.EVERYTHING, rate, burst)
-                return plane.Replay(stream, " ".join(words), its, allocator, Random(_SEED))
+                def made(its: Sequence[LimitSpec]) -> Any:
+                    stream.seek(0)
+                    return plane.Replay(stream, " ".join(words), its, allocator, Random(_SEED))
+
+                # What cannot read the file is asked for no limit of its own.
+                made(())
+                its = limits if rate is None else _by_hand(plane, rate, burst)
+                return made(its)
 
             replayed = first_to_read("replay", read)
             damage = _run(replayed, stream, Path(trace).stat().st_size)
@@ -93,8 +99,8 @@ def replay(
         _draw(pyplot, results, plot)
     if as_json:
         whole = {
-            "packets": replayed.packets,
-            "not_ip": replayed.strange,
+            replayed.items: replayed.count,
+            **({"not_ip": replayed.strange} if replayed.unseen else {}),
             "back_in_time": replayed.back,
             "s": replayed.seconds,
             "damage": damage,
@@ -109,12 +115,16 @@ def replay(
 def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -> None:
     """Write the results for people."""
     seconds = human_duration(replayed.seconds)
-    click.echo(f"{replayed.packets} packets in {seconds}, {replayed.strange} of them not IP")
+    unseen = f", {replayed.strange} of them {replayed.unseen}" if replayed.unseen else ""
+    click.echo(f"{replayed.count} {replayed.items} in {seconds}{unseen}")
     if replayed.back:
         click.echo(f"{replayed.back} of them go back in time: are captures joined out of order?")
-    write_table(_HEADERS, [_row(it) for it in results], left=2)
+    words: Words = replayed.words
+    headers = ["LIMIT", "MODE", "RATE", "BURST", replayed.items, "ARRIVED", words.forwarded]
+    headers += [words.dropped, "MARKED", "WORST SECOND"]
+    write_table([it.upper() for it in headers], [_row(it) for it in results], left=2)
     for it in results:
-        _write_flows(it)
+        _write_flows(it, words)
         if suggest and it["suggestion"] is None:
             click.echo(
                 f"\n{it['limit']}: too few seconds with traffic for a suggestion: 100 needed"
@@ -124,13 +134,15 @@ def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -
             write_fields(suggestion_fields(it["suggestion"]))
 
 
-def _by_hand(match: Mapping[str, str], rate: str, burst: str | None) -> Sequence[LimitSpec]:
-    """One limit for everything."""
+def _by_hand(plane: ModuleType, rate: str, burst: str | None) -> Sequence[LimitSpec]:
+    """One limit for everything of a plane."""
     from drld import config
     from drld.errors import ConfigError
 
-    limit = {"id": 1, "name": "all", "rate": rate, "burst": burst or "auto", "match": dict(match)}
-    document = {"limiter": {"name": "replay", "listen": "127.0.0.1:1"}, "limit": [limit]}
+    depth = int(burst) if burst and burst.isdigit() else burst or "auto"
+    limit = {"id": 1, "name": "all", "rate": rate, "burst": depth, "match": plane.EVERYTHING}
+    own = {"name": "replay", "listen": "127.0.0.1:1"}
+    document = {"limiter": own, **plane.BESIDE, "limit": [limit]}
     try:
         return config.from_document(document, "options").limits
     except ConfigError as error:
@@ -138,9 +150,9 @@ def _by_hand(match: Mapping[str, str], rate: str, burst: str | None) -> Sequence
 
 
 def _run(replayed: Any, stream: IO[bytes], size: int) -> str | None:
-    """Replay the packets; return why not all, if so.
+    """Replay the items; return why not all, if so.
 
-    On a terminal, with the progress and the packets a second.
+    On a terminal, with the progress and the items a second.
     """
     began = time.monotonic()
     shown = sys.stderr.isatty()
@@ -150,46 +162,49 @@ def _run(replayed: Any, stream: IO[bytes], size: int) -> str | None:
             if shown:
                 rate = human_number(count / (time.monotonic() - began))
                 read = f"{stream.tell() / size:.0%}"
-                done = f"{read}, {human_number(count)} packets, {rate} packets/s"
+                done = f"{read}, {human_number(count)} {replayed.items}, {rate} {replayed.items}/s"
                 click.echo(f"\r{done:<60}", err=True, nl=False)
     except InputError as error:
         damage = str(error)
     if shown:
-        rate = human_number(replayed.packets / (time.monotonic() - began))
-        click.echo(f"\r{f'{replayed.packets} packets, {rate} packets/s':<60}", err=True)
+        rate = human_number(replayed.count / (time.monotonic() - began))
+        click.echo(
+            f"\r{f'{replayed.count} {replayed.items}, {rate} {replayed.items}/s':<60}", err=True
+        )
     return damage
 
 
 def _row(it: Mapping[str, Any]) -> tuple[str, ...]:
-    worst = it["worst_second"]
+    worst, unit = it["worst_second"], it["unit"]
     return (
         it["limit"],
         it["mode"],
-        human_rate(it["rate_bps"]),
-        human_size(it["burst_bytes"]),
+        human_rate(it["rate_bps"], unit),
+        human_amount(it["burst_bytes"], unit),
         str(it["arrived_packets"]),
-        human_size(it["arrived_bytes"]),
-        human_size(it["forwarded_bytes"]),
-        human_size(it["dropped_bytes"]),
-        human_size(it["marked_bytes"]),
-        f"{human_size(worst['dropped_bytes'])} at {worst['at_s']} s" if worst else "-",
+        human_amount(it["arrived_bytes"], unit),
+        human_amount(it["forwarded_bytes"], unit),
+        human_amount(it["dropped_bytes"], unit),
+        human_amount(it["marked_bytes"], unit),
+        f"{human_amount(worst['dropped_bytes'], unit)} at {worst['at_s']} s" if worst else "-",
     )
 
 
-def _write_flows(it: Mapping[str, Any]) -> None:
+def _write_flows(it: Mapping[str, Any], words: Words) -> None:
     if not it["flows"]:
         return
     click.echo()
     rows = [
         (
             flow["flow"],
-            human_size(flow["arrived_bytes"]),
-            human_size(flow["forwarded_bytes"]),
+            human_amount(flow["arrived_bytes"], it["unit"]),
+            human_amount(flow["forwarded_bytes"], it["unit"]),
             f"{flow['share']:.1%}",
         )
         for flow in it["flows"]
     ]
-    write_table((f"FLOWS OF {it['limit']}", "ARRIVED", "FORWARDED", "SHARE"), rows, left=1)
+    first = f"{words.flow.upper()}S OF {it['limit']}"
+    write_table((first, "ARRIVED", words.forwarded.upper(), "SHARE"), rows, left=1)
 
 
 def _pyplot() -> Any:
@@ -210,12 +225,16 @@ def _draw(pyplot: Any, results: Sequence[Mapping[str, Any]], path: str) -> None:
     )
     for axis, it in zip(axes[:, 0], results, strict=False):
         width = it["span_s"]
+        # Rates of bytes are read in Mbit/s, those of other units as they are.
+        in_bytes = it["unit"] == BYTES.name
+        scale = 8 / 1e6 if in_bytes else 1
         times = [at * width for at in range(len(it["spans"]))]
         for place, name in enumerate(("arrived", "forwarded", "dropped")):
-            rates = [span[place] * 8 / 1e6 / width for span in it["spans"]]
+            rates = [span[place] * scale / width for span in it["spans"]]
             axis.step(times, rates, where="post", label=name)
-        axis.axhline(it["rate_bps"] / 1e6, color="grey", linestyle=":", label="rate")
-        axis.set(title=it["limit"], ylabel="Mbit/s")
+        rate = it["rate_bps"] / 1e6 if in_bytes else it["rate_bps"]
+        axis.axhline(rate, color="grey", linestyle=":", label="rate")
+        axis.set(title=it["limit"], ylabel="Mbit/s" if in_bytes else f"{it['unit']}/s")
         axis.legend()
     axes[-1, 0].set_xlabel("s")
     figure.tight_layout()

@@ -28,10 +28,11 @@ from hashlib import blake2b
 from random import Random
 from typing import TypeAlias
 
+from drld.estimate.flows import FlowSample
 from drld.model import Enforcement, FlowId, FlowKey
 from drld.police.policer import Policer
 from drld.police.policer_set import PolicerSet
-from drld.policy import Mode
+from drld.policy import Mode, Policy
 from drld.requests.matcher import Matcher
 from drld.requests.model import Answer, Request, Standing
 from drld.requests.spec import REQUESTS
@@ -40,6 +41,9 @@ from drld.units import human_amount
 
 DEBT_S = 86_400
 """A charge leaves at most the debt that a limit's rate pays in this time, or its burst."""
+
+CALLER = 0
+"""The flow of the caller that a snapshot is about."""
 
 _Under: TypeAlias = tuple[LimitSpec, int, Policer]
 """A limit, what a request costs under it, tokens, and its policer."""
@@ -50,9 +54,16 @@ class RequestDatapath(PolicerSet):
 
     name = "requests"
 
-    def __init__(self, rng: Random, secret: bytes) -> None:
-        """`rng` decides random drops; `secret`, 16 to 64 bytes, hides which callers are alike."""
-        super().__init__()
+    def __init__(
+        self,
+        rng: Random,
+        secret: bytes,
+        policer: Callable[[Policy, Enforcement, int], Policer] = Policer,
+    ) -> None:
+        """`rng` decides random drops; `secret`, 16 to 64 bytes, hides which callers are alike;
+        `policer` makes the policer of a limit from its policy, its first record and the time,
+        ns."""
+        super().__init__(policer)
         self._rng = rng
         self._secret = secret
         self._matcher = Matcher(())
@@ -66,9 +77,14 @@ class RequestDatapath(PolicerSet):
         self.replace(pairs, now_ns)
         self._matcher = Matcher(limit for limit, _ in pairs)
 
-    def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:  # noqa: ARG002 -- it has all flows
-        """See `Datapath.snapshot`."""
-        return self.copy_of(limit_id)
+    def snapshot(self, limit_id: int, flow: FlowKey | str) -> Policer:
+        """See `Datapath.snapshot`: the flow is a caller, whose bucket is that of `CALLER`."""
+        policer = self.copy_of(limit_id)
+        slot = policer.sample.peek(self._flow(str(flow)))
+        policer.sample = FlowSample(0 if slot is None else 1)
+        if slot is not None and (own := policer.sample.observe(CALLER, 0)) is not None:
+            own.due_ns = slot.due_ns
+        return policer
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath.set_share`; does nothing, as without the daemon nobody answers."""
@@ -98,15 +114,15 @@ class RequestDatapath(PolicerSet):
         short, rest = None, request
         if request.at_least is not None:
             request, short, rest = self._largest(limits, request, flow, now_ns)
-        if (never := _oversized(limits, request)) is not None:
+        if (never := oversized(limits, request)) is not None:
             self._counts["requests_oversized"] += 1
-            standing = Standing(never, _amount(never, request), None, None, None)
-            return Answer(admitted=False, standings=(), refused=standing, reason=_large(never))
+            standing = Standing(never, amount_under(never, request), None, None, None)
+            return Answer(admitted=False, standings=(), refused=standing, reason=too_large(never))
         under = self._under(limits, request)
         check = self._police if request.cost else self._try
         refused_by = check(under, flow, now_ns)
         if refused_by is None and short is not None:
-            self._fall_short(limits, rest, flow, short)
+            self._fall_short(limits, rest, flow, short, now_ns)
         standings = [self._standing(*it, flow, now_ns, admitted=refused_by is None) for it in under]
         if refused_by is None:
             return Answer(True, standings, None, None, request.cost)
@@ -116,7 +132,7 @@ class RequestDatapath(PolicerSet):
 
     def _under(self, limits: Iterable[LimitSpec], request: Request) -> list[_Under]:
         """What a request costs under each limit that checks it, and their policers."""
-        under = [(it, _amount(it, request), self._policers[it.id]) for it in limits]
+        under = [(it, amount_under(it, request), self._policers[it.id]) for it in limits]
         return [it for it in under if it[1] <= it[0].policy.burst]
 
     def _largest(
@@ -142,7 +158,7 @@ class RequestDatapath(PolicerSet):
         def refuser(part: Request) -> LimitSpec | None:
             return self._try(self._under(limits, part), flow, now_ns)
 
-        most = largest(request.cost, partial(_oversized, limits))
+        most = largest(request.cost, partial(oversized, limits))
         cost = largest(most, refuser)
         short = refuser(request.part(cost + 1)) if cost < most else None
         part, whole = request.part(cost), request.part(most)
@@ -150,14 +166,20 @@ class RequestDatapath(PolicerSet):
         return part, short, whole._replace(cost=most - cost, size=size)
 
     def _fall_short(
-        self, limits: Iterable[LimitSpec], rest: Request, flow: FlowId, short: LimitSpec
+        self,
+        limits: Iterable[LimitSpec],
+        rest: Request,
+        flow: FlowId,
+        short: LimitSpec,
+        now_ns: int,
     ) -> None:
         """Count the rest of a request that is admitted in part as one that `short` refuses."""
         for limit in limits:
-            policer, amount = self._policers[limit.id], _amount(limit, rest)
-            policer.arrive(flow, amount)
+            policer, amount = self._policers[limit.id], amount_under(limit, rest)
             if limit is short:
-                policer.drop(amount)
+                policer.fall_short(flow, amount, now_ns)
+            else:
+                policer.arrive(flow, amount)
 
     def _charge(
         self, limits: Iterable[LimitSpec], request: Request, flow: FlowId, now_ns: int
@@ -169,7 +191,7 @@ class RequestDatapath(PolicerSet):
             policer.bucket.settle(now_ns)
             debt = max(policy.rate * DEBT_S, policy.burst)
             left = max(policer.bucket.tokens + debt, 0)
-            if amount := min(_amount(limit, request), left):
+            if amount := min(amount_under(limit, request), left):
                 policer.charge(flow, amount, now_ns)
             standings.append(self._standing(limit, amount, policer, flow, now_ns, admitted=True))
         return Answer(True, standings, None, None, request.cost)
@@ -220,7 +242,7 @@ class RequestDatapath(PolicerSet):
         return int.from_bytes(hashed.digest(), "big")
 
 
-def _amount(limit: LimitSpec, request: Request) -> int:
+def amount_under(limit: LimitSpec, request: Request) -> int:
     """What a request costs under a limit, tokens; a question about its passing asks for one."""
     unit, cost = limit.policy.unit, request.cost if request.charge else max(request.cost, 1)
     if unit != REQUESTS and request.size is not None:
@@ -228,15 +250,16 @@ def _amount(limit: LimitSpec, request: Request) -> int:
     return cost * unit.item
 
 
-def _oversized(limits: Iterable[LimitSpec], request: Request) -> LimitSpec | None:
+def oversized(limits: Iterable[LimitSpec], request: Request) -> LimitSpec | None:
     """The first limit that could never admit a request, as its burst is smaller."""
     for limit in limits:
-        if _amount(limit, request) > limit.policy.burst and limit.policy.mode is Mode.ENFORCE:
+        if amount_under(limit, request) > limit.policy.burst and limit.policy.mode is Mode.ENFORCE:
             return limit
     return None
 
 
-def _large(limit: LimitSpec) -> str:
+def too_large(limit: LimitSpec) -> str:
+    """Why a limit never admits a request, for people."""
     unit = limit.policy.unit
     burst = human_amount(unit.shown_amount(limit.policy.burst), unit.name)
     return f"its cost is above the burst of the limit {limit.name}, {burst}: it never passes"

@@ -92,6 +92,8 @@ def _request(asked: dict[str, Any], pairs: dict[str, Any], caller: str) -> Reque
         raise InputError("namespace: is required, as a text")
     if len(namespace) > descriptor.MAX_BYTES:
         raise InputError("namespace: is too long")
+    if not _is_utf8(namespace):
+        raise InputError("namespace: must be text in UTF-8")
     size, least, charge = asked.get("bytes"), asked.get("at_least"), asked.get("charge", False)
     if not isinstance(charge, bool):
         raise InputError("charge: must be true or false")
@@ -126,12 +128,13 @@ def _number(name: str, text: str) -> int:
 
 
 def _caller(value: object) -> str:
-    try:
-        if isinstance(value, str) and 1 <= len(value.encode()) <= MAX_CALLER_BYTES:
-            return value
-    except UnicodeEncodeError:
-        pass
+    if isinstance(value, str) and _is_utf8(value) and 1 <= len(value.encode()) <= MAX_CALLER_BYTES:
+        return value
     raise InputError(f"caller: must be a text of 1 to {MAX_CALLER_BYTES} bytes")
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from drld.capture.packet import parse
 from drld.capture.registered.replay import Replay
 from drld.capture.spec import Match
-from drld.capture.tally import MAX_FLOWS, MAX_SPANS, Tally
 from drld.capture.trace_file import Captured
 from drld.limiter import static_share
 from drld.model import NS_PER_S, FlowKey
 from drld.police.direction import Direction
 from drld.police.policer import DROP, MARK, Excess, Policer
+from drld.police.tally import MAX_FLOWS, MAX_SPANS, Tally
 from drld.policy import Mode
 from drld.spec import LimitSpec
+from drld.units import BYTES
 
 from ..factories import MS, limit_spec
 
@@ -40,8 +41,8 @@ PACKETS = st.lists(
 class Noting(Replay):
     """Keeps the verdicts."""
 
-    def judge(self, it: Captured) -> int:
-        verdict = super().judge(it)
+    def judge(self, it: Captured, now_ns: int) -> int:
+        verdict = super().judge(it, now_ns)
         self.__dict__.setdefault("judged", []).append((it.time_ns, it.size, verdict))
         return verdict
 
@@ -156,7 +157,7 @@ def test_fair_divides_the_rate_among_flows() -> None:
 
 
 def test_a_tally_is_bounded() -> None:
-    tally = Tally(0)
+    tally = Tally(0, BYTES.min_rate)
     for number in range(3 * MAX_FLOWS):
         flow = FlowKey(17, number.to_bytes(4, "big"), bytes(4), 1, 1)
         tally.arrive(flow, 100, number * NS_PER_S)

@@ -17,6 +17,7 @@ from tests.fuzz.targets import (
     packet,
     probes,
     registry,
+    request_log,
     requests,
     wire,
 )
@@ -36,6 +37,7 @@ TARGETS: dict[str, Target] = {
     "http": http.TARGET,
     "registry": registry.TARGET,
     "requests": requests.TARGET,
+    "request-log": request_log.TARGET,
 }
 
 

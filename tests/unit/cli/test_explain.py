@@ -48,6 +48,9 @@ match = { out = "eth1", destination = "10.9.0.0/16" }
 """
 PACKET = "tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 900"
 FLOW = FlowKey(6, bytes([10, 0, 0, 1]), bytes([10, 9, 2, 3]), 1234, 80)
+NO_CAPTURE = (
+    "must be a capture: pcap or pcapng; must be a log of requests: JSON lines, or an access log"
+)
 SENT_AT_ONCE = 2
 HEADERS = bytes.fromhex("450001900000000040060000 0a0000010a090203 04d20050")
 
@@ -111,7 +114,7 @@ async def test_mistakes(control: Path, daemon: FakeDaemon, tmp_path: Path) -> No
     assert 'packet: must be one such as "tcp 10.0.0.1:1234 > 10.9.2.3:80' in result.stderr
     (tmp_path / "file").write_bytes(b"no capture")
     result = await drlctl(control, "explain", tmp_path / "file")
-    assert refused(result) == f"drlctl: {tmp_path}/file: must be a capture: pcap or pcapng\n"
+    assert refused(result) == f"drlctl: {tmp_path}/file: {NO_CAPTURE}\n"
     said = refused(invoke("explain", tmp_path / "none.pcap", "out", "eth1"))
     assert said == f"drlctl: {tmp_path}/none.pcap: No such file or directory\n"
     (tmp_path / "bad.toml").write_text("")

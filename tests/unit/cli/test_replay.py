@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.drlctl import drlctl, invoke, lines, refused
+from tests.unit.cli.test_explain import NO_CAPTURE
 
 SIZE = 1000
 
@@ -109,7 +110,7 @@ async def test_the_limits_of_the_daemon(control: Path, trace: Path) -> None:
     ("options", "said"),
     [
         (["--burst", "5kB"], "--burst is for the limit of --rate: give both"),
-        (["out", "eth1", "--rate", "1mbit"], "--rate is for all packets"),
+        (["out", "eth1", "--rate", "1mbit"], "--rate is one limit for all"),
         (["--rate", "1"], "options: limit[0].rate: must be "),
     ],
 )
@@ -122,9 +123,7 @@ def test_wrong_usage(trace: Path, options: list[str], said: str) -> None:
 def test_what_cannot_be_read(trace: Path, file: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(b"none")
-    assert refused(invoke("replay", bad, "--rate", "1mbit")) == (
-        f"drlctl: {bad}: must be a capture: pcap or pcapng\n"
-    )
+    assert refused(invoke("replay", bad, "--rate", "1mbit")) == (f"drlctl: {bad}: {NO_CAPTURE}\n")
     assert "packet: must have each of" in refused(
         invoke("replay", trace, "over", "eth1", "--config", file)
     )

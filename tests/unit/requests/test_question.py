@@ -104,6 +104,7 @@ def test_json() -> None:
         (b'{"namespace": "a", "where": {}}', "with the keys namespace, descriptor"),
         (b'{"namespace": "a", "namespace": "b"}', "must not be given twice"),
         (b'{"namespace": 1}', "namespace: is required"),
+        (b'{"namespace": "\\ud800"}', "namespace: must be text in UTF-8"),
         (b'{"namespace": "a", "cost": NaN}', "must be finite"),
         (b'{"namespace": "a", "cost": true}', "cost: must be a whole number"),
         (b'{"namespace": "a", "cost": 1.0}', "cost: must be a whole number"),

@@ -10,12 +10,12 @@ plot double until they fit.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from drld.estimate.traffic_profile import TrafficProfile
-from drld.model import NS_PER_S, FlowId
-from drld.units import BYTES
+from drld.model import NS_PER_S
 
 MAX_FLOWS = 8192
 """Flows counted at most: about 2 MB."""
@@ -43,10 +43,12 @@ class Tally:
     """The counts of one limit."""
 
     start_ns: int
+    min_rate: int
+    """Of the unit, tokens/s."""
     packets: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     size: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     """Packets and bytes: arrived, forwarded, dropped, marked."""
-    flows: dict[FlowId, list[int]] = field(default_factory=dict)
+    flows: dict[Hashable, list[int]] = field(default_factory=dict)
     """Bytes by flow: arrived, forwarded."""
     worst: tuple[int, Span] | None = None
     """The second with most dropped bytes, from 0, and its bytes; None: nothing was dropped."""
@@ -61,10 +63,10 @@ class Tally:
     """Bytes of the present second: as in `Span`."""
 
     def __post_init__(self) -> None:
-        self.profile = TrafficProfile(BYTES.min_rate, self.start_ns)
+        self.profile = TrafficProfile(self.min_rate, self.start_ns)
         self._tick_ns = self.start_ns + TICK_NS
 
-    def arrive(self, flow: FlowId, length: int, now_ns: int) -> None:
+    def arrive(self, flow: Hashable, length: int, now_ns: int) -> None:
         """Count a packet of `length` bytes that falls under the limit."""
         second = (now_ns - self.start_ns) // NS_PER_S
         if second > self._second:
@@ -96,7 +98,7 @@ class Tally:
         self.size[2] += length
         self._bytes[2] += length
 
-    def forward(self, flow: FlowId, length: int, marked: bool) -> None:
+    def forward(self, flow: Hashable, length: int, marked: bool) -> None:
         """Count the packet as forwarded."""
         for at in (1, 3) if marked else (1,):
             self.packets[at] += 1

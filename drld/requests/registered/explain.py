@@ -1,0 +1,161 @@
+"""How requests are explained: which limits one meets, and what each would do with it now.
+
+Nothing is charged or counted: each limit tries the request on a copy of its policer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO
+from urllib.parse import urlencode
+
+from drld.errors import InputError
+from drld.explanation import Explanation, Words, row, tried
+from drld.model import NS_PER_S, Enforcement
+from drld.police.policer import Policer
+from drld.requests import log
+from drld.requests.datapath import CALLER, amount_under, oversized, too_large
+from drld.requests.model import Request
+from drld.requests.question import of_query
+from drld.requests.spec import RequestMatch
+from drld.spec import LimitSpec
+from drld.units import human_duration
+
+WORDS = Words("request", RequestMatch.flow, "admitted", "refused", "refuses")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as a text says it."""
+
+    text: str
+    request: Request = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def read(text: str) -> Asked:
+    """The request of words such as `namespace=api user=alice cost=3`, or of a query.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if "=" not in text:
+        raise InputError("a request must be NAME=VALUE pairs, namespace= among them")
+    return _asked(_request(text))
+
+
+def _request(text: str) -> Request:
+    words = text.split()
+    query = words[0] if len(words) == 1 else urlencode(log.words_of(text))
+    return of_query(query.encode(errors="replace"), "-")[0]
+
+
+def _asked(request: Request) -> Asked:
+    caller = {} if request.caller == "-" else {"caller": request.caller}
+    size = {} if request.size is None else {"bytes": request.size}
+    least = {} if request.at_least is None else {"at_least": request.at_least}
+    charge = {"charge": "true"} if request.charge else {}
+    cost = {} if request.cost == 1 else {"cost": request.cost}
+    named = {**request.descriptor, **cost, **size, **least, **charge, **caller}
+    pairs = {"namespace": request.namespace, **named}
+    text = " ".join(f"{name}={value}" for name, value in pairs.items())
+    with suppress(InputError):
+        if _request(text) == request:
+            return Asked(text, request)
+    # What words cannot say, a query does.
+    return Asked(urlencode(pairs), request)
+
+
+def remarks(item: Asked) -> list[str]:
+    """What is to be known of a request."""
+    found = []
+    if item.request.caller == "-":
+        found.append("It names no caller: it is tried as that of a new one.")
+    if item.request.at_least is not None:
+        found.append("It is tried at the least cost of use, at_least.")
+    return found
+
+
+def captured(stream: IO[bytes], words: str) -> Iterator[tuple[int, str]]:
+    """The requests of a log (`drld.requests.log`): Unix time, ns, and text.
+
+    Raises:
+        InputError: it is none; or, while it is read, a line is none.
+    """
+    return ((time_ns, str(_asked(request))) for time_ns, request in log.requests(stream, words))
+
+
+def explain(
+    asked: Asked,
+    limits: Iterable[LimitSpec],
+    policing: Callable[[LimitSpec, str], tuple[Policer, Enforcement]],
+    now_ns: int,
+) -> Iterator[Explanation]:
+    """What each limit on requests does with a request, in the order in which they check it.
+
+    Args:
+        asked: the request.
+        limits: all limits, in the order of the configuration; limits of other planes are skipped.
+        policing: a limit's present policer, to try the request on, and the record in force; raises
+            KeyError if the limit is gone.
+        now_ns: the time, ns.
+    """
+    request = asked.request
+    if request.at_least is not None:
+        request = request.part(request.at_least)
+    ours = [(limit, limit.match) for limit in limits if isinstance(limit.match, RequestMatch)]
+    missed = {limit.id: first_miss(match, request) for limit, match in ours}
+    under = [limit for limit, _ in ours if missed[limit.id] is None]
+    never = None if request.charge else oversized(under, request)
+    refused = None if never is None else never.name
+    for limit, _ in ours:
+        amount = amount_under(limit, request)
+        if (misses := missed[limit.id]) is not None:
+            yield row(limit, misses=misses)
+        elif limit is never:
+            found = row(limit, reason=too_large(limit))
+            found["verdict"] = "drop"
+            yield found
+        elif refused is not None:
+            yield row(limit, reason=f"not checked: {refused} refuses the request")
+        elif amount > limit.policy.burst and not request.charge:
+            yield row(
+                limit, reason="not checked: its cost is above the burst, and nothing enforces it"
+            )
+        else:
+            try:
+                trial = policing(limit, request.caller)
+            except KeyError:
+                continue  # A reload has removed the limit.
+            found = _tried(limit, trial, request, now_ns)
+            if found["verdict"] == "drop":
+                refused = limit.name
+            yield found
+
+
+def _tried(
+    limit: LimitSpec, trial: tuple[Policer, Enforcement], request: Request, now_ns: int
+) -> Explanation:
+    amount = amount_under(limit, request)
+    wait_ns = trial[0].wait_ns(CALLER, amount, now_ns)
+    found = tried(limit, trial, CALLER, amount, now_ns, words=WORDS)
+    if request.charge:
+        found["verdict"] = "forward"
+        found["reason"] = "a charge is never refused; what the bucket lacks is debt"
+    elif found["verdict"] == "drop" and wait_ns:
+        found["reason"] += f"; it may pass in {human_duration(wait_ns / NS_PER_S)}"
+    return found
+
+
+def first_miss(match: RequestMatch, request: Request) -> str | None:
+    """The first criterion of a limit that a request fails, and why; None: it falls under it."""
+    if match.namespace != request.namespace:
+        return f"namespace: {request.namespace} is not {match.namespace}"
+    for name, value in match.where.items():
+        if (own := request.descriptor.get(name)) != value:
+            return f"where.{name}: {'nothing' if own is None else own} is not {value}"
+    return None

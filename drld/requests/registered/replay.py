@@ -1,0 +1,76 @@
+"""What limits would have done to a log of requests: `drlctl replay`, for requests. Pure.
+
+The datapath of requests decides, at the requests' own times (`drld.requests.log`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from random import Random
+from typing import IO
+
+from drld.model import Enforcement, FlowId
+from drld.policy import Policy
+from drld.replay import Replayed
+from drld.requests import log
+from drld.requests.datapath import RequestDatapath
+from drld.requests.model import Answer, Request
+from drld.requests.registered.explain import WORDS
+from drld.requests.spec import RequestMatch
+from drld.spec import LimitSpec
+
+ALL = "all"
+EVERYTHING = {"namespace": ALL}
+"""`match` of a limit that every request falls under."""
+BESIDE = {"requests": {"listen": "127.0.0.1:1"}}
+"""What a configuration with such a limit has, too."""
+
+
+class Replay(Replayed[Request]):
+    """A log, and the limits that decide about its requests."""
+
+    items, words, unseen = "requests", WORDS, None
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        words: str,
+        limits: Iterable[LimitSpec],
+        allocator: str,
+        rng: Random,
+    ) -> None:
+        """Read the first request.
+
+        Args:
+            stream: the log.
+            words: pairs of all requests that do not say otherwise.
+            limits: all limits, in the order of the configuration; one with `EVERYTHING` is alone.
+            allocator: what they enforce their rates with, instead of their own.
+            rng: decides random drops.
+
+        Raises:
+            InputError: it is no log, or there are other words.
+        """
+        own = [limit for limit in limits if isinstance(limit.match, RequestMatch)]
+        super().__init__(log.requests(stream, words), own, allocator)
+        self._all = [limit.match for limit in own] == [RequestMatch(ALL)]
+        self._caller = ""
+        self.policers = self._datapath = RequestDatapath(rng, b"replay", self.watch)
+
+    def start(self, limits: list[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Replayed.start`."""
+        self._datapath.attach(limits, now_ns)
+
+    def judge(self, it: Request, now_ns: int) -> Answer:
+        """The decision on a request."""
+        self._caller = it.caller
+        request = it._replace(namespace=ALL) if self._all else it
+        return self._datapath.decide(request, now_ns)
+
+    def flow_of(self, policy: Policy, flow: FlowId) -> Hashable:  # noqa: ARG002 -- it is a hash
+        """See `Replayed.flow_of`."""
+        return self._caller
+
+    def flow_name(self, policy: Policy, flow: Hashable) -> str:  # noqa: ARG002 -- it is the caller
+        """See `Replayed.flow_name`."""
+        return str(flow)
