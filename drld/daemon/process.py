@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ import trio
 
 import drld
 from drld import config
-from drld.capture.kernel.datapath import KernelDatapath
+from drld.capture.kernel.datapath import KernelDatapath, limiter_programs
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
 from drld.capture.plane import packets
@@ -116,6 +116,7 @@ class Daemon:
             if spec.plane(PacketsSpec).datapath == "nfqueue"
             else KernelDatapath(spec.name)
         )
+        self._packets = packets(self.datapath)
         self._reason = ""
         self._requests: RequestDatapath | None = None
         """None: this daemon answers no requests."""
@@ -149,6 +150,10 @@ class Daemon:
         """Those who wait for a reload, in the order of asking; the first is why it runs."""
         self._remarks: list[str] = []
         """On the configuration in force."""
+        self._nursery: trio.Nursery | None = None
+        """Of the tasks that run until the daemon is stopped."""
+        self._drained: NfqueueDatapath | None = None
+        """Whose queue a task reads."""
         self._one_reload = SingleFlight(self._reload)
 
     async def run(self) -> None:
@@ -205,6 +210,7 @@ class Daemon:
 
     async def _work(self, nursery: trio.Nursery, fronts: trio.Nursery, turns: Turns) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
+        self._nursery = nursery
         if self._registry is None:
             self._start()
         else:
@@ -215,8 +221,7 @@ class Daemon:
             self._registry.started(self.engine.spec)
         nursery.start_soon(self._history.keep)
         nursery.start_soon(self._tick)
-        if isinstance(self.datapath, NfqueueDatapath):
-            nursery.start_soon(self._drain_queue, self.datapath)
+        self._drain()
         if self._requests is not None and not self._stopping.is_set():
             # Those who do not answer requests do without its memory.
             from drld.requests.front.server import serve_requests
@@ -250,7 +255,11 @@ class Daemon:
 
     def _planes(self) -> list[Plane]:
         own = [] if self._requests is None else [requests(self._requests)]
-        return [packets(self.datapath), *own]
+        return [self._packets, *own]
+
+    def _use(self, datapath: KernelDatapath | NfqueueDatapath | NoDatapath) -> None:
+        """Police packets on this datapath from the next attaching on."""
+        self.datapath = self._packets.datapath = datapath
 
     def _prepare(self, spec: LimiterSpec) -> None:
         """Begin with another configuration than that of the file alone."""
@@ -309,7 +318,8 @@ class Daemon:
     def _go_without(self, reason: str) -> None:
         """Start without a datapath for packets."""
         spec = self.engine.spec
-        self.datapath, self._reason = NoDatapath(reason), ""
+        self._use(NoDatapath(reason))
+        self._reason = ""
         self._prepare(spec)
         self._attach()
 
@@ -325,18 +335,58 @@ class Daemon:
         except DatapathError as error:
             if spec.plane(PacketsSpec).datapath != "auto":
                 raise
-            fallback = event("datapath.fallback", old="kernel", new="nfqueue", reason=str(error))
-            log.warning("no kernel datapath, nfqueue instead: %s", error, extra=fallback)
-            self._reason = f"; no kernel datapath: {error}"
-            self.datapath = startup.nfqueue(spec, clock)
+            self._fall_back(error)
+            self._use(startup.nfqueue(spec, clock))
             self._prepare(spec)  # With what the kernel datapath went without.
             try:
                 self._attach()
             except DatapathError as other:
                 raise DatapathError(f"{other}; no kernel datapath: {error}") from error
+        self._clean(spec)
+
+    def _fall_back(self, error: DatapathError) -> None:
+        """Say why the kernel's datapath cannot be had."""
+        fallback = event("datapath.fallback", old="kernel", new="nfqueue", reason=str(error))
+        log.warning("no kernel datapath, nfqueue instead: %s", error, extra=fallback)
+        self._reason = f"; no kernel datapath: {error}"
+
+    def _clean(self, spec: LimiterSpec) -> None:
+        """Remove the rules of one on nfqueue that was killed: they would lead packets to nobody."""
         if isinstance(self.datapath, KernelDatapath) and spec.plane(PacketsSpec).firewall != "none":
-            # Those of one on nfqueue that was killed would lead packets to nobody.
             remove_rules(spec.name)
+
+    def _begin_packets(self, spec: LimiterSpec) -> None:
+        """Put a configuration into force that has the first limits on packets of this daemon.
+
+        Raises:
+            ConfigError, DatapathError: it cannot be; the daemon stays without a datapath.
+        """
+        without, asked = self.datapath, spec.plane(PacketsSpec).datapath
+        try:
+            self._use(
+                startup.nfqueue(spec, clock) if asked == "nfqueue" else KernelDatapath(spec.name)
+            )
+            try:
+                self.engine.reconfigure(spec, clock())
+            except DatapathError as error:
+                if asked != "auto":
+                    raise
+                self.datapath.detach()
+                self._use(startup.nfqueue(spec, clock))
+                try:
+                    self.engine.reconfigure(spec, clock())
+                except DatapathError as other:
+                    reason = f"{other}; no kernel datapath: {error}"
+                    raise DatapathError(reason, other.limits) from error
+                self._fall_back(error)
+        except DrldError:
+            self.datapath.detach()
+            self._use(without)
+            raise
+        self._clean(spec)
+        self._drain()
+        chosen = event("datapath.chosen", datapath=self.datapath.name, reason=self._why())
+        log.info("a datapath for the first limits on packets: %s", self._why(), extra=chosen)
 
     def _why(self) -> str:
         """Which datapath it is, and why this one."""
@@ -362,6 +412,13 @@ class Daemon:
             log_output.sum_up()
             for name, tick in ticks:
                 self._traces.publish(name, partial(report.trace_record, name, tick, time.time()))
+
+    def _drain(self) -> None:
+        """Have a task read the queue of packets, if there is one and none reads it."""
+        if isinstance(self.datapath, NfqueueDatapath) and self._drained is not self.datapath:
+            assert self._nursery is not None
+            self._drained = self.datapath
+            self._nursery.start_soon(self._drain_queue, self.datapath)
 
     @staticmethod
     async def _drain_queue(datapath: NfqueueDatapath) -> None:
@@ -536,6 +593,10 @@ class Daemon:
         of_packets = [limit for limit in spec.limits if isinstance(limit.match, Match)]
         if isinstance(self.datapath, KernelDatapath):
             await trio.to_thread.run_sync(self.datapath.preparation(of_packets))
+        elif isinstance(self.datapath, NoDatapath) and of_packets:
+            # Into the cache; `_begin_packets` says why, if they cannot be compiled.
+            with suppress(DatapathError):
+                await trio.to_thread.run_sync(limiter_programs)
 
     def _follow_fleet(self, spec: LimiterSpec) -> None:
         """Put what the registry says into force.
@@ -554,7 +615,11 @@ class Daemon:
             ConfigError, DatapathError: it cannot be; the running one stays.
         """
         before = self.engine.spec.limits
-        self.engine.reconfigure(spec, clock(), reattach=reattach)
+        polices_packets = any(isinstance(limit.match, Match) for limit in spec.limits)
+        if isinstance(self.datapath, NoDatapath) and polices_packets:
+            self._begin_packets(spec)
+        else:
+            self.engine.reconfigure(spec, clock(), reattach=reattach)
         self._history.note(before, spec.limits, origin, time.time())
         self._traces.retain(self._names())
         self._changed.set()

@@ -24,10 +24,7 @@ class NoDatapath:
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath.attach`."""
-        refusal = (
-            "this daemon started without a datapath, as it had no limits: restart it "
-            f"({self.reason})"
-        )
+        refusal = f"this daemon has no datapath for packets: {self.reason}"
         if refused := {limit.id: refusal for limit, _ in limits}:
             raise DatapathError(refusal, refused)
 

@@ -11,9 +11,11 @@ import pytest
 from .attached import WAYS, identities, rules
 from .daemon_host import SHARED, DaemonHost
 from .nfqueue import refusing_tools
-from .topology import Topology
+from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
+
+SINK = "10.91.2.1"
 
 
 @pytest.fixture
@@ -131,6 +133,45 @@ def test_a_daemon_that_has_started_needs_little_memory(undecided: DaemonHost) ->
     assert undecided.stop() == 0
 
 
+@pytest.mark.parametrize("chosen", ["kernel", "nfqueue"])
+def test_a_daemon_of_requests_gets_its_first_limit_on_packets_by_a_reload(
+    topology: Topology, undecided: DaemonHost, tmp_path: Path, chosen: str
+) -> None:
+    if chosen == "nfqueue":
+        undecided.environment = {
+            "BCC_KERNEL_SOURCE": str(tmp_path / "none"),
+            "CACHE_DIRECTORY": str(tmp_path / "cache"),
+        }
+    calls = 'unit = "requests"\nrate = "9/d"\nburst = 3\nmatch = { namespace = "api" }'
+    front = ["[requests]", f'listen = "{tmp_path}/requests"']
+    undecided.configure({"calls": calls}, gossip=front)
+    undecided.start()
+    assert undecided.ask("status")["datapath"]["name"] == "none"
+    check = "check", "--namespace", "api", "--cost", "2"
+    assert undecided.ctl(*check).returncode == 0
+    # What no datapath of the host can do leaves all as it was.
+    bad = SHARED.replace("match = {", 'on_failure = "share"\nmatch = {').replace("out0", "out9")
+    undecided.configure({"calls": calls, "customer-a": bad}, gossip=front)
+    refused = undecided.ctl("reload", check=False)
+    assert 'limit customer-a: on_failure = "share": only the kernel datapath' in refused.stderr
+    assert undecided.ask("status")["datapath"]["name"] == "none"
+    undecided.configure({"calls": calls, "customer-a": SHARED}, gossip=front)
+    undecided.ctl("reload")
+    assert undecided.ask("status")["datapath"]["name"] == chosen
+    with topology.udp("source", "10.91.1.1") as source, topology.udp("sink", SINK, 9) as sink:
+        source.sendto(b"first", (SINK, 9))
+        assert sink.recv(100) == b"first"
+    report = wait_for(
+        lambda: undecided.limit("customer-a"), lambda report: report["forwarded_packets"] > 0
+    )
+    assert report["forwarded_packets"] == 1
+    # The other plane's level stays.
+    assert undecided.ctl(*check, check=False).returncode == 3
+    assert undecided.stop() == 0
+    assert not rules(topology)
+    assert identities(topology, "out0", "egress") == []
+
+
 @pytest.mark.parametrize("datapath", ["auto", "kernel", "nfqueue"])
 def test_without_limits_a_daemon_needs_neither_root_nor_a_datapath(
     undecided: DaemonHost, datapath: str
@@ -145,8 +186,10 @@ def test_without_limits_a_daemon_needs_neither_root_nor_a_datapath(
     undecided.configure({"customer-a": SHARED})
     refused = undecided.ctl("reload", check=False)
     assert refused.returncode == 1
-    assert "started without a datapath, as it had no limits: restart it" in refused.stderr
+    assert ("Are you root?" if datapath == "nfqueue" else "not permitted") in refused.stderr
+    assert ("no kernel datapath" in refused.stderr) == (datapath == "auto")
     assert undecided.ask("limits") == []
+    assert undecided.ask("status")["datapath"]["name"] == "none"
     assert undecided.stop() == 0
     undecided.spawn()
     assert undecided.wait() == 3
