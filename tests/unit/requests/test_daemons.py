@@ -164,7 +164,15 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
         files[0].write_text(shadow)
         assert (await drld.post("/v1/reload")).status_code == 200
         query = "/v1/check?namespace=api&plan=free&cost=15"
-        assert [(await clients[0].get(query)).status_code for _ in range(4)] == [200] * 4
+        answers = [await clients[0].get(query) for _ in range(4)]
+        # The other limit may, by how long the host took for all of this.
+        assert {it.json()["limit"] for it in answers if it.status_code == 429} <= {"api"}
+        assert answers[0].status_code == 200
+        # Packets need what these processes may not have; requests go on.
+        packets = {"id": 8, "name": "packets", "rate": "1mbit", "match": {"out": "lo"}}
+        unprivileged = await drld.post("/v1/limits", json={"limits": [packets]})
+        assert "not permitted" in unprivileged.text
+        assert (await drld.get("/v1/status")).json()["datapath"]["name"] == "none"
         # A limit that is removed decides nothing, and another joins.
         assert (await drld.post("/v1/limits/api-free/remove", json={})).status_code == 200
         new = {"id": 9, "name": "new", "unit": "requests", "rate": "9/d", "burst": 10}
