@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from drld.requests.buckets.bucket import Bucket
@@ -52,7 +52,10 @@ class Variant:
         frequency = FrequencyAnalysis(max(2, policy.capacity // nodes), THRESHOLD_NS)
         # News are never older than in a round robin.
         slack = Slack(nodes * interval_ns)
-        make: Callable[[], Bucket] = lambda: self.bucket(policy, origin, nodes, interval_ns)  # noqa: E731
+
+        def make(_key: Hashable) -> Bucket:
+            return self.bucket(policy, origin, nodes, interval_ns)
+
         return Replica(
             make, peers, self.spread, frequency=frequency if self.frequency else None,
             slack=slack if self.slack else None, repeat_ns=repeat_ns,

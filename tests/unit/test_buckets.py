@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import pairwise
 from random import Random
 
@@ -244,7 +244,7 @@ def replicas(count: int = 4, capacity: int = 40) -> dict[str, Replica]:
     names = [f"l{number}" for number in range(count)]
     policy = Policy(capacity, 1, 100 * S)
     return {
-        name: Replica(lambda origin=origin: ledger(policy, origin),  # type: ignore[misc]
+        name: Replica(lambda _key, origin=origin: ledger(policy, origin),  # type: ignore[misc]
                       [peer for peer in names if peer != name], slack=Slack(9 * S))
         for origin, name in enumerate(names, 1)
     }  # fmt: skip
@@ -298,6 +298,70 @@ def test_news_come_again_until_they_are_acknowledged() -> None:
     pending.acknowledge(again)
     pending.repeat(9 * S)
     assert pending.news == {}
+
+
+def kinds(policy: Policy = SLOW) -> list[Bucket]:
+    return [Counter(policy, 1), Counter(policy, 1, literal=True), Queue(policy, 1), ledger(policy)]
+
+
+@pytest.mark.parametrize("bucket", kinds(), ids=["counter", "literal", "queue", "ledger"])
+def test_a_look_takes_nothing_and_a_charge_always_takes(bucket: Bucket) -> None:
+    for _ in range(5):
+        assert bucket.decide(EPOCH_NS, 4).admitted
+    assert bucket.entries == 0
+    bucket.charge(EPOCH_NS, 1)
+    bucket.charge(EPOCH_NS, 6)
+    assert bucket.level(EPOCH_NS) == 7
+    for look in (bucket.decide(EPOCH_NS, 1), bucket.take(EPOCH_NS, 1).decision):
+        assert (look.admitted, look.retry_after_ns) == (False, 4 * S)
+    assert bucket.decide(EPOCH_NS + 4 * S, 1).admitted
+    with pytest.raises(ValueError, match=r"cost: must be at least 1 \(got 0\)"):
+        bucket.charge(EPOCH_NS, 0)
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(9, 7), Policy(4, 1, 60 * S), Policy(2, 3)], ids=["faster", "slower", "less"]
+)
+def test_another_policy_keeps_the_level_in_tokens(policy: Policy) -> None:
+    for bucket in kinds():
+        for _ in range(3):
+            assert bucket.take(EPOCH_NS).decision.admitted
+        now_ns = EPOCH_NS + S // 2
+        assert bucket.level(now_ns) == 2.5
+        bucket.reconfigure(policy, now_ns)
+        assert bucket.level(now_ns) == pytest.approx(2.5)
+        wait_ns = bucket.decide(now_ns, 1).retry_after_ns
+        assert wait_ns == max(-(-(policy.per_ns * 7 // 2 - policy.depth) // policy.rate), 0)
+        assert bucket.take(now_ns + wait_ns).decision.admitted
+
+
+def test_a_replica_looks_without_a_trace_and_has_a_policy_for_each_key() -> None:
+    policies: dict[Hashable, Policy] = {"bigco": Policy(40, 1)}
+    replica = Replica(lambda key: ledger(policies.get(key, SLOW)), ["l1"])
+    assert replica.decide("bigco", EPOCH_NS, 40).admitted
+    assert not replica.buckets
+    assert replica.settled
+    with pytest.raises(ValueError, match="from 1 to the capacity, 4"):
+        replica.decide("user", EPOCH_NS, 40)
+    replica.charge("user", EPOCH_NS, 6)
+    replica.charge("bigco", EPOCH_NS, 5)
+    replica.take("bigco", EPOCH_NS, 4)
+    assert replica.busiest(1, EPOCH_NS) == [("bigco", 9)]
+    assert replica.busiest(9, EPOCH_NS + 7 * S) == [("bigco", 2)], "a drained key is not busy"
+    assert (replica.level("user", EPOCH_NS), replica.level("nobody", EPOCH_NS)) == (6, 0)
+    policies["user"] = Policy(8, 1)
+    replica.reconfigure(lambda key: policies.get(key, SLOW), EPOCH_NS)
+    assert replica.decide("user", EPOCH_NS, 2).admitted
+
+
+def test_a_new_peer_is_told_everything_and_one_that_left_nothing() -> None:
+    replica = Replica(lambda _key: ledger(), ["l1"])
+    replica.take("user", EPOCH_NS)
+    replica.set_peers(["l2"])
+    assert replica.receive("l1", Message(1, {"user": (Cell(9, 1, 2, 0),)}), EPOCH_NS) == []
+    [(peer, message)] = replica.round(EPOCH_NS, Random(1))
+    assert (peer, [*message.deltas]) == ("l2", ["user"])
+    assert replica.level("user", EPOCH_NS) == 1
 
 
 def test_a_message_of_many_entries_is_several_datagrams_that_fit() -> None:

@@ -35,13 +35,36 @@ class Bucket(ABC):
         self.policy = policy
         self.origin = origin
 
-    @abstractmethod
     def take(self, now_ns: int, cost: int = 1) -> Taken:
         """Take tokens, or refuse.
 
         Raises:
             ValueError: the bucket never has so many tokens.
         """
+        decision = self.decide(now_ns, cost)
+        return Taken(decision, self.charge(now_ns, cost) if decision.admitted else {})
+
+    @abstractmethod
+    def decide(self, now_ns: int, cost: int = 1) -> Decision:
+        """What `take` would decide; it takes nothing.
+
+        Raises:
+            ValueError: the bucket never has so many tokens.
+        """
+
+    @abstractmethod
+    def charge(self, now_ns: int, cost: int) -> News:
+        """Take tokens in any case: the cost of a request that was admitted before it was known.
+
+        The level may pass the capacity; later requests then wait.
+
+        Raises:
+            ValueError: the cost is below 1.
+        """
+
+    @abstractmethod
+    def reconfigure(self, policy: Policy, now_ns: int) -> None:
+        """Have another policy from now on; the level stays, in tokens."""
 
     @abstractmethod
     def delta(self, news: News, now_ns: int) -> Any:
@@ -77,6 +100,17 @@ class Bucket(ABC):
     @abstractmethod
     def entries(self) -> int:
         """The number of entries of the state."""
+
+
+def charged(cost: int) -> int:
+    """A cost that may be charged.
+
+    Raises:
+        ValueError: it is below 1.
+    """
+    if cost < 1:
+        raise ValueError(f"cost: must be at least 1 (got {cost})")
+    return cost
 
 
 def checked(policy: Policy, cost: int) -> int:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drld.requests.buckets.bucket import Bucket, News, Taken, checked
+from drld.requests.buckets.bucket import Bucket, News, Taken, charged, checked
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 
@@ -51,24 +51,44 @@ class Counter(Bucket):
         """Ticks, like all amounts here: a token is `per_ns`."""
         self._refilled_ns: int | None = None
 
-    def _refill(self, now_ns: int) -> None:
-        policy = self.policy
-        passed_ns = now_ns - (now_ns if self._refilled_ns is None else self._refilled_ns)
-        if passed_ns > 0 or self._refilled_ns is None:
-            self._limit += min(passed_ns * policy.rate, policy.depth)
-            self._refilled_ns = now_ns
+    def _refilled(self, now_ns: int) -> int:
+        """The limit after a refill."""
+        policy, limit = self.policy, self._limit
+        if self._refilled_ns is not None and now_ns > self._refilled_ns:
+            limit += min((now_ns - self._refilled_ns) * policy.rate, policy.depth)
         if not self._literal:
-            self._limit = min(self._limit, self._used * policy.per_ns + policy.depth)
+            limit = min(limit, self._used * policy.per_ns + policy.depth)
+        return limit
+
+    def _refill(self, now_ns: int) -> None:
+        self._limit = self._refilled(now_ns)
+        self._refilled_ns = max(now_ns, self._refilled_ns or now_ns)
 
     def take(self, now_ns: int, cost: int = 1) -> Taken:
-        """See `Bucket.take`."""
+        """See `Bucket.take`: a request refills, also one that is refused."""
         self._refill(now_ns)
-        lacking = (self._used + checked(self.policy, cost)) * self.policy.per_ns - self._limit
-        if lacking > 0:
-            return Taken(Decision(False, self.policy.wait_ns(lacking)), {})
-        self._counts[self.origin] = self._counts.get(self.origin, 0) + cost
+        return super().take(now_ns, cost)
+
+    def decide(self, now_ns: int, cost: int = 1) -> Decision:
+        """See `Bucket.decide`."""
+        used = (self._used + checked(self.policy, cost)) * self.policy.per_ns
+        lacking = used - self._refilled(now_ns)
+        return ADMITTED if lacking <= 0 else Decision(False, self.policy.wait_ns(lacking))
+
+    def charge(self, now_ns: int, cost: int) -> News:
+        """See `Bucket.charge`."""
+        self._counts[self.origin] = self._counts.get(self.origin, 0) + charged(cost)
+        self._refill(now_ns)
         self._used += cost
-        return Taken(ADMITTED, {self.origin: self._counts[self.origin]})
+        return {self.origin: self._counts[self.origin]}
+
+    def reconfigure(self, policy: Policy, now_ns: int) -> None:
+        """See `Bucket.reconfigure`."""
+        self._refill(now_ns)
+        lacking = self._used * self.policy.per_ns + self.policy.depth - self._limit
+        taken = -(-lacking * policy.per_ns // self.policy.per_ns)
+        self._limit = self._used * policy.per_ns + policy.depth - taken
+        self.policy = policy
 
     def delta(self, news: News, now_ns: int) -> CounterDelta:
         """See `Bucket.delta`."""

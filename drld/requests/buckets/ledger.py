@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drld.requests.buckets.bucket import Bucket, News, Taken, checked
+from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.gcra import decide
-from drld.requests.buckets.policy import Policy
+from drld.requests.buckets.policy import Decision, Policy
 
 MS = 1_000_000
 SLOTS = 2**16
@@ -62,7 +62,10 @@ class Cell(NamedTuple):
 class Ledger(Bucket):
     """A replica of the ledger."""
 
-    __slots__ = ("_cells", "_floor", "_life", "_margin", "_open", "_slot_ns", "_tat", "late")
+    __slots__ = (
+        "_cells", "_floor", "_interval_ns", "_life", "_margin", "_margin_ns", "_open", "_slot_ns",
+        "_tat", "late",
+    )  # fmt: skip
 
     def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
         """`interval_ns` is the origin's gossip interval."""
@@ -75,26 +78,45 @@ class Ledger(Bucket):
         """The TAT by all cells; None: cells changed since."""
         self._open: tuple[int, int] | None = None
         """The slot and the first birth, ns, of the last own cell."""
-        self._margin = margin_ns * policy.rate
-        self._life = policy.depth + self._margin
-        life_ns = policy.wait_ns(self._life + self._margin)
-        self._slot_ns = max(interval_ns, life_ns // _SLOTS_ALIVE)
         self.late = 0
         """Tokens of cells that came too late."""
+        self._interval_ns = interval_ns
+        self._margin_ns = margin_ns
+        self._adopt(policy)
 
-    def take(self, now_ns: int, cost: int = 1) -> Taken:
-        """See `Bucket.take`."""
+    def _adopt(self, policy: Policy) -> None:
+        self.policy = policy
+        self._margin = self._margin_ns * policy.rate
+        self._life = policy.depth + self._margin
+        life_ns = policy.wait_ns(self._life + self._margin)
+        self._slot_ns = max(self._interval_ns, life_ns // _SLOTS_ALIVE)
+
+    def decide(self, now_ns: int, cost: int = 1) -> Decision:
+        """See `Bucket.decide`."""
         policy, now = self.policy, now_ns * self.policy.rate
-        decision = decide(policy, self._fold(now), now, checked(policy, cost))
-        if not decision.admitted:
-            return Taken(decision, {})
+        return decide(policy, self._fold(now), now, checked(policy, cost))
+
+    def charge(self, now_ns: int, cost: int) -> News:
+        """See `Bucket.charge`."""
+        now = now_ns * self.policy.rate
         if self._open is None or now_ns >= self._open[1] + self._slot_ns:
             self._open = now_ns // self._slot_ns % SLOTS, now_ns
         cell = self.origin, self._open[0]
         count, start = self._cells.get(cell, (0, now))
-        self._cells[cell] = count + cost, max(start, now - count * policy.per_ns)
+        count += charged(cost)
+        self._cells[cell] = count, max(start, now - (count - cost) * self.policy.per_ns)
         self._tat = None
-        return Taken(decision, {cell: count + cost})
+        return {cell: count}
+
+    def reconfigure(self, policy: Policy, now_ns: int) -> None:
+        """See `Bucket.reconfigure`: starts move, so that as many tokens as before have come
+        since."""
+        old, now, then = self.policy, now_ns * self.policy.rate, now_ns * policy.rate
+        self._floor = then - (now - self._floor) * policy.per_ns // old.per_ns
+        for key, (count, start) in self._cells.items():
+            self._cells[key] = count, then - (now - start) * policy.per_ns // old.per_ns
+        self._tat = None
+        self._adopt(policy)
 
     def delta(self, news: News, now_ns: int) -> tuple[Cell, ...]:
         """See `Bucket.delta`."""

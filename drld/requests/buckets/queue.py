@@ -29,7 +29,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import NamedTuple, TypeAlias
 
-from drld.requests.buckets.bucket import Bucket, News, Taken, checked
+from drld.requests.buckets.bucket import Bucket, News, Taken, charged, checked
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 MS = 1_000_000
@@ -59,38 +59,64 @@ class Queue(Bucket):
         self._dropped = False
         """Whether elements were removed since `died` was asked last."""
 
-    def _refill(self, now: int) -> None:
-        births, deaths = self._births, self._deaths
+    def _dead(self, now: int) -> int:
+        """The number of elements at the head whose death has come."""
         dead = 0
-        while dead < len(births) and deaths[births[dead]] <= now:
-            del deaths[births[dead]]
+        for birth in self._births:
+            if self._deaths[birth] > now:
+                break
             dead += 1
-        if dead:
-            del births[:dead]
+        return dead
+
+    def _refill(self, now: int) -> None:
+        if dead := self._dead(now):
+            for birth in self._births[:dead]:
+                del self._deaths[birth]
+            del self._births[:dead]
             self._dropped = True
 
     def take(self, now_ns: int, cost: int = 1) -> Taken:
         """See `Bucket.take`: a request of n tokens is n elements."""
+        self._refill(now_ns * self.policy.rate)
+        return super().take(now_ns, cost)
+
+    def decide(self, now_ns: int, cost: int = 1) -> Decision:
+        """See `Bucket.decide`."""
         policy, now = self.policy, now_ns * self.policy.rate
-        checked(policy, cost)
+        births, deaths = self._births, self._deaths
+        dead = self._dead(now)
+        over = len(births) - dead + checked(policy, cost) - policy.capacity
+        if over <= 0:
+            return ADMITTED
+        return Decision(False, policy.wait_ns(deaths[births[dead + over - 1]] - now))
+
+    def charge(self, now_ns: int, cost: int) -> News:
+        """See `Bucket.charge`."""
+        charged(cost)
+        now = now_ns * self.policy.rate
         self._refill(now)
         births, deaths = self._births, self._deaths
-        over = len(births) + cost - policy.capacity
-        if over > 0:
-            return Taken(Decision(False, policy.wait_ns(deaths[births[over - 1]] - now)), {})
         death = deaths[births[-1]] if births else now
         news: News = {}
         millisecond = now_ns // MS
         number = len(births) - bisect_left(births, (millisecond, 0))
         for _ in range(cost):
-            death = max(death, now) + policy.per_ns
+            death = max(death, now) + self.policy.per_ns
             birth = millisecond, number
             while birth in deaths:
                 birth = millisecond, birth[1] + 1
             number = birth[1] + 1
             insort(births, birth)
             deaths[birth] = news[birth] = death
-        return Taken(ADMITTED, news)
+        return news
+
+    def reconfigure(self, policy: Policy, now_ns: int) -> None:
+        """See `Bucket.reconfigure`: each element keeps the tokens that are ahead of its death."""
+        now, then = now_ns * self.policy.rate, now_ns * policy.rate
+        self._refill(now)
+        for birth, death in self._deaths.items():
+            self._deaths[birth] = then - (now - death) * policy.per_ns // self.policy.per_ns
+        self.policy = policy
 
     def delta(self, news: News, now_ns: int) -> tuple[Element, ...]:
         """See `Bucket.delta`."""

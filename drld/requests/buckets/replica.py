@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
+from operator import itemgetter
 from random import Random
 from typing import Any, TypeAlias
 
 from drld.requests.buckets.bucket import Bucket, News
 from drld.requests.buckets.pending import Pending
-from drld.requests.buckets.policy import Decision
+from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.spread import Spread, flat
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack, Untold
 
@@ -40,7 +42,7 @@ class Replica:
 
     def __init__(
         self,
-        make: Callable[[], Bucket],
+        make: Callable[[Hashable], Bucket],
         peers: Collection[str],
         spread: Spread = flat,
         *,
@@ -48,7 +50,16 @@ class Replica:
         slack: Slack | None = None,
         repeat_ns: int | None = None,
     ) -> None:
-        """`make` makes a new key's bucket; `repeat_ns`: when unacknowledged news are told again."""
+        """A limiter without knowledge.
+
+        Args:
+            make: makes the bucket of a key that has none.
+            peers: names of the other limiters.
+            spread: chooses the peer of a round.
+            frequency: what tells a peer at once, if anything.
+            slack: what tells all peers at once, if anything.
+            repeat_ns: after this time, unacknowledged news are told again; None: never.
+        """
         self.buckets: dict[Hashable, Bucket] = {}
         self.pending = {peer: Pending(repeat_ns) for peer in peers}
         self._make = make
@@ -65,28 +76,46 @@ class Replica:
         """A key's bucket, made if there is none."""
         bucket = self.buckets.get(key)
         if bucket is None:
-            bucket = self.buckets[key] = self._make()
+            bucket = self.buckets[key] = self._make(key)
         return bucket
+
+    def decide(self, key: Hashable, now_ns: int, cost: int = 1) -> Decision:
+        """What `take` would decide; it changes nothing and makes no bucket."""
+        return self._known(key).decide(now_ns, cost)
+
+    def level(self, key: Hashable, now_ns: int) -> float:
+        """Tokens of a key's bucket in use, as `Bucket.level`."""
+        bucket = self.buckets.get(key)
+        return 0.0 if bucket is None else bucket.level(now_ns)
 
     def take(self, key: Hashable, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
         decision, news = self.bucket(key).take(now_ns, cost)
-        if not decision.admitted:
-            return decision, []
+        return decision, self._admitted(key, news, now_ns, cost) if decision.admitted else []
+
+    def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
+        """Take tokens in any case (`Bucket.charge`); return the messages that cannot wait.
+
+        A request of several limits is decided under each, and then charged to all. A cost that is
+        known afterwards is charged alone, and may leave a debt.
+        """
+        return self._admitted(key, self.bucket(key).charge(now_ns, cost), now_ns, cost)
+
+    def _admitted(self, key: Hashable, news: News, now_ns: int, cost: int) -> Outgoing:
         if self._slack is not None:
             untold = self._untold.setdefault(key, Untold(now_ns))
             untold.tokens += cost
             untold.news |= news
-            return decision, self._speak(key, now_ns)
+            return self._speak(key, now_ns)
         for one in self.pending.values():
             one.add(key, news)
         if self._frequency is None:
-            return decision, []
+            return []
         due = [
             (peer, {key: one.news[key]})
             for peer, one in self.pending.items() if self._frequency.due(one.news[key], now_ns)
         ]  # fmt: skip
-        return decision, self._messages(due, now_ns)
+        return self._messages(due, now_ns)
 
     def _speak(self, key: Hashable, now_ns: int) -> Outgoing:
         """Messages to all peers, if what they do not know of a key matters."""
@@ -138,15 +167,20 @@ class Replica:
 
     def _known(self, key: Hashable) -> Bucket:
         """A key's bucket, which may have been removed while its news were pending."""
-        return self.buckets.get(key) or self._make()
+        return self.buckets.get(key) or self._make(key)
 
     def _acknowledged(self, peer: str) -> tuple[int, ...]:
         received, self._owed[peer] = tuple(self._owed[peer]), []
         return received
 
     def receive(self, sender: str, message: Message, now_ns: int) -> Outgoing:
-        """Merge a peer's message; return the messages that cannot wait."""
+        """Merge a peer's message; return the messages that cannot wait.
+
+        A message of a limiter that is no peer (any more) changes nothing.
+        """
         messages: Outgoing = []
+        if sender not in self.pending:
+            return messages
         for number in message.received:
             self.pending[sender].acknowledge(number)
         if message.number and self._repeat_ns is not None:
@@ -191,6 +225,33 @@ class Replica:
         self._owed[peer] = []
         for key, bucket in self.buckets.items():
             self.pending[peer].add(key, bucket.everything())
+
+    def set_peers(self, peers: Collection[str]) -> None:
+        """These are the peers from now on; new ones are told everything."""
+        for gone in self.pending.keys() - {*peers}:
+            del self.pending[gone], self._owed[gone]
+        for peer in peers:
+            if peer not in self.pending:
+                self.returned(peer)
+
+    def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
+        """Keys have these policies from now on; levels stay, in tokens.
+
+        `make` must follow: it makes the buckets of keys that are not here yet.
+        """
+        for key, bucket in self.buckets.items():
+            if (wanted := policy(key)) != bucket.policy:
+                bucket.reconfigure(wanted, now_ns)
+
+    def busiest(self, number: int, now_ns: int) -> list[tuple[Hashable, float]]:
+        """The keys with the most tokens in use now, and how many: the fullest first.
+
+        In use are tokens that the fleet admitted, as far as this limiter knows, and that have not
+        come back at the key's rate. A key below its rate has next to none, however many requests
+        it makes.
+        """
+        levels = ((key, bucket.level(now_ns)) for key, bucket in self.buckets.items())
+        return nlargest(number, (it for it in levels if it[1] > 0), key=itemgetter(1))
 
     @property
     def settled(self) -> bool:
